@@ -1,0 +1,85 @@
+"""Epsilon at delta, with everything that makes the number mean something."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from . import check
+from .adjacency import Adjacency
+from .errors import BadInput, Mismatch
+
+
+class Side(StrEnum):
+    """From which side a bound holds epsilon."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True)
+class Bound:
+    r"""A statement about epsilon.
+
+    An upper bound is proven (confidence 1.0): the mechanism is (epsilon, delta)-DP.
+    A lower bound is demonstrated: with probability `confidence` over the experiment, no smaller epsilon is true.
+
+    `assumes` names the family of mechanisms a bound was read from; None means none was assumed.
+    `assumptions` are what the reader must believe, in words.
+    """
+
+    epsilon: float
+    delta: float
+    side: Side
+    confidence: float
+    method: str
+    adjacency: Adjacency
+    unit: str = "record"
+    assumes: str | None = None
+    assumptions: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        set_ = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        try:
+            set_("side", Side(self.side))
+        except ValueError:
+            raise BadInput(f"side must be 'upper' or 'lower', got {self.side!r}.") from None
+        set_("epsilon", check.nonnegative("epsilon", self.epsilon, infinite=True))
+        set_("delta", check.delta(self.delta))
+        set_("confidence", check.probability("confidence", self.confidence, zero=False))
+        set_("adjacency", Adjacency.of(self.adjacency))
+        set_("assumptions", tuple(self.assumptions))
+
+    def contradicts(self, other: Bound) -> bool:
+        """Whether a lower bound lies above an upper one: this is the audit.
+
+        Raises Mismatch when the two do not speak of the same thing. A bound read from a family says nothing about a
+        claim outside that family, so it never contradicts one (soundness rule 15).
+        """
+        if self.side is Side.UPPER:
+            if other.side is Side.UPPER:
+                raise Mismatch("Two upper bounds cannot contradict each other; compare a lower with an upper one.")
+            return other.contradicts(self)
+        if other.side is Side.LOWER:
+            raise Mismatch("Two lower bounds cannot contradict each other; compare a lower with an upper one.")
+        for name in ("delta", "adjacency", "unit"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise Mismatch(f"The bounds differ in {name} ({mine} and {theirs}), so neither can contradict the other.")
+        if self.assumes is not None and self.assumes != other.assumes:
+            return False
+        return self.epsilon > other.epsilon
+
+    def to_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["epsilon"] = self.epsilon if math.isfinite(self.epsilon) else None
+        data["side"], data["adjacency"] = self.side.value, self.adjacency.value
+        data["assumptions"] = list(self.assumptions)
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Bound:
+        epsilon = data["epsilon"]
+        return cls(**{**data, "epsilon": math.inf if epsilon is None else epsilon})

@@ -1,0 +1,62 @@
+"""Checks of public arguments: one sentence each, before anything is done."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+from .errors import BadInput
+
+
+def positive(name: str, value: float) -> float:
+    """A finite number above 0."""
+    number = _number(name, value)
+    if not (number > 0 and math.isfinite(number)):
+        raise BadInput(f"{name} must be a finite number above 0, got {value!r}.")
+    return number
+
+
+def nonnegative(name: str, value: float, *, infinite: bool = False) -> float:
+    """A number at or above 0; infinity only where it means something."""
+    number = _number(name, value)
+    if not number >= 0 or (math.isinf(number) and not infinite):
+        raise BadInput(f"{name} must be a{'' if infinite else ' finite'} number at or above 0, got {value!r}.")
+    return number
+
+
+def probability(name: str, value: float, *, zero: bool = True, one: bool = True) -> float:
+    """A number in [0, 1], either end may be excluded."""
+    number = _number(name, value)
+    inside = (0 <= number if zero else 0 < number) and (number <= 1 if one else number < 1)
+    if not inside:
+        span = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
+        raise BadInput(f"{name} must be in {span}, got {value!r}.")
+    return number
+
+
+def delta(value: float) -> float:
+    """The delta of (epsilon, delta): in [0, 1)."""
+    return probability("delta", value, one=False)
+
+
+def whole(name: str, value: int, *, least: int = 1) -> int:
+    """A whole number at or above `least`; 2.0 counts, 2.5 and True do not."""
+    try:
+        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        raise BadInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return number
+
+
+def _number(name: str, value: float) -> float:
+    if isinstance(value, bool):
+        raise BadInput(f"{name} must be a number, got {value!r}.")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput(f"{name} must be a number, got {value!r}.") from None
+    if math.isnan(number):
+        raise BadInput(f"{name} must be a number, got NaN.")
+    return number

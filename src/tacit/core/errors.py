@@ -1,0 +1,78 @@
+"""What can go wrong, as a small tree. Every message says what is wrong and what would be right, and holds no data."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TacitError(Exception):
+    """Root of the tree; `code` is the stable name used in JSON, `fix` one sentence that helps."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.fix}".strip()
+
+
+class BadInput(TacitError, ValueError):
+    """An argument, file or option is not what it must be; nothing was done."""
+
+    code = "bad-input"
+
+
+class Unsupported(TacitError):
+    """No theorem is known here for this event under this adjacency."""
+
+    code = "unsupported"
+
+    def __init__(self, event: object, adjacency: object, *, fix: str = "") -> None:
+        super().__init__(f"No theorem here bounds {event} under {adjacency} adjacency.", fix=fix)
+        self.event = event
+        self.adjacency = adjacency
+
+
+class Mismatch(TacitError, ValueError):
+    """Two things that must agree do not: delta, adjacency, unit, or records that must be disjoint."""
+
+    code = "mismatch"
+
+
+class BudgetExceeded(TacitError):
+    """The ledger refuses a charge; nothing was drawn."""
+
+    code = "budget-exceeded"
+
+    def __init__(self, asked: float, remaining: float) -> None:
+        super().__init__(
+            f"The charge asks for epsilon {asked:.6g} and {remaining:.6g} remains.",
+            fix="Ask for less, or open a new budget.",
+        )
+        self.asked = asked
+        self.remaining = remaining
+
+
+class MissingExtra(TacitError, ImportError):
+    """An optional dependency is not installed."""
+
+    code = "missing-extra"
+
+    def __init__(self, extra: str, command: str | None = None) -> None:
+        command = command or f"pip install 'tacit[{extra}]'"
+        super().__init__(f"This needs the extra `{extra}`.", fix=f"Run: {command}")
+        self.extra = extra
+        self.command = command
+
+
+class NotFinished(TacitError):
+    """The work stopped before there was an answer to rely on; what was done is kept."""
+
+    code = "not-finished"
+
+
+class PrivacyWarning(UserWarning):
+    """A setting that is legal and probably not what anybody wants, such as delta >= 1/n."""
