@@ -41,16 +41,18 @@ class Bound:
     assumptions: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        set_ = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        try:
-            set_("side", Side(self.side))
-        except ValueError:
-            raise BadInput(f"side must be 'upper' or 'lower', got {self.side!r}.") from None
-        set_("epsilon", check.nonnegative("epsilon", self.epsilon, infinite=True))
-        set_("delta", check.delta(self.delta))
-        set_("confidence", check.probability("confidence", self.confidence, zero=False))
-        set_("adjacency", Adjacency.of(self.adjacency))
-        set_("assumptions", tuple(self.assumptions))
+        if self.side not in list(Side):
+            raise BadInput(f"side must be 'upper' or 'lower', got {self.side!r}.")
+        checked = {
+            "epsilon": check.nonnegative("epsilon", self.epsilon, infinite=True),
+            "delta": check.delta(self.delta),
+            "side": Side(self.side),
+            "confidence": check.probability("confidence", self.confidence, zero=False),
+            "adjacency": Adjacency.of(self.adjacency),
+            "assumptions": tuple(self.assumptions),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def contradicts(self, other: Bound) -> bool:
         """Whether a lower bound lies above an upper one: this is the audit.
@@ -67,7 +69,9 @@ class Bound:
         for name in ("delta", "adjacency", "unit"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
-                raise Mismatch(f"The bounds differ in {name} ({mine} and {theirs}), so neither can contradict the other.")
+                raise Mismatch(
+                    f"The bounds differ in {name} ({mine} and {theirs}), so neither can contradict the other."
+                )
         if self.assumes is not None and self.assumes != other.assumes:
             return False
         return self.epsilon > other.epsilon

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 
 from .errors import BadInput
 
@@ -27,7 +26,7 @@ def nonnegative(name: str, value: float, *, infinite: bool = False) -> float:
 def probability(name: str, value: float, *, zero: bool = True, one: bool = True) -> float:
     """A number in [0, 1], either end may be excluded."""
     number = _number(name, value)
-    inside = (0 <= number if zero else 0 < number) and (number <= 1 if one else number < 1)
+    inside = (number >= 0 if zero else number > 0) and (number <= 1 if one else number < 1)
     if not inside:
         span = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
         raise BadInput(f"{name} must be in {span}, got {value!r}.")
@@ -41,13 +40,10 @@ def delta(value: float) -> float:
 
 def whole(name: str, value: int, *, least: int = 1) -> int:
     """A whole number at or above `least`; 2.0 counts, 2.5 and True do not."""
-    try:
-        number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool) or number < least:
+    number = _number(name, value)
+    if number != math.floor(number) or math.isinf(number) or number < least:
         raise BadInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    return number
+    return int(value)
 
 
 def _number(name: str, value: float) -> float:

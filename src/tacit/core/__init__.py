@@ -1,0 +1,60 @@
+"""The five nouns every room speaks, and the small things they are made of."""
+
+from .adjacency import Adjacency
+from .bound import Bound, Side
+from .charger import Charger
+from .errors import (
+    BadInput,
+    BudgetExceeded,
+    Mismatch,
+    MissingExtra,
+    NotFinished,
+    PrivacyWarning,
+    TacitError,
+    Unsupported,
+)
+from .events import Event
+from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measurement, Verdict
+from .interval import Estimate, Interval
+from .observations import Observations
+from .privacy_loss import PrivacyLoss
+from .proportion import clopper_pearson, lower_proportion, upper_proportion
+from .randomness import Source, source
+from .roc import Roc
+from .scores import Calibration, Evaluation, Scores
+
+__all__ = [
+    "Adjacency",
+    "BadInput",
+    "Bound",
+    "BudgetExceeded",
+    "Calibration",
+    "Charger",
+    "Claim",
+    "Control",
+    "Counts",
+    "Demonstration",
+    "Estimate",
+    "Evaluation",
+    "Event",
+    "Evidence",
+    "Interval",
+    "Measurement",
+    "Mismatch",
+    "MissingExtra",
+    "NotFinished",
+    "Observations",
+    "PrivacyLoss",
+    "PrivacyWarning",
+    "Roc",
+    "Scores",
+    "Side",
+    "Source",
+    "TacitError",
+    "Unsupported",
+    "Verdict",
+    "clopper_pearson",
+    "lower_proportion",
+    "source",
+    "upper_proportion",
+]

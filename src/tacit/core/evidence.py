@@ -1,0 +1,195 @@
+"""Evidence: the only thing a report may read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from .bound import Bound
+from .errors import BadInput
+from .events import Event
+from .interval import Estimate
+from .scores import Scores
+
+SCHEMA = "tacit.evidence/1"
+Scalar = str | int | float | bool | None
+
+
+class Verdict(StrEnum):
+    """What the evidence says about its claim."""
+
+    REFUTED = "refuted"
+    CONSISTENT = "consistent"
+    UNINFORMATIVE = "uninformative"
+    NO_CLAIM = "no claim"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An upper bound that somebody states: proven from an `event`, or a bare (epsilon, delta) pair (`event` is None).
+
+    `frontier` holds points (fpr, tpr) of the largest true-positive rate the claim allows.
+    """
+
+    bound: Bound
+    event: Event | None = None
+    frontier: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a game counted: guesses "member" among runs with (`true_positives` of `n_in`) and without the canary."""
+
+    true_positives: int
+    false_positives: int
+    n_in: int
+    n_out: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.true_positives <= self.n_in and 0 <= self.false_positives <= self.n_out):
+            raise BadInput("Counts must satisfy 0 <= tp <= n_in and 0 <= fp <= n_out.")
+
+    def to_json(self) -> dict[str, int]:
+        return {"tp": self.true_positives, "fp": self.false_positives, "n_in": self.n_in, "n_out": self.n_out}
+
+    @classmethod
+    def from_json(cls, data: dict[str, int]) -> Counts:
+        return cls(data["tp"], data["fp"], data["n_in"], data["n_out"])
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """A lower bound with the counts it came from and the largest bound the same estimator could have given."""
+
+    bound: Bound
+    counts: Counts
+    attainable: float
+    threshold: float
+    game: str
+    canary: str
+    planned: int
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one attack found: rates with intervals and a thinned ROC curve with its band (fpr, tpr, lower, upper)."""
+
+    attack: str
+    auc: Estimate
+    tpr_at_fpr: tuple[tuple[float, Estimate], ...]
+    members: int
+    nonmembers: int
+    targets: int = 1
+    roc: tuple[tuple[float, float, float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Control:
+    """A test of the experiment itself; a failed one makes everything else uninformative."""
+
+    name: str
+    expected: str
+    found: str
+    passed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All that is known about one model's privacy loss, from both sides.
+
+    `measurements` come from observed members and say nothing about differential privacy; `demonstrations` do.
+    `not_covered` lists what the proof does not speak of; `threat` says what is released and what the attacker sees.
+    """
+
+    subject: str
+    claim: Claim | None = None
+    demonstrations: tuple[Demonstration, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    utility: Mapping[str, float] = field(default_factory=dict)
+    controls: tuple[Control, ...] = ()
+    not_covered: tuple[str, ...] = ()
+    threat: Mapping[str, str] = field(default_factory=dict)
+    provenance: Mapping[str, Scalar] = field(default_factory=dict)
+    scores: tuple[Scores, ...] = ()
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """The claimed upper bound, if any, and every demonstrated lower one."""
+        proven = () if self.claim is None else (self.claim.bound,)
+        return proven + tuple(item.bound for item in self.demonstrations)
+
+    @property
+    def upper(self) -> Bound | None:
+        return None if self.claim is None else self.claim.bound
+
+    @property
+    def lower(self) -> Demonstration | None:
+        """The strongest demonstration that speaks of the claim (of anything, when nothing is claimed)."""
+        claimed = None if self.claim is None else self.claim.bound.assumes
+        fitting = [item for item in self.demonstrations if item.bound.assumes in (None, claimed)]
+        return max(fitting, key=lambda item: item.bound.epsilon, default=None)
+
+    @property
+    def attainable(self) -> float:
+        """The largest epsilon any of the demonstrations could have shown."""
+        return max((item.attainable for item in self.demonstrations), default=0.0)
+
+    @property
+    def verdict(self) -> Verdict:
+        """A failed control decides first, then the contradiction, then what could have been seen at all."""
+        if not all(control.passed for control in self.controls):
+            return Verdict.UNINFORMATIVE
+        if self.claim is None:
+            return Verdict.NO_CLAIM
+        if any(item.bound.contradicts(self.claim.bound) for item in self.demonstrations):
+            return Verdict.REFUTED
+        return Verdict.CONSISTENT if self.attainable > self.claim.bound.epsilon else Verdict.UNINFORMATIVE
+
+    @property
+    def sentence(self) -> str:
+        """The finding in plain words."""
+        from .sentence import sentence
+
+        return sentence(self)
+
+    def with_(self, **changes: Any) -> Evidence:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        from .evidence_json import encode
+
+        return {"schema": SCHEMA, **encode(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Evidence:
+        from .evidence_json import decode
+
+        return decode(data, SCHEMA)
+
+    def save(self, path: str | Path) -> Path:
+        """Write JSON, whole or not at all. Scores of records are not in it."""
+        path = Path(path)
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(path)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Evidence:
+        """Read what `save` wrote."""
+        path = Path(path)
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            raise BadInput(f"{path.name} cannot be read.", fix="Give the path of an evidence JSON file.") from None
+        except ValueError:
+            raise BadInput(f"{path.name} is not JSON.", fix="Give the path of an evidence JSON file.") from None
+        if not isinstance(data, dict):
+            raise BadInput(f"{path.name} is not evidence: a JSON object was expected.")
+        return cls.from_json(data)

@@ -1,0 +1,113 @@
+"""Evidence as JSON, and back: one short function per part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .bound import Bound
+from .errors import BadInput
+from .events import Event
+from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measurement
+from .interval import Estimate, finite
+
+
+def encode(evidence: Evidence) -> dict[str, Any]:
+    """Everything but the scores of records; verdict, sentence and bounds are derived and written for the reader."""
+    return {
+        "subject": evidence.subject,
+        "verdict": evidence.verdict.value,
+        "sentence": evidence.sentence,
+        "bounds": [bound.to_json() for bound in evidence.bounds],
+        "attainable": finite(evidence.attainable),
+        "claim": None if evidence.claim is None else _claim(evidence.claim),
+        "demonstrations": [_demonstration(item) for item in evidence.demonstrations],
+        "measurements": [_measurement(item) for item in evidence.measurements],
+        "utility": dict(evidence.utility),
+        "controls": [vars(control) for control in evidence.controls],
+        "not_covered": list(evidence.not_covered),
+        "threat": dict(evidence.threat),
+        "provenance": dict(evidence.provenance),
+    }
+
+
+def decode(data: Mapping[str, Any], schema: str) -> Evidence:
+    """Read evidence; a newer or foreign schema, or a damaged part, is refused with one sentence."""
+    found = data.get("schema")
+    if found != schema:
+        raise BadInput(f"The file has schema {found!r}; this version reads {schema!r}.")
+    try:
+        evidence = Evidence(
+            subject=str(data["subject"]),
+            claim=None if data["claim"] is None else _read_claim(data["claim"]),
+            demonstrations=tuple(_read_demonstration(item) for item in data["demonstrations"]),
+            measurements=tuple(_read_measurement(item) for item in data["measurements"]),
+            utility=dict(data["utility"]),
+            controls=tuple(Control(**item) for item in data["controls"]),
+            not_covered=tuple(data["not_covered"]),
+            threat=dict(data["threat"]),
+            provenance=dict(data["provenance"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = error.message if isinstance(error, BadInput) else "a part is missing or of the wrong type"
+        raise BadInput(f"The evidence is damaged: {reason.rstrip('.')}.") from None
+    stated = [Bound.from_json(item) for item in data.get("bounds", [])]
+    if stated != list(evidence.bounds) or data.get("verdict") != evidence.verdict.value:
+        raise BadInput("The evidence is damaged: its bounds or verdict do not follow from its parts.")
+    return evidence
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    event = None if claim.event is None else claim.event.to_json()
+    return {"bound": claim.bound.to_json(), "event": event, "frontier": [list(point) for point in claim.frontier]}
+
+
+def _read_claim(data: dict[str, Any]) -> Claim:
+    event = None if data["event"] is None else Event.from_json(data["event"])
+    return Claim(Bound.from_json(data["bound"]), event, tuple((float(x), float(y)) for x, y in data["frontier"]))
+
+
+def _demonstration(item: Demonstration) -> dict[str, Any]:
+    return {
+        **vars(item),
+        "bound": item.bound.to_json(),
+        "counts": item.counts.to_json(),
+        "attainable": finite(item.attainable),
+        "threshold": finite(item.threshold),
+    }
+
+
+def _read_demonstration(data: dict[str, Any]) -> Demonstration:
+    changed = {
+        "bound": Bound.from_json(data["bound"]),
+        "counts": Counts.from_json(data["counts"]),
+        "attainable": _number(data["attainable"]),
+        "threshold": _number(data["threshold"]),
+    }
+    return Demonstration(**{**data, **changed})
+
+
+def _measurement(item: Measurement) -> dict[str, Any]:
+    return {
+        **vars(item),
+        "confidence": item.auc.confidence,
+        "auc": item.auc.to_json(),
+        "tpr_at_fpr": [{"fpr": fpr, **estimate.to_json()} for fpr, estimate in item.tpr_at_fpr],
+        "roc": [list(point) for point in item.roc],
+    }
+
+
+def _read_measurement(data: dict[str, Any]) -> Measurement:
+    confidence = float(data["confidence"])
+    rest = {key: value for key, value in data.items() if key != "confidence"}
+    changed = {
+        "auc": Estimate.from_json(data["auc"], confidence),
+        "tpr_at_fpr": tuple((float(row["fpr"]), Estimate.from_json(row, confidence)) for row in data["tpr_at_fpr"]),
+        "roc": tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in data["roc"]),
+    }
+    return Measurement(**{**rest, **changed})
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else float(value)

@@ -1,0 +1,119 @@
+"""Observations: what an attacker sees of models on records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from .errors import BadInput
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Named optional arrays, records x models; an attack declares what it needs.
+
+    `member[i, k]` says whether model k was trained on record i. `loss` is -log p_y, `margin` is
+    log p_y - log sum of the others (the logit scale of Carlini et al. 2022), `probability` is p_y.
+    """
+
+    member: NDArray[np.bool_] | None = None
+    loss: Floats | None = None
+    margin: Floats | None = None
+    probability: Floats | None = None
+    logits: Floats | None = None
+    label: NDArray[np.int64] | None = None
+    record: NDArray[np.int64] | None = None
+    group: NDArray[np.str_] | None = None
+
+    PER_MODEL = ("member", "loss", "margin", "probability", "logits")
+
+    def __post_init__(self) -> None:
+        shapes = {name: getattr(self, name).shape[:2] for name in self.PER_MODEL if getattr(self, name) is not None}
+        if not shapes:
+            raise BadInput("Observations need at least one array of records x models.")
+        if any(len(shape) < 2 for shape in shapes.values()) or len(set(shapes.values())) > 1:
+            raise BadInput(f"Observations must all have records x models of one shape, got {shapes}.")
+        for name in ("label", "record", "group"):
+            column = getattr(self, name)
+            if column is not None and column.shape != (self.records,):
+                raise BadInput(f"{name} must have one entry per record ({self.records}), got shape {column.shape}.")
+
+    @property
+    def records(self) -> int:
+        return self._shape[0]
+
+    @property
+    def models(self) -> int:
+        return self._shape[1]
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        for name in self.PER_MODEL:
+            if (array := getattr(self, name)) is not None:
+                return int(array.shape[0]), int(array.shape[1])
+        raise BadInput("Observations need at least one array of records x models.")
+
+    def need(self, name: str) -> NDArray[np.float64]:
+        """The named array, or one sentence that says it is missing."""
+        array = getattr(self, name)
+        if array is None:
+            raise BadInput(f"This attack needs `{name}` in its observations.")
+        return np.asarray(array)
+
+    def select(self, *, records: ArrayLike | None = None, models: ArrayLike | None = None) -> Observations:
+        """A part: chosen records (rows) and models (columns)."""
+        rows = slice(None) if records is None else np.asarray(records)
+        columns = slice(None) if models is None else np.atleast_1d(np.asarray(models))
+        part = {}
+        for field in fields(self):
+            array = getattr(self, field.name)
+            if array is not None:
+                part[field.name] = array[rows][:, columns] if field.name in self.PER_MODEL else array[rows]
+        return Observations(**part)
+
+    @classmethod
+    def from_logits(
+        cls,
+        logits: ArrayLike,
+        label: ArrayLike,
+        *,
+        member: ArrayLike | None = None,
+        record: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+    ) -> Observations:
+        """Signals from logits (records x models x classes, or records x classes for one model), all in float64."""
+        z = np.asarray(logits, dtype=np.float64)
+        z = z[:, None, :] if z.ndim == 2 else z
+        y = np.asarray(label)
+        if z.ndim != 3 or y.shape != z.shape[:1]:
+            raise BadInput("Logits must be records x models x classes with one label per record.")
+        if z.shape[2] < 2 or (y.size and not (int(y.min()) >= 0 and int(y.max()) < z.shape[2])):
+            raise BadInput(f"Labels must be whole numbers below the number of classes ({z.shape[2]}).")
+        y = y.astype(np.int64)
+        z_y = np.take_along_axis(z, y[:, None, None], axis=2)[..., 0]
+        others = z.copy()
+        np.put_along_axis(others, np.broadcast_to(y[:, None, None], (*z.shape[:2], 1)), -np.inf, axis=2)
+        margin = z_y - special.logsumexp(others, axis=2)
+        return cls(
+            member=None if member is None else np.asarray(member, dtype=bool).reshape(z.shape[:2]),
+            loss=np.logaddexp(0.0, -margin),
+            margin=margin,
+            probability=special.expit(margin),
+            logits=z,
+            label=y,
+            record=None if record is None else np.asarray(record),
+            group=None if group is None else np.asarray(group),
+        )
+
+    @classmethod
+    def from_probabilities(cls, probabilities: ArrayLike, label: ArrayLike, **more: ArrayLike | None) -> Observations:
+        """Signals from class probabilities; zeros become the smallest positive double, so no signal is infinite."""
+        p = np.asarray(probabilities, dtype=np.float64)
+        if (p < 0).any() or not np.isfinite(p).all():
+            raise BadInput("Probabilities must be finite and at or above 0.")
+        return cls.from_logits(np.log(np.maximum(p, np.finfo(np.float64).tiny)), label, **more)

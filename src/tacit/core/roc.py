@@ -1,0 +1,108 @@
+"""ROC curves, rates at low false-positive rate and areas, with intervals that hold at the stated confidence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from . import check
+from .errors import BadInput
+from .interval import Estimate
+from .proportion import lower_proportion, upper_proportion
+from .scores import Scores
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """Points of a ROC curve from (0, 0) to (1, 1), one per distinct score: guess "member" at or above `threshold`."""
+
+    threshold: Floats
+    fpr: Floats
+    tpr: Floats
+    members: int
+    nonmembers: int
+
+    @classmethod
+    def of(cls, scores: Scores) -> Roc:
+        """Count members and non-members at or above every distinct score; a tied block enters whole."""
+        members, nonmembers = _both(scores)
+        threshold = np.unique(scores.score)[::-1]
+        return cls(
+            np.concatenate(([np.inf], threshold)),
+            np.concatenate(([0.0], _share_above(nonmembers, threshold))),
+            np.concatenate(([0.0], _share_above(members, threshold))),
+            members.size,
+            nonmembers.size,
+        )
+
+    def at(self, fpr: float) -> float:
+        """Empirical true-positive rate at the loosest threshold whose false-positive rate is at most `fpr`."""
+        return float(self.tpr[np.searchsorted(self.fpr, fpr + 1e-12, side="right") - 1])
+
+
+def tpr_at(scores: Scores, fpr: float, confidence: float = 0.95) -> Estimate:
+    """True-positive rate at a false-positive rate, with an interval that also pays for finding the threshold.
+
+    The k-th largest of m non-members' scores has a true false-positive rate of law Beta(k, m - k + 1) at most (David
+    and Nagaraja 2003, section 2.1). A threshold that is safely too strict and one that is safely too loose bracket the
+    true one; Clopper and Pearson limits of the members above them bracket the rate. Four errors share 1 - confidence.
+    With fewer than 3 / fpr non-members the sample cannot say.
+    """
+    check.probability("fpr", fpr, zero=False)
+    check.probability("confidence", confidence, zero=False, one=False)
+    members, nonmembers = (np.sort(side)[::-1] for side in _both(scores))
+    m, each = nonmembers.size, 1 - (1 - confidence) / 4
+    if m * fpr < 3:
+        return Estimate(None, 0.0, 1.0, confidence, m, "n too small")
+    rank = np.arange(1, m + 1)
+    chance_below = special.betainc(rank, m - rank + 1, fpr)
+    strict = int(np.count_nonzero(chance_below >= each))
+    loose = m - int(np.count_nonzero(chance_below <= 1 - each)) + 1
+    # strictly above the strict threshold, at or above the loose one: a tie never helps
+    sure = int(np.count_nonzero(members > nonmembers[strict - 1])) if strict else 0
+    able = int(np.count_nonzero(members >= nonmembers[loose - 1])) if loose <= m else members.size
+    lower = float(lower_proportion(sure, members.size, each))
+    upper = float(upper_proportion(able, members.size, each))
+    return Estimate(scores.roc().at(fpr), lower, upper, confidence, m)
+
+
+def area(scores: Scores, confidence: float = 0.95) -> Estimate:
+    """Area under the curve: P[member's score > non-member's] + P[tie] / 2 (DeLong et al. 1988 for the interval).
+
+    At the ends of the scale, where that variance vanishes, the interval widens by the exact limit of n agreeing pairs.
+    """
+    members, nonmembers = _both(scores)
+    by_member = _placement(members, nonmembers)
+    by_nonmember = 1 - _placement(nonmembers, members)
+    value = float(by_member.mean())
+    spread = [side.var(ddof=1) / side.size if side.size > 1 else 0.25 for side in (by_member, by_nonmember)]
+    width = float(special.ndtri((1 + confidence) / 2)) * math.sqrt(sum(spread))
+    slack = float(upper_proportion(0, min(members.size, nonmembers.size), (1 + confidence) / 2))
+    width = max(width, slack * max(value, 1 - value)) if width < 1e-12 else width
+    lower, upper = max(0.0, value - width), min(1.0, value + width)
+    return Estimate(value, lower, upper, confidence, min(members.size, nonmembers.size))
+
+
+def _share_above(values: Floats, threshold: Floats) -> Floats:
+    return np.asarray(1 - np.searchsorted(np.sort(values), threshold, side="left") / values.size)
+
+
+def _placement(values: Floats, others: Floats) -> Floats:
+    """For each value the share of the others below it, ties counted half."""
+    order = np.sort(others)
+    return np.asarray(
+        (np.searchsorted(order, values, "left") + np.searchsorted(order, values, "right")) / (2 * order.size)
+    )
+
+
+def _both(scores: Scores) -> tuple[Floats, Floats]:
+    members, nonmembers = scores.members, scores.nonmembers
+    if not members.size or not nonmembers.size:
+        raise BadInput("Scores need at least one member and one non-member.")
+    return members, nonmembers

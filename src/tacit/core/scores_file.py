@@ -1,0 +1,80 @@
+"""`scores.csv`, in and out: columns score, member, optionally attack, record, target, group, randomised."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .errors import BadInput
+from .scores import Scores
+
+COLUMNS = ("score", "member", "attack", "record", "target", "group", "randomised")
+
+
+def write(scores: Sequence[Scores], path: str | Path) -> Path:
+    """Write all attacks into one file."""
+    path = Path(path)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(COLUMNS)
+        for item in scores:
+            groups = item.group if item.group is not None else np.full(len(item), "")
+            rows = zip(item.score, item.member, item.record, item.target, groups, strict=True)
+            for score, member, record, target, group in rows:
+                table.writerow(
+                    (repr(float(score)), int(member), item.attack, record, target, group, int(item.randomised))
+                )
+    return path
+
+
+def read(path: str | Path) -> list[Scores]:
+    """Read a file, one `Scores` per attack, in order of first appearance."""
+    path = Path(path)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file)
+            header = set(table.fieldnames or ())
+            if not {"score", "member"} <= header:
+                raise BadInput(f"{path.name} must have the columns score and member.")
+            rows = list(table)
+    except (OSError, UnicodeDecodeError):
+        raise BadInput(f"{path.name} cannot be read as a CSV file.") from None
+    if not rows:
+        raise BadInput(f"{path.name} holds no rows.")
+    attacks: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        attacks.setdefault(row.get("attack") or "scores", []).append(row)
+    return [_scores(part, attack, path.name) for attack, part in attacks.items()]
+
+
+def _scores(rows: list[dict[str, str]], attack: str, name: str) -> Scores:
+    def column(key: str) -> list[str] | None:
+        values = [row.get(key) or "" for row in rows]
+        return values if any(values) else None
+
+    def flags(key: str) -> list[bool]:
+        words = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
+        try:
+            return [words[(row[key] or "").strip().lower()] for row in rows]
+        except KeyError:
+            raise BadInput(f"{name}: column {key} must hold 0 or 1 in every row.") from None
+
+    try:
+        score = [float(row["score"]) for row in rows]
+    except (TypeError, ValueError):
+        raise BadInput(f"{name}: column score must hold a number in every row.") from None
+    randomised = set(flags("randomised")) if column("randomised") else {False}
+    if len(randomised) > 1:
+        raise BadInput(f"{name}: column randomised must be the same in all rows of one attack.")
+    return Scores(
+        score,
+        flags("member"),
+        attack=attack,
+        randomised=randomised.pop(),
+        record=column("record"),
+        target=column("target"),
+        group=column("group"),
+    )

@@ -1,0 +1,71 @@
+"""The finding in one or two plain sentences, made from the numbers so that it cannot disagree with them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .evidence import Claim, Evidence, Measurement, Verdict
+from .interval import Estimate
+
+
+def sentence(evidence: Evidence) -> str:
+    """What a person should take away; a failed control is said first."""
+    failed = [control.name for control in evidence.controls if not control.passed]
+    if failed:
+        return f"This experiment cannot be relied on: the control {', '.join(failed)} did not behave."
+    parts = [text for text in (_found(evidence), _judged(evidence)) if text]
+    return " ".join(parts) or "Nothing was measured and nothing is claimed."
+
+
+def strongest(evidence: Evidence) -> tuple[Measurement, float, Estimate] | None:
+    """What to quote: the lowest false-positive rate the sample supports, the largest lower limit there."""
+    for fpr in sorted({fpr for item in evidence.measurements for fpr, _ in item.tpr_at_fpr}):
+        rows = [
+            (item, fpr, estimate)
+            for item in evidence.measurements
+            for rate, estimate in item.tpr_at_fpr
+            if rate == fpr and estimate.value is not None
+        ]
+        if rows:
+            return max(rows, key=lambda row: (row[2].lower, row[2].value or 0.0))
+    return None
+
+
+def allowed(claim: Claim, fpr: float) -> float | None:
+    """The claim's largest true-positive rate at `fpr`, read between its frontier's points (rounded up)."""
+    if not claim.frontier:
+        return None
+    rates = np.array(claim.frontier)
+    return float(rates[min(int(np.searchsorted(rates[:, 0], fpr, side="left")), len(rates) - 1), 1])
+
+
+def _found(evidence: Evidence) -> str:
+    best = strongest(evidence)
+    if best is None:
+        return ""
+    _, fpr, estimate = best
+    scale = max(1000, round(10 / fpr)) if fpr < 0.01 else 1000
+    text = (
+        f"An attacker who wrongly accuses 1 in {round(1 / fpr):,} outsiders finds "
+        f"{(estimate.value or 0.0) * scale:.0f} of {scale:,} members"
+    )
+    limit = None if evidence.claim is None else allowed(evidence.claim, fpr)
+    return f"{text}; the proof allows at most {math.ceil(limit * scale):,}." if limit is not None else f"{text}."
+
+
+def _judged(evidence: Evidence) -> str:
+    shown, claim = evidence.lower, evidence.claim
+    if claim is None:
+        return "" if shown is None else f"No bound is claimed; epsilon is at least {shown.bound.epsilon:.3g}."
+    epsilon = f"{claim.bound.epsilon:.3g}"
+    if shown is None:
+        return f"Epsilon is at most {epsilon} by proof; no audit has tested it."
+    at_least = f"{shown.bound.epsilon:.3g}"
+    if evidence.verdict is Verdict.REFUTED:
+        return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}."
+    if evidence.verdict is Verdict.UNINFORMATIVE:
+        most = f"{evidence.attainable:.3g}"
+        return f"The audit could not have contradicted epsilon <= {epsilon}: it can show {most} at most."
+    return f"Epsilon is at most {epsilon} by proof and at least {at_least} by demonstration."
