@@ -1,4 +1,7 @@
 """Public descriptions of releases: `tacit.events.Poisson(0.01, tacit.events.Gaussian(1.1))`."""
 
-from .core.events import *  # noqa: F403
-from .core.events import __all__ as __all__
+from .core.events import Event, family
+
+globals().update(Event.registry)  # every event registers itself; this module is their public name
+
+__all__ = sorted([*Event.registry, "Event", "family"])
