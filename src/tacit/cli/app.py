@@ -1,0 +1,147 @@
+"""How every verb runs: a result on standard output, sentences on standard error, an exit status that means something.
+
+Status 0: done, and consistent where a claim was tested. 1: refuted. 2: bad input, nothing written.
+3: no answer to rely on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json as json_module
+import sys
+import time
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from .. import __version__
+from ..core.errors import BadInput, BudgetExceeded, NotFinished, TacitError
+
+DONE, REFUTED, BAD_INPUT, NO_ANSWER = 0, 1, 2, 3
+STATUS_OF_VERDICT = {"consistent": DONE, "no claim": DONE, "refuted": REFUTED, "uninformative": NO_ANSWER}
+
+app = typer.Typer(
+    name="tacit",
+    help="Private machine learning from both sides: prove an upper bound on epsilon, demonstrate a lower one, "
+    "show both in one report.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=False)
+def _root(version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit(DONE)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a verb found: `data` for `--json`, `rows` (name, value) and `lines` for a person, and the exit status."""
+
+    data: dict[str, Any]
+    rows: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    status: int = DONE
+
+
+def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
+    """Register a function that returns a Result as the command `name`, and give it `--json`."""
+
+    def register(function: Callable[..., Result]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(**arguments: Any) -> None:
+            as_json = arguments.pop("json")
+            started = time.perf_counter()
+            with reported(as_json):
+                result = function(**arguments)
+            seconds = round(time.perf_counter() - started, 3)
+            head = {"schema": f"tacit.{name}/1", "version": __version__, "seconds": seconds}
+            show({**head, **result.data} if as_json else result)
+            raise typer.Exit(result.status)
+
+        _add_json_option(run, function)
+        app.command(name)(run)
+        return run
+
+    return register
+
+
+@contextlib.contextmanager
+def reported(as_json: bool) -> Iterator[None]:
+    """Turn the error tree into one sentence (or one JSON object) on standard error and an exit status."""
+    try:
+        yield
+    except TacitError as error:
+        fail(error, as_json=as_json)
+
+
+def fail(error: TacitError, *, as_json: bool) -> typing.NoReturn:
+    """Say what went wrong and leave."""
+    if as_json:
+        body = {"code": error.code, "message": error.message, "fix": error.fix}
+        print(json_module.dumps({"schema": "tacit.error/1", "error": body}), file=sys.stderr)
+    else:
+        print(f"tacit: {error}", file=sys.stderr)
+    raise typer.Exit(NO_ANSWER if isinstance(error, NotFinished | BudgetExceeded) else BAD_INPUT)
+
+
+def show(found: Result | dict[str, Any]) -> None:
+    """Print JSON, or a small two-column table and lines."""
+    if not isinstance(found, Result):
+        print(json_module.dumps(found, allow_nan=False))
+        return
+    if found.rows:
+        width = max(len(name) for name, _ in found.rows)
+        for name, value in found.rows:
+            print(f"{name:<{width}}  {value}".rstrip())
+    for line in found.lines:
+        print(line)
+
+
+def note(text: str) -> None:
+    """A sentence for the person who waits."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """The command `tacit`; a mistake in the options is bad input like any other."""
+    usage_error = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+    command = typer.main.get_command(app)
+    try:
+        status = command.main(sys.argv[1:], prog_name="tacit", standalone_mode=False)
+    except usage_error as error:
+        sentence = " ".join(str(error.format_message()).split()) or "A verb is missing"  # type: ignore[attr-defined]
+        sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
+        with contextlib.suppress(typer.Exit):
+            fail(BadInput(sentence, fix="See tacit --help."), as_json="--json" in sys.argv)
+        sys.exit(BAD_INPUT)
+    except typer.Exit as leave:
+        status = leave.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        note("tacit: stopped.")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    sys.exit(status or DONE)
+
+
+def _add_json_option(run: Any, function: Callable[..., Any]) -> None:
+    """Typer reads signatures: resolve the function's own, and add the option."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    parameters = [item.replace(annotation=hints[key]) for key, item in inspect.signature(function).parameters.items()]
+    option = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+    json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
+    del run.__wrapped__
+    run.__signature__ = inspect.Signature([item.replace(kind=json.kind) for item in parameters] + [json])
+    run.__annotations__ = {**hints, "json": option, "return": None}
