@@ -90,7 +90,7 @@ def area(scores: Scores, confidence: float = 0.95) -> Estimate:
 
 
 def _share_above(values: Floats, threshold: Floats) -> Floats:
-    return np.asarray(1 - np.searchsorted(np.sort(values), threshold, side="left") / values.size)
+    return np.asarray((values.size - np.searchsorted(np.sort(values), threshold, side="left")) / values.size)
 
 
 def _placement(values: Floats, others: Floats) -> Floats:

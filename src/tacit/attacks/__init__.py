@@ -1,0 +1,41 @@
+"""Attacks: from what was observed of a model to one score per record, and what those scores say."""
+
+from .calibration import calibrated, calibrated_online, reference
+from .controls import blind_baseline, leaking, null, planted_leak
+from .likelihood import lira, lira_offline
+from .measurement import measure
+from .predictive import student, student_offline
+from .registry import ATTACKS, Attack, References, attack, fitting, named
+from .relative import rmia, rmia_offline
+from .targets import joined, leave_one_out
+from .threshold import entropy, loss_threshold, modified_entropy, modified_entropy_per_class, population
+
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "References",
+    "attack",
+    "blind_baseline",
+    "calibrated",
+    "calibrated_online",
+    "entropy",
+    "fitting",
+    "joined",
+    "leaking",
+    "leave_one_out",
+    "lira",
+    "lira_offline",
+    "loss_threshold",
+    "measure",
+    "modified_entropy",
+    "modified_entropy_per_class",
+    "named",
+    "null",
+    "planted_leak",
+    "population",
+    "reference",
+    "rmia",
+    "rmia_offline",
+    "student",
+    "student_offline",
+]

@@ -1,0 +1,56 @@
+"""Many targets from one set of models: each in turn is attacked with the others as references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from ..core import BadInput, Observations, Scores
+
+AnyAttack = Callable[[Observations, Observations | None], Scores]
+
+
+def leave_one_out(attack: AnyAttack, observations: Observations, targets: Iterable[int] | None = None) -> Scores:
+    """Attack each chosen model (all, if none are chosen) with all others as references; rows name the model.
+
+    Caller ensures: the models were trained independently of each other given their membership. Rows of one record
+    under several targets share that record, so intervals that treat rows as independent speak of these records.
+    """
+    chosen = list(range(observations.models) if targets is None else targets)
+    if not chosen:
+        raise BadInput("leave_one_out needs at least one target model.")
+    if not all(0 <= k < observations.models for k in chosen) or len(set(chosen)) < len(chosen):
+        raise BadInput(f"targets must be different model numbers below {observations.models}.")
+    return joined([_one(attack, observations, k) for k in chosen])
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """Scores of one attack on several targets, one after the other."""
+    first = parts[0]
+    if any((part.attack, part.randomised) != (first.attack, first.randomised) for part in parts):
+        raise BadInput("Only scores of one attack can be joined.")
+    return Scores(
+        np.concatenate([part.score for part in parts]),
+        np.concatenate([part.member for part in parts]),
+        attack=first.attack,
+        randomised=first.randomised,
+        record=np.concatenate([part.record for part in parts]),
+        target=np.concatenate([part.target for part in parts]),
+        group=None if first.group is None else np.concatenate([part.group for part in parts if part.group is not None]),
+    )
+
+
+def _one(attack: AnyAttack, observations: Observations, k: int) -> Scores:
+    others = np.delete(np.arange(observations.models), k)
+    references = observations.select(models=others) if others.size else None
+    scores = attack(observations.select(models=k), references)
+    return Scores(
+        scores.score,
+        scores.member,
+        attack=scores.attack,
+        randomised=scores.randomised,
+        record=scores.record,
+        target=np.full(len(scores), k),
+        group=scores.group,
+    )

@@ -1,0 +1,129 @@
+"""Laws that every registered attack obeys; a new one is tested for free."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tacit import attacks
+from tacit.attacks import ATTACKS, References
+from tacit.core import BadInput, Observations
+
+EVERY = pytest.mark.parametrize("attack", ATTACKS.values(), ids=list(ATTACKS))
+
+
+def fleet(records=300, models=9, classes=4, gap=3.0, seed=0):
+    """Models whose margin rises by `gap` on records they were trained on."""
+    rng = np.random.default_rng(seed)
+    member = np.stack([rng.permutation(records) < records // 2 for _ in range(models)], axis=1)
+    label = rng.integers(0, classes, records)
+    logits = rng.normal(0, 0.3, (records, models, classes))
+    hard = rng.normal(0, 1, records)[:, None]
+    logits[np.arange(records), :, label] += hard + gap * member + rng.normal(0, 0.7, (records, models))
+    return Observations.from_logits(logits, label, member=member, record=np.arange(records) + 1000)
+
+
+def parts(seen, targets=1):
+    models = np.arange(seen.models)
+    return seen.select(models=models[:targets]), seen.select(models=models[targets:])
+
+
+@EVERY
+def test_finds_a_leak_and_gives_one_row_per_guess(attack):
+    target, references = parts(fleet(), targets=2)
+    scores = attack(target, references)
+    assert scores.attack == attack.name
+    assert not scores.randomised
+    assert len(scores) == 2 * target.records
+    assert scores.auc(0.999).lower > 0.5
+    assert set(scores.target.tolist()) == {0, 1}
+    assert scores.record.min() == 1000
+
+
+@EVERY
+def test_never_reads_the_truth_it_is_judged_by(attack):
+    target, references = parts(fleet())
+    turned = replace(target, member=~target.member)
+    np.testing.assert_array_equal(attack(target, references).score, attack(turned, references).score)
+
+
+@EVERY
+def test_is_a_pure_function(attack):
+    target, references = parts(fleet())
+    before = [array.copy() for array in (target.logits, references.logits, references.member)]
+    first, second = attack(target, references), attack(target, references)
+    np.testing.assert_array_equal(first.score, second.score)
+    for was, now in zip(before, (target.logits, references.logits, references.member), strict=True):
+        np.testing.assert_array_equal(was, now)
+
+
+@EVERY
+def test_follows_the_records_when_they_are_reordered(attack):
+    target, references = parts(fleet())
+    order = np.random.default_rng(1).permutation(target.records)
+    moved = attack(target.select(records=order), references.select(records=order))
+    np.testing.assert_allclose(moved.score, attack(target, references).score[order], rtol=1e-9, atol=1e-9)
+
+
+@EVERY
+def test_controls_behave(attack):
+    target, references = parts(fleet(gap=0.0), targets=1)
+    null, planted = attacks.null(attack, target, references, 0), attacks.planted_leak(attack, target, references)
+    assert (null.name, null.passed) == ("null", True)
+    assert (planted.name, planted.passed) == ("planted leak", True)
+
+
+@EVERY
+def test_says_what_is_missing(attack):
+    target, references = parts(fleet())
+    signal = attack.needs[0]
+    with pytest.raises(BadInput, match=f"needs `{signal}`"):
+        attack(Observations(member=target.member), references)
+    with pytest.raises(BadInput, match="needs `member`"):
+        attack(replace(target, member=None), references)
+    if attack.references is not References.NONE:
+        with pytest.raises(BadInput, match="needs reference models"):
+            attack(target, None)
+        with pytest.raises(BadInput, match="same 300 records"):
+            attack(target, references.select(records=np.arange(10)))
+        with pytest.raises(BadInput, match="same order"):
+            attack(target, references.select(records=np.arange(300)[::-1]))
+        with pytest.raises(BadInput, match="left out of"):
+            attack(target, replace(references, member=np.ones_like(references.member)))
+    if attack.references is References.BOTH:
+        with pytest.raises(BadInput, match="used in"):
+            attack(target, replace(references, member=np.zeros_like(references.member)))
+
+
+@EVERY
+@pytest.mark.parametrize("models", [2, 3])
+def test_scores_stay_finite_with_hardly_any_reference(attack, models):
+    """Records that no reference saw, or that every reference saw, get a number too."""
+    seen = fleet(models=models)
+    assert np.isfinite(attacks.leave_one_out(attack, seen).score).all()
+
+
+@EVERY
+def test_scores_stay_finite_for_saturated_models(attack):
+    seen = fleet()
+    sure = Observations.from_logits(seen.logits * 1e4, seen.label, member=seen.member)
+    assert np.isfinite(attack(*parts(sure)).score).all()
+
+
+def test_fitting_offers_what_can_run():
+    target, references = parts(fleet())
+    assert [attack.name for attack in attacks.fitting(target, references)] == sorted(ATTACKS)
+    alone = attacks.fitting(target)
+    assert {attack.references for attack in alone} == {References.NONE}
+    assert [attack.name for attack in attacks.fitting(Observations(member=target.member, loss=target.loss))] == ["loss"]
+
+
+def test_names_are_known_or_refused():
+    assert attacks.named("lira") is attacks.lira
+    with pytest.raises(BadInput, match=r"not known.*lira-offline"):
+        attacks.named("lyra")
+
+
+def test_exported_names_are_exact_and_sorted():
+    assert attacks.__all__ == sorted(attacks.__all__)
+    assert all(getattr(attacks, name) is not None for name in attacks.__all__)
