@@ -1,0 +1,196 @@
+"""Train K models at once: reference models for attacks, runs for audits.
+
+All models see one batch order; who is a member of which model is a mask. A shared order has no amplification, so the
+records that an audit tests (`own`) are sampled anew for every (model, step), and only for them does an amplified claim
+hold of a fleet (soundness rule 16).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from ..core import check
+from ..core.errors import BadInput
+from ..core.observations import Observations
+from ..core.randomness import Source, source
+from ..loss import Plan
+from .stack import Stack, stack
+
+MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Plain training: shuffled batches of `batch_size` records of the pool, `epochs` times through it."""
+
+    epochs: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        check.whole("epochs", self.epochs)
+        check.whole("batch_size", self.batch_size)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One description, many models: `make_model()` is called once per model, under that model's own seed."""
+
+    make_model: Callable[[], nn.Module]
+    optimizer: MakeOptimizer = field(default=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    models_at_once: int = 256
+
+    def train(
+        self,
+        x: ArrayLike,
+        y: ArrayLike,
+        member: ArrayLike,
+        schedule: Epochs | Plan,
+        *,
+        own: Sequence[int] = (),
+        rng: Source | int | np.random.Generator | None = None,
+        progress: Progress | None = None,
+    ) -> Models:
+        """Train `member.shape[1]` models; model k learns from the records i with member[i, k].
+
+        An `Epochs` schedule is plain training, a `Plan` is DP-SGD with exact per-example clipping and noise of its own
+        in every model. Deterministic given `rng`, whatever `models_at_once` is.
+        """
+        data = _Pool.of(x, y, member, own)
+        if isinstance(schedule, Plan) and schedule.sampling != "poisson":
+            raise BadInput("A fleet trains privately with Poisson sampling only.")
+        count, randomness = data.member.shape[1], source(rng)
+        order_seed, *seeds = (int(word >> np.uint64(1)) for word in randomness.words(count + 1))
+        done: list[Stack] = []
+        for start in range(0, count, self.models_at_once):
+            rows = slice(start, min(start + self.models_at_once, count))
+            order = _batches(schedule, data, np.random.default_rng(order_seed))
+            done.append(_train(self, data.part(rows), schedule, order, seeds[rows]))
+            if progress is not None:
+                progress(rows.stop, count)
+        return Models(tuple(done), data.member.numpy(), randomness.name)
+
+
+@dataclass(frozen=True)
+class Models:
+    """A trained fleet."""
+
+    stacks: tuple[Stack, ...]
+    member: NDArray[np.bool_]
+    randomness: str
+
+    def __len__(self) -> int:
+        return int(self.member.shape[1])
+
+    def logits(self, x: ArrayLike) -> NDArray[np.float64]:
+        """(records, models, classes)."""
+        batch = _features(x)
+        with torch.no_grad():
+            parts = [item.logits(batch).transpose(0, 1) for item in self.stacks]
+        return torch.cat(parts, dim=1).double().numpy()
+
+    def observations(self, x: ArrayLike, y: ArrayLike, member: ArrayLike | None = None) -> Observations:
+        """What an attacker with the models' outputs sees of these records; pass `member` for records of the pool."""
+        return Observations.from_logits(self.logits(x), y, member=member)
+
+    def accuracy(self, x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+        """Share of right answers, per model."""
+        return np.asarray((self.logits(x).argmax(-1) == np.asarray(y)[:, None]).mean(0))
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Records, labels and membership as tensors."""
+
+    x: Tensor
+    y: Tensor
+    member: Tensor
+    own: tuple[int, ...]
+
+    @classmethod
+    def of(cls, x: ArrayLike, y: ArrayLike, member: ArrayLike, own: Sequence[int]) -> _Pool:
+        features, labels = _features(x), torch.as_tensor(np.asarray(y).astype(np.int64))
+        matrix = torch.as_tensor(np.asarray(member, dtype=bool))
+        if matrix.dim() != 2 or not len(features) == len(labels) == len(matrix) or 0 in matrix.shape:
+            raise BadInput("A fleet needs x and y of one length and a membership matrix of records x models.")
+        return cls(features, labels, matrix, tuple(int(index) for index in own))
+
+    def part(self, models: slice) -> _Pool:
+        return _Pool(self.x, self.y, self.member[:, models], self.own)
+
+
+def _train(fleet: Fleet, data: _Pool, schedule: Epochs | Plan, order: Iterator[Tensor], seeds: list[int]) -> Stack:
+    models = stack([_make(fleet.make_model, seed) for seed in seeds])
+    parameters = list(models.parameters.values())
+    optimizer = fleet.optimizer(parameters)
+    noise = [torch.Generator().manual_seed(seed) for seed in seeds]
+    inclusion = [np.random.default_rng([seed, 1]) for seed in seeds]
+    own = torch.tensor(data.own if isinstance(schedule, Plan) else (), dtype=torch.long)
+    for shared in order:
+        rows = torch.cat((shared, own))
+        mask = data.member[rows].T
+        if isinstance(schedule, Plan) and len(own):
+            drawn = np.stack([generator.random(len(own)) < schedule.rate for generator in inclusion])
+            mask[:, len(shared) :] &= torch.as_tensor(drawn)
+        sums = _gradients(models, data.x[rows], data.y[rows], mask, schedule)
+        for name, parameter in models.parameters.items():
+            parameter.grad = sums[name]
+        if isinstance(schedule, Plan):
+            _add_noise(parameters, noise, schedule)
+        optimizer.step()
+    for parameter in parameters:
+        parameter.grad = None
+    return models
+
+
+def _gradients(models: Stack, x: Tensor, y: Tensor, mask: Tensor, schedule: Epochs | Plan) -> dict[str, Tensor]:
+    if not len(x):
+        return {name: torch.zeros_like(value) for name, value in models.parameters.items()}
+    if isinstance(schedule, Plan):
+        return models.gradients(x, y, functools.partial(_clip, mask=mask, clip_norm=schedule.clip_norm))
+    return models.gradients(x, y, mask / mask.sum(1, keepdim=True).clamp(min=1))
+
+
+def _clip(norms: Tensor, *, mask: Tensor, clip_norm: float) -> Tensor:
+    """min(1, C / |g|) for members of the batch; a gradient that is not finite contributes nothing (rule 8)."""
+    factor = (clip_norm / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1.0)
+    return torch.where(mask & norms.isfinite(), factor, 0.0)
+
+
+def _add_noise(parameters: list[Tensor], noise: list[torch.Generator], plan: Plan) -> None:
+    """(sum + N(0, (z C)^2)) / expected batch, every model from its own generator."""
+    sizes = [parameter[0].numel() for parameter in parameters]
+    scale = plan.noise_multiplier * plan.clip_norm
+    drawn = torch.stack([torch.randn(sum(sizes), generator=generator) for generator in noise]) * scale
+    for parameter, part in zip(parameters, drawn.split(sizes, dim=1), strict=True):
+        assert parameter.grad is not None
+        parameter.grad = (parameter.grad + part.view_as(parameter)) / plan.expected_batch
+
+
+def _batches(schedule: Epochs | Plan, data: _Pool, generator: np.random.Generator) -> Iterator[Tensor]:
+    """Shared batches of record indices; own records are left out of a private order, which samples them per model."""
+    count = len(data.x)
+    if isinstance(schedule, Plan):
+        others = np.setdiff1d(np.arange(count), data.own)
+        for _ in range(schedule.steps):
+            yield torch.as_tensor(others[generator.random(others.size) < schedule.rate])
+    else:
+        for _ in range(schedule.epochs):
+            yield from torch.as_tensor(generator.permutation(count)).split(schedule.batch_size)
+
+
+def _make(make_model: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make_model()
+
+
+def _features(x: ArrayLike) -> Tensor:
+    return torch.as_tensor(np.asarray(x, dtype=np.float32))

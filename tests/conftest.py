@@ -1,0 +1,76 @@
+"""What the tests need and may not find, and how long a test may take.
+
+`@pytest.mark.needs("chromium")` deselects a test where that is absent and says so in a closing table. In CI the
+environment variable TACIT_REQUIRE lists what must be there (`chromium,data`): absence is then a failure.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+CPU_SECONDS = 5.0
+_absent: Counter[str] = Counter()
+
+
+def _data_folder() -> bool:
+    folder = os.environ.get("TACIT_DATA")
+    return folder is not None and (Path(folder) / "mnist.npz").is_file()
+
+
+def _gpu() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+CHECKS = {
+    "chromium": lambda: shutil.which("chromium") is not None,
+    "data": _data_folder,
+    "gpu": _gpu,
+}
+
+
+def _present(what: str) -> bool:
+    return CHECKS[what]() if what in CHECKS else importlib.util.find_spec(what) is not None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    needs = {item: [mark.args[0] for mark in item.iter_markers("needs")] for item in items}
+    found = {what: _present(what) for what in {what for each in needs.values() for what in each}}
+    required = set(filter(None, os.environ.get("TACIT_REQUIRE", "").split(",")))
+    missing = sorted(what for what in required if not found.get(what, True))
+    if missing:
+        raise pytest.UsageError(f"TACIT_REQUIRE names what is not here: {', '.join(missing)}")
+    dropped = [item for item in items if not all(found[what] for what in needs[item])]
+    for item in dropped:
+        _absent.update(what for what in needs[item] if not found[what])
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in set(dropped)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _absent:
+        terminalreporter.section("deselected: needs something that is not here")
+        for what, count in sorted(_absent.items()):
+            terminalreporter.line(f"{what:<12} {count} tests")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item):
+    """A test over 5 CPU seconds says so with the mark `slow`."""
+    started = time.process_time()
+    result = yield
+    spent = time.process_time() - started
+    if spent > CPU_SECONDS and item.get_closest_marker("slow") is None:
+        pytest.fail(f"took {spent:.1f} CPU seconds; mark it slow or make it faster")
+    return result
