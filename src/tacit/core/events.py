@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from . import check
@@ -149,6 +149,24 @@ def family(event: Event) -> str:
         else:
             parts.append(f"{field_.name}={value!r}")
     return f"{type(event).__name__}({', '.join(parts)})"
+
+
+def rescaled(event: Event, factor: float) -> Event:
+    """The same family with every noise multiplier times `factor`: more noise for a larger factor.
+
+    An event without noise to scale is returned as it is.
+    """
+    check.positive("factor", factor)
+    changed: dict[str, Any] = {}
+    for field_ in fields(event):
+        value = getattr(event, field_.name)
+        if field_.name == "noise_multiplier":
+            changed[field_.name] = factor * value
+        elif isinstance(value, Event):
+            changed[field_.name] = rescaled(value, factor)
+        elif isinstance(value, tuple):
+            changed[field_.name] = tuple(rescaled(item, factor) if isinstance(item, Event) else item for item in value)
+    return replace(event, **changed)
 
 
 def _check_event(event: object) -> None:
