@@ -1,0 +1,67 @@
+"""What a private run may claim, and what its proof does not cover."""
+
+from __future__ import annotations
+
+import math
+import platform
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..core import Claim, Evidence, PrivacyWarning, check
+
+if TYPE_CHECKING:
+    from .step import PrivateStep
+
+NOT_COVERED = (
+    "training loss and share of clipped examples shown to the operator",
+    "choices made by looking at this data: architecture, learning rate, clip norm, number of steps",
+    "accuracy measured on private data",
+    "the true batch sizes, the run time and checkpoints, which stay with the operator",
+    "rounding of floating-point noise to a grid (granularity attacks)",
+)
+
+
+def warn_delta(delta: float, public_size: int) -> None:
+    """A delta of 1/n allows a mechanism that publishes one whole record."""
+    if check.delta(delta) * public_size >= 1:
+        warnings.warn(
+            f"delta {delta:g} is not below 1/n = {1 / public_size:.3g}: it allows one record to be published outright.",
+            PrivacyWarning,
+            stacklevel=3,
+        )
+
+
+def small_delta(public_size: int) -> float:
+    """The largest power of ten below 1/n: the delta used where none is given."""
+    return 10.0 ** (math.ceil(-math.log10(public_size)) - 1)
+
+
+def evidence(step: PrivateStep, delta: float) -> Evidence:
+    """The whole plan's bound: a run stopped early, by looking at its own output, claims no less (soundness rule 3)."""
+    warn_delta(delta, step.plan.public_size)
+    plan = step.plan
+    return Evidence(
+        subject="DP-SGD training run",
+        claim=Claim(plan.bound(delta), plan.event),
+        not_covered=NOT_COVERED if step.ledger is not None else (*NOT_COVERED, "other releases: no ledger was given"),
+        threat={
+            "released": "the model after every step",
+            "attacker": "sees all released parameters and knows the plan",
+        },
+        provenance={
+            "randomness": step.source_name,
+            "cryptographic": step.cryptographic,
+            "steps": step.done,
+            "planned_steps": plan.steps,
+            "rate": plan.rate,
+            "noise_multiplier": plan.noise_multiplier,
+            "clip_norm": plan.clip_norm,
+            "public_size": plan.public_size,
+            "sampling": plan.sampling,
+            "precision": step.speed.precision,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    )

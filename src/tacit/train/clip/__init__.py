@@ -1,0 +1,8 @@
+"""Exact per-example clipping of unmodified models: capture, rules, norms, clipped sums."""
+
+from . import convolution, expansions  # noqa: F401  they register their rules
+from .clipper import Clipper
+from .probe import Structure, probe
+from .sums import Clipped, Forward, clipped_sum
+
+__all__ = ["Clipped", "Clipper", "Forward", "Structure", "clipped_sum", "probe"]

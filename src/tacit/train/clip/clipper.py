@@ -1,0 +1,65 @@
+"""A model and its loss made ready for clipping: what is trainable, what is public, what a batch's shapes imply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from ...core import BadInput
+from ..batch import describe
+from .capture import Changed
+from .probe import Structure, probe
+from .sums import Clipped, Forward, clipped_sum
+
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+@dataclass(eq=False)
+class Clipper:
+    """Clipped sums of a model's per-example gradients; a pure function of (parameters, batch).
+
+    Guarantee: see `clipped_sum`. The model's buffers must not change: they would carry data past the noise.
+    """
+
+    model: nn.Module
+    loss: Loss
+    parameters: dict[str, Tensor]
+    clip_norm: float
+    structures: dict[Any, Structure] = field(default_factory=dict)
+
+    def __call__(self, batch: Any, mask: Tensor) -> Clipped:
+        before = self._buffers()
+        structure = self.structure(batch)
+        forward = Forward(lambda: self.loss(self.model, batch), self.parameters, self.constants())
+        try:
+            found = clipped_sum(forward, mask, self.clip_norm, structure.entries, copies=structure.copies)
+        except Changed:
+            raise BadInput(
+                "The model's operations change from call to call, so it cannot be clipped exactly."
+            ) from None
+        if self._buffers() != before:
+            raise BadInput(
+                "The forward pass changes a buffer of the model, which would carry data past the noise.",
+                fix="Switch running statistics off (track_running_stats=False) or put that part in eval mode.",
+            )
+        return found
+
+    def structure(self, batch: Any) -> Structure:
+        """What a probe on public, made-up examples of this shape finds; kept."""
+        key = describe(batch), self.model.training
+        if key not in self.structures:
+            loss = lambda examples: self.loss(self.model, examples)  # noqa: E731
+            self.structures[key] = probe(loss, self.parameters, self.constants(), batch)
+        return self.structures[key]
+
+    def constants(self) -> list[Tensor]:
+        """Tensors of the model that are not trained: public by contract."""
+        trained = {id(tensor) for tensor in self.parameters.values()}
+        frozen = [tensor for tensor in self.model.parameters() if id(tensor) not in trained]
+        return frozen + list(self.model.buffers())
+
+    def _buffers(self) -> list[tuple[str, int, int]]:
+        return [(name, id(tensor), tensor._version) for name, tensor in self.model.named_buffers()]

@@ -1,0 +1,178 @@
+"""Before the first step: where do the examples lie, and are they clipped exactly?
+
+Three made-up examples, shaped like the real ones and drawn from a public stream, are run through the model. Comparing
+the shapes of a run on two of them with a run on all three shows which axis of every operation holds the examples.
+Then each example alone goes through ordinary autograd, and its gradient norm must be the captured one. A model that
+mixes examples, or an operation whose rule is wrong, is refused here; no private value decides (soundness rule 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ...core import BadInput
+from ..batch import mapped, size
+from .capture import Capture, Changed, Entry, Overwritten, no_rule
+from .layout import Layout
+from .sums import Forward, check_losses, per_example, total_norm
+
+_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
+_ROUNDS = 8
+TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+LOOSE = 0.1
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What a probe found: the treatment of every operation on parameters, and whether outputs must be copied."""
+
+    entries: tuple[Entry, ...]
+    copies: bool = False
+    checked: bool = True
+
+
+class _NoDropout(TorchFunctionMode):
+    """Dropout does nothing, so that runs on different batches can be compared."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in _DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        if func is F.scaled_dot_product_attention:
+            kwargs.pop("dropout_p", None)
+            args = args[:4] + ((0.0, *args[5:]) if len(args) > 4 else ())
+        return func(*args, **kwargs)
+
+
+def probe(
+    loss: Callable[[Any], Tensor], parameters: Mapping[str, Tensor], constants: Sequence[Tensor], batch: Any
+) -> Structure:
+    """Read the structure from made-up examples shaped like `batch`, and test the clipping on them."""
+    examples = made_up(batch, 3)
+    with _quiet():
+        for copies in (False, True):
+            try:
+                entries = _entries(loss, parameters, constants, examples, copies)
+                structure = Structure(entries, copies)
+                return _checked(loss, parameters, constants, examples, structure)
+            except Overwritten:
+                continue
+    raise BadInput("A parameter's output is overwritten in place in a way that cannot be followed.")
+
+
+def made_up(batch: Any, count: int) -> Any:
+    """`count` public examples shaped like those of a batch: standard normal numbers, zeros and ones for integers."""
+    generator = torch.Generator().manual_seed(20_210_907)
+
+    def invent(tensor: Tensor) -> Tensor:
+        shape = (count, *tensor.shape[1:])
+        if tensor.is_floating_point() or tensor.is_complex():
+            return torch.randn(shape, generator=generator, dtype=tensor.dtype).to(tensor.device)
+        coins = torch.randint(0, 2, shape, generator=generator)
+        if coins.ndim > 1:
+            coins[:, 0] = 1
+        return coins.to(tensor.device, tensor.dtype)
+
+    return mapped(invent, batch)
+
+
+def _entries(loss: Any, parameters: Any, constants: Any, examples: Any, copies: bool) -> tuple[Entry, ...]:
+    """Treatments of all operations; repeated until no derived tensor grows with the batch."""
+    forced: frozenset[int] = frozenset()
+    two = mapped(lambda tensor: tensor[:2], examples)
+    for _ in range(_ROUNDS):
+        runs = [_run(loss, parameters, constants, part, copies, forced) for part in (two, examples)]
+        if [entry.function for entry, _ in runs[0]] != [entry.function for entry, _ in runs[1]]:
+            raise BadInput("The model does other operations for two examples than for three, so it cannot be clipped.")
+        pairs = list(zip(*runs, strict=True))
+        grown = [
+            order
+            for order, ((entry, small), (_, large)) in enumerate(pairs)
+            if not entry.consumes and small.shape != large.shape
+        ]
+        if not grown:
+            return tuple(_entry(entry, small, large) for (entry, small), (_, large) in pairs)
+        forced |= {grown[0]}
+    raise BadInput("Tensors made from parameters alone grow with the batch in a way that cannot be followed.")
+
+
+def _run(loss: Any, parameters: Any, constants: Any, batch: Any, copies: bool, forced: frozenset[int]) -> Any:
+    capture = Capture(parameters, constants, None, copies, forced)
+    with torch.enable_grad(), capture:
+        losses = loss(batch)
+    check_losses(losses, size(batch))
+    return capture.seen
+
+
+def _entry(entry: Entry, small: Tensor, large: Tensor) -> Entry:
+    if not entry.consumes:
+        return entry
+    axes = [axis for axis, sizes in enumerate(zip(small.shape, large.shape, strict=True)) if sizes[0] != sizes[1]]
+    if len(axes) != 1 or small.shape[axes[0]] * 3 != large.shape[axes[0]] * 2:
+        raise no_rule(entry.function, "of the model", "its output does not grow in step with the batch")
+    (axis,) = axes
+    if small.shape[axis] == 2:
+        return Entry(entry.function, True, Layout(axis))
+    return Entry(entry.function, True, Layout(axis, _adjoin(small, large, axis)))
+
+
+def _adjoin(small: Tensor, large: Tensor, axis: int) -> bool:
+    """Whether the rows of one example lie side by side: then the first two examples are the first rows."""
+    rows = small.shape[axis] // 2
+    major = large.narrow(axis, 0, 2 * rows)
+    minor = large.unflatten(axis, (rows, 3)).narrow(axis + 1, 0, 2).flatten(axis, axis + 1)
+    return bool((major - small).abs().sum() <= (minor - small).abs().sum())
+
+
+def _checked(loss: Any, parameters: Any, constants: Any, examples: Any, structure: Structure) -> Structure:
+    """Captured norms against plain autograd, one example at a time."""
+    try:
+        terms, losses = per_example(
+            Forward(lambda: loss(examples), parameters, constants), 3, structure.entries, copies=structure.copies
+        )
+    except Changed:
+        raise BadInput("The model's operations change from call to call, so it cannot be clipped exactly.") from None
+    with torch.no_grad():
+        found = total_norm(terms, losses)
+    alone, again = (_alone(loss, parameters, examples) for _ in range(2))
+    kind = losses.dtype
+    if not torch.equal(alone.nan_to_num(), again.nan_to_num()):
+        return Structure(structure.entries, structure.copies, checked=False)
+    allowed = TOLERANCE.get(kind, LOOSE)
+    usable = alone.isfinite() & found.isfinite()
+    if bool(((found - alone).abs() > allowed * alone.clamp(min=1e-6))[usable].any()):
+        raise BadInput(
+            "An example's gradient depends on the other examples of its batch, so it cannot be clipped.",
+            fix="Average and normalise within each example only; `tacit doctor` lists the rule of every parameter.",
+        )
+    return structure
+
+
+def _alone(loss: Any, parameters: Mapping[str, Tensor], examples: Any) -> Tensor:
+    norms = []
+    for index in range(3):
+        one = mapped(lambda tensor, index=index: tensor[index : index + 1], examples)
+        with torch.enable_grad():
+            value = loss(one).sum()
+        found: tuple[Tensor | None, ...] = ()
+        if value.requires_grad:
+            found = torch.autograd.grad(value, list(parameters.values()), allow_unused=True)
+        squares = [gradient.detach().double().square().sum() for gradient in found if gradient is not None]
+        norms.append(torch.stack(squares).sum().sqrt() if squares else value.detach().double() * 0)
+    return torch.stack(norms)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No dropout, and the ambient random state is left as it was."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices), _NoDropout():
+        yield

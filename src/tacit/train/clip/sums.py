@@ -1,0 +1,136 @@
+r"""The clipped sum of per-example gradients: the one thing of the private data that noise is added to.
+
+    S = \sum_i m_i min(1, C / |G_i|) G_i,     G_i = gradient of loss_i by all trainable parameters together
+
+with m_i = 0 for padding and for examples whose gradient is not finite (soundness rule 8). One forward and one backward
+pass; no per-example gradient is written out unless that is the cheaper way to its norm.
+
+Guarantee: one example changes S by at most `clip_norm` under add-remove and zero-out, 2 `clip_norm` under replace.
+Caller ensures: loss_i depends on example i alone; `probe` tests that before the first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...core import BadInput
+from .capture import Capture, Entry, no_rule
+from .rules import RULES, fallback
+from .terms import Dense, Term, Viewed, join, norm2, pulled, weighted
+
+Terms = dict[str, list[Term]]
+
+
+@dataclass(frozen=True, eq=False)
+class Clipped:
+    """`sums` by parameter name, and per example its gradient `norms` and `losses` (for the operator only)."""
+
+    sums: dict[str, Tensor]
+    norms: Tensor
+    losses: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """A model as the clipper sees it: `losses()` runs it on a batch, `parameters` are trainable, the rest public."""
+
+    losses: Callable[[], Tensor]
+    parameters: Mapping[str, Tensor]
+    constants: Sequence[Tensor] = ()
+
+
+def clipped_sum(
+    forward: Forward, mask: Tensor, clip_norm: float, structure: tuple[Entry, ...], *, copies: bool = False
+) -> Clipped:
+    """Clip every example's gradient to `clip_norm` and add up those the mask keeps."""
+    terms, losses = per_example(forward, len(mask), structure, copies=copies)
+    norms = total_norm(terms, losses)
+    finite = norms.isfinite()
+    if not bool(finite.all()):
+        terms = {name: [term.only(finite) for term in parts] for name, parts in terms.items()}
+    weight = clip_weights(norms, mask, clip_norm)
+    return Clipped(weighted_sums(forward.parameters, terms, weight), norms, losses.detach())
+
+
+def clip_weights(norms: Tensor, mask: Tensor, clip_norm: float) -> Tensor:
+    """c_i = m_i min(1, C / |G_i|), zero where the norm is not finite."""
+    return torch.where(mask & norms.isfinite(), (clip_norm / norms).clamp(max=1.0), 0.0)
+
+
+def weighted_sums(parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor) -> dict[str, Tensor]:
+    """The clipped sum of every parameter; one that no operation used is a declared zero."""
+    return {
+        name: weighted(terms[name], weight) if name in terms else torch.zeros_like(parameter, dtype=weight.dtype)
+        for name, parameter in parameters.items()
+    }
+
+
+def total_norm(terms: Terms, losses: Tensor) -> Tensor:
+    """|G_i| over all parameters, in float32 at least."""
+    kind = torch.promote_types(losses.dtype, torch.float32)
+    found = torch.zeros_like(losses, dtype=kind)
+    for parts in terms.values():
+        found = found + norm2(parts)
+    return found.sqrt()
+
+
+def per_example(
+    forward: Forward, batch: int, structure: tuple[Entry, ...], *, copies: bool = False
+) -> tuple[Terms, Tensor]:
+    """Run forward and backward once and turn every record into terms of per-example gradients."""
+    capture = Capture(forward.parameters, forward.constants, structure, copies=copies)
+    with torch.enable_grad(), capture:
+        losses = forward.losses()
+    check_losses(losses, batch)
+    gradients = capture.gradients(losses, torch.ones_like(losses))
+    with torch.no_grad():
+        by_source = _by_source(capture, gradients, batch)
+        return _by_parameter(capture, by_source), losses.detach()
+
+
+def check_losses(losses: Tensor, batch: int) -> None:
+    if not isinstance(losses, Tensor) or losses.shape != (batch,):
+        raise BadInput(
+            "The loss must return one number per example, a tensor of shape (batch,).",
+            fix="Use reduction='none' and average within each example only.",
+        )
+
+
+def _by_source(capture: Capture, gradients: Iterable[Tensor | None], batch: int) -> dict[int, list[Term]]:
+    found: dict[int, list[Term]] = {}
+    for record, gradient in zip(capture.records, gradients, strict=True):
+        if gradient is None:
+            continue
+        rule = RULES.get(record.function, fallback)
+        try:
+            for tensor, term in rule(record, gradient, batch):
+                found.setdefault(id(tensor), []).append(term)
+        except (BadInput, RuntimeError, ValueError) as error:
+            raise no_rule(record.function, capture.names(record.used), _reason(error)) from error
+    return {source: join(terms) for source, terms in found.items()}
+
+
+def _by_parameter(capture: Capture, by_source: dict[int, list[Term]]) -> Terms:
+    """Carry the terms of derived tensors back to the parameters they came from."""
+    names = {id(tensor): name for name, tensor in capture.parameters.items()}
+    found: Terms = {name: list(by_source[key]) for key, name in names.items() if key in by_source}
+    for key, terms in by_source.items():
+        if key in names:
+            continue
+        source = capture.sources[key]
+        for name in sorted(source.parents):
+            parameter = capture.parameters[name]
+            if source.one_to_one and len(source.parents) == 1:
+                term: Term = Viewed(terms, source.tensor, parameter)
+            else:
+                term = Dense(pulled(source.tensor, parameter, terms))
+            found.setdefault(name, []).append(term)
+    return {name: join(terms) for name, terms in found.items()}
+
+
+def _reason(error: Exception) -> str:
+    return str(error).split("\n")[0].rstrip(".") or "its parts cannot be told apart"

@@ -1,0 +1,227 @@
+r"""Per-example gradients of one parameter, kept in the form that makes their norm and weighted sum cheap.
+
+A parameter W used by an operation has, for example i, a gradient G_i. A few forms cover every operation:
+
+    Outer   G_i = \sum_t l_it r_it^T       linear layers and convolutions (t runs over positions)
+    Gather  G_i = \sum_t e_{k_it} r_it^T   embeddings (k_it is the row that was looked up)
+    Dense   G_i itself                     biases, norms, bare parameters and everything else
+
+A parameter used several times (tied weights) has several terms, and G_i is their sum: like terms are joined along t,
+an Outer and a Gather meet in an exact cross term, and any other mixture is written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from .cost import inner_is_cheaper
+
+
+@dataclass(eq=False)
+class Dense:
+    """Written out: `values` is (B, *shape)."""
+
+    values: Tensor
+
+    def norm2(self) -> Tensor:
+        return square(self.values)
+
+    def weighted(self, weight: Tensor) -> Tensor:
+        r"""\sum_i c_i G_i."""
+        return (weight @ self.values.flatten(1)).view(self.values.shape[1:])
+
+    def dense(self) -> Tensor:
+        return self.values
+
+    def only(self, kept: Tensor) -> Dense:
+        """Zero, whatever they were, for the examples that are not kept."""
+        return Dense(_only(self.values, kept))
+
+
+@dataclass(eq=False)
+class Outer:
+    """Sums of outer products, one per group: `left` (B, groups, T, p), `right` (B, groups, T, d), `shape` of W.
+
+    W is read as (groups, p, d), row by row.
+    """
+
+    left: Tensor
+    right: Tensor
+    shape: torch.Size
+    _written: Tensor | None = field(default=None, repr=False)
+
+    def norm2(self) -> Tensor:
+        r"""|G|^2 by the cheaper of two forms: \sum_{ts} (l_t.l_s)(r_t.r_s), or G written out and kept."""
+        *_, positions, rows = self.left.shape
+        if positions == 1:
+            return (squares(self.left) * squares(self.right)).sum((1, 2))
+        if inner_is_cheaper(positions, rows, self.right.shape[-1], self.left.device.type):
+            left, right = self.left.flatten(0, 1), self.right.flatten(0, 1)
+            inner = torch.bmm(left, left.mT).flatten(1)
+            other = torch.bmm(right, right.mT).flatten(1)
+            # Written so that the two Gram matrices are never multiplied into a third one.
+            found = torch.linalg.vecdot(inner, other).view(self.left.shape[:2]).sum(1)
+            return found.clamp(min=0)
+        return square(self.dense())
+
+    def weighted(self, weight: Tensor) -> Tensor:
+        if self._written is not None:
+            return (weight @ self._written.flatten(1)).view(self.shape)
+        small = 0 if self.left.numel() <= self.right.numel() else 1
+        sides = [self.left, self.right]
+        sides[small] = sides[small] * weight[:, None, None, None]
+        left, right = (side.transpose(0, 1).flatten(1, 2) for side in sides)
+        return torch.bmm(left.mT, right).view(self.shape)
+
+    def dense(self) -> Tensor:
+        if self._written is None:
+            product = torch.bmm(self.left.flatten(0, 1).mT, self.right.flatten(0, 1))
+            self._written = product.view(self.left.shape[0], *self.shape)
+        return self._written
+
+    def only(self, kept: Tensor) -> Outer:
+        return Outer(_only(self.left, kept), _only(self.right, kept), self.shape)
+
+
+@dataclass(eq=False)
+class Gather:
+    """Rows of a table: `index` (B, T), `rows` (B, T, d), `shape` of the table."""
+
+    index: Tensor
+    rows: Tensor
+    shape: torch.Size
+
+    def norm2(self) -> Tensor:
+        """Rows looked up more than once are added up first, in a slot of their own per example."""
+        if self.index.shape[1] == 1:
+            return square(self.rows)
+        ordered, order = self.index.sort(dim=1)
+        fresh = torch.ones_like(ordered)
+        fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        slot = torch.empty_like(order).scatter_(1, order, fresh.cumsum(1) - 1)
+        sums = torch.zeros_like(self.rows).scatter_add(1, slot[..., None].expand_as(self.rows), self.rows)
+        return square(sums)
+
+    def weighted(self, weight: Tensor) -> Tensor:
+        rows = (self.rows * weight[:, None, None]).flatten(0, 1)
+        return rows.new_zeros(self.shape).index_add_(0, self.index.flatten(), rows)
+
+    def dense(self) -> Tensor:
+        table = self.rows.new_zeros(len(self.index), *self.shape)
+        return table.scatter_add_(1, self.index[..., None].expand_as(self.rows), self.rows)
+
+    def only(self, kept: Tensor) -> Gather:
+        return Gather(self.index, _only(self.rows, kept), self.shape)
+
+
+@dataclass(eq=False)
+class Viewed:
+    """Terms of a `tensor` that holds each element of `parameter` at most once: a transpose, a slice, a cast."""
+
+    terms: list[Term]
+    tensor: Tensor
+    parameter: Tensor
+
+    def norm2(self) -> Tensor:
+        return norm2(self.terms)
+
+    def weighted(self, weight: Tensor) -> Tensor:
+        total = weighted(self.terms, weight).to(self.tensor.dtype)
+        return torch.autograd.grad(self.tensor, self.parameter, total, retain_graph=True)[0]
+
+    def dense(self) -> Tensor:
+        return pulled(self.tensor, self.parameter, self.terms)
+
+    def only(self, kept: Tensor) -> Viewed:
+        return Viewed([term.only(kept) for term in self.terms], self.tensor, self.parameter)
+
+
+Term = Dense | Outer | Gather | Viewed
+
+
+def pulled(tensor: Tensor, parameter: Tensor, terms: Sequence[Term]) -> Tensor:
+    """Per-example gradients of a derived tensor, carried back to one of its parameters."""
+    values = total(terms).to(tensor.dtype)
+    return torch.autograd.grad(tensor, parameter, values, retain_graph=True, is_grads_batched=True)[0]
+
+
+def total(terms: Sequence[Term]) -> Tensor:
+    """The sum of all terms, written out: (B, *shape)."""
+    found = terms[0].dense()
+    for term in terms[1:]:
+        found = found + term.dense()
+    return found
+
+
+def join(terms: Sequence[Term]) -> list[Term]:
+    """Fewer terms with the same sum: like forms are joined."""
+    joined: list[Term] = []
+    outer = [term for term in terms if isinstance(term, Outer)]
+    for groups in sorted({term.left.shape[1] for term in outer}):
+        same = [term for term in outer if term.left.shape[1] == groups]
+        joined.append(same[0] if len(same) == 1 else _join_outer(same))
+    gather = [term for term in terms if isinstance(term, Gather)]
+    if gather:
+        joined.append(gather[0] if len(gather) == 1 else _join_gather(gather))
+    dense = [term for term in terms if isinstance(term, Dense)]
+    if dense:
+        joined.append(dense[0] if len(dense) == 1 else Dense(total(dense)))
+    return joined + [term for term in terms if isinstance(term, Viewed)]
+
+
+def norm2(terms: Sequence[Term]) -> Tensor:
+    """Per-example squared norm of the sum of joined terms, exactly."""
+    if len(terms) == 1:
+        return terms[0].norm2()
+    if len(terms) == 2 and isinstance(terms[0], Outer) and isinstance(terms[1], Gather):
+        outer, gather = terms
+        if outer.left.shape[1] == 1:
+            return (outer.norm2() + gather.norm2() + 2 * cross(outer, gather)).clamp(min=0)
+    return square(total(terms))
+
+
+def weighted(terms: Sequence[Term], weight: Tensor) -> Tensor:
+    r"""\sum_i c_i G_i over all terms."""
+    found = terms[0].weighted(weight)
+    for term in terms[1:]:
+        found = found + term.weighted(weight)
+    return found
+
+
+def cross(outer: Outer, gather: Gather) -> Tensor:
+    r"""<\sum_t l_t r_t^T, \sum_s e_{k_s} q_s^T> = \sum_{ts} l_t[k_s] (r_t . q_s), per example."""
+    left, right = outer.left[:, 0], outer.right[:, 0]
+    index = gather.index[:, None, :].expand(-1, left.shape[1], -1)
+    picked = left.gather(2, index)
+    return (picked * (right @ gather.rows.mT)).sum((1, 2))
+
+
+def square(values: Tensor) -> Tensor:
+    """Squared norm of everything but the first axis."""
+    flat = values.flatten(1)
+    return torch.linalg.vecdot(flat, flat)
+
+
+def squares(values: Tensor) -> Tensor:
+    """Squared norm along the last axis."""
+    return torch.linalg.vecdot(values, values)
+
+
+def _join_outer(terms: Sequence[Outer]) -> Outer:
+    left = torch.cat([term.left for term in terms], dim=2)
+    right = torch.cat([term.right for term in terms], dim=2)
+    return Outer(left, right, terms[0].shape)
+
+
+def _join_gather(terms: Sequence[Gather]) -> Gather:
+    index = torch.cat([term.index for term in terms], dim=1)
+    rows = torch.cat([term.rows for term in terms], dim=1)
+    return Gather(index, rows, terms[0].shape)
+
+
+def _only(values: Tensor, kept: Tensor) -> Tensor:
+    return torch.where(kept.view(-1, *(1,) * (values.ndim - 1)), values, 0)

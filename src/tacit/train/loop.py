@@ -1,0 +1,105 @@
+"""The whole loop in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..core import BadInput, Charger, Evidence, Source
+from . import checkpoint as checkpoints
+from .batch import mapped, size
+from .claim import small_delta
+from .clip.clipper import Loss
+from .sample import as_tensors
+from .speed import Speed
+from .step import PrivateStep, StepInfo, private
+
+if TYPE_CHECKING:
+    from ..loss import Plan
+
+# Clipped gradients have norm at most one and noise dominates: plain SGD with a large step and momentum.
+LEARNING_RATE = 0.5
+MOMENTUM = 0.9
+CHECKPOINTS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A privately trained `model` with its `evidence`; `history` (one entry per step) is for the operator only."""
+
+    model: nn.Module
+    evidence: Evidence
+    history: tuple[StepInfo, ...]
+
+
+def fit(
+    model: nn.Module,
+    data: Any,
+    plan: Plan,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    loss: Loss | None = None,
+    validation: Any = None,
+    ledger: Charger | None = None,
+    rng: Source | int | np.random.Generator | None = None,
+    speed: Speed = Speed(),  # noqa: B008
+    checkpoint: str | Path | None = None,
+    delta: float | None = None,
+) -> Trained:
+    """Train `model` on `data` under `plan` and return it with its evidence.
+
+    `optimizer` defaults to SGD; `validation` is a second (x, y), never trained on. `checkpoint` names a file that is
+    written ten times in a run and taken up again if it exists; it is a secret, and it is destroyed at the end.
+    `delta` of the claim defaults to the largest power of ten below 1 / public_size.
+
+    Guarantee and Caller ensures: see `private`.
+    """
+    if optimizer is None:
+        optimizer = torch.optim.SGD(
+            [tensor for tensor in model.parameters() if tensor.requires_grad], lr=LEARNING_RATE, momentum=MOMENTUM
+        )
+    model.train()
+    step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed)
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists():
+        step.load_state_dict(checkpoints.read(path))
+    history = tuple(_run(step, data, path))
+    model.eval()
+    found = step.evidence(small_delta(plan.public_size) if delta is None else delta)
+    if validation is not None:
+        found = found.with_(utility={"accuracy": accuracy(model, validation)})
+    if path is not None:
+        checkpoints.destroy(path)
+    return Trained(model, found, history)
+
+
+def _run(step: PrivateStep, data: Any, path: Path | None) -> Iterator[StepInfo]:
+    every = max(1, step.plan.steps // CHECKPOINTS)
+    for batch in step.batches(data):
+        yield step(batch)
+        if path is not None and step.done % every == 0 and step.done < step.plan.steps:
+            checkpoints.write(step.state_dict(), path)
+
+
+def accuracy(model: nn.Module, data: Any, *, rows: int = 1024) -> float:
+    """Share of examples (x, y) whose largest output is y."""
+    data = as_tensors(data)
+    if not isinstance(data, tuple) or len(data) != 2:
+        raise BadInput("Validation data must be a pair (x, y).")
+    right = 0
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        for start in range(0, size(data), rows):
+            x, y = mapped(lambda tensor, start=start: tensor[start : start + rows].to(device), data)
+            right += int(_agree(model(x), y))
+    return right / size(data)
+
+
+def _agree(output: Tensor, y: Tensor) -> Tensor:
+    return (output.argmax(1) == y).sum()

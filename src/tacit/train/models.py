@@ -1,0 +1,100 @@
+"""What can be said about a model before it sees a batch: what is refused, and which rule serves which parameter."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from ..core import BadInput
+
+_RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], str], ...] = (
+    (nn.Linear, "linear"),
+    ((nn.Conv1d, nn.Conv2d, nn.Conv3d), "convolution"),
+    ((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), "transposed convolution"),
+    (nn.Embedding, "embedding"),
+    ((nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _InstanceNorm), "normalisation"),
+    (nn.MultiheadAttention, "linear, inside attention"),
+)
+
+
+def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The parameters that the optimizer moves, by name; the others are public constants."""
+    moved = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+    named = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad and id(tensor) in moved}
+    if moved - {id(tensor) for tensor in model.parameters()}:
+        raise BadInput("The optimizer holds parameters that are not the model's.", fix="Make it from this model.")
+    if not named:
+        raise BadInput("No parameter of the model is both trainable and in the optimizer.")
+    return named
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse layers that mix examples or store what they see."""
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm):
+            raise BadInput(
+                f"Layer {name or 'model'} is batch normalisation, which mixes the examples of a batch.",
+                fix="Call tacit.train.replace_batch_norm(model), which puts group normalisation in its place.",
+            )
+        if isinstance(module, _InstanceNorm) and module.track_running_stats:
+            raise BadInput(
+                f"Layer {name or 'model'} keeps running statistics, which would carry data past the noise.",
+                fix="Build it with track_running_stats=False.",
+            )
+    if any(nn.parameter.is_lazy(tensor) for tensor in model.parameters()):
+        raise BadInput("The model has parameters without a shape.", fix="Run it once on made-up data first.")
+
+
+def replace_batch_norm(model: nn.Module, *, channels: int = 16) -> nn.Module:
+    """The same model with every batch normalisation exchanged for group normalisation, in place.
+
+    Groups hold about `channels` channels each; scale and shift are kept, running statistics are dropped.
+    Make the optimizer afterwards: the layers' parameters are new.
+    """
+    if isinstance(model, _BatchNorm):
+        return _group_norm(model, channels)
+    for name, child in model.named_children():
+        setattr(model, name, replace_batch_norm(child, channels=channels))
+    return model
+
+
+def _group_norm(layer: _BatchNorm, channels: int) -> nn.GroupNorm:
+    features = layer.num_features
+    groups = math.gcd(features, max(1, features // channels))
+    kind: dict[str, Any] = {}
+    if layer.affine:
+        kind = {"device": layer.weight.device, "dtype": layer.weight.dtype}
+    new = nn.GroupNorm(groups, features, eps=layer.eps, affine=layer.affine, **kind)
+    if layer.affine:
+        with torch.no_grad():
+            new.weight.copy_(layer.weight)
+            new.bias.copy_(layer.bias)
+    return new.train(layer.training)
+
+
+def rules(model: nn.Module) -> list[tuple[str, str]]:
+    """For every parameter the rule that will clip it, as far as its layer tells.
+
+    Parameters of other layers are followed through the operations that use them; a batch norm is reported as refused.
+    """
+    found = {}
+    for prefix, module in model.named_modules():
+        for name, tensor in module.named_parameters(prefix, recurse=False):
+            found.setdefault(id(tensor), (name, _rule(module, tensor)))
+    return list(found.values())
+
+
+def _rule(module: nn.Module, parameter: Tensor) -> str:
+    if isinstance(module, _BatchNorm):
+        return "refused: batch normalisation; see replace_batch_norm"
+    if not parameter.requires_grad:
+        return "frozen"
+    for kinds, rule in _RULES:
+        if isinstance(module, kinds):
+            return rule
+    return "by the operations that use it"

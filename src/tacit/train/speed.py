@@ -1,0 +1,29 @@
+"""How fast, never how private: settings that cannot change the claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core import BadInput, check
+
+
+@dataclass(frozen=True)
+class Speed:
+    """`physical_batch`: examples held in memory at once (a step's sample is cut into such parts; None chooses).
+
+    `compile`: "auto", True or False; "auto" compiles on a GPU for long runs. `precision`: "float32" or "bfloat16"
+    (autocast; norms, sums and noise stay in float32). `checkpointing`: recompute activations in the backward pass.
+    """
+
+    physical_batch: int | None = None
+    compile: str | bool = "auto"
+    precision: str = "float32"
+    checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.physical_batch is not None:
+            check.whole("physical_batch", self.physical_batch)
+        if self.compile not in ("auto", True, False):
+            raise BadInput("compile must be 'auto', True or False.")
+        if self.precision not in ("float32", "bfloat16"):
+            raise BadInput("precision must be 'float32' or 'bfloat16'.")
