@@ -1,0 +1,169 @@
+r"""Dominating pairs: the two output distributions that are hardest to tell apart, for one release in one direction.
+
+For a pair (P, Q) the privacy loss is L = log dP/dQ and delta(epsilon) = E_P (1 - e^{epsilon - L})_+. Pairs compose by
+products, adaptively too (Zhu, Dong and Wang 2022, Theorem 10), so everything else here only ever asks a pair for the
+masses of P and Q between given losses.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from .noise import Array, Noise
+
+Parts = tuple[tuple[float, float], ...]
+"""A mixture of one noise at several places: (weight, place), weights summing to 1."""
+
+
+class Pair(ABC):
+    """One direction of one release."""
+
+    @abstractmethod
+    def mirrored(self) -> Pair:
+        """The pair (Q, P), with its loss rising again."""
+
+    @abstractmethod
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        """P and Q masses of (-inf, l_0], (l_0, l_1], ..., (l_n, inf) of the finite loss, for rising losses."""
+
+    @abstractmethod
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        """Losses outside of which P has mass at most e^log_mass on either side (infinite losses not counted)."""
+
+    @property
+    def infinite(self) -> float:
+        """P(L = infinity): what no epsilon covers."""
+        return 0.0
+
+    @property
+    def grid(self) -> tuple[float, float] | None:
+        """(origin, step) of a lattice that holds every loss of positive mass, where there is such a lattice."""
+        return None
+
+
+@dataclass(frozen=True)
+class Location(Pair):
+    r"""P = sum_j w_j g(x - c_j) against Q = sum_j v_j g(x - d_j), with all c_j >= 0 >= all d_j.
+
+    For log-concave g the ratio rises with x, so a loss is a place. One release with sensitivity c is
+    P = g(x - c), Q = g(x); Poisson sampling mixes in the place 0 (docs/proofs/accounting.md, Lemma 1).
+    """
+
+    noise: Noise
+    p: Parts
+    q: Parts = ((1.0, 0.0),)
+
+    def mirrored(self) -> Location:
+        flip = lambda parts: tuple((weight, -place) for weight, place in parts)  # noqa: E731
+        return Location(self.noise, flip(self.q), flip(self.p))
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        x = np.concatenate([[-np.inf], self.position(losses), [np.inf]])
+        return self._mass(self.p, x), self._mass(self.q, x)
+
+    def _mass(self, parts: Parts, x: Array) -> Array:
+        pieces = [weight * self.noise.between(x[:-1] - place, x[1:] - place) for weight, place in parts]
+        return np.maximum(np.sum(pieces, axis=0), 0.0)
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        tail = self.noise.lower_quantile(min(log_mass, -0.7))
+        places = [place for _, place in self.p]
+        low, high = self.loss(np.array([min(places) + tail, max(places) - tail]))
+        return float(low), float(high)
+
+    @property
+    def grid(self) -> tuple[float, float] | None:
+        """Laplace noise has its least and largest loss with positive mass; Gaussian noise none."""
+        if not self.noise.atoms:
+            return None
+        low, high = self.reach(-math.inf)
+        return low, high - low
+
+    def loss(self, x: Array) -> Array:
+        """log dP/dQ at x."""
+        return self._log_mix(self.p, x) - self._log_mix(self.q, x)
+
+    def _log_mix(self, parts: Parts, x: Array) -> Array:
+        """log sum_j w_j g(x - c_j)/g(x); near 0 by log1p so that small rates keep their digits."""
+        exponents = np.array([self.noise.log_ratio(x, place) if place else np.zeros_like(x) for _, place in parts])
+        weights = np.array([weight for weight, _ in parts])[:, None]
+        small = np.log1p(np.sum(weights * np.expm1(np.minimum(exponents, 500.0)), axis=0))
+        if exponents.max() < 500.0:
+            return np.asarray(small)
+        return np.where(exponents.max(axis=0) < 500.0, small, logsumexp(exponents, axis=0, b=weights))
+
+    def position(self, losses: Array) -> Array:
+        """The largest x with loss at most the given one."""
+        if self.q == ((1.0, 0.0),):
+            return self._one_sided(self.p, losses)
+        if self.p == ((1.0, 0.0),):
+            return -self._one_sided(self.mirrored().p, -losses)
+        return self._search(losses)
+
+    def _one_sided(self, parts: Parts, losses: Array) -> Array:
+        moved = [(weight, place) for weight, place in parts if place > 0]
+        if len(moved) != 1:
+            return self._search(losses)
+        weight, place = moved[0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            near = np.log1p(np.expm1(np.minimum(losses, 30.0)) / weight)
+        far = np.maximum(losses, 30.0)
+        exponent = np.where(losses > 30.0, far + np.log1p((weight - 1) * np.exp(-far)) - math.log(weight), near)
+        return self.noise.position(np.where(np.isnan(exponent), -np.inf, exponent), place)
+
+    def _search(self, losses: Array) -> Array:
+        """Bisection between the places beyond which nothing has mass."""
+        tail = self.noise.lower_quantile(-740.0)
+        places = [place for _, place in (*self.p, *self.q)]
+        low = np.full(losses.shape, min(places) + tail)
+        high = np.full(losses.shape, max(places) - tail)
+        below, above = losses < self.loss(low), losses >= self.loss(high)
+        for _ in range(70):
+            middle = (low + high) / 2
+            inside = self.loss(middle) <= losses
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        return np.where(below, -np.inf, np.where(above, np.inf, low))
+
+
+@dataclass(frozen=True)
+class Discrete(Pair):
+    """Finitely many outcomes (p, q); q = 0 is an outcome that tells all."""
+
+    atoms: tuple[tuple[float, float], ...]
+    lattice: tuple[float, float] | None = None
+
+    def mirrored(self) -> Discrete:
+        lattice = None if self.lattice is None else (-self.lattice[0], self.lattice[1])
+        return Discrete(tuple((q, p) for p, q in self.atoms), lattice)
+
+    @property
+    def infinite(self) -> float:
+        return math.fsum(p for p, q in self.atoms if q == 0)
+
+    @property
+    def grid(self) -> tuple[float, float] | None:
+        finite = self.losses()
+        if self.lattice is None and len(finite) == 2:
+            return finite[0][0], finite[1][0] - finite[0][0]
+        return self.lattice
+
+    def losses(self) -> list[tuple[float, float, float]]:
+        """(loss, p, q) of the outcomes both sides can have."""
+        return sorted((math.log(p) - math.log(q), p, q) for p, q in self.atoms if p > 0 and q > 0)
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        p_mass, q_mass = np.zeros(losses.size + 1), np.zeros(losses.size + 1)
+        for loss, p, q in self.losses():
+            cell = int(np.searchsorted(losses, loss - 4e-15 * (1.0 + abs(loss)), side="left"))
+            p_mass[cell] += p
+            q_mass[cell] += q
+        return p_mass, q_mass
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        finite = [loss for loss, _, _ in self.losses()] or [0.0]
+        return min(finite), max(finite)
