@@ -1,0 +1,153 @@
+"""Verbs of accounting: epsilon, calibrate, plan."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..core.adjacency import Adjacency
+from ..core.errors import BadInput
+from ..core.events import Event
+from ..core.interval import Interval
+from .app import Result, verb
+
+METHOD = "privacy-loss distribution, certified from both sides"
+Delta = Annotated[float, typer.Option(help="Delta of (epsilon, delta).")]
+Neighbours = Annotated[str, typer.Option(help="add-remove, replace or zero-out.")]
+Noise = Annotated[float | None, typer.Option(help="Noise standard deviation over clip norm.")]
+Rate = Annotated[float, typer.Option(help="Probability that a record is in a batch.")]
+Steps = Annotated[int, typer.Option(help="Number of noisy steps.")]
+
+
+@verb("epsilon")
+def epsilon(
+    delta: Delta,
+    noise_multiplier: Noise = None,
+    rate: Rate = 1.0,
+    steps: Steps = 1,
+    event: Annotated[str | None, typer.Option(help="JSON file of an event, or - for standard input.")] = None,
+    adjacency: Neighbours = "add-remove",
+    group: Annotated[int, typer.Option(help="How many records differ.")] = 1,
+) -> Result:
+    """Certified epsilon of an event, or of Poisson-sampled Gaussian training."""
+    from ..loss import privacy_loss
+    from ..loss.plan import SAMPLING
+
+    described = _event(event, noise_multiplier, rate, steps)
+    found = privacy_loss(described, adjacency, group=group).epsilon(delta)
+    neighbours = Adjacency.of(adjacency)
+    assumptions = [SAMPLING["poisson"]]
+    data = {
+        "epsilon": found.to_json(),
+        "delta": delta,
+        "adjacency": neighbours.value,
+        "sampling": "poisson",
+        "group": group,
+        "event": described.to_json(),
+        "method": METHOD,
+        "assumptions": assumptions,
+    }
+    rows = [("epsilon", spelled(found)), ("delta", f"{delta:g}"), ("adjacency", neighbours.value), ("method", METHOD)]
+    return Result(data, rows, [f"Assumes that {assumption}." for assumption in assumptions])
+
+
+@verb("calibrate")
+def calibrate(
+    delta: Delta,
+    epsilon: Annotated[float | None, typer.Option(help="Target epsilon.")] = None,
+    advantage: Annotated[float | None, typer.Option(help="Target: largest advantage of any attack.")] = None,
+    tpr: Annotated[float | None, typer.Option(help="Target: largest true-positive rate at --fpr.")] = None,
+    fpr: Annotated[float | None, typer.Option(help="False-positive rate of --tpr.")] = None,
+    solve: Annotated[str, typer.Option(help="noise-multiplier, rate or steps.")] = "noise-multiplier",
+    noise_multiplier: Noise = None,
+    rate: Rate = 1.0,
+    steps: Steps = 1,
+    adjacency: Neighbours = "add-remove",
+) -> Result:
+    """The least noise, or the largest rate or number of steps, that meets a target."""
+    from .. import loss
+    from ..loss.plan import SAMPLING
+    from ..loss.reading import training_event
+
+    parameter = solve.replace("-", "_")
+    setting = loss.calibrate(
+        parameter,
+        delta=delta,
+        epsilon=epsilon,
+        advantage=advantage,
+        tpr=tpr,
+        fpr=fpr,
+        noise_multiplier=noise_multiplier,
+        rate=rate,
+        steps=steps,
+        adjacency=adjacency,
+    )
+    value = {"noise_multiplier": setting.noise_multiplier, "rate": setting.rate, "steps": setting.steps}[parameter]
+    event = training_event(setting.noise_multiplier, setting.rate, setting.steps)
+    assumptions = [SAMPLING["poisson"]]
+    data = {"parameter": parameter, "value": value, **setting.to_json(), "event": event.to_json()}
+    rows = [(parameter, f"{value:.10g}"), ("epsilon", spelled(setting.epsilon)), ("delta", f"{delta:g}")]
+    rows += [("adjacency", setting.adjacency.value), ("method", METHOD)]
+    lines = [f"Assumes that {assumption}." for assumption in assumptions]
+    return Result({**data, "method": METHOD, "assumptions": assumptions}, rows, lines)
+
+
+@verb("plan")
+def plan(
+    records: Annotated[int, typer.Option(help="Public number of records.")],
+    epsilon: Annotated[float, typer.Option(help="Target epsilon.")],
+    delta: Delta,
+    epochs: Annotated[float, typer.Option(help="Expected passes over the data.")] = 20,
+    batch_size: Annotated[int | None, typer.Option(help="Expected batch size.")] = None,
+    clip_norm: Annotated[float, typer.Option(help="Largest norm of one record's gradient.")] = 1.0,
+    adjacency: Neighbours = "add-remove",
+) -> Result:
+    """A plan of private training that meets (epsilon, delta)."""
+    from .. import loss
+
+    made = loss.plan(
+        records,
+        epsilon=epsilon,
+        delta=delta,
+        epochs=epochs,
+        batch_size=batch_size,
+        clip_norm=clip_norm,
+        adjacency=adjacency,
+    )
+    found = loss.privacy_loss(made.event, made.adjacency).epsilon(delta)
+    numbers = {
+        "public_size": made.public_size,
+        "rate": made.rate,
+        "steps": made.steps,
+        "noise_multiplier": made.noise_multiplier,
+        "clip_norm": made.clip_norm,
+    }
+    data = {**numbers, "epsilon": found.to_json(), "delta": delta, "adjacency": made.adjacency.value}
+    rows = [(name, f"{value:.10g}") for name, value in numbers.items()]
+    rows += [("epsilon", spelled(found)), ("delta", f"{delta:g}"), ("adjacency", made.adjacency.value)]
+    return Result({**data, "event": made.event.to_json()}, rows)
+
+
+def spelled(interval: Interval) -> str:
+    """The claim first, then how sure it is."""
+    return f"{interval.upper:.7g}  (certified: between {interval.lower:.10g} and {interval.upper:.10g})"
+
+
+def _event(source: str | None, noise_multiplier: float | None, rate: float, steps: int) -> Event:
+    from ..loss.reading import training_event
+
+    if (source is None) == (noise_multiplier is None):
+        raise BadInput("epsilon needs either --noise-multiplier or --event.", fix="Give exactly one of them.")
+    if source is None:
+        return training_event(noise_multiplier or 0.0, rate, steps)
+    if rate != 1.0 or steps != 1:
+        raise BadInput("--rate and --steps go with --noise-multiplier.", fix="Put them into the event.")
+    if source == "-":
+        return Event.from_json(sys.stdin.read())
+    path = Path(source)
+    if not path.is_file():
+        raise BadInput(f"There is no file {source}.")
+    return Event.from_json(path.read_text(encoding="utf-8"))
