@@ -49,10 +49,12 @@ def _found(evidence: Evidence) -> str:
     scale = max(1000, round(10 / fpr)) if fpr < 0.01 else 1000
     text = (
         f"An attacker who wrongly accuses 1 in {round(1 / fpr):,} outsiders finds "
-        f"{(estimate.value or 0.0) * scale:.0f} of {scale:,} members"
+        f"{(estimate.value or 0.0) * scale:,.0f} of {scale:,} members"
     )
     limit = None if evidence.claim is None else allowed(evidence.claim, fpr)
-    return f"{text}; the proof allows at most {math.ceil(limit * scale):,}." if limit is not None else f"{text}."
+    if evidence.claim is None or limit is None:
+        return f"{text}."
+    return f"{text}; the {_word(evidence.claim)} allows at most {math.ceil(limit * scale):,}."
 
 
 def _judged(evidence: Evidence) -> str:
@@ -61,11 +63,20 @@ def _judged(evidence: Evidence) -> str:
         return "" if shown is None else f"No bound is claimed; epsilon is at least {shown.bound.epsilon:.3g}."
     epsilon = f"{claim.bound.epsilon:.3g}"
     if shown is None:
-        return f"Epsilon is at most {epsilon} by proof; no audit has tested it."
+        return f"{_bounded(claim)}; no audit has tested it."
     at_least = f"{shown.bound.epsilon:.3g}"
     if evidence.verdict is Verdict.REFUTED:
         return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}."
     if evidence.verdict is Verdict.UNINFORMATIVE:
         most = f"{evidence.attainable:.3g}"
         return f"The audit could not have contradicted epsilon <= {epsilon}: it can show {most} at most."
-    return f"Epsilon is at most {epsilon} by proof and at least {at_least} by demonstration."
+    return f"{_bounded(claim)} and at least {at_least} by demonstration."
+
+
+def _bounded(claim: Claim) -> str:
+    return f"Epsilon is at most {claim.bound.epsilon:.3g} by {_word(claim)}"
+
+
+def _word(claim: Claim) -> str:
+    """A claim is a proof only where an event stands behind it."""
+    return "claim" if claim.event is None else "proof"

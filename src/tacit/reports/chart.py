@@ -1,0 +1,96 @@
+"""What all charts share: colours that follow the page's theme, the look, and the way from a description to SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from ..core import MissingExtra
+from .svg import draw
+
+# CSS variables: one drawing serves light, dark and print; `dash` tells the lines apart without colour
+COLOURS = tuple(f"var(--s{index})" for index in range(1, 7))
+DASHES = ([1, 0], [7, 3], [2, 2], [10, 3, 2, 3], [5, 2, 1, 2, 1, 2], [14, 4])
+WIDE = {"wide": 720, "narrow": 316}
+HALF = {"wide": 340, "narrow": 316}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a legend: what it is called and how it is drawn."""
+
+    key: str
+    name: str
+    look: str
+    path: str = ""
+    toggle: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart in one or more scales. `data` is named, so that all scales and sizes share it."""
+
+    name: str
+    label: str
+    specs: Mapping[str, dict[str, Any]]
+    data: Mapping[str, list[dict[str, Any]]]
+    series: Sequence[Series] = ()
+    height: Mapping[str, int] = field(default_factory=dict)
+    width: Mapping[str, int] = field(default_factory=lambda: WIDE)
+
+    def static(self, size: str) -> Markup:
+        """The first scale as SVG; `size` is wide or narrow."""
+        spec = next(iter(self.specs.values()))
+        layers = [layer for layer in spec["layer"] if layer.get("name") != "hover"]
+        params = [param for param in spec.get("params", []) if "views" not in param]
+        drawn = {**spec, "layer": layers, "params": params, "datasets": dict(self.data), "width": self.width[size]}
+        drawn["height"] = self.height.get(size, spec["height"])
+        return draw(drawn, f"{self.name}-{size}")
+
+    def live(self) -> dict[str, Any]:
+        """What the script needs to draw the same chart so that it answers to the pointer."""
+        return {"specs": dict(self.specs), "data": {name: _columns(rows) for name, rows in self.data.items()}}
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Rows of equal keys, turned: each key is written once."""
+    return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
+
+
+def altair() -> Any:
+    """The module altair, or a sentence that says how to get it."""
+    try:
+        import altair
+    except ImportError:
+        raise MissingExtra("report") from None
+    return altair
+
+
+def finished(layers: Sequence[Any], *, height: int, params: Sequence[Any] = ()) -> dict[str, Any]:
+    """Layers as one Vega-Lite specification in the page's look."""
+    alt = altair()
+    chart = alt.layer(*layers).properties(width="container", height=height).add_params(*params)
+    spec: dict[str, Any] = chart.to_dict()
+    return {**spec, "autosize": {"type": "fit-x", "contains": "padding"}, "background": None, "config": LOOK}
+
+
+LOOK: dict[str, Any] = {
+    "aria": False,
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "var(--muted)",
+        "titleColor": "var(--muted)",
+        "titleFontWeight": "normal",
+        "titleFontSize": 13,
+        "labelFontSize": 12,
+        "domainColor": "var(--line-strong)",
+        "tickColor": "var(--line-strong)",
+        "gridColor": "var(--line)",
+        "titlePadding": 10,
+    },
+    "text": {"color": "var(--ink)", "fontSize": 13},
+}

@@ -1,0 +1,93 @@
+"""A value of the evidence together with its place, so that the page cannot show a number the JSON does not hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from markupsafe import Markup
+
+NOT_FINITE = "no finite value"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A JSON value and its RFC 6901 pointer into the list of evidences: `/0/claim/bound/epsilon`."""
+
+    value: Any
+    path: str
+
+    def __getitem__(self, key: str | int) -> Node:
+        return Node(self.value[key], f"{self.path}/{str(key).replace('~', '~0').replace('/', '~1')}")
+
+    def __iter__(self) -> Iterator[Node]:
+        return (self[index] for index in range(len(self.value)))
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __bool__(self) -> bool:
+        """A node that is there is true, whatever its value: 0 is a number too."""
+        return True
+
+    def items(self) -> list[tuple[str, Node]]:
+        """The members of a JSON object, in order."""
+        return [(key, self[key]) for key in self.value]
+
+    def text(self) -> Markup:
+        """A string as it is; it carries its pointer."""
+        return Markup('<span data-path="{}">{}</span>').format(self.path, self.value)
+
+    def number(self, style: Callable[[float], str]) -> Markup:
+        """A number in the given style, with its full precision and its pointer."""
+        shown = NOT_FINITE if self.value is None else style(self.value)
+        full = json.dumps(self.value)
+        return Markup('<span class="n" data-value="{}" data-path="{}">{}</span>').format(full, self.path, shown)
+
+    def show(self) -> Markup:
+        """Any scalar, in its own style."""
+        if isinstance(self.value, bool):
+            return self.number(lambda value: "yes" if value else "no")
+        if self.value is None or isinstance(self.value, int):
+            return self.number(str)
+        return self.number(significant) if isinstance(self.value, float) else self.text()
+
+    def source(self) -> Markup:
+        """A JSON value, printed as JSON."""
+        return Markup('<pre tabindex="0"><code data-path="{}">{}</code></pre>').format(
+            self.path, json.dumps(self.value, indent=2)
+        )
+
+
+def significant(value: float) -> str:
+    """Three significant digits, without an exponent from 0.000001 to a million."""
+    text = f"{value:.3g}"
+    if "e" not in text:
+        return text
+    return f"{Decimal(text):f}" if 1e-6 <= abs(value) < 1e6 else text.replace("e-0", "e-").replace("e+0", "e")
+
+
+def percent(value: float) -> str:
+    """A rate as a percentage, three significant digits."""
+    return f"{significant(100 * value)} %"
+
+
+def measured(value: float) -> str:
+    """A measured rate as a percentage: always three significant digits, so that columns align."""
+    if value in (0, 1):
+        return f"{100 * value:g} %"
+    text = f"{100 * value:#.3g}".rstrip(".")
+    return f"{text} %" if "e" not in text else percent(value)
+
+
+def exact_percent(value: float) -> str:
+    """A confidence as a percentage, all digits: 99.99999999 % is not 100 %."""
+    return f"{(Decimal(repr(value)) * 100).normalize():f} %"
+
+
+def count(value: float) -> str:
+    """A whole number with its thousands marked."""
+    return f"{value:,}"

@@ -1,0 +1,42 @@
+"""The version of the evidence that may be published (soundness rule 21)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core import Evidence
+
+VERSIONS = {"tacit", "python", "numpy", "scipy", "scikit-learn", "torch", "platform"}
+PLAN = {"public_size", "rate", "steps", "planned_steps", "noise_multiplier", "clip_norm", "sampling", "precision"}
+GAMES = {"runs_planned", "runs_done", "runs_failed", "references"}
+OPEN_PROVENANCE = frozenset(VERSIONS | PLAN | GAMES | {"randomness", "cryptographic", "made"})
+LEFT_OUT = "left out of the public version"
+
+
+def public_version(evidence: Evidence) -> Evidence:
+    """Claim, event, proven bound and canary-based demonstrations; nothing computed on real members without noise.
+
+    Measurements, accuracy and what the controls found come from private data without noise, so they stay inside;
+    of provenance only versions, the plan's public parameters, counts of runs and the source of randomness are kept,
+    because the rest may identify the data.
+    """
+    return evidence.with_(
+        measurements=(),
+        utility={},
+        controls=tuple(replace(control, found=LEFT_OUT) for control in evidence.controls),
+        provenance={key: value for key, value in evidence.provenance.items() if key in OPEN_PROVENANCE},
+        scores=(),
+    )
+
+
+def left_out(evidence: Evidence) -> list[str]:
+    """What `public_version` drops, in words and without a single value."""
+    closed = [key for key in evidence.provenance if key not in OPEN_PROVENANCE]
+    parts = [
+        (evidence.measurements, "attacks on real members: ROC curves and true-positive rates"),
+        (evidence.utility, "accuracy on private data"),
+        (evidence.controls, "what the controls found (whether they passed is kept)"),
+        (closed, f"provenance that may identify the data: {', '.join(closed)}"),
+        (evidence.scores, "scores of records"),
+    ]
+    return [words for part, words in parts if part]

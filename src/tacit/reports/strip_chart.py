@@ -1,0 +1,131 @@
+"""The bound strip: demonstrated, attainable and claimed epsilon on one scale, a row per model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .chart import Chart, Series, altair, finished
+from .node import significant
+from .subject import Subject
+
+ROW = 96
+
+
+def strip_chart(subjects: Sequence[Subject]) -> Chart | None:
+    """None when no model has a finite bound of either side."""
+    rows = [_row(subject) for subject in subjects]
+    known = [row[name] for row in rows for name in ("lower", "upper", "attainable") if row[name] is not None]
+    if not known:
+        return None
+    most = max(max(known) * 1.06, 1e-3)
+    parts = [part for row in rows for part in _parts(row)]
+    return Chart(
+        name="strip",
+        label="Bound strip: for each model the demonstrated, attainable and claimed epsilon on one scale.",
+        specs={"linear": _spec(most, len(rows))},
+        data={"rows": rows, "parts": parts},
+        series=_series(rows, parts, proven=all(subject.proven for subject in subjects if subject.claim)),
+        height={size: 24 + ROW * len(rows) for size in ("wide", "narrow")},
+    )
+
+
+def _series(rows: list[dict[str, Any]], parts: list[dict[str, Any]], *, proven: bool) -> list[Series]:
+    found = [
+        (bool(parts), Series("", "demonstrated by the audit", "shown")),
+        (any(part["part"] == "beyond" for part in parts), Series("", "demonstrated beyond the claim", "beyond")),
+        (any(row["attainable"] is not None for row in rows), Series("", "most the audit could show", "attainable")),
+        (any(row["upper"] is not None for row in rows), Series("", f"{_kind(proven)} upper bound", "claim")),
+    ]
+    return [series for wanted, series in found if wanted]
+
+
+def _kind(proven: bool) -> str:
+    return "proven" if proven else "claimed"
+
+
+def _row(subject: Subject) -> dict[str, Any]:
+    lower, claim = subject.lower, subject.claim
+    row: dict[str, Any] = {
+        "row": subject.index,
+        "model": subject.evidence.subject,
+        "lower": lower["bound"]["epsilon"].value if lower else None,
+        "upper": claim["bound"]["epsilon"].value if claim else None,
+        "attainable": subject.node["attainable"].value if subject.evidence.demonstrations else None,
+    }
+    row["lower_text"] = "" if row["lower"] is None else f"at least {significant(row['lower'])}"
+    row["upper_text"] = "" if row["upper"] is None else f"at most {significant(row['upper'])}"
+    return row
+
+
+def _parts(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The bar from 0 to the demonstrated bound, broken where it passes the claim."""
+    if row["lower"] is None:
+        return []
+    upper = math.inf if row["upper"] is None else row["upper"]
+    parts = [{"row": row["row"], "start": 0.0, "end": min(row["lower"], upper), "part": "within"}]
+    if row["lower"] > upper:
+        parts.append({"row": row["row"], "start": upper, "end": row["lower"], "part": "beyond"})
+    return parts
+
+
+def _spec(most: float, rows: int) -> dict[str, Any]:
+    alt = altair()
+    scale = alt.Scale(domain=[0, most], nice=False)
+    axis = alt.Axis(title="epsilon (smaller is more private)", tickCount=6, grid=True, format="~g", titleAnchor="end")
+    y = alt.Y("row:O", axis=None)
+
+    def x(field: str) -> Any:
+        return alt.X(f"{field}:Q", scale=scale, axis=axis)
+
+    data = alt.Chart(alt.NamedData("rows"))
+    track = data.mark_rule(color="var(--line-strong)").encode(y=y, x=alt.X(datum=0, scale=scale), x2=alt.datum(most))
+    layers = [
+        track,
+        _bars(alt, x, y),
+        *_marks(alt, data, x, y),
+        *_texts(data, x, y, most),
+        _hover(alt, data, x, y, most),
+    ]
+    return finished(layers, height=24 + ROW * rows)
+
+
+def _bars(alt: Any, x: Callable[[str], Any], y: Any) -> Any:
+    colours = alt.Scale(domain=["within", "beyond"], range=["var(--shown)", "var(--bad)"])
+    bars = alt.Chart(alt.NamedData("parts")).mark_bar(height=14)
+    return bars.encode(x=x("start"), x2="end:Q", y=y, color=alt.Color("part:N", scale=colours, legend=None))
+
+
+def _marks(alt: Any, data: Any, x: Callable[[str], Any], y: Any) -> list[Any]:
+    diamond = data.mark_point(
+        shape="diamond", size=120, stroke="var(--ink)", fill="var(--paper)", strokeWidth=1.5, opacity=1
+    )
+    tick = data.mark_tick(color="var(--limit)", thickness=4, height=32, orient="vertical", opacity=1)
+    return [
+        diamond.transform_filter("isValid(datum.attainable)").encode(x=x("attainable"), y=y),
+        tick.transform_filter("isValid(datum.upper)").encode(x=x("upper"), y=y),
+    ]
+
+
+def _texts(data: Any, x: Callable[[str], Any], y: Any, most: float) -> list[Any]:
+    """The model's name, then the claim above and the demonstration below the bar, turned inward at the edge."""
+    layers = [
+        data.mark_text(align="left", dy=-42, fontSize=14, fontWeight=600, limit=290, x=0).encode(y=y, text="model:N")
+    ]
+    for name, dy, colour in (("upper", -22, "var(--limit)"), ("lower", 20, "var(--shown-strong)")):
+        for align, test in (("left", "<="), ("right", ">")):
+            there = f"isValid(datum.{name}) && datum.{name} {test} {0.62 * most}"
+            text = data.mark_text(align=align, dy=dy, color=colour).transform_filter(there)
+            layers.append(text.encode(x=x(name), y=y, text=f"{name}_text:N"))
+    return layers
+
+
+def _hover(alt: Any, data: Any, x: Callable[[str], Any], y: Any, most: float) -> Any:
+    tips = [alt.Tooltip("model:N", title="model")]
+    tips += [
+        alt.Tooltip(f"{name}:Q", title=title, format=".4~g")
+        for name, title in (("lower", "demonstrated"), ("attainable", "attainable"), ("upper", "claimed"))
+    ]
+    wide = data.mark_bar(height=60, fillOpacity=0, color="var(--paper)").transform_calculate(zero="0", far=f"{most}")
+    return wide.encode(x=x("zero"), x2="far:Q", y=y, tooltip=tips).properties(name="hover")

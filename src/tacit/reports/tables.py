@@ -1,0 +1,184 @@
+"""The tables of the page, made from nodes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from markupsafe import Markup
+
+from .node import Node, count, exact_percent, measured, percent, significant
+from .subject import Subject
+from .table import Cell, Column, Table
+from .words import VERDICTS
+
+NONE = Cell(Markup('<span class="quiet">none</span>'), ("",))
+
+
+def bounds(subjects: Sequence[Subject]) -> Table:
+    """Demonstrated, attainable and claimed epsilon of every model, beside each other."""
+    columns = (
+        Column("Model", ("model",), numeric=False),
+        Column("Demonstrated, at least", ("lower",)),
+        Column("at confidence", ("confidence",)),
+        Column("Attainable", ("attainable",)),
+        Column("Claimed, at most", ("upper",)),
+        Column("at delta", ("delta",)),
+        Column("Verdict", ("verdict",), numeric=False),
+    )
+    return Table("bounds", "Epsilon from both sides", columns, [_bounds_row(subject) for subject in subjects])
+
+
+def _bounds_row(subject: Subject) -> list[Cell]:
+    lower, claim = subject.lower, subject.claim
+    some = bool(subject.evidence.demonstrations)
+    return [
+        _text(subject.node["subject"]),
+        _number(lower["bound"]["epsilon"], significant) if lower else NONE,
+        _number(lower["bound"]["confidence"], exact_percent) if lower else NONE,
+        _number(subject.node["attainable"], significant) if some else NONE,
+        _number(claim["bound"]["epsilon"], significant) if claim else NONE,
+        _number(claim["bound"]["delta"], significant) if claim else NONE,
+        Cell(Markup(VERDICTS[subject.evidence.verdict][0]), (subject.evidence.verdict.value,)),
+    ]
+
+
+def rates(subject: Subject) -> Table:
+    """True-positive rates at fixed false-positive rates, with intervals, beside what the claim allows."""
+    limited = subject.evidence.claim is not None and bool(subject.evidence.claim.frontier)
+    columns = (
+        Column("Attack", ("attack",), numeric=False),
+        Column("Outsiders wrongly accused", ("fpr",)),
+        Column("Members found", ("tpr",)),
+        Column("Interval", ("lower", "upper")),
+        Column("Confidence", ("confidence",)),
+        *([Column("The claim allows", ("allowed",))] if limited else []),
+        Column("Non-members", ("n",)),
+    )
+    found = [
+        _rates_row(subject, measurement, row)
+        for measurement in subject.node["measurements"]
+        for row in measurement["tpr_at_fpr"]
+    ]
+    return Table(f"rates-{subject.index + 1}", "Members found at low false-positive rates", columns, found)
+
+
+def _rates_row(subject: Subject, measurement: Node, row: Node) -> list[Cell]:
+    allowed = subject.allowed(row["fpr"].value)
+    known = row["value"].value is not None
+    return [
+        _text(measurement["attack"]),
+        _number(row["fpr"], percent),
+        _number(row["value"], measured) if known else _text(row["note"]),
+        _interval(row) if known else Cell(NONE.html, ("", "")),
+        _number(measurement["confidence"], exact_percent),
+        *([_number(allowed, measured)] if allowed else []),
+        _number(row["n"], count),
+    ]
+
+
+def attacks(subject: Subject) -> Table:
+    """Every attack that was run, with how many records and models it saw."""
+    columns = (
+        Column("Attack", ("attack",), numeric=False),
+        Column("Area under the curve", ("auc",)),
+        Column("Interval", ("lower", "upper")),
+        Column("Members", ("members",)),
+        Column("Non-members", ("nonmembers",)),
+        Column("Target models", ("targets",)),
+    )
+    found = [
+        [
+            _text(item["attack"]),
+            _number(item["auc"]["value"], significant),
+            _interval(item["auc"], significant),
+            _number(item["members"], count),
+            _number(item["nonmembers"], count),
+            _number(item["targets"], count),
+        ]
+        for item in subject.node["measurements"]
+    ]
+    return Table(f"attacks-{subject.index + 1}", "Attacks that were run", columns, found)
+
+
+def demonstrations(subject: Subject) -> Table:
+    """A column for every canary game: the counts its bound came from, and what the bound needs to be believed."""
+    games = list(subject.node["demonstrations"])
+    columns = [Column("Quantity", ("quantity",), numeric=False)]
+    columns += [Column(_game(item), (item["game"].value,), numeric=False) for item in games]
+    rows = [[Cell.words(title), *(cell(item) for item in games)] for title, cell in _DEMONSTRATION]
+    return Table(f"games-{subject.index + 1}", "What the audit counted", columns, rows)
+
+
+def _game(item: Node) -> Markup:
+    return Markup("Game: {}; canary: {}").format(item["game"].text(), item["canary"].text())
+
+
+def _assumes(item: Node) -> Cell:
+    family = item["bound"]["assumes"]
+    return Cell.words("no family of mechanisms") if family.value is None else _text(family)
+
+
+_DEMONSTRATION: tuple[tuple[str, Callable[[Node], Cell]], ...] = (
+    ("Epsilon at least", lambda item: _number(item["bound"]["epsilon"], significant)),
+    ("at confidence", lambda item: _number(item["bound"]["confidence"], exact_percent)),
+    ("at delta", lambda item: _number(item["bound"]["delta"], significant)),
+    ("Attainable", lambda item: _number(item["attainable"], significant)),
+    ("Guessed right, with the canary", lambda item: _number(item["counts"]["tp"], count)),
+    ("of runs", lambda item: _number(item["counts"]["n_in"], count)),
+    ("False alarms, without the canary", lambda item: _number(item["counts"]["fp"], count)),
+    ("of runs", lambda item: _number(item["counts"]["n_out"], count)),
+    ("Threshold, chosen elsewhere", lambda item: _number(item["threshold"], significant)),
+    ("Runs planned", lambda item: _number(item["planned"], count)),
+    ("Runs failed", lambda item: _number(item["failed"], count)),
+    ("Method", lambda item: _text(item["bound"]["method"])),
+    ("Assumes", _assumes),
+)
+
+
+def controls(subject: Subject, *, public: bool) -> Table:
+    """What the experiment was tested with; what was found on real members stays inside."""
+    columns = [Column("Control", ("control",), False), Column("Expected", ("expected",), False)]
+    columns += [] if public else [Column("Found", ("found",), False)]
+    columns += [Column("Result", ("passed",), False)]
+    found = [
+        [
+            _text(item["name"]),
+            _text(item["expected"]),
+            *([] if public else [_text(item["found"])]),
+            Cell(_result(item["passed"]), (item["passed"].value,)),
+        ]
+        for item in subject.node["controls"]
+    ]
+    return Table(f"controls-{subject.index + 1}", "Controls of the experiment", columns, found)
+
+
+def _result(passed: Node) -> Markup:
+    shown = "passed" if passed.value else "failed"
+    return Markup('<span class="result {}">{}</span>').format(shown, passed.number(lambda _: shown))
+
+
+def pairs(name: str, caption: str, titles: tuple[str, str], node: Node) -> Table:
+    """A JSON object as a table of two columns."""
+    columns = (Column(titles[0], ("name",), numeric=False), Column(titles[1], ("value",), numeric=False))
+    return Table(name, caption, columns, [[Cell.words(key), _any(value)] for key, value in node.items()])
+
+
+def _text(node: Node) -> Cell:
+    return Cell(node.text(), (node.value,))
+
+
+def _any(node: Node) -> Cell:
+    return Cell(node.show(), (node.value,))
+
+
+def _number(node: Node, style: Callable[[float], str]) -> Cell:
+    return Cell(node.number(style), ("" if node.value is None else node.value,))
+
+
+def _interval(node: Node, style: Callable[[float], str] = measured) -> Cell:
+    return _pair(node["lower"], " to ", node["upper"], style)
+
+
+def _pair(first: Node, glue: str, second: Node, style: Callable[[float], str] = count) -> Cell:
+    html = Markup("{}{}{}").format(first.number(style), glue, second.number(style))
+    return Cell(html, (first.value, second.value))

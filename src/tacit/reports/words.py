@@ -1,0 +1,132 @@
+"""What a verdict, an adjacency and an event mean, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatch
+
+from markupsafe import Markup
+
+from ..core import Adjacency, Event, Evidence, Verdict
+from ..core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Poisson, RandomizedResponse, Repeat
+from .node import Node, count, percent, significant
+
+VERDICTS: Mapping[Verdict, tuple[str, str]] = {
+    Verdict.REFUTED: (
+        "Refuted",
+        "The audit shows more leakage than the claim allows. The claim is false, at the stated confidence.",
+    ),
+    Verdict.CONSISTENT: (
+        "Consistent",
+        "The audit was strong enough to contradict the claim and did not. That supports the claim; it proves nothing.",
+    ),
+    Verdict.UNINFORMATIVE: (
+        "Uninformative",
+        "Nothing here can be relied on as a test of the claim.",
+    ),
+    Verdict.NO_CLAIM: (
+        "No claim",
+        "Nothing is promised about this model. What follows was measured, and an attacker may do better.",
+    ),
+}
+
+ADJACENCIES: Mapping[Adjacency, str] = {
+    Adjacency.ADD_REMOVE: "data sets that differ by one {unit} more or less are hard to tell apart",
+    Adjacency.REPLACE: "data sets in which one {unit} was exchanged for another are hard to tell apart",
+    Adjacency.ZERO_OUT: "data sets in which one {unit} was blanked out are hard to tell apart",
+}
+
+NOTHING_LEFT = "No claim is made about this model, and what was measured on its members is left out here."
+
+
+def finding(evidence: Evidence, *, public: bool) -> str:
+    """The evidence's sentence; where a public page has nothing left to say, it says that instead."""
+    if public and evidence.claim is None and not evidence.demonstrations and all(c.passed for c in evidence.controls):
+        return NOTHING_LEFT
+    return evidence.sentence
+
+
+def why(evidence: Evidence) -> str:
+    """One sentence on what the verdict means for this evidence."""
+    if evidence.verdict is not Verdict.UNINFORMATIVE:
+        return VERDICTS[evidence.verdict][1]
+    if not all(control.passed for control in evidence.controls):
+        return "A control did not behave, so the experiment itself is in doubt and every other number with it."
+    if not evidence.demonstrations:
+        return "No audit has tested the claim. It may be true; nothing on this page shows it."
+    return "Even a perfect attacker could not have contradicted the claim with so few runs. More runs are needed."
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """The verdict that a reader of several must not miss."""
+    order = (Verdict.REFUTED, Verdict.UNINFORMATIVE, Verdict.CONSISTENT, Verdict.NO_CLAIM)
+    return min(verdicts, key=order.index)
+
+
+@singledispatch
+def event_words(event: Event, node: Node) -> Markup:
+    """An event in words; one that has no words of its own is named with its parameters."""
+    parts = [
+        Markup("{} {}").format(key.replace("_", " "), value.show())
+        for key, value in node.items()
+        if key not in ("schema", "type") and not isinstance(value.value, dict | list)
+    ]
+    inner = [event_words(Event.from_json(value.value), value) for _, value in node.items() if _is_event(value)]
+    named = Markup("{}{}").format(node["type"].text(), Markup(" with ") + Markup(", ").join(parts) if parts else "")
+    return Markup(" of ").join([named, *inner])
+
+
+@event_words.register
+def _(event: Gaussian, node: Node) -> Markup:
+    return Markup("Gaussian noise of {} times the largest contribution (Euclidean norm)").format(_noise(node))
+
+
+@event_words.register
+def _(event: Laplace, node: Node) -> Markup:
+    return Markup("Laplace noise of {} times the largest contribution (sum of absolute values)").format(_noise(node))
+
+
+@event_words.register
+def _(event: RandomizedResponse, node: Node) -> Markup:
+    return Markup("randomized response over {} categories with epsilon {}").format(
+        node["categories"].number(count), node["epsilon"].number(significant)
+    )
+
+
+@event_words.register
+def _(event: NonPrivate, node: Node) -> Markup:
+    return Markup("a release without protection")
+
+
+@event_words.register
+def _(event: NoOp, node: Node) -> Markup:
+    return Markup("nothing is released")
+
+
+@event_words.register
+def _(event: Poisson, node: Node) -> Markup:
+    inner = event_words(event.event, node["event"])
+    return Markup("{}, on a sample that takes each record independently with probability {} (Poisson sampling)").format(
+        inner, node["rate"].number(percent)
+    )
+
+
+@event_words.register
+def _(event: Repeat, node: Node) -> Markup:
+    return Markup("{} steps, each with fresh randomness: {}").format(
+        node["steps"].number(count), event_words(event.event, node["event"])
+    )
+
+
+@event_words.register
+def _(event: Compose, node: Node) -> Markup:
+    parts = [event_words(part, place) for part, place in zip(event.events, node["events"], strict=True)]
+    return Markup("; then ").join(parts)
+
+
+def _noise(node: Node) -> Markup:
+    return node["noise_multiplier"].number(significant)
+
+
+def _is_event(node: Node) -> bool:
+    return isinstance(node.value, dict) and "type" in node.value
