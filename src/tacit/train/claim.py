@@ -29,7 +29,7 @@ def warn_delta(delta: float, public_size: int) -> None:
         warnings.warn(
             f"delta {delta:g} is not below 1/n = {1 / public_size:.3g}: it allows one record to be published outright.",
             PrivacyWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -40,7 +40,6 @@ def small_delta(public_size: int) -> float:
 
 def evidence(step: PrivateStep, delta: float) -> Evidence:
     """The whole plan's bound: a run stopped early, by looking at its own output, claims no less (soundness rule 3)."""
-    warn_delta(delta, step.plan.public_size)
     plan = step.plan
     return Evidence(
         subject="DP-SGD training run",

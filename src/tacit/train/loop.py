@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..loss import Plan
 
 # Clipped gradients have norm at most one and noise dominates: plain SGD with a large step and momentum.
-LEARNING_RATE = 0.5
+LEARNING_RATE = 0.2
 MOMENTUM = 0.9
 CHECKPOINTS = 10
 

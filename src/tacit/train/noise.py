@@ -69,7 +69,7 @@ def normal(key: bytes, count: int) -> Tensor:
     Box and Muller 1958: sqrt(-2 ln u) (cos v, sin v), with u on the 2^53 midpoints of (0, 1), so that the radius
     reaches 8.6 standard deviations, and the angle v on 2^32 points.
     """
-    half = (count + 1) // 2
+    half = max(1, (count + 1) // 2)
     size = 12 * half
     stream = bytearray(size)
     Cipher(algorithms.ChaCha20(key, _NONCE), None).encryptor().update_into(bytes(size), stream)

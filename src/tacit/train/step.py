@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,7 +145,7 @@ class PrivateStep:
 
     def _noise_key(self, batch: Batch, parts: list[tuple[Clipped, Tensor]]) -> bytes:
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
-        plan = json.dumps(self.plan.event.to_json(), sort_keys=True).encode()
+        plan = self._plan().encode()
         return self._secret.key(
             b"noise", self.done.to_bytes(8, "little"), plan, digest(torch.from_numpy(batch.index), *seen)
         )
@@ -169,6 +169,9 @@ class PrivateStep:
         over = sum(int((clipped.norms[mask] > self.plan.clip_norm).sum()) for clipped, mask in parts)
         return StepInfo(losses / count, over / count)
 
+    def _plan(self) -> str:
+        return json.dumps(asdict(self.plan), sort_keys=True)
+
     def _charge(self) -> None:
         """Pay for the whole plan before the first sample; a resumed run has the same key and pays once."""
         if self.ledger is not None and not self._charged:
@@ -190,7 +193,7 @@ class PrivateStep:
             "schema": STATE,
             "run": self.run,
             "done": self.done,
-            "plan": self.plan.event.to_json(),
+            "plan": self._plan(),
             "secret": self._secret.value,
             "source": [self.source_name, self.cryptographic],
             "model": self.model.state_dict(),
@@ -201,7 +204,7 @@ class PrivateStep:
         """Continue where `state_dict` was taken: same plan, same run, nothing is paid twice."""
         if state.get("schema") != STATE:
             raise BadInput(f"The state has schema {state.get('schema')!r}; this version reads {STATE!r}.")
-        if state["plan"] != self.plan.event.to_json():
+        if state["plan"] != self._plan():
             raise BadInput("The state belongs to another plan.", fix="Make the step with the plan it was saved under.")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -64,6 +64,7 @@ class Entry:
 
     function: Callable[..., Any]
     consumes: bool
+    names: str
     layout: Layout | None = None
 
 
@@ -132,7 +133,7 @@ class Capture(TorchFunctionMode):
             elif id(tensor) not in self.sources:
                 self.sources[id(tensor)] = Source(tensor, parents, same and len(used) == 1)
         if found:
-            self._enter(Entry(func, consumes=False), found[0])
+            self._enter(Entry(func, False, self.names(used)), found[0])
         return result
 
     def _consume(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> Any:
@@ -146,7 +147,7 @@ class Capture(TorchFunctionMode):
             return output
         if not output.requires_grad:
             output = output.detach().requires_grad_()
-        layout = self._enter(Entry(func, consumes=True), output)
+        layout = self._enter(Entry(func, True, self.names(used)), output)
         public = frozenset(id(tensor) for tensor in flat(args, kwargs) if id(tensor) in self.public)
         self.records.append(Record(func, args, kwargs, output, layout, tuple(used), public, output._version))
         self.outputs.add(id(output))

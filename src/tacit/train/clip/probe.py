@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -117,11 +117,11 @@ def _entry(entry: Entry, small: Tensor, large: Tensor) -> Entry:
         return entry
     axes = [axis for axis, sizes in enumerate(zip(small.shape, large.shape, strict=True)) if sizes[0] != sizes[1]]
     if len(axes) != 1 or small.shape[axes[0]] * 3 != large.shape[axes[0]] * 2:
-        raise no_rule(entry.function, "of the model", "its output does not grow in step with the batch")
+        raise no_rule(entry.function, entry.names, "its output does not grow in step with the batch")
     (axis,) = axes
     if small.shape[axis] == 2:
-        return Entry(entry.function, True, Layout(axis))
-    return Entry(entry.function, True, Layout(axis, _adjoin(small, large, axis)))
+        return replace(entry, layout=Layout(axis))
+    return replace(entry, layout=Layout(axis, _adjoin(small, large, axis)))
 
 
 def _adjoin(small: Tensor, large: Tensor, axis: int) -> bool:

@@ -48,12 +48,13 @@ def clipped_sum(
 ) -> Clipped:
     """Clip every example's gradient to `clip_norm` and add up those the mask keeps."""
     terms, losses = per_example(forward, len(mask), structure, copies=copies)
-    norms = total_norm(terms, losses)
-    finite = norms.isfinite()
-    if not bool(finite.all()):
-        terms = {name: [term.only(finite) for term in parts] for name, parts in terms.items()}
-    weight = clip_weights(norms, mask, clip_norm)
-    return Clipped(weighted_sums(forward.parameters, terms, weight), norms, losses.detach())
+    with torch.no_grad():
+        norms = total_norm(terms, losses)
+        finite = norms.isfinite()
+        if not bool(finite.all()):
+            terms = {name: [term.only(finite) for term in parts] for name, parts in terms.items()}
+        weight = clip_weights(norms, mask, clip_norm)
+        return Clipped(weighted_sums(forward.parameters, terms, weight), norms, losses)
 
 
 def clip_weights(norms: Tensor, mask: Tensor, clip_norm: float) -> Tensor:

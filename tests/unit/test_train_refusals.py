@@ -1,0 +1,195 @@
+"""What is refused, in one sentence each, and before anything private is touched."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tacit.core import BadInput
+from tacit.loss import Plan
+from tacit.train import Speed, fit, private, replace_batch_norm, rules
+from tacit.train.clip import Clipper
+from train_zoo import CLASSES, Use, classify, parameter, trainable
+
+PLAN = Plan(100, 0.1, 5, 1.0)
+DATA = torch.randn(100, 5), torch.randint(0, CLASSES, (100,))
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def clip(model: nn.Module, x: torch.Tensor) -> object:
+    batch = x, torch.zeros(len(x), dtype=torch.long)
+    return Clipper(model, classify, trainable(model), 1.0)(batch, torch.ones(len(x), dtype=torch.bool))
+
+
+def test_batch_norm_is_refused_with_its_replacement() -> None:
+    model = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, CLASSES))
+    with pytest.raises(BadInput, match="replace_batch_norm"):
+        private(model, sgd(model), PLAN)
+    with pytest.raises(BadInput, match="mixes the examples"):
+        clip(
+            Use(lambda m, x: F.batch_norm(m.a(x), None, None, training=True), a=nn.Linear(5, CLASSES)),
+            torch.randn(4, 5),
+        )
+    replaced = replace_batch_norm(model)
+    assert isinstance(replaced[1], nn.GroupNorm)
+    private(replaced, sgd(replaced), PLAN)
+
+
+def test_replace_batch_norm_keeps_scale_and_shift_and_nesting() -> None:
+    inner = nn.Sequential(nn.Conv2d(3, 48, 3), nn.BatchNorm2d(48, affine=True))
+    nn.init.normal_(inner[1].weight)
+    weight = inner[1].weight.clone()
+    found = replace_batch_norm(nn.ModuleDict({"body": inner, "end": nn.BatchNorm1d(7, affine=False)}))
+    assert found["body"][1].num_groups == 3
+    assert torch.equal(found["body"][1].weight, weight)
+    assert found["end"].num_groups == 1
+    assert not any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in found.modules())
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda m, x: m.a(x - x.mean(0)),
+        lambda m, x: m.a(x) / x.std(),
+        lambda m, x: torch.softmax(m.a(x), 0),
+        lambda m, x: m.a(x + x.flip(0)),
+    ],
+)
+def test_a_model_that_mixes_examples_is_refused(run) -> None:
+    with pytest.raises(BadInput, match="other examples"):
+        clip(Use(run, a=nn.Linear(5, CLASSES)), torch.randn(6, 5))
+
+
+def test_a_parameter_used_where_nobody_sees_it_is_named() -> None:
+    class Hidden(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x @ weight
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, weight = ctx.saved_tensors
+            return gradient @ weight.t(), x.t() @ gradient
+
+    model = Use(lambda m, x: Hidden.apply(m.a(x), m.secret), a=nn.Linear(5, 4), secret=parameter(4, CLASSES))
+    with pytest.raises(BadInput, match="Parameter secret is used by an operation that cannot be seen"):
+        clip(model, torch.randn(4, 5))
+
+
+def test_an_operation_without_an_exact_rule_names_its_parameter() -> None:
+    model = Use(
+        lambda m, x: torch.cat([m.a(x), m.rows], 0)[: len(x)], a=nn.Linear(5, CLASSES), rows=parameter(2, CLASSES)
+    )
+    with pytest.raises(BadInput, match="rows"):
+        clip(model, torch.randn(4, 5))
+
+
+def test_a_buffer_that_learns_is_refused() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Linear(5, CLASSES)
+            self.register_buffer("seen", torch.zeros(5))
+
+        def forward(self, x):
+            self.seen += x.detach().sum(0)
+            return self.a(x)
+
+    with pytest.raises(BadInput, match="buffer"):
+        clip(Counting(), torch.randn(4, 5))
+
+
+def test_the_loss_must_be_one_number_per_example() -> None:
+    model = nn.Linear(5, CLASSES)
+    clipper = Clipper(model, lambda m, b: F.cross_entropy(m(b[0]), b[1]), trainable(model), 1.0)
+    with pytest.raises(BadInput, match="one number per example"):
+        clipper((DATA[0][:4], DATA[1][:4]), torch.ones(4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ((torch.randn(120, 5), torch.zeros(120, dtype=torch.long)), "public_size"),
+        ((torch.randn(100, 5), torch.zeros(99, dtype=torch.long)), "same number of rows"),
+        (torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA)), "DataLoader"),
+        ("data.csv", "got str"),
+    ],
+)
+def test_data_that_does_not_fit_is_refused(data, sentence) -> None:
+    model = nn.Linear(5, CLASSES)
+    before = model.weight.clone()
+    with pytest.raises(BadInput, match=sentence):
+        fit(model, data, PLAN)
+    assert torch.equal(model.weight, before)
+
+
+def test_a_refusal_tells_no_private_number() -> None:
+    with pytest.raises(BadInput) as caught:
+        fit(nn.Linear(5, CLASSES), (torch.randn(117, 5), torch.zeros(117, dtype=torch.long)), PLAN)
+    assert "117" not in str(caught.value)
+
+
+def test_optimizer_and_model_must_belong_together() -> None:
+    model, other = nn.Linear(5, CLASSES), nn.Linear(5, CLASSES)
+    with pytest.raises(BadInput, match="not the model's"):
+        private(model, sgd(other), PLAN)
+    optimizer = sgd(model)
+    model.requires_grad_(False)
+    with pytest.raises(BadInput, match="No parameter"):
+        private(model, optimizer, PLAN)
+
+
+def test_every_batch_is_stepped_exactly_once() -> None:
+    model = nn.Linear(5, CLASSES)
+    step = private(model, sgd(model), PLAN, rng=0)
+    batches = step.batches(DATA)
+    first = next(batches)
+    with pytest.raises(BadInput, match="exactly once"):
+        next(batches)
+    step(first)
+    with pytest.raises(BadInput, match="just gave"):
+        step(first)
+    with pytest.raises(BadInput, match="just gave"):
+        step(DATA)
+
+
+@pytest.mark.parametrize("wrong", [{"physical_batch": 0}, {"compile": "yes"}, {"precision": "float16"}])
+def test_speed_is_checked(wrong) -> None:
+    with pytest.raises(BadInput):
+        Speed(**wrong)
+
+
+def test_running_statistics_are_refused() -> None:
+    model = nn.Sequential(nn.Conv1d(1, 2, 3), nn.InstanceNorm1d(2, affine=True, track_running_stats=True))
+    with pytest.raises(BadInput, match="running statistics"):
+        private(model, sgd(model), PLAN)
+
+
+def test_rules_name_every_parameter() -> None:
+    model = Use(
+        lambda m, x: x,
+        a=nn.Linear(2, 2),
+        b=nn.BatchNorm1d(2),
+        c=parameter(2),
+        d=nn.Embedding(3, 2),
+        e=nn.Conv2d(1, 1, 1),
+    )
+    model.a.weight.requires_grad_(False)
+    found = dict(rules(model))
+    assert set(found) == {name for name, _ in model.named_parameters()}
+    assert found["a.weight"] == "frozen"
+    assert found["a.bias"] == "linear"
+    assert found["b.weight"].startswith("refused")
+    assert found["c"] == "by the operations that use it"
+    assert (found["d.weight"], found["e.weight"]) == ("embedding", "convolution")
+
+
+def test_arrays_are_taken_as_they_come() -> None:
+    x, y = np.random.default_rng(0).normal(size=(100, 5)), np.arange(100) % CLASSES
+    trained = fit(nn.Linear(5, CLASSES), (x, y), PLAN, rng=0)
+    assert len(trained.history) == PLAN.steps

@@ -1,0 +1,292 @@
+"""The three-line loop, fit, the account, non-finite gradients, empty samples, accumulation, checkpoints."""
+
+import stat
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from tacit.core import BadInput, BudgetExceeded, PrivacyWarning
+from tacit.loss import Plan
+from tacit.train import Speed, fit, private
+from tacit.train.checkpoint import read, write
+from tacit.train.clip import Clipper
+from tacit.train.sample import Batch, Examples
+from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
+
+DATA = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)), torch.arange(100) % CLASSES
+PLAN = Plan(100, 0.1, 6, 1.0)
+
+
+def small(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, CLASSES))
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=0.01)
+
+
+def flat(model: nn.Module) -> torch.Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in model.parameters()])
+
+
+def digits() -> tuple:
+    x, y = load_digits(return_X_y=True)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).numpy()
+    x, y = x[order] / 16, y[order]
+    return (x[:1400], y[:1400]), (x[1400:], y[1400:])
+
+
+def test_the_three_line_loop_learns_digits() -> None:
+    train, test = digits()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=2.0)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+    step = private(model, optimizer, Plan(1400, 0.2, 100, 2.0), rng=0)
+    for batch in step.batches(train):
+        step(batch)
+        scheduler.step()
+    right = model(torch.tensor(test[0], dtype=torch.float32)).argmax(1) == torch.tensor(test[1])
+    assert right.float().mean() > 0.88
+    assert 1 < step.spent(1e-4).epsilon < 15
+
+
+def test_fit_learns_digits_and_holds_evidence() -> None:
+    train, test = digits()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    plan = Plan(1400, 0.2, 100, 2.0)
+    trained = fit(model, train, plan, validation=test, rng=0)
+    evidence = trained.evidence
+    assert evidence.utility["accuracy"] > 0.88
+    assert evidence.claim.event == plan.event
+    assert evidence.upper == plan.bound(1e-4)
+    assert evidence.provenance["cryptographic"] is False
+    assert evidence.provenance["steps"] == 100
+    assert any("tuning" in line or "choices" in line for line in evidence.not_covered)
+    assert evidence.from_json(evidence.to_json()).upper == evidence.upper
+    assert len(trained.history) == 100
+
+
+def test_the_default_source_is_cryptographic_and_never_repeats() -> None:
+    first, second = (fit(small(), DATA, PLAN) for _ in range(2))
+    assert first.evidence.provenance["cryptographic"] is True
+    assert not torch.equal(flat(first.model), flat(second.model))
+    third, fourth = (fit(small(), DATA, PLAN, rng=3) for _ in range(2))
+    assert torch.equal(flat(third.model), flat(fourth.model))
+
+
+def test_delta_not_below_one_over_n_warns() -> None:
+    model = small()
+    step = private(model, adam(model), PLAN, rng=0)
+    with pytest.warns(PrivacyWarning):
+        step.spent(0.02)
+    with pytest.warns(PrivacyWarning):
+        step.evidence(0.02)
+
+
+def test_a_step_is_the_clipped_mean_when_noise_is_negligible() -> None:
+    model = small()
+    plan = Plan(100, 0.3, 1, 1e-9, clip_norm=0.5)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=1.0), plan, rng=0)
+    batch = next(step.batches(DATA))
+    rows = Examples.of(DATA).rows(batch.index)
+    sums, _ = naive(model, classify, rows, 0.5)
+    before = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+    step(batch)
+    moved = {name: (before[name] - tensor.detach()) * plan.expected_batch for name, tensor in model.named_parameters()}
+    assert furthest(moved, sums) < 1e-4
+
+
+@pytest.mark.parametrize("physical", [1, 7, 64])
+def test_accumulation_changes_nothing(physical: int) -> None:
+    plan = Plan(100, 0.5, 3, 1e-9)
+    found = []
+    for speed in (Speed(), Speed(physical_batch=physical)):
+        model = small()
+        step = private(model, torch.optim.SGD(model.parameters(), lr=0.5), plan, rng=0, speed=speed)
+        for batch in step.batches(DATA):
+            step(batch)
+        found.append(flat(model))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+
+
+def test_padding_contributes_nothing() -> None:
+    model = small()
+    clipper = Clipper(model, classify, trainable(model), 1.0)
+    batch = Batch(Examples.of(DATA), torch.arange(5).numpy(), 0, physical=8, fixed=True)
+    ((rows, mask),) = batch.parts()
+    assert mask.tolist() == [True] * 5 + [False] * 3
+    free = Batch(Examples.of(DATA), torch.arange(5).numpy(), 0, physical=8, fixed=False)
+    ((plain, all_true),) = free.parts()
+    padded, exact = clipper(rows, mask), clipper(plain, all_true)
+    assert furthest(padded.sums, exact.sums) < 1e-6
+
+
+def test_an_empty_sample_is_noised_all_the_same() -> None:
+    model = small()
+    before = flat(model)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=1.0), Plan(100, 1e-9, 2, 1.0), rng=0)
+    for batch in step.batches(DATA):
+        assert len(batch.index) == 0
+        info = step(batch)
+        assert (info.loss, info.clipped) == (None, None)
+    assert (flat(model) != before).all()
+
+
+def test_unused_parameters_are_noised_too() -> None:
+    model = ZOO["unused layer"].make()
+    before = model.unused.weight.detach().clone()
+    step = private(model, torch.optim.SGD(model.parameters(), lr=1.0), Plan(100, 0.1, 1, 1.0), rng=0)
+    step(next(step.batches(DATA)))
+    assert (model.unused.weight != before).all()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e38])
+def test_examples_without_a_finite_gradient_contribute_zero(bad: float) -> None:
+    model = small()
+    x, y = DATA[0][:6].clone(), DATA[1][:6]
+    x[2] = bad
+    clipper = Clipper(model, classify, trainable(model), 1.0)
+    found = clipper((x, y), torch.ones(6, dtype=torch.bool))
+    kept = [0, 1, 3, 4, 5]
+    sums, _ = naive(model, classify, (x[kept], y[kept]), 1.0)
+    assert all(bool(tensor.isfinite().all()) for tensor in found.sums.values())
+    assert furthest(found.sums, sums) < 1e-5
+
+
+class Account:
+    def __init__(self, *, full: bool = False) -> None:
+        self.charges: list[tuple] = []
+        self.full = full
+
+    def charge(self, event, *, key, purpose="", analyst=""):
+        if self.full:
+            raise BudgetExceeded(2.0, 1.0)
+        self.charges.append((event, key))
+
+
+def test_the_whole_plan_is_charged_before_the_first_sample() -> None:
+    account, model = Account(), small()
+    step = private(model, adam(model), PLAN, ledger=account, rng=0)
+    batches = step.batches(DATA)
+    assert account.charges == []
+    step(next(batches))
+    assert [event for event, _ in account.charges] == [PLAN.event]
+    for batch in batches:
+        step(batch)
+    assert len(account.charges) == 1
+
+
+def test_an_empty_budget_stops_before_anything_is_drawn() -> None:
+    model = small()
+    before = flat(model)
+    with pytest.raises(BudgetExceeded):
+        fit(model, DATA, PLAN, ledger=Account(full=True))
+    assert torch.equal(flat(model), before)
+
+
+@pytest.mark.parametrize("rng", [None, 5])
+def test_a_restored_run_continues_bit_for_bit_and_pays_under_the_same_key(rng, tmp_path) -> None:
+    account, model = Account(), small()
+    step = private(model, adam(model), PLAN, ledger=account, rng=rng)
+    batches = step.batches(DATA)
+    for _ in range(3):
+        step(next(batches))
+    path = write(step.state_dict(), tmp_path / "run.ckpt")
+    for batch in batches:
+        step(batch)
+    again = small(seed=9)
+    resumed = private(again, adam(again), PLAN, ledger=account)
+    resumed.load_state_dict(read(path))
+    for batch in resumed.batches(DATA):
+        resumed(batch)
+    assert torch.equal(flat(model), flat(again))
+    assert len({key for _, key in account.charges}) == 1
+    assert resumed.cryptographic is (rng is None)
+
+
+def test_another_batch_after_a_restore_meets_other_noise() -> None:
+    model = small()
+    step = private(model, torch.optim.SGD(model.parameters(), lr=1.0), Plan(100, 0.5, 2, 1.0), rng=0)
+    state = step.state_dict()
+    secret = step._secret.value
+    keys = []
+    for data in (DATA, (DATA[0] + 0.01, DATA[1])):
+        model.load_state_dict(state["model"])
+        step.done, step._secret.value = 0, secret
+        batch = next(step.batches(data))
+        keys.append(step._noise_key(batch, [step._clip(*part) for part in batch.parts()]))
+    assert keys[0] != keys[1]
+
+
+def test_the_noise_secret_moves_on() -> None:
+    model = small()
+    step = private(model, adam(model), PLAN, rng=0)
+    seen = set()
+    for batch in step.batches(DATA):
+        seen.add(step._secret.value)
+        step(batch)
+    assert len(seen) == PLAN.steps
+
+
+def test_a_state_of_another_plan_is_refused() -> None:
+    model = small()
+    state = private(model, adam(model), PLAN).state_dict()
+    for other in (Plan(100, 0.1, 6, 1.1), Plan(100, 0.1, 6, 1.0, clip_norm=2.0)):
+        with pytest.raises(BadInput, match="another plan"):
+            private(model, adam(model), other).load_state_dict(state)
+    with pytest.raises(BadInput, match="schema"):
+        private(model, adam(model), PLAN).load_state_dict({})
+
+
+def test_fit_resumes_from_its_checkpoint_and_destroys_it(tmp_path) -> None:
+    path = tmp_path / "run.ckpt"
+    plan = Plan(100, 0.1, 20, 1.0)
+    whole = fit(small(), DATA, plan, rng=4)
+    model = small()
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9), plan, rng=4)
+    for batch in step.batches(DATA):
+        step(batch)
+        if step.done == 8:
+            break
+    write(step.state_dict(), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    resumed = fit(small(seed=7), DATA, plan, checkpoint=path)
+    assert torch.equal(flat(whole.model), flat(resumed.model))
+    assert len(resumed.history) == 12
+    assert not path.exists()
+
+
+def test_a_checkpoint_that_is_none_is_refused(tmp_path) -> None:
+    path = tmp_path / "run.ckpt"
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(BadInput, match="not a checkpoint"):
+        fit(small(), DATA, PLAN, checkpoint=path)
+
+
+def test_the_trained_model_holds_weights_only() -> None:
+    model = small()
+    before = set(model.state_dict()), set(vars(model))
+    trained = fit(model, DATA, PLAN, rng=0)
+    assert (set(trained.model.state_dict()), set(vars(trained.model))) == before
+    assert not any(module._forward_hooks or module._backward_hooks for module in trained.model.modules())
+
+
+def test_datasets_and_dicts_work() -> None:
+    class Words(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, row: int) -> dict:
+            return {"x": DATA[0][row], "y": DATA[1][row]}
+
+    def loss(model, batch):
+        return classify(model, (batch["x"], batch["y"]))
+
+    first = fit(small(), Words(), PLAN, loss=loss, rng=1)
+    second = fit(small(), {"x": DATA[0], "y": DATA[1]}, PLAN, loss=loss, rng=1)
+    assert torch.equal(flat(first.model), flat(second.model))
