@@ -32,8 +32,8 @@ _ROOMS = {
     ),
     "loss": ("Plan", "Setting", "calibrate", "epsilon", "plan", "privacy_loss"),
     "train": ("Speed", "fit", "private"),
-    "audits": ("Choice", "audit_mechanism", "choose", "lower_bound"),
-    "study": ("attack", "audit", "bracket", "verify"),
+    "audits": ("Choice", "audit", "audit_mechanism", "choose", "lower_bound", "verify"),
+    "study": ("attack", "bracket"),
     "reports": ("report",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}

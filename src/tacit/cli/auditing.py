@@ -1,0 +1,118 @@
+"""Verbs that test claims: audit, verify."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ..core.errors import BadInput
+from ..core.evidence import Demonstration, Evidence
+from .app import DONE, REFUTED, STATUS_OF_VERDICT, Result, note, verb
+from .entry import resolve, resolve_callable
+from .inputs import out_folder, read_data, read_event, seeded
+
+
+@verb("audit")
+def audit(
+    entry: Annotated[str, typer.Argument(metavar="PKG:NAME", help="fit(x, y, rng) -> predict, or a mechanism.")],
+    epsilon: Annotated[float | None, typer.Option(help="The claimed epsilon.")] = None,
+    delta: Annotated[float, typer.Option(help="The claim's delta.")] = 1e-5,
+    event: Annotated[str | None, typer.Option(metavar="FILE", help="The claimed event in JSON; - is input.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set, .npz, .csv or PKG:NAME returning (x, y).")] = None,
+    label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
+    pair: Annotated[str | None, typer.Option(metavar="PKG:NAME", help="(D, D') for a mechanism.")] = None,
+    adjacency: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
+    game: Annotated[str, typer.Option(help="How the game is played.")] = "runs",
+    canary: Annotated[str, typer.Option(help="auto, or a canary's name, or PKG:NAME.")] = "auto",
+    runs: Annotated[int, typer.Option(help="How many runs.")] = 1000,
+    seconds: Annotated[float | None, typer.Option(help="Time budget; the number of runs is fixed to fit it.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where evidence.json goes.")] = "tacit-audit",
+    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+) -> Result:
+    """Test a privacy claim about somebody's training or mechanism."""
+    from ..audits import audit as audit_fit
+    from ..audits import audit_mechanism
+
+    if (epsilon is None) == (event is None):
+        raise BadInput("Give the claim as --epsilon with --delta, or as --event FILE.")
+    if (data is None) == (pair is None):
+        raise BadInput("Give --data for a training function, or --pair for a mechanism.")
+    claim: Any = (epsilon, delta) if event is None else read_event(event)
+    target = resolve_callable(entry)
+    folder = out_folder(out)
+    common: dict[str, Any] = {"claim": claim, "runs": runs, "confidence": confidence, "rng": seeded(seed)}
+    if pair is not None:
+        evidence = audit_mechanism(target, resolve(pair), delta=delta, adjacency=adjacency, **common)
+    else:
+        records = read_data(str(data), label=label)
+        maker = resolve_callable(canary) if ":" in canary else canary
+        note(f"auditing {entry} with {runs} runs")
+        evidence = audit_fit(
+            target,
+            (records.x, records.y),
+            game=game,
+            canary=maker,
+            seconds=seconds,
+            delta=delta,
+            adjacency=adjacency,
+            **common,
+        )
+    path = evidence.save(folder / "evidence.json")
+    return audited(evidence, str(path))
+
+
+def audited(evidence: Evidence, path: str) -> Result:
+    """The fields of the contract, and a small table."""
+    shown, upper = evidence.lower, evidence.upper
+    data = {
+        "verdict": evidence.verdict.value,
+        "sentence": evidence.sentence,
+        "claim": None if upper is None else upper.to_json(),
+        "lower": None if shown is None else shown.bound.to_json(),
+        "attainable": evidence.to_json()["attainable"],
+        "counts": None if shown is None else shown.counts.to_json(),
+        "runs": None if shown is None else _runs(shown),
+        "stopped": "all runs done",
+        "controls": [vars(control) for control in evidence.controls],
+        "evidence": path,
+    }
+    rows = [("verdict", evidence.verdict.value)]
+    if upper is not None:
+        rows.append(("claim", f"epsilon <= {upper.epsilon:.4g} at delta {upper.delta:g} ({upper.adjacency})"))
+    for item in evidence.demonstrations:
+        bound = item.bound
+        family = f", within {bound.assumes}" if bound.assumes else ", whatever the mechanism"
+        rows.append(("shown", f"epsilon >= {bound.epsilon:.4g} at {bound.confidence:.10g} ({bound.method}{family})"))
+        rows.append(("attainable", f"{item.attainable:.4g}"))
+    rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
+    rows.append(("evidence", path))
+    return Result(data, rows, [evidence.sentence], STATUS_OF_VERDICT[evidence.verdict.value])
+
+
+@verb("verify")
+def verify(
+    evidence: Annotated[str, typer.Argument(metavar="EVIDENCE", help="An evidence JSON file.")],
+) -> Result:
+    """Recompute every bound of an evidence file from its events and counts; needs no data."""
+    from ..audits import verify as recompute
+
+    found = recompute(Evidence.load(evidence))
+    rows = [
+        (row["method"], f"stored {_text(row['stored'])}, recomputed {_text(row['recomputed'])}, "
+         f"{'equal' if row['equal'] else 'DIFFERENT'}")
+        for row in found.bounds
+    ]  # fmt: skip
+    lines = ["Every bound follows from the evidence." if found.ok else "Some bounds do not follow from the evidence."]
+    return Result({"ok": found.ok, "bounds": list(found.bounds)}, rows, lines, DONE if found.ok else REFUTED)
+
+
+def _runs(shown: Demonstration) -> dict[str, int]:
+    return {"done": shown.planned - shown.failed, "planned": shown.planned, "failed": shown.failed}
+
+
+def _text(value: float | None) -> str:
+    return "infinite" if value is None else f"{value:.9g}"
+
+

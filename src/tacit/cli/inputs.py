@@ -1,0 +1,58 @@
+"""What verbs read: events, data, folders. Everything is checked before anything is done."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import BadInput
+from ..core.events import Event
+from ..data import Records, load
+from .entry import resolve_callable
+
+
+def read_event(path: str) -> Event:
+    """An event from a JSON file, or from standard input when the path is `-`."""
+    if path == "-":
+        return Event.from_json(sys.stdin.read())
+    try:
+        return Event.from_json(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise BadInput(f"{path} cannot be read.", fix="Give the path of an event in JSON, or - for input.") from None
+
+
+def read_data(source: str, **columns: str | None) -> Records:
+    """A named data set, a file, or `package:function` returning (x, y)."""
+    if ":" not in source:
+        return load(source, **columns)
+    found = resolve_callable(source)()
+    try:
+        x, y = found
+        return Records(np.asarray(x, dtype=np.float32), np.asarray(y).astype(np.int64), name=source)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"{source} must return a pair (x, y) of arrays.") from None
+
+
+def out_folder(path: str) -> Path:
+    """A folder that can be written to, made if it is not there."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        raise BadInput(f"The folder {path} cannot be made.") from None
+    if not os.access(folder, os.W_OK):
+        raise BadInput(f"The folder {path} cannot be written to.")
+    return folder
+
+
+def seeded(seed: int | None) -> Any:
+    """`--seed` for an experiment; absent, the cryptographic source."""
+    if seed is not None and seed < 0:
+        raise BadInput(f"seed must be a whole number of at least 0, got {seed}.")
+    return seed

@@ -1,0 +1,91 @@
+"""Verbs that show: report, quickstart."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..core.errors import BadInput
+from ..core.evidence import Evidence
+from .app import STATUS_OF_VERDICT, Result, note, verb
+from .inputs import out_folder, seeded
+
+
+@verb("report")
+def report(
+    evidence: Annotated[list[str], typer.Argument(metavar="EVIDENCE...", help="Evidence JSON files, one or several.")],
+    out: Annotated[str, typer.Option(help="The page.")] = "report.html",
+    pdf: Annotated[str | None, typer.Option(metavar="FILE", help="Also print to PDF (needs Chromium).")] = None,
+    public: Annotated[bool, typer.Option("--public", help="Leave out what was measured on real members.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="Include records at risk; the page is then secret.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+) -> Result:
+    """Write one self-contained page from evidence files."""
+    from ..reports import report as write
+
+    if public and records:
+        raise BadInput("A page is --public or has --records, not both.")
+    page = write([Evidence.load(path) for path in evidence], out, public=public, records=records)
+    if pdf is not None:
+        _print_pdf(Path(page.path), Path(pdf))
+    if open_:
+        webbrowser.open(Path(page.path).resolve().as_uri())
+    size = Path(page.path).stat().st_size
+    data = {"page": str(page.path), "sentence": page.sentence, "verdict": str(page.verdict), "bytes": size}
+    return Result(data, [("page", str(page.path)), ("verdict", str(page.verdict))], [page.sentence])
+
+
+@verb("quickstart")
+def quickstart(
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where the report and the evidence go.")] = "tacit-quickstart",
+    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+) -> Result:
+    """The whole flow on embedded data: train a plain and a private model, attack, audit and report."""
+    from ..study.quickstart import quickstart as run
+
+    folder = out_folder(out)
+    outcome = run(folder, rng=seeded(seed), note=note)
+    both = {"plain": outcome.plain, "private": outcome.private}
+    data = {
+        "report": str(outcome.page),
+        "evidence": [str(folder / f"{name}.json") for name in both],
+        "sentence": outcome.sentence,
+        "models": [_model(name, evidence) for name, evidence in both.items()],
+    }
+    lines = [f"{name}: {evidence.sentence}" for name, evidence in both.items()]
+    status = max(STATUS_OF_VERDICT[evidence.verdict.value] for evidence in both.values())
+    return Result(data, [("report", str(outcome.page))], lines, status)
+
+
+def _model(name: str, evidence: Evidence) -> dict[str, Any]:
+    from ..core.sentence import strongest
+
+    best = strongest(evidence)
+    rows = [] if best is None else [{"fpr": fpr, **found.to_json()} for fpr, found in best[0].tpr_at_fpr]
+    return {
+        "name": name,
+        "accuracy": evidence.utility.get("test accuracy"),
+        "verdict": evidence.verdict.value,
+        "lower": None if evidence.lower is None else evidence.lower.bound.to_json(),
+        "upper": None if evidence.upper is None else evidence.upper.to_json(),
+        "attainable": evidence.to_json()["attainable"],
+        "attack": None if best is None else best[0].attack,
+        "tpr_at_fpr": rows,
+    }
+
+
+def _print_pdf(page: Path, pdf: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        raise BadInput("--pdf needs Chromium, which is not installed.", fix="Print the page from a browser instead.")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
+    done = subprocess.run(
+        [*command, f"--print-to-pdf={pdf.resolve()}", page.resolve().as_uri()], capture_output=True, check=False
+    )
+    if done.returncode or not pdf.is_file():
+        raise BadInput("Chromium could not print the page.", fix="Print the page from a browser instead.")

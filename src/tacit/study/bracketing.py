@@ -1,0 +1,90 @@
+"""Hold epsilon from both sides: train, attack, audit and account, into one piece of evidence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..audits import audit
+from ..audits.claims import Stated
+from ..core import BadInput, Evidence, Source, check, source
+from .membership import attack
+from .models import Fit, predictor, refit
+from .provenance import provenance
+
+DELTA = 1e-5
+
+
+def bracket(
+    target: Any,
+    data: tuple[ArrayLike, ArrayLike],
+    *,
+    claim: Stated | None = None,
+    references: int = 64,
+    runs: int = 500,
+    confidence: float = 0.95,
+    rng: Source | int | np.random.Generator | None = None,
+    isolation: str = "process",
+    canary: Any = "auto",
+) -> Evidence:
+    """Train on a random half of `data`, attack that model, audit the training, and put it beside the claim.
+
+    `target` is `fit(x, y, rng) -> predict` or an estimator that can be cloned. `claim` is (epsilon, delta), an Event
+    or a Plan; without one the evidence has a lower side only.
+    """
+    train, randomness = _training(target), source(rng)
+    x, y = (np.asarray(part) for part in _pair(data))
+    if len(x) != len(y) or len(x) < 8:
+        raise BadInput("data must be (x, y) with at least eight records.")
+    inside = randomness.permutation(len(x)) < len(x) // 2
+    model = train(x[inside], y[inside], randomness.generator())
+    check.whole("references", references, least=0)
+    measured = attack(
+        model,
+        (x[inside], y[inside]),
+        (x[~inside], y[~inside]),
+        references=references,
+        fit=train,
+        confidence=confidence,
+        rng=randomness,
+    )
+    audited = audit(
+        train,
+        (x[inside], y[inside]),
+        claim=(math.inf, DELTA) if claim is None else claim,
+        runs=runs,
+        confidence=confidence,
+        rng=randomness,
+        isolation=isolation,
+        canary=canary,
+    )
+    right = predictor(model)(x[~inside]).argmax(1) == y[~inside]
+    return audited.with_(
+        subject=getattr(target, "__qualname__", type(target).__name__),
+        claim=None if claim is None else audited.claim,
+        measurements=measured.measurements,
+        utility={"test accuracy": float(right.mean())},
+        controls=(*measured.controls, *audited.controls),
+        not_covered=(*measured.not_covered, *audited.not_covered),
+        provenance={**audited.provenance, **provenance(randomness, references=references)},
+        scores=(*measured.scores, *audited.scores),
+    )
+
+
+def _training(target: Any) -> Fit:
+    """The training itself: a function, or an estimator that can be cloned."""
+    found = refit(target, None)
+    if found is None and callable(target):
+        return target  # type: ignore[no-any-return]
+    if found is None:
+        raise BadInput("bracket takes fit(x, y, rng) -> predict, or an estimator that can be cloned.")
+    return found
+
+
+def _pair(data: Any) -> tuple[Any, Any]:
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise BadInput("data must be a pair (x, y).")
+    return data[0], data[1]

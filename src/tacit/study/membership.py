@@ -1,0 +1,126 @@
+"""Attack a model: how well can an outsider tell its members from others?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..attacks import ATTACKS, References, blind_baseline, measure, named, null, planted_leak
+from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, source
+from .models import Fit, observe, predictor, refit
+from .provenance import provenance
+
+AnyAttack = Callable[[Observations, Observations | None], Scores]
+FPRS = (0.01, 0.001, 0.0001)
+WITHOUT_REFERENCES = ("loss", "modified-entropy")
+WITH_REFERENCES = ("lira", "rmia", "student")
+NOT_COVERED = ("measured on observed members and non-members: no statement about differential privacy",)
+
+
+def attack(
+    target: Any,
+    members: tuple[ArrayLike, ArrayLike],
+    nonmembers: tuple[ArrayLike, ArrayLike],
+    *,
+    attacks: str | Sequence[str | AnyAttack] = "auto",
+    references: int = 16,
+    fit: Fit | None = None,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+    rng: Source | int | np.random.Generator | None = None,
+) -> Evidence:
+    """Measure membership inference against a trained model.
+
+    `members` and `nonmembers` are (x, y); they must come from one distribution (the blind baseline tests that).
+    Reference models are trained on random halves of both together, by `fit(x, y, rng)` or by cloning an estimator;
+    without either only attacks that need none are run.
+    """
+    randomness = source(rng)
+    x, y, member = _pool(members, nonmembers)
+    train = refit(target, fit)
+    seen = observe([predictor(target)(x)], y, member[:, None])
+    if groups is not None:
+        seen = observed_groups(seen, groups)
+    others = None
+    if train is not None and check.whole("references", references, least=0) > 0:
+        others = _references(train, x, y, references, randomness)
+    chosen = _chosen(attacks, others)
+    scores = [rule(seen, others) for rule in chosen]
+    baseline, blind = blind_baseline(x.reshape(len(x), -1), member, randomness, confidence=confidence)
+    return Evidence(
+        subject=type(target).__name__,
+        measurements=(*(measure(item, FPRS, confidence) for item in scores), baseline),
+        controls=(*controls(chosen[-1], seen, others, randomness), blind),
+        not_covered=NOT_COVERED,
+        threat={"released": "final model", "attacker sees": "outputs on chosen records"},
+        provenance=provenance(randomness, references=0 if others is None else references),
+        scores=tuple(scores),
+    )
+
+
+def controls(rule: AnyAttack, seen: Observations, others: Observations | None, rng: Source) -> tuple[Control, ...]:
+    """The experiment's own tests, on the strongest attack that was run."""
+    return (null(rule, seen, others, rng), planted_leak(rule, seen, others))
+
+
+def measured(scores: Sequence[Scores], confidence: float) -> tuple[Measurement, ...]:
+    return tuple(measure(item, FPRS, confidence) for item in scores)
+
+
+def observed_groups(seen: Observations, groups: ArrayLike) -> Observations:
+    """The same observations with every record's group."""
+    from dataclasses import replace
+
+    return replace(seen, group=np.asarray(groups).astype(str))
+
+
+def _pool(members: Any, nonmembers: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
+    try:
+        (x_in, y_in), (x_out, y_out) = members, nonmembers
+    except (TypeError, ValueError):
+        raise BadInput("members and nonmembers must each be a pair (x, y).") from None
+    x_in, y_in, x_out, y_out = (np.asarray(part) for part in (x_in, y_in, x_out, y_out))
+    if len(x_in) != len(y_in) or len(x_out) != len(y_out) or x_in.shape[1:] != x_out.shape[1:]:
+        raise BadInput("members and nonmembers need x and y of one length and features of one shape.")
+    if len(x_in) < 2 or len(x_out) < 2:
+        raise BadInput("An attack needs at least two members and two non-members.")
+    if _overlap(x_in, y_in, x_out, y_out):
+        raise BadInput("Some records are both members and non-members.", fix="Give two disjoint sets.")
+    member = np.concatenate((np.ones(len(x_in), dtype=bool), np.zeros(len(x_out), dtype=bool)))
+    return np.concatenate((x_in, x_out)), np.concatenate((y_in, y_out)), member
+
+
+def _overlap(x_in: NDArray[Any], y_in: NDArray[Any], x_out: NDArray[Any], y_out: NDArray[Any]) -> bool:
+    inside = {(row.tobytes(), str(label)) for row, label in zip(x_in, y_in, strict=True)}
+    return any((row.tobytes(), str(label)) in inside for row, label in zip(x_out, y_out, strict=True))
+
+
+def _references(fit: Fit, x: NDArray[Any], y: NDArray[Any], count: int, rng: Source) -> Observations:
+    """Train on random halves; models come in pairs, so that every record is in exactly half of them."""
+    member = np.zeros((len(x), count), dtype=bool)
+    for k in range(count):
+        member[:, k] = ~member[:, k - 1] if k % 2 else rng.permutation(len(x)) < len(x) // 2
+    outputs = []
+    for k in range(count):
+        outputs.append(predictor(fit(x[member[:, k]], y[member[:, k]], rng.generator()))(x))
+    return observe(outputs, y, member)
+
+
+def _chosen(attacks: str | Sequence[str | AnyAttack], others: Observations | None) -> list[AnyAttack]:
+    if attacks == "auto":
+        names = WITHOUT_REFERENCES if others is None else WITHOUT_REFERENCES + WITH_REFERENCES
+        return [ATTACKS[name] for name in names]
+    wanted = [attacks] if isinstance(attacks, str) else list(attacks)
+    if not wanted:
+        raise BadInput("Name at least one attack.")
+    found: list[AnyAttack] = [named(item) if isinstance(item, str) else item for item in wanted]
+    for rule in found:
+        if others is None and getattr(rule, "references", References.NONE) is not References.NONE:
+            raise BadInput(
+                f"The attack {rule.name} needs reference models.",  # type: ignore[attr-defined]
+                fix="Give fit=, or an estimator that can be cloned, and references above 0.",
+            )
+    return found

@@ -1,0 +1,76 @@
+"""Anybody's model as one shape: `fit(x, y, rng) -> predict`, `predict(x) -> probabilities or logits`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core.errors import BadInput
+from ..core.observations import Observations
+
+Array = NDArray[Any]
+Predict = Callable[[Array], Array]
+Fit = Callable[[Array, Array, np.random.Generator], Any]
+
+
+def predictor(target: Any) -> Predict:
+    """The outputs of an estimator, a torch module or a function."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(target, torch.nn.Module):
+        return lambda x: _torch_outputs(torch, target, x)
+    method = getattr(target, "predict_proba", None)
+    if callable(method):
+        return lambda x: np.asarray(method(x))
+    if callable(target):
+        return lambda x: np.asarray(target(x))
+    raise BadInput(
+        f"A model was expected, got {type(target).__name__}.",
+        fix="Give an estimator with predict_proba, a torch module, or a function predict(x).",
+    )
+
+
+def refit(target: Any, fit: Fit | None) -> Fit | None:
+    """How to train another model like the target: the given `fit`, or a clone of a scikit-learn estimator."""
+    if fit is not None or not callable(getattr(target, "get_params", None)):
+        return fit
+    from sklearn.base import clone
+
+    def train(x: Array, y: Array, rng: np.random.Generator) -> Any:
+        model = clone(target)
+        if "random_state" in model.get_params():
+            model.set_params(random_state=int(rng.integers(2**31)))
+        return model.fit(x, y)
+
+    return train
+
+
+def observe(outputs: list[Array], y: ArrayLike, member: ArrayLike) -> Observations:
+    """Signals of several models on the same records; outputs that are probabilities are taken as such."""
+    labels = np.asarray(y)
+    for output in outputs:
+        if output.ndim != 2 or len(output) != len(labels):
+            raise BadInput("A model must answer with one row per record and one column per class.")
+        if not np.isfinite(output).all():
+            raise BadInput("A model answered with numbers that are not finite.")
+    if len({output.shape for output in outputs}) > 1:
+        raise BadInput("The models answer with different numbers of classes.")
+    stacked = np.stack(outputs, axis=1)
+    build = Observations.from_probabilities if _probabilities(stacked) else Observations.from_logits
+    return build(stacked, labels, member=member)
+
+
+def _probabilities(outputs: Array) -> bool:
+    return bool((outputs >= 0).all() and np.allclose(outputs.sum(-1), 1.0, atol=1e-3))
+
+
+def _torch_outputs(torch: Any, model: Any, x: Array) -> Array:
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        outputs = model(torch.as_tensor(np.asarray(x, dtype=np.float32)).to(next(model.parameters()).device))
+    model.train(training)
+    return np.asarray(outputs.float().cpu().numpy())
