@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from . import check
 from .errors import BadInput
 from .randomness import Source, source
 
@@ -91,13 +92,16 @@ class Scores:
         rows = zip(self.record.tolist(), self.target.tolist(), strict=True)
         return frozenset(hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows)
 
-    def split(self, rng: Source | int | np.random.Generator | None) -> tuple[Calibration, Evaluation]:
-        """Two random halves, members and non-members each halved: one to choose on, one to judge by."""
+    def split(
+        self, rng: Source | int | np.random.Generator | None, *, share: float = 0.5
+    ) -> tuple[Calibration, Evaluation]:
+        """Two random parts, members and non-members in the same `share`: one to choose on, one to judge by."""
+        share = check.probability("share", share, zero=False, one=False)
         order = source(rng).permutation(len(self))
         first = np.zeros(len(self), dtype=bool)
         for side in (self.member[order], ~self.member[order]):
             rows = order[side]
-            first[rows[: rows.size // 2]] = True
+            first[rows[: int(share * rows.size)]] = True
         return Calibration(self.take(np.flatnonzero(first))), Evaluation(self.take(np.flatnonzero(~first)))
 
     def roc(self) -> Roc:

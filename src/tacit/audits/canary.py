@@ -1,0 +1,98 @@
+"""Canaries: records made to be noticed. The data sets with and without one are the pair that a game is played on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Adjacency, BadInput
+
+Array = NDArray[Any]
+Maker = Callable[[Array, Array, np.random.Generator], tuple[Any, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two neighbouring data sets and the canary that tells them apart: `data(True)` holds it.
+
+    add-remove: one record more. replace: the canary in the place of the last record, sizes equal.
+    """
+
+    x: Array
+    y: Array
+    canary_x: Array
+    canary_y: Array
+    adjacency: Adjacency
+
+    def __post_init__(self) -> None:
+        if self.adjacency is Adjacency.ZERO_OUT:
+            raise BadInput(
+                "A zero-out claim cannot be played on somebody else's fit: nobody knows its null record.",
+                fix="Audit under add-remove or replace.",
+            )
+
+    def data(self, coin: bool) -> tuple[Array, Array]:
+        """The data set with (True) or without the canary."""
+        base = slice(None, -1) if self.adjacency is Adjacency.REPLACE and coin else slice(None)
+        x, y = self.x[base], self.y[base]
+        return (np.concatenate((x, self.canary_x)), np.concatenate((y, self.canary_y))) if coin else (x, y)
+
+
+def pair(x: Array, y: Array, maker: Maker, rng: np.random.Generator, adjacency: Adjacency) -> Pair:
+    """Make the canary once; all runs of a game are played on the same pair."""
+    record, label = maker(x, y, rng)
+    canary_x, canary_y = np.asarray(record, dtype=x.dtype), np.asarray(label, dtype=y.dtype)
+    if canary_x.shape != x.shape[1:] or canary_y.shape != y.shape[1:]:
+        raise BadInput("A canary must be one record (x1, y1) of the shape of the data's.")
+    return Pair(x, y, canary_x[None], canary_y[None], adjacency)
+
+
+def blank(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+    """A record of zeros with the rarest label."""
+    return np.zeros_like(x[0]), _rarest(y)
+
+
+def mislabelled(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+    """A real record, drawn at random, with a label it does not have."""
+    row = int(rng.integers(len(x)))
+    return x[row].copy(), _other(y, y[row], rng)
+
+
+def backdoor(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+    """A real record with a corner pattern at the data's largest value and a wrong label.
+
+    The corner is the first tenth of every axis, at least one entry of it.
+    """
+    row = int(rng.integers(len(x)))
+    record = x[row].copy()
+    axes = record.shape[:2] if record.ndim == 2 else record.shape[-2:] if record.ndim > 2 else record.shape
+    corner = tuple(slice(0, max(1, size // 10)) for size in axes)
+    record[(..., *corner) if record.ndim > 2 else corner] = x.max()
+    return record, _other(y, y[row], rng)
+
+
+CANARIES: dict[str, Maker] = {"backdoor": backdoor, "blank": blank, "mislabelled": mislabelled}
+
+
+def maker(canary: str | Maker) -> tuple[str, Maker]:
+    """A canary's name and its maker; a callable is its own."""
+    if callable(canary):
+        return getattr(canary, "__name__", "own canary"), canary
+    if canary not in CANARIES:
+        raise BadInput(f"Canary {canary!r} is not known.", fix=f"Use auto, a callable, or: {', '.join(CANARIES)}.")
+    return canary, CANARIES[canary]
+
+
+def _rarest(y: Array) -> Any:
+    labels, count = np.unique(y, return_counts=True)
+    return labels[np.argmin(count)]
+
+
+def _other(y: Array, label: Any, rng: np.random.Generator) -> Any:
+    labels = np.unique(y)
+    others = labels[labels != label]
+    return others[int(rng.integers(len(others)))]

@@ -1,0 +1,63 @@
+"""What somebody claims, in one form: an (epsilon, delta) pair, an event, or a plan."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..core import Adjacency, BadInput, Bound, Claim, Event, Mismatch, Side, check
+from ..core.events import family
+from ..loss import Plan, privacy_loss
+
+Stated = tuple[float, float] | Event | Plan | Claim
+STATED = "stated"
+"""The method of a claim that is a bare pair."""
+RATES = (0.0, *np.logspace(-6, 0, 49).tolist())
+
+
+def stated(claim: Stated, *, delta: float, adjacency: Adjacency | str | None = None) -> Claim:
+    """A Claim from a pair (which brings its delta), an event or a plan (read at `delta`).
+
+    A plan brings its adjacency; for the others None means add-remove.
+    """
+    if isinstance(claim, Claim):
+        return _agreeing(claim, adjacency)
+    if isinstance(claim, Plan):
+        bound, event = claim.bound(check.delta(delta)), claim.event
+        return _agreeing(Claim(bound, event, event_frontier(event, bound.adjacency)), adjacency)
+    chosen = Adjacency.ADD_REMOVE if adjacency is None else Adjacency.of(adjacency)
+    if isinstance(claim, Event):
+        epsilon = privacy_loss(claim, chosen).epsilon(check.delta(delta)).upper
+        bound = Bound(epsilon, delta, Side.UPPER, 1.0, "privacy accounting", chosen, assumes=family(claim))
+        return Claim(bound, claim, event_frontier(claim, chosen))
+    return pair(claim, chosen)
+
+
+def pair(claim: tuple[float, float], adjacency: Adjacency) -> Claim:
+    """(epsilon, delta), of any mechanism."""
+    if not isinstance(claim, tuple | list) or len(claim) != 2:
+        raise BadInput("A claim is (epsilon, delta), an event or a plan.")
+    bound = Bound(claim[0], claim[1], Side.UPPER, 1.0, STATED, adjacency)
+    return Claim(bound, None, tuple((fpr, pair_limit(bound.epsilon, bound.delta, fpr)) for fpr in RATES))
+
+
+def pair_limit(epsilon: float, delta: float, fpr: float) -> float:
+    """The largest true-positive rate of (epsilon, delta)-DP at `fpr` (Kairouz, Oh and Viswanath 2015, Theorem 2.1)."""
+    forward = math.exp(min(epsilon, 700.0)) * fpr + delta
+    backward = 1 - math.exp(-epsilon) * (1 - delta - fpr)
+    return min(1.0, forward, backward)
+
+
+def event_frontier(event: Event, adjacency: Adjacency) -> tuple[tuple[float, float], ...]:
+    """Points (fpr, largest true-positive rate) of an event's certified curve."""
+    loss = privacy_loss(event, adjacency)
+    return tuple((fpr, loss.tradeoff(fpr).upper) for fpr in RATES)
+
+
+def _agreeing(claim: Claim, adjacency: Adjacency | str | None) -> Claim:
+    if adjacency is not None and Adjacency.of(adjacency) is not claim.bound.adjacency:
+        raise Mismatch(
+            f"The claim is under {claim.bound.adjacency} adjacency and the game under {Adjacency.of(adjacency)}."
+        )
+    return claim

@@ -1,0 +1,89 @@
+"""The border to somebody else's code: what it returns is checked, what it raises is kept by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, Observations
+
+Array = NDArray[Any]
+Fit = Callable[[Array, Array, np.random.Generator], Any]
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """scikit-learn's shape of a trained model."""
+
+    def predict_proba(self, x: Array) -> Array: ...
+
+
+@dataclass
+class Border:
+    """`with Border() as border:` lets any Exception of foreign code end the block and keeps its kind, not its text.
+
+    The text may hold data (soundness rule 8); interrupts pass through.
+    """
+
+    problem: str = field(default="")
+
+    def __enter__(self) -> Border:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        self.problem = f"raised {kind.__name__}"
+        return True
+
+
+def outputs(model: Any, x: Array) -> tuple[Array, Array | None]:
+    """(records x classes, class names or None) of a predict function or a classifier object."""
+    if isinstance(model, Classifier):
+        return np.asarray(model.predict_proba(x), dtype=np.float64), getattr(model, "classes_", None)
+    if not callable(model):
+        raise BadInput("fit must return predict(x) or an object with predict_proba.")
+    return np.asarray(model(x), dtype=np.float64), None
+
+
+def margins(model: Any, x: Array, label: Array, classes: Array) -> NDArray[np.float64]:
+    """log p_y - log sum of the others, for records x with labels among `classes` (sorted)."""
+    told, names = outputs(model, x)
+    if told.ndim != 2 or told.shape[0] != len(x) or told.shape[1] < 2:
+        raise BadInput(f"predict must return (records, classes), got shape {told.shape}.")
+    index = _columns(label, classes if names is None else np.asarray(names), told.shape[1])
+    if _probabilities(told):
+        return Observations.from_probabilities(told, index).need("margin")[:, 0]
+    return Observations.from_logits(told, index).need("margin")[:, 0]
+
+
+def last_margin(model: Any, x: Array, label: Array, classes: Array) -> tuple[float, str]:
+    """The last record's margin, and what is wrong with it ("" when nothing is); the others show a constant model."""
+    told, _ = outputs(model, x)
+    if not np.isfinite(told).all():
+        return math.nan, "predicted NaN"
+    if len(x) > 1 and (told == told[0]).all():
+        return math.nan, "predicted a constant"
+    return float(margins(model, x[-1:], label[-1:], classes)[0]), ""
+
+
+def _probabilities(told: Array) -> bool:
+    """Rows at or above 0 that sum to 1 are probabilities; anything else is logits."""
+    return bool((told >= 0).all() and np.allclose(told.sum(axis=1), 1.0, atol=1e-3))
+
+
+def _columns(label: Array, classes: Array, count: int) -> NDArray[np.int64]:
+    """The column of each label: its number if labels are 0 .. count - 1, else its place among the classes."""
+    if np.issubdtype(label.dtype, np.integer) and label.min() >= 0 and classes.max() < count and classes.min() >= 0:
+        return label.astype(np.int64)
+    if len(classes) != count:
+        raise BadInput(f"predict returns {count} classes where the labels have {len(classes)}.")
+    return np.searchsorted(classes, label).astype(np.int64)

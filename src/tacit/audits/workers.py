@@ -1,0 +1,180 @@
+"""Runs of foreign code in processes of their own: one that raises, hangs or dies is a failed run and nothing more."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import numpy as np
+
+from ..core import BadInput
+from .foreign import Border
+
+Task = Callable[[bool, tuple[int, ...]], tuple[float, str]]
+OUT_OF_TIME = "was out of time"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: whether it sees the canary, and the words its randomness starts from."""
+
+    coin: bool
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run's score, NaN with a `problem` when it failed, and how long it took."""
+
+    score: float
+    problem: str
+    seconds: float
+
+
+def run_all(task: Task, jobs: Sequence[Job], *, isolation: str, limit: float, deadline: float) -> list[Result]:
+    """All jobs, in order: "process" in subprocesses, each run at most `limit` seconds; "none" in this process.
+
+    `deadline` is a time of `time.monotonic()`; a run that has not ended by then has failed.
+    """
+    if isolation == "none":
+        return [_here(task, job, deadline) for job in jobs]
+    if isolation != "process":
+        raise BadInput(f"isolation must be 'process' or 'none', got {isolation!r}.")
+    pool = _Pool(task, min(_cores(), len(jobs)))
+    try:
+        return pool.run(jobs, limit, deadline)
+    finally:
+        pool.close()
+
+
+def perform(task: Task, job: Job) -> Result:
+    """One run, with every ambient generator started afresh so that runs are independent of each other."""
+    began = time.monotonic()
+    _reseed(job.words)
+    score, problem = math.nan, ""
+    with Border() as border:
+        score, problem = task(job.coin, job.words)
+    return Result(score, border.problem or problem, time.monotonic() - began)
+
+
+def _here(task: Task, job: Job, deadline: float) -> Result:
+    if time.monotonic() > deadline:
+        return Result(math.nan, OUT_OF_TIME, 0.0)
+    return perform(task, job)
+
+
+def _reseed(words: tuple[int, ...]) -> None:
+    """A fit that draws from global generators must not repeat the last run's draws (forked workers share states)."""
+    random.seed(words[0])
+    np.random.seed([word & 0xFFFFFFFF for word in words])  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(words[0] & 0x7FFFFFFFFFFFFFFF)
+
+
+def _serve(task: Task, pipe: Connection) -> None:
+    """A worker's life: perform jobs until the pipe closes or the parent is gone."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)  # a forked thread pool hangs, and the workers share the cores
+    parent = os.getppid()
+    while True:
+        while not pipe.poll(1.0):
+            if os.getppid() != parent:
+                return
+        try:
+            job = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(perform(task, job))
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    job: int | None = None
+    began: float = 0.0
+
+
+class _Pool:
+    """A few processes that each perform one job at a time; a lost one is replaced."""
+
+    def __init__(self, task: Task, size: int) -> None:
+        self._task, self._context = task, _context()
+        self._workers = [self._start() for _ in range(size)]
+
+    def run(self, jobs: Sequence[Job], limit: float, deadline: float) -> list[Result]:
+        results: list[Result | None] = [None] * len(jobs)
+        waiting = list(range(len(jobs)))[::-1]
+        while any(result is None for result in results):
+            now = time.monotonic()
+            if now >= deadline:
+                break
+            for slot, worker in enumerate(self._workers):
+                if worker.job is not None and now - worker.began > limit:
+                    results[worker.job] = Result(math.nan, "took too long", now - worker.began)
+                    worker = self._replace(slot)
+                if worker.job is None and waiting:
+                    worker.job, worker.began = waiting.pop(), now
+                    worker.pipe.send(jobs[worker.job])
+            self._collect(results, min(deadline - now, limit, 1.0))
+        return [result or Result(math.nan, OUT_OF_TIME, 0.0) for result in results]
+
+    def close(self) -> None:
+        for worker in self._workers:
+            _end(worker)
+
+    def _collect(self, results: list[Result | None], patience: float) -> None:
+        busy = {worker.pipe: slot for slot, worker in enumerate(self._workers) if worker.job is not None}
+        for pipe in wait(list(busy), timeout=max(patience, 0.0)):
+            slot = busy[pipe]  # type: ignore[index]
+            worker = self._workers[slot]
+            job, worker.job = worker.job, None
+            try:
+                result = worker.pipe.recv()
+            except (EOFError, OSError):
+                result = Result(math.nan, "ended its process", time.monotonic() - worker.began)
+                self._replace(slot)
+            if job is not None:
+                results[job] = result
+
+    def _replace(self, slot: int) -> _Worker:
+        _end(self._workers[slot])
+        self._workers[slot] = self._start()
+        return self._workers[slot]
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(self._task, theirs))  # type: ignore[attr-defined]
+        process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+
+def _end(worker: _Worker) -> None:
+    worker.pipe.close()
+    worker.process.kill()
+    worker.process.join()
+    worker.process.close()
+
+
+def _context() -> BaseContext:
+    """fork where it is safe (any callable will do), spawn elsewhere (the fit must be importable)."""
+    torch: Any = sys.modules.get("torch")
+    forkable = sys.platform == "linux" and not (torch is not None and torch.cuda.is_initialized())
+    return multiprocessing.get_context("fork" if forkable else "spawn")
+
+
+def _cores() -> int:
+    return max(1, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
