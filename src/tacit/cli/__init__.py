@@ -1,6 +1,6 @@
 """The command `tacit`. Each module holds a few verbs; importing it registers them."""
 
-from . import accounting
+from . import accounting, auditing, doctor, reporting
 from .app import main
 
-__all__ = ["accounting", "main"]
+__all__ = ["accounting", "auditing", "doctor", "main", "reporting"]

@@ -29,7 +29,6 @@ app = typer.Typer(
     name="tacit",
     help="Private machine learning from both sides: prove an upper bound on epsilon, demonstrate a lower one, "
     "show both in one report.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -37,11 +36,19 @@ app = typer.Typer(
 )
 
 
-@app.callback(invoke_without_command=False)
-def _root(version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")] = False) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(__version__)
         raise typer.Exit(DONE)
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,7 @@ def main() -> None:
     usage_error = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
     command = typer.main.get_command(app)
     try:
-        status = command.main(sys.argv[1:], prog_name="tacit", standalone_mode=False)
+        status = command.main(sys.argv[1:] or ["--help"], prog_name="tacit", standalone_mode=False)
     except usage_error as error:
         sentence = " ".join(str(error.format_message()).split()) or "A verb is missing"  # type: ignore[attr-defined]
         sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."

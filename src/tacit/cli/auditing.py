@@ -114,5 +114,3 @@ def _runs(shown: Demonstration) -> dict[str, int]:
 
 def _text(value: float | None) -> str:
     return "infinite" if value is None else f"{value:.9g}"
-
-

@@ -24,7 +24,7 @@ NEEDED = {
 
 @verb("doctor")
 def doctor(
-    model: Annotated[str | None, typer.Argument(metavar="[PKG:make_model]", help="A function that makes a model.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="[PKG:make_model]", help="A function that makes it.")] = None,
 ) -> Result:
     """Say what is installed and, for a model, the clipping rule of every parameter."""
     packages = [_package(name, *why) for name, why in NEEDED.items()]
@@ -39,7 +39,9 @@ def doctor(
         "model": [{"parameter": name, "rule": rule} for name, rule in rules],
     }
     rows = [("python", platform.python_version()), ("platform", where), ("device", device)]
-    rows += [(row["name"], row["version"] or f"absent; {row['needed_by']} need it: {row['install']}") for row in packages]
+    rows += [
+        (row["name"], row["version"] or f"absent; {row['needed_by']} need it: {row['install']}") for row in packages
+    ]
     return Result(data, rows + rules)
 
 

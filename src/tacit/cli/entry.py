@@ -25,7 +25,7 @@ def resolve(entry: str) -> Any:
         raise BadInput(f"Module {module_name!r} cannot be imported: {missing} was not found.") from None
     except TacitError:
         raise
-    except Exception as error:  # noqa: BLE001  somebody else's module may raise anything
+    except Exception as error:
         raise BadInput(f"Module {module_name!r} cannot be imported: it raised {type(error).__name__}.") from None
     found: Any = module
     for part in name.split("."):

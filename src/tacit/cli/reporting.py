@@ -22,7 +22,7 @@ def report(
     out: Annotated[str, typer.Option(help="The page.")] = "report.html",
     pdf: Annotated[str | None, typer.Option(metavar="FILE", help="Also print to PDF (needs Chromium).")] = None,
     public: Annotated[bool, typer.Option("--public", help="Leave out what was measured on real members.")] = False,
-    records: Annotated[bool, typer.Option("--records", help="Include records at risk; the page is then secret.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="Include records at risk: a secret page.")] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> Result:
     """Write one self-contained page from evidence files."""

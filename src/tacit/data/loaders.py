@@ -19,7 +19,7 @@ ENVIRONMENT = "TACIT_DATA"
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Features `x` and labels `y` (0 .. classes - 1), optionally who is a member, the unit and the group of each row."""
+    """Features `x` and labels `y` (0 .. classes - 1), optionally membership and group of each row."""
 
     x: NDArray[np.float32]
     y: NDArray[np.int64]
@@ -30,7 +30,9 @@ class Records:
     def __post_init__(self) -> None:
         columns = [column for column in (self.x, self.y, self.members, self.groups) if column is not None]
         if len({len(column) for column in columns}) != 1 or not len(self.x):
-            raise BadInput("The data needs x and y (and members, groups) with one row per record, and at least one row.")
+            raise BadInput(
+                "The data needs x and y (and members, groups) with one row per record, and at least one row."
+            )
         if not np.isfinite(self.x).all():
             raise BadInput("Features must be finite numbers.", fix="Fill or drop missing values first.")
         if self.y.ndim != 1 or self.y.min() < 0:
@@ -48,7 +50,9 @@ def load(source: str, **columns: str | None) -> Records:
     if source.endswith((".npz", ".csv", ".csv.gz")):
         return Records(**read_table(Path(source), **columns), name=Path(source).name)
     known = ", ".join(NAMES)
-    raise BadInput(f"Data source {source!r} is not known.", fix=f"Use a file .npz or .csv, package:function, or: {known}.")
+    raise BadInput(
+        f"Data source {source!r} is not known.", fix=f"Use a file .npz or .csv, package:function, or: {known}."
+    )
 
 
 def folder() -> Path:

@@ -38,7 +38,7 @@ class Settings:
     epochs: int = 40
     references: int = 48
     targets: int = 16
-    runs: int = 1600
+    runs: int = 1200
     plain_runs: int = 400
 
 
@@ -57,7 +57,7 @@ def quickstart(
     folder: str | Path = "tacit-quickstart",
     *,
     rng: Source | int | np.random.Generator | None = None,
-    settings: Settings = Settings(),
+    settings: Settings | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Train, attack, audit and report; writes report.html, plain.json, private.json and the private model's weights."""
@@ -67,7 +67,7 @@ def quickstart(
         raise MissingExtra("quickstart") from None
     from ..reports import report
 
-    folder, randomness = Path(folder), source(rng)
+    folder, randomness, settings = Path(folder), source(rng), settings or Settings()
     data = load("digits")
     order = randomness.permutation(len(data.x))
     pool, test = order[: settings.records], order[settings.records :]
@@ -218,4 +218,3 @@ def _logits(model: Any, x: NDArray[np.float32]) -> NDArray[np.float64]:
     from .models import predictor
 
     return predictor(model)(x)
-
