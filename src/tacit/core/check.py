@@ -41,7 +41,7 @@ def delta(value: float) -> float:
 def whole(name: str, value: int, *, least: int = 1) -> int:
     """A whole number at or above `least`; 2.0 counts, 2.5 and True do not."""
     number = _number(name, value)
-    if number != math.floor(number) or math.isinf(number) or number < least:
+    if math.isinf(number) or number != math.floor(number) or number < least:
         raise BadInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
     return int(value)
 

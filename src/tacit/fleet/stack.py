@@ -58,10 +58,12 @@ class LinearStack(Stack):
         weight = weights if isinstance(weights, Tensor) else weights(self._norms(inputs, outputs, errors))
         sums = {}
         for name, error in zip(outputs, errors, strict=True):
-            weighted = error * weight[..., None]
-            if not weighted.sum().isfinite():  # 0 times infinity: a weight of 0 must be a true 0
-                weighted = torch.where((weight > 0)[..., None], weighted, 0.0)
-            sums[f"{name}.weight"] = _outer(weighted, inputs[name])
+            seen, weighted = inputs[name], error * weight[..., None]
+            if not (weighted.sum() + seen.sum()).isfinite():  # 0 times infinity: a weight of 0 must be a true 0
+                used = weight > 0
+                weighted = torch.where(used[..., None], weighted, 0.0)
+                seen = torch.where((used.any(0) if seen.dim() == 2 else used)[..., None], seen, 0.0)
+            sums[f"{name}.weight"] = _outer(weighted, seen)
             if f"{name}.bias" in self.parameters:
                 sums[f"{name}.bias"] = weighted.sum(1)
         return sums

@@ -1,0 +1,117 @@
+"""Evidence: its verdict follows from its parts, its sentence from its numbers, and its file from both."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from tacit.core import (
+    BadInput,
+    Bound,
+    Claim,
+    Control,
+    Counts,
+    Demonstration,
+    Estimate,
+    Evidence,
+    Measurement,
+    Verdict,
+)
+from tacit.events import Gaussian, Poisson, Repeat
+
+EVENT = Repeat(Poisson(0.1, Gaussian(2.0)), 50)
+
+
+def claim(epsilon=4.0):
+    bound = Bound(epsilon, 1e-5, "upper", 1.0, "proof", "add-remove")
+    return Claim(bound, EVENT, ((0.001, 0.05), (0.01, 0.12), (1.0, 1.0)))
+
+
+def shown(epsilon, attainable=9.0):
+    bound = Bound(epsilon, 1e-5, "lower", 0.95, "clopper-pearson", "add-remove")
+    return Demonstration(bound, Counts(40, 1, 50, 50), attainable, 0.3, "runs", "blank", 100)
+
+
+def measurement():
+    rate = Estimate(0.084, 0.07, 0.1, 0.95, 1000)
+    none = Estimate(None, 0.0, 1.0, 0.95, 1000, "n too small")
+    return Measurement("lira", Estimate(0.6, 0.5, 0.7, 0.95, 1000), ((0.01, rate), (0.001, none)), 1000, 1000,
+                       roc=((0.0, 0.0, 0.0, 0.1), (1.0, 1.0, 0.9, 1.0)))  # fmt: skip
+
+
+WHOLE = Evidence(
+    "digits", claim(), (shown(2.0),), (measurement(),), {"test accuracy": 0.9},
+    (Control("null", "nothing", "nothing", True),), ("tuning",), {"released": "final model"}, {"tacit": "x"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict"),
+    [
+        (WHOLE, "consistent"),
+        (replace(WHOLE, demonstrations=(shown(4.5),)), "refuted"),
+        (replace(WHOLE, demonstrations=(shown(2.0, attainable=4.0),)), "uninformative"),
+        (replace(WHOLE, demonstrations=()), "uninformative"),
+        (replace(WHOLE, claim=None), "no claim"),
+        (replace(WHOLE, demonstrations=(shown(4.5),), controls=(Control("null", "", "", False),)), "uninformative"),
+    ],
+)
+def test_verdict(evidence, verdict):
+    assert evidence.verdict == Verdict(verdict)
+
+
+def test_the_sentence_quotes_the_numbers():
+    assert "1 in 100 outsiders finds 84 of 1,000 members; the proof allows at most 120." in WHOLE.sentence
+    assert "at most 4 by proof and at least 2 by demonstration" in WHOLE.sentence
+
+
+def test_a_failed_control_is_said_first():
+    evidence = replace(WHOLE, controls=(Control("blind baseline", "", "", False),))
+    assert evidence.sentence.startswith("This experiment cannot be relied on: the control blind baseline")
+
+
+def test_the_strongest_fitting_demonstration_is_the_lower_one():
+    family = replace(shown(3.0), bound=replace(shown(3.0).bound, assumes="Laplace"))
+    assert replace(WHOLE, demonstrations=(shown(2.0), family)).lower.bound.epsilon == 2.0
+
+
+def test_round_trip(tmp_path):
+    path = WHOLE.save(tmp_path / "e.json")
+    assert Evidence.load(path).to_json() == WHOLE.to_json()
+    assert json.loads(path.read_text())["schema"] == "tacit.evidence/1"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_infinity_survives_the_round_trip(tmp_path):
+    evidence = replace(WHOLE, claim=claim(math.inf))
+    assert Evidence.load(evidence.save(tmp_path / "e.json")).upper.epsilon == math.inf
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.pop("subject"),
+        lambda data: data.update(schema="tacit.evidence/2"),
+        lambda data: data["claim"].update(bound=3),
+        lambda data: data.update(verdict="refuted"),
+        lambda data: data["bounds"][1].update(epsilon=0.1),
+        lambda data: data["demonstrations"][0]["counts"].update(tp=99),
+        lambda data: data.update(controls=[{"name": "x"}]),
+    ],
+)
+def test_damaged_evidence_is_refused(tmp_path, damage):
+    data = WHOLE.to_json()
+    damage(data)
+    path = tmp_path / "e.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(BadInput):
+        Evidence.load(path)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "not json", "\ufeff{}"])
+def test_files_that_are_not_evidence_are_refused(tmp_path, text):
+    path = tmp_path / "e.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput):
+        Evidence.load(path)

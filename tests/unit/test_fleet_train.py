@@ -1,0 +1,161 @@
+"""Fleets: membership is kept, clipping and noise are DP-SGD's, own records are sampled per model."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tacit import BadInput, Plan
+from tacit.core import source
+from tacit.fleet import Epochs, Fleet
+from tacit.fleet.fleet import _clip
+
+RECORDS, FEATURES, CLASSES = 40, 4, 3
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(RECORDS, FEATURES)).astype(np.float32)
+Y = RNG.integers(0, CLASSES, RECORDS)
+
+
+def make():
+    return nn.Sequential(nn.Linear(FEATURES, 5), nn.Tanh(), nn.Linear(5, CLASSES))
+
+
+def fleet(**more):
+    return Fleet(make, lambda parameters: torch.optim.SGD(parameters, lr=0.5, momentum=0.5), **more)
+
+
+def members(models=6):
+    return np.random.default_rng(1).random((RECORDS, models)) < 0.5
+
+
+def alone(member, schedule_batches, seed_model):
+    """One model trained by an ordinary loop on the same batches, its own members only."""
+    optimizer = torch.optim.SGD(seed_model.parameters(), lr=0.5, momentum=0.5)
+    for rows in schedule_batches:
+        rows = [row for row in rows.tolist() if member[row]]
+        optimizer.zero_grad()
+        if rows:
+            nn.functional.cross_entropy(seed_model(torch.as_tensor(X[rows])), torch.as_tensor(Y[rows])).backward()
+        else:
+            for parameter in seed_model.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+    return seed_model
+
+
+def test_a_fleet_equals_training_each_model_alone(monkeypatch):
+    """Within 1e-4 after two epochs in float32: same start, same batches, its own members."""
+    from tacit.fleet import fleet as room
+
+    made, batches = [], []
+    original_make, original_batches = room._make, room._batches
+    monkeypatch.setattr(room, "_make", lambda *args: made.append(original_make(*args)) or made[-1])
+
+    def recorded(*args):
+        for rows in original_batches(*args):
+            batches.append(rows)
+            yield rows
+
+    monkeypatch.setattr(room, "_batches", recorded)
+    member = members(3)
+    models = fleet().train(X, Y, member, Epochs(2, 8), rng=3)
+    for k, start in enumerate(made):
+        single = alone(member[:, k], batches, start)
+        with torch.no_grad():
+            expected = single(torch.as_tensor(X)).numpy()
+        assert np.abs(models.logits(X)[:, k] - expected).max() < 1e-4
+
+
+@pytest.mark.parametrize("schedule", [Epochs(2, 8), Plan(20, 0.3, 5, 1.0)])
+def test_the_result_does_not_depend_on_how_many_are_trained_at_once(schedule):
+    results = [
+        fleet(models_at_once=size).train(X, Y, members(), schedule, own=[0], rng=5).logits(X) for size in (1, 4, 99)
+    ]
+    assert np.allclose(results[0], results[1], atol=1e-5)
+    assert np.allclose(results[0], results[2], atol=1e-5)
+
+
+def test_records_left_out_leave_no_trace():
+    """Two membership matrices that differ in nothing a model saw give the same model."""
+    other = X.copy()
+    member = members(4)
+    member[7] = False
+    other[7] = 100.0
+    for schedule in (Epochs(2, 8), Plan(20, 0.5, 6, 0.5)):
+        first, second = (fleet().train(data, Y, member, schedule, rng=6).logits(X) for data in (X, other))
+        assert np.allclose(first, second, atol=1e-5)
+
+
+def test_clipping_bounds_every_contribution():
+    norms = torch.tensor([[0.5, 2.0, 1e9, float("nan"), float("inf"), 0.0]])
+    factor = _clip(norms, mask=torch.ones(1, 6, dtype=torch.bool), clip_norm=1.0)
+    assert torch.allclose(factor, torch.tensor([[1.0, 0.5, 1e-9, 0.0, 0.0, 1.0]]))
+    assert not _clip(norms, mask=torch.zeros(1, 6, dtype=torch.bool), clip_norm=1.0).any()
+
+
+def test_one_private_step_is_the_clipped_sum_over_the_expected_batch():
+    """With rate 1 and next to no noise, one step moves every parameter by lr * clipped mean."""
+    from tacit.fleet import fleet as room
+
+    plan = Plan(RECORDS, 1.0, 1, 1e-9, 0.1)
+    models = fleet().train(X, Y, np.ones((RECORDS, 1), dtype=bool), plan, rng=7)
+    start = room._make(make, int(source(7).words(2)[1] >> np.uint64(1)))
+    parameters = list(start.parameters())
+    total = [torch.zeros_like(parameter) for parameter in parameters]
+    for k in range(RECORDS):
+        loss = nn.functional.cross_entropy(start(torch.as_tensor(X[k : k + 1])), torch.as_tensor(Y[k : k + 1]))
+        each = torch.autograd.grad(loss, parameters)
+        norm = sum(g.square().sum() for g in each) ** 0.5
+        for sum_, g in zip(total, each, strict=True):
+            sum_ += g * min(1.0, 0.1 / float(norm))
+    for (name, found), parameter, sum_ in zip(models.stacks[0].parameters.items(), parameters, total, strict=True):
+        assert torch.allclose(found[0], parameter - 0.5 * sum_ / RECORDS, atol=1e-6), name
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.9, 1.1])
+def test_noise_has_its_scale_and_is_drawn_per_model(scale):
+    """Zero gradients: a step is -lr z C / b times a standard normal. 240,000 draws; six standard errors."""
+    plan = Plan(10, 0.5, 1, 2.0 * scale, 3.0)
+    start = lambda: nn.Sequential(nn.Linear(600, 2, bias=False))  # noqa: E731
+    member = np.zeros((10, 200), dtype=bool)
+    plain = Fleet(lambda: _zeroed(start()), lambda p: torch.optim.SGD(p, lr=1.0))
+    weight = plain.train(np.zeros((10, 600)), np.zeros(10), member, plan, rng=8).stacks[0].parameters["0.weight"]
+    noise = weight.double().numpy().reshape(200, -1) * plan.expected_batch / (2.0 * 3.0)
+    error = abs(noise.var() - 1.0) / np.sqrt(2 / noise.size)
+    assert (error < 6) == (scale == 1.0)
+    assert abs(np.corrcoef(noise[:2])[0, 1]) < 6 / np.sqrt(1200)
+
+
+def test_an_own_record_is_sampled_anew_for_every_model_and_step():
+    """Rule 16: its inclusion differs between models; a shared record's does not."""
+    x = np.zeros((2, 2), dtype=np.float32)
+    x[0, 0], x[1, 1] = 1.0, 1.0
+    plan = Plan(2, 0.5, 1, 1e-9)
+    maker = Fleet(lambda: _zeroed(nn.Sequential(nn.Linear(2, 2, bias=False))), lambda p: torch.optim.SGD(p, lr=1.0))
+    models = maker.train(x, np.zeros(2), np.ones((2, 400), dtype=bool), plan, own=[1], rng=9)
+    weight = torch.cat([item.parameters["0.weight"] for item in models.stacks])
+    moved = (weight.abs() > 1e-3).any(1).numpy()
+    assert moved[:, 0].all() or not moved[:, 0].any()
+    assert abs(moved[:, 1].mean() - 0.5) < 6 * 0.5 / 20
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "member"),
+    [(X, Y[:-1], members()), (X, Y, members()[:-1]), (X, Y, members()[:, 0]), (X, Y, members()[:, :0])],
+)
+def test_bad_input(x, y, member):
+    with pytest.raises(BadInput):
+        fleet().train(x, y, member, Epochs(1, 8), rng=1)
+
+
+def test_models_with_buffers_are_refused():
+    maker = Fleet(lambda: nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)))
+    with pytest.raises(BadInput, match="group norm"):
+        maker.train(X, Y, members(), Epochs(1, 8), rng=1)
+
+
+def _zeroed(model):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    return model
