@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor
 from ..core import Source
 
 _NONCE = bytes(16)
+PAIRS = 2**15
 
 
 class Keystream(Source):
@@ -67,21 +69,35 @@ def normal(key: bytes, count: int) -> Tensor:
     r"""`count` standard normal numbers in float32 from one key.
 
     Box and Muller 1958: sqrt(-2 ln u) (cos v, sin v), with u on the 2^53 midpoints of (0, 1), so that the radius
-    reaches 8.6 standard deviations, and the angle v on 2^32 points.
+    reaches 8.6 standard deviations, and the angle v on 2^32 points. Made in pieces that fit the processor's cache.
     """
-    half = max(1, (count + 1) // 2)
-    size = 12 * half
-    stream = bytearray(size)
-    Cipher(algorithms.ChaCha20(key, _NONCE), None).encryptor().update_into(bytes(size), stream)
-    words = torch.frombuffer(stream, dtype=torch.int64, count=half)
-    turns = torch.frombuffer(stream, dtype=torch.int32, count=half, offset=8 * half)
-    uniform = ((words >> 11) & (2**53 - 1)).double().add_(0.5).mul_(2.0**-53)
-    radius = uniform.log_().mul_(-2.0).sqrt_().float()
-    angle = turns.float().mul_(2 * math.pi * 2.0**-32)
-    noise = torch.empty(2 * half)
-    torch.mul(radius, angle.cos(), out=noise[:half])
-    torch.mul(radius, angle.sin(), out=noise[half:])
+    cipher = Cipher(algorithms.ChaCha20(key, _NONCE), None).encryptor()
+    noise = torch.empty(count + count % 2)
+    piece = _Piece(min(PAIRS, len(noise) // 2))
+    for start in range(0, len(noise), 2 * PAIRS):
+        piece.fill(cipher, noise[start : start + 2 * PAIRS])
     return noise[:count]
+
+
+class _Piece:
+    """Scratch memory for some pairs of normal numbers."""
+
+    def __init__(self, pairs: int) -> None:
+        self.zeros, self.stream = bytes(12 * pairs), bytearray(12 * pairs)
+        self.uniform, self.radius, self.angle = torch.empty(pairs, dtype=torch.float64), *torch.empty(2, pairs)
+
+    def fill(self, cipher: Any, noise: Tensor) -> None:
+        pairs = len(noise) // 2
+        cipher.update_into(memoryview(self.zeros)[: 12 * pairs], self.stream)
+        words = np.frombuffer(self.stream, dtype=np.uint64, count=pairs)
+        turns = torch.frombuffer(self.stream, dtype=torch.int32, count=pairs, offset=8 * pairs)
+        uniform, radius, angle = self.uniform[:pairs], self.radius[:pairs], self.angle[:pairs]
+        uniform.copy_(torch.from_numpy((words >> np.uint64(11)).view(np.int64))).add_(0.5).mul_(2.0**-53)
+        radius.copy_(uniform.log_().mul_(-2.0)).sqrt_()
+        angle.copy_(turns).mul_(2 * math.pi * 2.0**-32)
+        torch.cos(angle, out=noise[:pairs])
+        torch.sin(angle, out=noise[pairs:])
+        noise.view(2, pairs).mul_(radius)
 
 
 def digest(*arrays: Tensor) -> bytes:

@@ -137,11 +137,13 @@ class PrivateStep:
     def _total(self, parts: list[tuple[Clipped, Tensor]]) -> Tensor:
         """The clipped sum over all physical batches as one flat float32 vector."""
         parameters = self._clipper.parameters
-        first = next(iter(parameters.values()))
-        total = torch.zeros(sum(tensor.numel() for tensor in parameters.values()), device=first.device)
-        for clipped, _ in parts:
-            total += torch.cat([clipped.sums[name].flatten() for name in parameters])
-        return total
+        flat = [torch.cat([clipped.sums[name].flatten() for name in parameters]).float() for clipped, _ in parts]
+        if not flat:
+            first = next(iter(parameters.values()))
+            return torch.zeros(sum(tensor.numel() for tensor in parameters.values()), device=first.device)
+        for more in flat[1:]:
+            flat[0] += more
+        return flat[0]
 
     def _noise_key(self, batch: Batch, parts: list[tuple[Clipped, Tensor]]) -> bytes:
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
@@ -153,8 +155,7 @@ class PrivateStep:
     def _release(self, total: Tensor, key: bytes) -> None:
         """total <- (S + noise) / (rate * public_size), handed to the optimizer as gradients."""
         scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING)
-        noise = normal(key, total.numel()).to(total.device)
-        total.add_(noise, alpha=scale).div_(self.plan.expected_batch)
+        total.add_(normal(key, total.numel()).to(total.device), alpha=scale).div_(self.plan.expected_batch)
         start = 0
         for parameter in self._clipper.parameters.values():
             piece = total[start : start + parameter.numel()].view(parameter.shape)

@@ -85,6 +85,7 @@ class Capture(TorchFunctionMode):
         self.sources = {id(tensor): Source(tensor, frozenset((name,))) for name, tensor in self.parameters.items()}
         self.public: dict[int, Tensor] = {id(tensor): tensor for tensor in self.constants}
         self.outputs: set[int] = set()
+        self.count = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -114,13 +115,12 @@ class Capture(TorchFunctionMode):
         if private and (plain := out_of_place(func)) is not None:
             with self:
                 return args[0].copy_(plain(*args, **kwargs))
-        if private or len(self.seen) in self.forced or self._must_consume():
+        if private or self.count in self.forced or self._must_consume():
             return self._consume(func, args, kwargs, used)
         return self._derive(func, args, kwargs, used)
 
     def _must_consume(self) -> bool:
-        order = len(self.seen)
-        return self.structure is not None and order < len(self.structure) and self.structure[order].consumes
+        return self.structure is not None and self.count < len(self.structure) and self.structure[self.count].consumes
 
     def _derive(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> Any:
         result = func(*args, **kwargs)
@@ -133,7 +133,7 @@ class Capture(TorchFunctionMode):
             elif id(tensor) not in self.sources:
                 self.sources[id(tensor)] = Source(tensor, parents, same and len(used) == 1)
         if found:
-            self._enter(Entry(func, False, self.names(used)), found[0])
+            self._enter(func, False, used, found[0])
         return result
 
     def _consume(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> Any:
@@ -147,22 +147,23 @@ class Capture(TorchFunctionMode):
             return output
         if not output.requires_grad:
             output = output.detach().requires_grad_()
-        layout = self._enter(Entry(func, True, self.names(used)), output)
+        layout = self._enter(func, True, used, output)
         public = frozenset(id(tensor) for tensor in flat(args, kwargs) if id(tensor) in self.public)
         self.records.append(Record(func, args, kwargs, output, layout, tuple(used), public, output._version))
         self.outputs.add(id(output))
         return output.clone() if self.copies else output
 
-    def _enter(self, entry: Entry, output: Tensor) -> Layout | None:
-        """Count the operation and look its treatment up."""
-        order = len(self.seen)
-        self.seen.append((entry, output))
+    def _enter(self, func: Any, consumes: bool, used: list[Tensor], output: Tensor) -> Layout | None:
+        """Count the operation, and look up how the probe said to treat it."""
+        order = self.count
+        self.count += 1
         if self.structure is None:
+            self.seen.append((Entry(func, consumes, self.names(used)), output))
             return None
         if order >= len(self.structure):
             raise Changed
         planned = self.structure[order]
-        if planned.function is not entry.function or planned.consumes != entry.consumes:
+        if planned.function is not func or planned.consumes != consumes:
             raise Changed
         return planned.layout
 

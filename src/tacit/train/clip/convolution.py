@@ -69,8 +69,9 @@ def _outer(record: Record, left: Tensor, patches: Tensor, groups: int, shape: to
     spatial = len(shape) - 2
     images = left.shape[0]
     left = left.flatten(2).unflatten(1, (groups, -1)).transpose(2, 3)
-    patches = patches.flatten(2, 1 + spatial).flatten(3).unflatten(1, (groups, -1))
-    right = patches.permute(0, 1, 3, 2, 4).reshape(images, groups, left.shape[2], -1)
+    patches = patches.unflatten(1, (groups, -1))
+    positions, kernel = range(3, 3 + spatial), range(3 + spatial, 3 + 2 * spatial)
+    right = patches.permute(0, 1, *positions, 2, *kernel).reshape(images, groups, left.shape[2], -1)
     left, right = (_rows(front(record, side, batch)) for side in (left, right))
     return Outer(left, right, shape)
 

@@ -58,14 +58,12 @@ class Outer:
         r"""|G|^2 by the cheaper of two forms: \sum_{ts} (l_t.l_s)(r_t.r_s), or G written out and kept."""
         *_, positions, rows = self.left.shape
         if positions == 1:
-            return (squares(self.left) * squares(self.right)).sum((1, 2))
+            return (_squares(self.left) * _squares(self.right)).sum((1, 2))
         if inner_is_cheaper(positions, rows, self.right.shape[-1], self.left.device.type):
             left, right = self.left.flatten(0, 1), self.right.flatten(0, 1)
             inner = torch.bmm(left, left.mT).flatten(1)
             other = torch.bmm(right, right.mT).flatten(1)
-            # Written so that the two Gram matrices are never multiplied into a third one.
-            found = torch.linalg.vecdot(inner, other).view(self.left.shape[:2]).sum(1)
-            return found.clamp(min=0)
+            return (inner * other).view(self.left.shape[0], -1).sum(1).clamp(min=0)
         return square(self.dense())
 
     def weighted(self, weight: Tensor) -> Tensor:
@@ -75,6 +73,8 @@ class Outer:
         sides = [self.left, self.right]
         sides[small] = sides[small] * weight[:, None, None, None]
         left, right = (side.transpose(0, 1).flatten(1, 2) for side in sides)
+        if len(left) == 1:
+            return (left[0].mT @ right[0]).view(self.shape)
         return torch.bmm(left.mT, right).view(self.shape)
 
     def dense(self) -> Tensor:
@@ -202,13 +202,12 @@ def cross(outer: Outer, gather: Gather) -> Tensor:
 
 def square(values: Tensor) -> Tensor:
     """Squared norm of everything but the first axis."""
-    flat = values.flatten(1)
-    return torch.linalg.vecdot(flat, flat)
+    return torch.linalg.vector_norm(values.flatten(1), dim=1).square()
 
 
-def squares(values: Tensor) -> Tensor:
+def _squares(values: Tensor) -> Tensor:
     """Squared norm along the last axis."""
-    return torch.linalg.vecdot(values, values)
+    return torch.linalg.vector_norm(values, dim=-1).square()
 
 
 def _join_outer(terms: Sequence[Outer]) -> Outer:
