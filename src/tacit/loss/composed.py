@@ -10,9 +10,11 @@ from ..core import check
 from ..core.interval import Interval
 from ..core.privacy_loss import PrivacyLoss
 from .closed import Direction, GaussianTotal, Never, Once, Single
+from .contour import NotMet
 from .lattice import Lattice
 from .noise import GaussianNoise
 from .pairs import Discrete, Location, Pair
+from .saddle import Saddle
 
 Counted = tuple[tuple[Pair, int], ...]
 
@@ -80,8 +82,36 @@ class Composed(PrivacyLoss):
         return (direction(remove),) if remove == add else (direction(remove), direction(add))
 
 
+@dataclass(frozen=True)
+class Fast:
+    """The contour integral, and the lattice where its budget cannot be met."""
+
+    saddle: Saddle
+    lattice: Lattice
+
+    def epsilon(self, delta: float) -> Interval:
+        if delta == 0:
+            return self.lattice.epsilon(delta)
+        try:
+            return self.saddle.epsilon(delta)
+        except NotMet:
+            return self.lattice.epsilon(delta)
+
+    def delta(self, epsilon: float) -> Interval:
+        try:
+            return self.saddle.delta(epsilon)
+        except NotMet:
+            return self.lattice.delta(epsilon)
+
+    def tail(self, fpr: float) -> Interval:
+        return self.lattice.tail(fpr)
+
+    def head(self, fpr: float) -> Interval:
+        return self.lattice.head(fpr)
+
+
 def direction(pairs: Counted) -> Direction:
-    """The sharpest reader: closed form, then lattice."""
+    """The sharpest reader: closed form, contour, then lattice."""
     if any(pair.infinite == 1 for pair, _ in pairs):
         return Never()
     if all(mu(pair) is not None for pair, _ in pairs):
@@ -92,7 +122,8 @@ def direction(pairs: Counted) -> Direction:
             return Once(only)
         if isinstance(only, Location):
             return Single(only)
-    return Lattice(pairs)
+    saddle = Saddle.of(pairs)
+    return Lattice(pairs) if saddle is None else Fast(saddle, Lattice(pairs))
 
 
 def mu(pair: Pair) -> float | None:

@@ -1,0 +1,183 @@
+r"""delta(epsilon) as an integral over a vertical line of the complex plane, with a two-sided error budget.
+
+    delta(epsilon) = 1/(2 pi) Int M(t + iu) e^{-(t + iu) epsilon} / ((t + iu)(1 + t + iu)) du,   M = prod_l M_l^{n_l}.
+
+The trapezoid sum of step D equals sum_m delta(epsilon + m X) e^{m t X}, X = 2 pi/D, exactly: all aliases are non-negative
+and bounded by Chernoff at other tilts. Beyond |u| = U the integrand is bounded by `decay`; each M_l comes from
+`quadrature` with its own bound. Cost does not depend on the counts. Proof: docs/proofs/accounting.md, Theorem 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.interval import Interval
+from .decay import Layers
+from .noise import Array
+from .pairs import Location
+from .quadrature import EPS, Complex, Line, Nodes
+
+WORK = 250_000
+"""Largest number of (node, frequency) pairs before the lattice is the better tool."""
+BUDGET = 1e-9
+"""Relative error of delta aimed at, for each of the sources."""
+
+
+class NotMet(Exception):
+    """The error budget cannot be met at reasonable cost; another method must answer."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Pairs with counts, on quadrature nodes: real moments of the composition."""
+
+    parts: tuple[tuple[Location, Nodes, int], ...]
+    gaussian: float
+
+    def log_moments(self, tilts: Array) -> Array:
+        """log E_P e^{t L} of the composition."""
+        total = self.gaussian**2 * tilts * (tilts + 1) / 2
+        for _, nodes, count in self.parts:
+            total = total + count * nodes.log_moments(tilts)
+        return np.asarray(total)
+
+    @property
+    def largest_tilt(self) -> float:
+        """Up to here the nodes reach far enough."""
+        return min(nodes.largest_tilt for _, nodes, _ in self.parts)
+
+    def trusted(self, tilt: float) -> bool:
+        """Whether `log_moments` is right to 1e-3 there: Chernoff constants carry a margin of 1e-2."""
+        zero = np.zeros(1)
+        return all(count * float(nodes.line(tilt).error(zero)[0]) < 1e-3 for _, nodes, count in self.parts)
+
+
+@dataclass(frozen=True)
+class Contour:
+    """The integrand at its nodes, and the bounds of what the sum leaves out."""
+
+    tilt: float
+    log_m: float
+    period: float
+    u: Array
+    values: Complex
+    left: tuple[float, float]
+    right: tuple[float, float]
+    error: float
+
+    def sums(self, epsilon: float) -> tuple[float, float]:
+        """The trapezoid sum for delta(epsilon) and its derivative in epsilon."""
+        wave = self.values * np.exp(-1j * self.u * epsilon)
+        turned = (self.tilt + 1j * self.u) * wave
+        scale = math.exp(min(self.log_m - self.tilt * epsilon, 700.0)) / self.period
+        both = lambda terms: scale * (2 * float(terms.real.sum()) - float(terms[0].real))  # noqa: E731
+        return both(wave), -both(turned)
+
+    def delta(self, epsilon: float) -> Interval:
+        """Certified ends of delta(epsilon); they are tight near the epsilon that the tilt was chosen for."""
+        total, _ = self.sums(epsilon)
+        scale = math.exp(min(self.log_m - self.tilt * epsilon, 700.0))
+        error = scale * self.error * (1 + EPS * float(self.u[-1]) * epsilon)
+        error += 8 * EPS * (1 + self.tilt * epsilon + abs(self.log_m)) * abs(total)
+        low = total - error - self._aliases(epsilon)
+        return Interval(min(max(low, 0.0), 1.0), min(max(total + error, 0.0), 1.0))
+
+    def _aliases(self, epsilon: float) -> float:
+        """sum_{m != 0} delta(epsilon + m X) e^{m t X}, each delta(y) at most c(t') M(t') e^{-t' y}."""
+        total = 0.0
+        for tilt, log_c in (self.left, self.right):
+            away = abs(tilt - self.tilt) * self.period
+            total += math.exp(min(log_c - tilt * epsilon - away, 0.0)) / -math.expm1(-away)
+        return 1.01 * total
+
+
+def contour(total: Sum, tilt: float, log_delta: float, epsilon: float) -> Contour:
+    """Choose period, range and nodes so that delta near `epsilon`, about e^log_delta, is met within the budget."""
+    lines = [(pair, nodes.line(tilt), count) for pair, nodes, count in total.parts]
+    log_m = float(total.log_moments(np.array([tilt]))[0])
+    spread = math.sqrt(sum(count * line.variance for _, line, count in lines) + total.gaussian**2)
+    aim = math.log(BUDGET) + log_delta
+    period, left, right = _period(total, tilt, spread, epsilon, aim)
+    step = 2 * math.pi / period
+    top, beyond = _range(lines, total.gaussian, spread, aim - log_m + tilt * epsilon, step)
+    count = math.ceil(top / step) + 1
+    if count * sum(line.size for _, line, _ in lines) > WORK:
+        raise NotMet
+    u = step * np.arange(count)
+    values, error = _integrand(lines, total.gaussian, tilt, u)
+    return Contour(tilt, log_m, period, u, values, left, right, beyond + error / period)
+
+
+def conversion(tilts: Array) -> Array:
+    """log of t^t/(1+t)^{1+t}: delta(y) <= c(t) M(t) e^{-t y}. Canonne, Kamath and Steinke 2020, Proposition 12."""
+    return np.asarray(tilts * np.log(tilts) - (1 + tilts) * np.log1p(tilts))
+
+
+def _period(
+    total: Sum, tilt: float, spread: float, epsilon: float, aim: float
+) -> tuple[float, tuple[float, float], tuple[float, float]]:
+    """The least X at which aliases from both sides are below the aim, with the (tilt, log constant) that shows it."""
+    moves = np.array([0.3, 0.6, 1.0, 1.5, 2.2, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0]) / spread
+    lower, higher = tilt - moves[moves < tilt], tilt + moves
+    higher = higher[higher <= total.largest_tilt]
+    if not higher.size:
+        raise NotMet
+    tilts = np.concatenate([lower, higher])
+    logs = total.log_moments(tilts) + conversion(tilts)
+    need = (logs - tilts * epsilon - aim + 0.1) / np.abs(tilts - tilt)
+    best_right = lower.size + int(need[lower.size :].argmin())
+    left, left_need = (0.0, 0.0), (0.1 - aim) / tilt
+    if lower.size and need[: lower.size].min() < left_need:
+        best = int(need[: lower.size].argmin())
+        left, left_need = (float(tilts[best]), float(logs[best])), float(need[best])
+    right = (float(tilts[best_right]), float(logs[best_right]))
+    for side in (left[0], right[0]):
+        if side > 0 and not total.trusted(side):
+            raise NotMet
+    return max(left_need, float(need[best_right]), 1 / (right[0] - tilt), 1 / (tilt - left[0])), left, right
+
+
+def _range(
+    lines: Sequence[tuple[Location, Line, int]], gaussian: float, spread: float, aim: float, step: float
+) -> tuple[float, float]:
+    """The U beyond which the integrand adds less than the aim, and what it adds, relative to M(t) e^{-t epsilon}.
+
+    Decreasing integrand: sum_{k D > U} D g(k D) <= Int_U g, and g(u) <= |phi(u)|^n/u^2.
+    """
+    u = np.geomspace(1.0 / spread, 8192.0 / spread, 56)
+    log_phi = -((gaussian * u) ** 2) / 2
+    for pair, line, count in lines:
+        layers = Layers.below(pair, line.tilt, line.log_m, *line.support)
+        with np.errstate(divide="ignore"):
+            log_phi = log_phi + count * np.log(layers.bound(u))
+    cells = np.exp(log_phi) * (1 / u - 1 / np.append(u[1:], math.inf)) / math.pi
+    tail = np.cumsum(cells[::-1])[::-1]
+    good = np.flatnonzero(tail <= math.exp(max(aim, -700.0)))
+    if not good.size:
+        raise NotMet
+    return float(u[good[0]]) + step, float(tail[good[0]])
+
+
+def _integrand(
+    lines: Sequence[tuple[Location, Line, int]], gaussian: float, tilt: float, u: Array
+) -> tuple[Complex, float]:
+    """Values relative to M(t), and the sum over both signs of u of the errors that quadrature and rounding leave in them."""
+    z = tilt + 1j * u
+    log_value = -((gaussian * u) ** 2) / 2 + 1j * u * (tilt + 0.5) * gaussian**2 - np.log(z) - np.log1p(z)
+    log_size = log_value.real.copy()
+    doubt = np.zeros_like(u)
+    for _, line, count in lines:
+        phi = line.values(u)
+        exact, rounding = line.error(u), line.rounding(u)
+        size = np.abs(phi)
+        with np.errstate(divide="ignore"):
+            log_value = log_value + count * np.log(np.where(size > 0, phi, 1e-300))
+            log_size = log_size + count * np.log(size + exact + rounding)
+        doubt += count * (exact + rounding) / (size + exact + rounding)
+    weight = np.where(np.arange(u.size) > 0, 2.0, 1.0)
+    errors = np.exp(log_size) * np.minimum(doubt + EPS * (16 + np.abs(log_value.imag)), 1.0)
+    return np.exp(log_value), float(weight @ errors)
