@@ -75,7 +75,17 @@ def backdoor(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
     return record, _other(y, y[row], rng)
 
 
-CANARIES: dict[str, Maker] = {"backdoor": backdoor, "blank": blank, "mislabelled": mislabelled}
+def unseen(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+    """A blank record but for the feature that varies least, at the data's largest value, with the rarest label.
+
+    Hardly another record has a gradient along its own, so nothing covers its trace but the noise.
+    """
+    record = np.zeros_like(x[0])
+    record.flat[int(np.argmin(x.reshape(len(x), -1).std(axis=0)))] = x.max()
+    return record, _rarest(y)
+
+
+CANARIES: dict[str, Maker] = {"backdoor": backdoor, "blank": blank, "mislabelled": mislabelled, "unseen": unseen}
 
 
 def maker(canary: str | Maker) -> tuple[str, Maker]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..attacks import ATTACKS, blind_baseline
 from ..audits import controls as audit_controls
 from ..audits import demonstrate, play, stated
-from ..audits.canary import Pair, pair
+from ..audits.canary import Pair, pair, unseen
 from ..audits.game import failures
 from ..core import Adjacency, Claim, Control, Evidence, MissingExtra, Observations, Scores, Source, source
 from ..data import Records, load
@@ -153,7 +153,7 @@ class Experiment:
     def _pair(self, member: NDArray[np.bool_]) -> Pair:
         """The target's own records, with and without one record that has a pixel no digit has."""
         x, y = self.x[member], self.y[member]
-        return pair(x, y, unseen_pixel, self.randomness.generator(), Adjacency.ADD_REMOVE)
+        return pair(x, y, unseen, self.randomness.generator(), Adjacency.ADD_REMOVE)
 
     def _evidence(self, name: str, claim: Claim, seen: Observations, scores: Scores) -> Evidence:
         from .fleets import attacked
@@ -170,7 +170,7 @@ class Experiment:
             confidence=CONFIDENCE,
             rng=self.randomness,
             game="runs",
-            canary="unseen pixel",
+            canary="unseen",
             planned=s.runs if name == "private" else s.plain_runs,
             failed=failures(scores),
         )
@@ -203,15 +203,6 @@ def sgd(learning_rate: float) -> Callable[..., Any]:
     import torch
 
     return lambda parameters: torch.optim.SGD(parameters, lr=learning_rate)
-
-
-def unseen_pixel(
-    x: NDArray[np.float32], y: NDArray[np.int64], rng: np.random.Generator
-) -> tuple[NDArray[np.float32], np.int64]:
-    """A record that is blank but for one pixel that is blank in all others: its gradient meets no other."""
-    record = np.zeros_like(x[0])
-    record[int(np.argmin(x.std(0)))] = 1.0
-    return record, y[int(rng.integers(len(y)))]
 
 
 def _logits(model: Any, x: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -1,0 +1,1 @@
+"""Examples, each under 80 lines, each run by a test."""
