@@ -67,7 +67,8 @@ def significant(value: float) -> str:
     text = f"{value:.3g}"
     if "e" not in text:
         return text
-    return f"{Decimal(text):f}" if 1e-6 <= abs(value) < 1e6 else text.replace("e-0", "e-").replace("e+0", "e")
+    mantissa, exponent = text.split("e")
+    return f"{Decimal(text):f}" if 1e-6 <= abs(value) < 1e6 else f"{mantissa}e{int(exponent)}"
 
 
 def percent(value: float) -> str:
@@ -76,10 +77,12 @@ def percent(value: float) -> str:
 
 
 def measured(value: float) -> str:
-    """A measured rate as a percentage: always three significant digits, so that columns align."""
+    """A measured rate as a percentage: three significant digits, so that columns align; never 100 % unless it is 1."""
     if value in (0, 1):
         return f"{100 * value:g} %"
     text = f"{100 * value:#.3g}".rstrip(".")
+    if text == "100":
+        return f"{100 * value:.7g} %"
     return f"{text} %" if "e" not in text else percent(value)
 
 

@@ -134,9 +134,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "attacks": tables.attacks(subject),
         "demonstrations": tables.demonstrations(subject),
         "controls": tables.controls(subject, public=public),
-        "provenance": tables.pairs(
-            f"provenance-{subject.index + 1}", "Provenance", ("What", "Value"), subject.node["provenance"]
-        ),
+        "provenance": tables.provenance(subject),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from .chart import COLOURS, DASHES, Chart, Series, altair, finished
@@ -78,7 +79,9 @@ def _series(curves: Sequence[Node], *, frontier: bool, proven: bool) -> list[Ser
     return [*found, *([Series("", limit, "limit")] if frontier else []), Series("", "chance", "chance")]
 
 
+@cache
 def _spec(scale: str, floor: float, curves: int) -> dict[str, Any]:
+    """The same for every model with as many curves: data come in by name."""
     alt = altair()
     shown = alt.param(name="shown", value=[str(index) for index in range(curves)])
     layers = [*_limits(alt, scale, floor), *_curves(alt, scale, floor, curves), _hover(alt, scale, floor, curves)]

@@ -17,14 +17,16 @@ def roc_table(subject: Subject) -> Table:
     rows = [_row(subject, item, point) for item in subject.node["measurements"] for point in _kept(item["roc"])]
     if not rows and subject.claim:
         points = [[_rate(point[0]), _rate(point[1])] for point in _kept(subject.claim["frontier"])]
-        return Table(name, "Points of the limit", [Column("False-positive rate", ("fpr",)), limit], points)
+        return Table(
+            name, "Points of the limit", [Column("False-positive rate", ("fpr",)), limit], points, subject.title
+        )
     columns = [
         Column("Attack", ("attack",), numeric=False),
         Column("False-positive rate", ("fpr",)),
         Column("True-positive rate", ("tpr",)),
         Column("Interval", ("lower", "upper")),
     ]
-    return Table(name, "Points of the ROC curves", columns + limited, rows)
+    return Table(name, "Points of the ROC curves", columns + limited, rows, subject.title)
 
 
 def _kept(points: Node) -> list[Node]:

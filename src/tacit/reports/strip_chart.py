@@ -127,5 +127,5 @@ def _hover(alt: Any, data: Any, x: Callable[[str], Any], y: Any, most: float) ->
         alt.Tooltip(f"{name}:Q", title=title, format=".4~g")
         for name, title in (("lower", "demonstrated"), ("attainable", "attainable"), ("upper", "claimed"))
     ]
-    wide = data.mark_bar(height=60, fillOpacity=0, color="var(--paper)").transform_calculate(zero="0", far=f"{most}")
+    wide = data.mark_bar(height=ROW, fillOpacity=0, color="var(--paper)").transform_calculate(zero="0", far=f"{most}")
     return wide.encode(x=x("zero"), x2="far:Q", y=y, tooltip=tips).properties(name="hover")

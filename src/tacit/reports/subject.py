@@ -25,6 +25,11 @@ class Subject:
         return f"model-{self.index + 1}"
 
     @property
+    def title(self) -> str:
+        """A name that no other model on the page has."""
+        return f"{self.index + 1}: {self.evidence.subject}"
+
+    @property
     def proven(self) -> bool:
         """Whether the claim follows from an event, or was only stated as a pair."""
         return self.evidence.claim is not None and self.evidence.claim.event is not None

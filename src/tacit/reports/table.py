@@ -35,12 +35,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under columns; `name` becomes the file's name."""
+    """Rows of cells under columns; `name` becomes the file's name, `of` says whose table it is."""
 
     name: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
+    of: str = ""
 
     @property
     def few(self) -> bool:

@@ -59,7 +59,9 @@ def rates(subject: Subject) -> Table:
         for measurement in subject.node["measurements"]
         for row in measurement["tpr_at_fpr"]
     ]
-    return Table(f"rates-{subject.index + 1}", "Members found at low false-positive rates", columns, found)
+    return Table(
+        f"rates-{subject.index + 1}", "Members found at low false-positive rates", columns, found, subject.title
+    )
 
 
 def _rates_row(subject: Subject, measurement: Node, row: Node) -> list[Cell]:
@@ -97,7 +99,7 @@ def attacks(subject: Subject) -> Table:
         ]
         for item in subject.node["measurements"]
     ]
-    return Table(f"attacks-{subject.index + 1}", "Attacks that were run", columns, found)
+    return Table(f"attacks-{subject.index + 1}", "Attacks that were run", columns, found, subject.title)
 
 
 def demonstrations(subject: Subject) -> Table:
@@ -106,7 +108,7 @@ def demonstrations(subject: Subject) -> Table:
     columns = [Column("Quantity", ("quantity",), numeric=False)]
     columns += [Column(_game(item), (item["game"].value,), numeric=False) for item in games]
     rows = [[Cell.words(title), *(cell(item) for item in games)] for title, cell in _DEMONSTRATION]
-    return Table(f"games-{subject.index + 1}", "What the audit counted", columns, rows)
+    return Table(f"games-{subject.index + 1}", "What the audit counted", columns, rows, subject.title)
 
 
 def _game(item: Node) -> Markup:
@@ -149,7 +151,7 @@ def controls(subject: Subject, *, public: bool) -> Table:
         ]
         for item in subject.node["controls"]
     ]
-    return Table(f"controls-{subject.index + 1}", "Controls of the experiment", columns, found)
+    return Table(f"controls-{subject.index + 1}", "Controls of the experiment", columns, found, subject.title)
 
 
 def _result(passed: Node) -> Markup:
@@ -157,10 +159,11 @@ def _result(passed: Node) -> Markup:
     return Markup('<span class="result {}">{}</span>').format(shown, passed.number(lambda _: shown))
 
 
-def pairs(name: str, caption: str, titles: tuple[str, str], node: Node) -> Table:
-    """A JSON object as a table of two columns."""
-    columns = (Column(titles[0], ("name",), numeric=False), Column(titles[1], ("value",), numeric=False))
-    return Table(name, caption, columns, [[Cell.words(key), _any(value)] for key, value in node.items()])
+def provenance(subject: Subject) -> Table:
+    """Where the evidence comes from, as it says itself."""
+    columns = (Column("What", ("name",), numeric=False), Column("Value", ("value",), numeric=False))
+    rows = [[Cell.words(key), _any(value)] for key, value in subject.node["provenance"].items()]
+    return Table(f"provenance-{subject.index + 1}", "Provenance", columns, rows, subject.title)
 
 
 def _text(node: Node) -> Cell:

@@ -1,0 +1,354 @@
+"""Does the page in a real browser say what the JSON says? Offline, without script, by keyboard, narrow, dark, print."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import report_samples as samples
+from tacit.core import Evidence
+from tacit.reports import report
+from tacit.reports.public import public_version
+
+pytestmark = pytest.mark.needs("chromium")
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+PAGES: dict[str, tuple[Callable[[], list[Evidence]], bool]] = {
+    "two": (lambda: [samples.plain(), samples.private()], False),
+    "refuted": (lambda: [samples.refuted()], False),
+    "failed": (lambda: [samples.private(), samples.failed_control()], False),
+    "uninformative": (lambda: [samples.uninformative()], False),
+    "bare": (lambda: [samples.bare()], False),
+    "public": (lambda: [samples.plain(), samples.private()], True),
+}
+LOOSE_DIGITS = """() => {
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const parent = walker.currentNode.parentElement;
+    if (!/\\d/.test(walker.currentNode.data)) continue;
+    if (parent.closest("svg, script, style, [data-path], [data-fixed]")) continue;
+    found.push(walker.currentNode.data.trim());
+  }
+  return found;
+}"""
+NUMBERS = """() => [...document.querySelectorAll("[data-path]")].map((element) => ({
+  path: element.dataset.path, value: element.dataset.value ?? null, text: element.textContent,
+}))"""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    made = {}
+    for name, (evidence, public) in PAGES.items():
+        made[name] = report(evidence(), folder / f"{name}.html", public=public).path
+    return made
+
+
+class Watched:
+    """A page that notes every message and every request that is not the file itself."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.messages.append(message.text))
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        page.on("request", self._note)
+        page.route(lambda url: not url.startswith(("file:", "data:", "blob:")), lambda route: route.abort())
+
+    def _note(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            self.requests.append(request.url)
+
+    def open(self, path: Path) -> Any:
+        self.page.goto(path.as_uri())
+        self.page.wait_for_function("document.documentElement.dataset.drawn !== undefined")
+        return self.page
+
+
+@pytest.fixture
+def watch(browser: Any) -> Iterator[Callable[..., Watched]]:
+    contexts = []
+
+    def start(width: int = 1100, **options: Any) -> Watched:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        return Watched(context.new_page())
+
+    yield start
+    for context in contexts:
+        context.close()
+
+
+def at(root: Any, pointer: str) -> Any:
+    for step in pointer.split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        root = root[int(step)] if isinstance(root, list) else root[step]
+    return root
+
+
+def faults(page: Any, evidence: list[Evidence]) -> list[str]:
+    """Every shown value that is not the JSON's, or is not shown as what it is."""
+    root = [item.to_json() for item in evidence]
+    return [f"{item['path']}: {item['text']}" for item in page.evaluate(NUMBERS) if not right(item, root)]
+
+
+def right(item: dict[str, str], root: Any) -> bool:
+    stored = at(root, item["path"])
+    if item["value"] is None:
+        return item["text"] == stored if isinstance(stored, str) else json.loads(item["text"]) == stored
+    return json.loads(item["value"]) == stored and reads(item["text"], stored)
+
+
+def reads(text: str, stored: float | bool | None) -> bool:
+    """The text, read back, is the stored number to three significant digits."""
+    if stored is None:
+        return text == "no finite value"
+    if isinstance(stored, bool):
+        return text in (("yes", "passed") if stored else ("no", "failed"))
+    number = float(text.removesuffix(" %").replace(",", "")) / (100 if text.endswith(" %") else 1)
+    return math.isclose(number, stored, rel_tol=0.0051, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_number_is_the_jsons_and_nothing_leaves_the_page(
+    name: str, files: dict[str, Path], watch: Callable[..., Watched]
+) -> None:
+    watched = watch()
+    page = watched.open(files[name])
+    evidence, public = PAGES[name][0](), PAGES[name][1]
+    shown = [public_version(item) for item in evidence] if public else evidence
+    assert faults(page, shown) == []
+    assert page.evaluate(LOOSE_DIGITS) == []
+    assert len(page.evaluate(NUMBERS)) > (200 if name in ("two", "refuted", "failed") else 8)
+    assert (watched.messages, watched.requests) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r'data-value="[\d.]+" (data-path="/0/claim/bound/epsilon")', r'data-value="3.9" \1'),
+        (r'(data-path="/0/claim/bound/epsilon">)[\d.]+<', r"\g<1>3.9<"),
+        (r'(data-path="/0/sentence">)', r"\1Almost "),
+    ],
+)
+def test_a_changed_number_is_noticed(
+    old: str, new: str, files: dict[str, Path], tmp_path: Path, watch: Callable[..., Watched]
+) -> None:
+    html, changed = re.subn(old, new, files["refuted"].read_text(encoding="utf-8"), count=1)
+    assert changed == 1
+    copy = tmp_path / "copy.html"
+    copy.write_text(html, encoding="utf-8")
+    assert len(faults(watch().open(copy), [samples.refuted()])) == 1
+
+
+def test_a_number_without_a_place_is_noticed(
+    files: dict[str, Path], tmp_path: Path, watch: Callable[..., Watched]
+) -> None:
+    copy = tmp_path / "copy.html"
+    copy.write_text(files["bare"].read_text(encoding="utf-8").replace("</h1>", " 0.21</h1>"), encoding="utf-8")
+    assert watch().open(copy).evaluate(LOOSE_DIGITS) == ["0.21"]
+
+
+def test_a_foreign_script_does_not_run(files: dict[str, Path], tmp_path: Path, watch: Callable[..., Watched]) -> None:
+    copy = tmp_path / "copy.html"
+    added = "<script>document.title='taken'</script><img src='https://x.invalid/' onerror=\"document.title='taken'\">"
+    copy.write_text(files["bare"].read_text(encoding="utf-8").replace("</main>", f"{added}</main>"), encoding="utf-8")
+    watched = watch()
+    page = watched.open(copy)
+    assert "taken" not in page.title()
+    assert any("Content Security Policy" in message for message in watched.messages)
+
+
+def test_hostile_names_are_shown_as_text(tmp_path: Path, watch: Callable[..., Watched]) -> None:
+    name = "</script><img src=x onerror=\"document.title='taken'\">{{7*7}}"
+    evidence = samples.private().with_(subject=name, measurements=(samples.measurement(name, 0.5),))
+    watched = watch()
+    page = watched.open(report([evidence, samples.plain()], tmp_path / "report.html").path)
+    assert page.locator("h1").inner_text().startswith(name)
+    assert page.locator("img").count() == 0
+    assert (watched.messages, watched.requests) == ([], [])
+    assert faults(page, [evidence, samples.plain()]) == []
+
+
+@pytest.mark.parametrize("name", ["two", "public"])
+def test_without_javascript_the_charts_are_there(
+    name: str, files: dict[str, Path], watch: Callable[..., Watched]
+) -> None:
+    page = watch(java_script_enabled=False).page
+    page.goto(files[name].as_uri())
+    figures = page.locator("figure")
+    assert figures.count() >= 2
+    for index in range(figures.count()):
+        box = figures.nth(index).locator(".still.wide svg").bounding_box()
+        assert box["width"] > 250
+        assert box["height"] > 80
+    assert page.locator(".live").first.is_hidden()
+
+
+def test_the_script_replaces_every_chart(files: dict[str, Path], watch: Callable[..., Watched]) -> None:
+    page = watch().open(files["two"])
+    assert page.locator("figure").count() == page.locator("figure.drawn").count() == 5
+    assert page.locator(".live svg").count() == 5
+    assert page.locator(".still:visible").count() == 0
+    assert page.locator("text=editor").count() == 0
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("script", [True, False])
+def test_360_pixels_need_no_sideways_scrolling(
+    name: str, script: bool, files: dict[str, Path], watch: Callable[..., Watched]
+) -> None:
+    watched = watch(360, java_script_enabled=script)
+    watched.page.goto(files[name].as_uri())
+    if script:
+        watched.open(files[name])
+        width = watched.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 360
+    else:
+        assert watched.page.locator(".still.narrow svg").first.bounding_box()["width"] <= 340
+        assert watched.page.locator("main").bounding_box()["width"] <= 360
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG 2: (lighter + 0.05) / (darker + 0.05) of the relative luminances."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_are_legible_in_both_themes(scheme: str, files: dict[str, Path], watch: Callable[..., Watched]) -> None:
+    page = watch(color_scheme=scheme).open(files["two"])
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (contrast(paper, "rgb(0,0,0)") < 2) is (scheme == "dark")
+    texts = page.evaluate("[...document.querySelectorAll('.live text')].map((e) => getComputedStyle(e).fill)")
+    lines = page.evaluate("[1,2,3].map((n) => getComputedStyle(document.querySelector('.swatch.s' + n)).stroke)")
+    assert len(texts) > 30
+    assert min(contrast(paper, colour) for colour in set(texts)) >= 4.5
+    assert min(contrast(paper, colour) for colour in lines) >= 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing(name: str, scheme: str, files: dict[str, Path], watch: Callable[..., Watched]) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = watch(color_scheme=scheme).open(files[name])
+    page.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_print_shows_still_charts_whole_and_a_place_to_sign(
+    files: dict[str, Path], watch: Callable[..., Watched]
+) -> None:
+    page = watch(color_scheme="dark").open(files["two"])
+    page.emulate_media(media="print")
+    assert page.locator(".signoff").is_visible()
+    assert page.locator("nav").is_hidden()
+    assert page.locator(".live:visible").count() == 0
+    assert page.locator(".still.wide:visible").count() == 5
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    printable = (297 - 2 * 16) / 25.4 * 96
+    tallest = page.evaluate("Math.max(...[...document.querySelectorAll('figure')].map((e) => e.offsetHeight))")
+    assert tallest < printable
+    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
+
+
+def test_the_keyboard_reaches_everything(files: dict[str, Path], watch: Callable[..., Watched]) -> None:
+    page = watch().open(files["two"])
+    page.keyboard.press("Tab")
+    assert page.locator(".skip").evaluate("(e) => e === document.activeElement && e.getBoundingClientRect().top >= 0")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "finding"
+    seen, unmarked = set(), set()
+    for _ in range(90):
+        page.keyboard.press("Tab")
+        kind, outline = page.evaluate(
+            "[document.activeElement.tagName + '.' + (document.activeElement.type || document.activeElement.className),"
+            " getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        seen.add(kind)
+        unmarked |= {kind} if outline == "none" else set()
+    assert {"DIV.scroll", "A.", "BUTTON.button", "INPUT.checkbox", "SUMMARY."} <= seen
+    assert unmarked <= {"BODY."}  # past the last element
+
+
+def test_attacks_and_scales_can_be_switched(files: dict[str, Path], watch: Callable[..., Watched]) -> None:
+    figure = watch().open(files["two"]).locator("figure[data-chart='roc-1']")
+    lines = figure.locator(".live path[stroke='var(--s1)']")
+    assert lines.count() == 1
+    figure.locator("input[type=checkbox]").first.focus()
+    figure.page.keyboard.press("Space")
+    figure.page.wait_for_function(
+        "!document.querySelector(\"figure[data-chart='roc-1'] .live path[stroke='var(--s1)']\")"
+    )
+    figure.get_by_role("button", name="linear").click()
+    figure.locator(".live text", has_text="75%").first.wait_for()
+    assert lines.count() == 0
+    assert figure.get_by_role("button", name="linear").get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize(("chart", "words"), [("roc-2", "true-positive rate"), ("strip", "attainable")])
+def test_the_nearest_point_explains_itself(
+    chart: str, words: str, files: dict[str, Path], watch: Callable[..., Watched]
+) -> None:
+    page = watch().open(files["two"])
+    live = page.locator(f"figure[data-chart='{chart}'] .live")
+    live.scroll_into_view_if_needed()
+    box = live.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.42)
+    page.mouse.move(box["x"] + box["width"] * 0.61, box["y"] + box["height"] * 0.4)
+    page.locator("#tip.on").wait_for()
+    assert words in page.locator("#tip").inner_text()
+
+
+def test_a_table_downloads_with_full_precision(files: dict[str, Path], watch: Callable[..., Watched]) -> None:
+    page = watch(accept_downloads=True).open(files["two"])
+    with page.expect_download() as started:
+        page.locator("a[download='bounds.csv']").click()
+    rows = list(csv.DictReader(Path(started.value.path()).read_text(encoding="utf-8").splitlines()))
+    private = samples.private()
+    assert [row["model"] for row in rows] == ["plain model", "private model"]
+    assert float(rows[1]["upper"]) == private.claim.bound.epsilon  # type: ignore[union-attr]
+    assert float(rows[1]["lower"]) == private.lower.bound.epsilon  # type: ignore[union-attr]
+
+
+def test_a_table_can_be_copied(files: dict[str, Path], watch: Callable[..., Watched]) -> None:
+    page = watch(permissions=["clipboard-read", "clipboard-write"]).open(files["two"])
+    page.get_by_role("button", name="Copy the table: Epsilon from both sides").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.splitlines()[2].split("\t")[:3] == ["private model", "1.75", "95 %"]
