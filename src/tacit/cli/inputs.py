@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event
 from ..data import Records, load
 from .entry import resolve_callable
@@ -49,6 +50,12 @@ def out_folder(path: str) -> Path:
     if not os.access(folder, os.W_OK):
         raise BadInput(f"The folder {path} cannot be written to.")
     return folder
+
+
+def require(module: str, extra: str) -> None:
+    """Refuse before any work when an optional package is absent."""
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtra(extra)
 
 
 def seeded(seed: int | None) -> Any:

@@ -13,7 +13,7 @@ import typer
 from ..core.errors import BadInput
 from ..core.evidence import Evidence
 from .app import STATUS_OF_VERDICT, Result, note, verb
-from .inputs import out_folder, seeded
+from .inputs import out_folder, require, seeded
 
 
 @verb("report")
@@ -46,6 +46,8 @@ def quickstart(
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """The whole flow on embedded data: train a plain and a private model, attack, audit and report."""
+    require("torch", "quickstart")
+    require("sklearn", "quickstart")
     from ..study.quickstart import quickstart as run
 
     folder = out_folder(out)

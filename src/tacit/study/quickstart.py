@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from ..attacks import ATTACKS, blind_baseline
 from ..audits import controls as audit_controls
 from ..audits import demonstrate, play, stated
-from ..audits.canary import Pair, pair, unseen
+from ..audits.canary import pair, unseen
 from ..audits.game import failures
-from ..core import Adjacency, Claim, Control, Evidence, MissingExtra, Observations, Scores, Source, source
-from ..data import Records, load
+from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measurement, Observations, Source, source
+from ..data import load
+from ..fleet import Epochs, Fleet
 from ..loss import Plan
+from ..reports import report
+from ..train import Trained, fit
+from .fleets import attacked, halves, runner
 from .membership import NOT_COVERED, controls, measured
+from .models import predictor
 from .provenance import provenance
 
-ATTACKS_RUN = ("loss", "calibrated", "rmia", "lira")
+RUN = ("loss", "calibrated", "rmia", "lira")
 CONFIDENCE = 0.95
+Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -34,12 +43,11 @@ class Settings:
     delta: float = 1e-5
     rate: float = 0.2
     steps: int = 100
-    learning_rate: float = 2.0
     epochs: int = 40
     references: int = 48
     targets: int = 16
-    runs: int = 1200
-    plain_runs: int = 400
+    runs: int = 1000
+    plain_runs: int = 240
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,6 @@ class Outcome:
 
     plain: Evidence
     private: Evidence
-    folder: Path
     page: Path
     sentence: str
 
@@ -58,154 +65,135 @@ def quickstart(
     *,
     rng: Source | int | np.random.Generator | None = None,
     settings: Settings | None = None,
-    note: Callable[[str], None] = lambda text: None,
+    note: Note = lambda text: None,
 ) -> Outcome:
     """Train, attack, audit and report; writes report.html, plain.json, private.json and the private model's weights."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtra("quickstart") from None
-    from ..reports import report
-
-    folder, randomness, settings = Path(folder), source(rng), settings or Settings()
-    data = load("digits")
-    order = randomness.permutation(len(data.x))
-    pool, test = order[: settings.records], order[settings.records :]
-    experiment = Experiment(data, pool, test, settings, randomness, note)
-    plain, private, model = experiment.plain(), *experiment.private()
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, evidence in (("plain", plain), ("private", private)):
-        evidence.save(folder / f"{name}.json")
-    torch.save(model.state_dict(), folder / "private-model.pt")
+    experiment = Experiment.on_digits(settings or Settings(), source(rng), note)
+    plain = experiment.plain()
+    private, released = experiment.private()
+    plain.save(folder / "plain.json")
+    private.save(folder / "private.json")
+    torch.save(released.model.state_dict(), folder / "private-model.pt")
     page = report([plain, private], folder / "report.html")
-    return Outcome(plain, private, folder, Path(page.path), page.sentence)
+    return Outcome(plain, private, Path(page.path), page.sentence)
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Digits, half of a pool as members: what is common to both models."""
+    """A pool of digits, half of it members in every model, and digits that no model sees."""
 
-    data: Records
-    pool: NDArray[np.intp]
-    test: NDArray[np.intp]
+    x: NDArray[np.float32]
+    y: NDArray[np.int64]
+    test: tuple[NDArray[np.float32], NDArray[np.int64]]
     settings: Settings
-    randomness: Source
-    note: Callable[[str], None]
+    chance: Source
+    note: Note
 
-    @property
-    def x(self) -> NDArray[np.float32]:
-        return self.data.x[self.pool]
-
-    @property
-    def y(self) -> NDArray[np.int64]:
-        return self.data.y[self.pool]
+    @classmethod
+    def on_digits(cls, settings: Settings, chance: Source, note: Note) -> Experiment:
+        data = load("digits")
+        pool, rest = np.split(chance.permutation(len(data.x)), [settings.records])
+        return cls(data.x[pool], data.y[pool], (data.x[rest], data.y[rest]), settings, chance, note)
 
     def plain(self) -> Evidence:
         """Ordinary training: nothing is claimed, and the attacks show why."""
-        import torch
-
-        from ..fleet import Epochs, Fleet
-        from .fleets import halves, runner
-
-        s = self.settings
+        s, schedule = self.settings, Epochs(self.settings.epochs, 32)
         fleet = Fleet(network, lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9))
-        schedule = Epochs(s.epochs, 32)
         self.note(f"plain: training {s.references} models")
-        member = halves(len(self.pool), s.references, self.randomness)
-        models = fleet.train(self.x, self.y, member, schedule, rng=self.randomness)
-        accuracy = models.accuracy(self.data.x[self.test], self.data.y[self.test])[: s.targets].mean()
-        self.note(f"plain: auditing with {s.plain_runs} models")
-        game = self._pair(member[:, 0])
-        scores = play(runner(fleet, game, schedule, self.randomness), s.plain_runs, self.randomness)
-        claim = stated((float("inf"), s.delta), delta=s.delta)
-        evidence = self._evidence("plain", claim, models.observations(self.x, self.y, member), scores)
-        return evidence.with_(claim=None, utility={"test accuracy": float(accuracy)})
+        member = halves(len(self.x), s.references, self.chance)
+        models = fleet.train(self.x, self.y, member, schedule, rng=self.chance)
+        found, measurement_controls = self._attacked("plain", models.observations(self.x, self.y, member))
+        nothing = stated((math.inf, s.delta), delta=s.delta)
+        shown, audit_tests = self._audited("plain", fleet, schedule, nothing, member[:, 0], s.plain_runs)
+        return Evidence(
+            subject="digits, plain",
+            demonstrations=shown,
+            measurements=found,
+            utility={"test accuracy": float(models.accuracy(*self.test)[: s.targets].mean())},
+            controls=(*measurement_controls, *audit_tests),
+            not_covered=NOT_COVERED,
+            threat={"released": "final model", "attacker sees": "outputs on chosen records"},
+            provenance=provenance(self.chance, data="scikit-learn digits", references=s.references),
+        )
 
-    def private(self) -> tuple[Evidence, Any]:
+    def private(self) -> tuple[Evidence, Trained]:
         """DP-SGD with a proven bound: the same records, the same network, the same attacks."""
-        import torch
-
-        from ..fleet import Fleet
-        from ..train import fit
-        from .fleets import halves, runner
-
         s = self.settings
-        members = s.records // 2
-        design = Plan(members, s.rate, s.steps, 1.0).calibrated(epsilon=s.epsilon, delta=s.delta)
-        self.note(f"private: training with noise multiplier {design.noise_multiplier:.3f} for epsilon {s.epsilon:g}")
-        member = halves(len(self.pool), s.references, self.randomness)
-        torch.manual_seed(int(self.randomness.words(1)[0] >> np.uint64(1)))
-        mine = member[:, 0]
-        model = network()
-        optimizer = sgd(s.learning_rate)(model.parameters())
-        released = fit(model, (self.x[mine], self.y[mine]), design, optimizer=optimizer, rng=self.randomness)
+        plan = Plan(s.records // 2, s.rate, s.steps, 1.0).calibrated(epsilon=s.epsilon, delta=s.delta)
+        member = halves(len(self.x), s.references, self.chance)
+        self.note(f"private: training with noise multiplier {plan.noise_multiplier:.3f} for epsilon {s.epsilon:g}")
+        start = _seeded_network(self.chance)
+        released = self._release(copy.deepcopy(start), plan, member[:, 0])
         self.note(f"private: training {s.references - 1} models like it")
-        fleet = Fleet(network, sgd(s.learning_rate))
-        models = fleet.train(self.x, self.y, member[:, 1:], design, rng=self.randomness)
-        logits = np.concatenate((_logits(released.model, self.x)[:, None], models.logits(self.x)), axis=1)
+        models = Fleet(network, large_steps).train(self.x, self.y, member[:, 1:], plan, rng=self.chance)
+        logits = np.concatenate((predictor(released.model)(self.x)[:, None], models.logits(self.x)), axis=1)
         seen = Observations.from_logits(logits, self.y, member=member)
-        right = _logits(released.model, self.data.x[self.test]).argmax(1) == self.data.y[self.test]
-        self.note(f"private: auditing with {s.runs} models")
-        scores = play(runner(fleet, self._pair(mine), design, self.randomness), s.runs, self.randomness)
-        evidence = self._evidence("private", stated(design, delta=s.delta), seen, scores)
-        return evidence.with_(utility={"test accuracy": float(right.mean())}), released.model
+        found, measurement_controls = self._attacked("private", seen)
+        claim = stated(plan, delta=s.delta)
+        fleet = Fleet(lambda: copy.deepcopy(start), large_steps)  # initial parameters are public
+        shown, audit_tests = self._audited("private", fleet, plan, claim, member[:, 0], s.runs)
+        right = predictor(released.model)(self.test[0]).argmax(1) == self.test[1]
+        evidence = released.evidence.with_(
+            subject="digits, private",
+            claim=claim,
+            demonstrations=shown,
+            measurements=found,
+            utility={"test accuracy": float(right.mean())},
+            controls=(*measurement_controls, *audit_tests),
+            not_covered=(*NOT_COVERED, *released.evidence.not_covered),
+            threat={"released": "final model", "attacker sees": "outputs on chosen records"},
+            provenance={
+                **released.evidence.provenance,
+                **provenance(self.chance, data="scikit-learn digits", references=s.references),
+            },
+        )
+        return evidence, released
 
-    def _pair(self, member: NDArray[np.bool_]) -> Pair:
-        """The target's own records, with and without one record that has a pixel no digit has."""
-        x, y = self.x[member], self.y[member]
-        return pair(x, y, unseen, self.randomness.generator(), Adjacency.ADD_REMOVE)
+    def _release(self, model: nn.Module, plan: Plan, member: NDArray[np.bool_]) -> Trained:
+        data, optimizer = (self.x[member], self.y[member]), large_steps(list(model.parameters()))
+        return fit(model, data, plan, optimizer=optimizer, rng=self.chance, delta=self.settings.delta)
 
-    def _evidence(self, name: str, claim: Claim, seen: Observations, scores: Scores) -> Evidence:
-        from .fleets import attacked
-
+    def _attacked(self, name: str, seen: Observations) -> tuple[tuple[Measurement, ...], tuple[Control, ...]]:
         s = self.settings
         self.note(f"{name}: attacking {s.targets} models with {s.references - 1} references each")
-        found = attacked(seen, ATTACKS_RUN, s.targets)
-        first = seen.select(models=[0])
-        others = seen.select(models=np.arange(1, seen.models))
-        baseline, blind = blind_baseline(self.x, first.need("member")[:, 0], self.randomness, confidence=CONFIDENCE)
+        found = measured(attacked(seen, RUN, s.targets), CONFIDENCE)
+        first, others = seen.select(models=[0]), seen.select(models=np.arange(1, seen.models))
+        baseline, blind = blind_baseline(self.x, first.need("member")[:, 0], self.chance, confidence=CONFIDENCE)
+        return (*found, baseline), (*controls(ATTACKS["lira"], first, others, self.chance), blind)
+
+    def _audited(
+        self, name: str, fleet: Fleet, schedule: Epochs | Plan, claim: Claim, member: NDArray[np.bool_], runs: int
+    ) -> tuple[tuple[Demonstration, ...], tuple[Control, ...]]:
+        """The target's own records with and without one canary, in `runs` models."""
+        self.note(f"{name}: auditing with {runs} models")
+        game = pair(self.x[member], self.y[member], unseen, self.chance.generator(), Adjacency.ADD_REMOVE)
+        scores = play(runner(fleet, game, schedule, self.chance), runs, self.chance)
         shown = demonstrate(
             scores,
             claim=claim,
             confidence=CONFIDENCE,
-            rng=self.randomness,
+            rng=self.chance,
             game="runs",
             canary="unseen",
-            planned=s.runs if name == "private" else s.plain_runs,
+            planned=runs,
             failed=failures(scores),
         )
-        audit: tuple[Control, ...] = (
-            audit_controls.null(scores, self.randomness),
-            audit_controls.planted_leak(scores, self.randomness),
-        )
-        return Evidence(
-            subject=f"digits, {name}",
-            claim=claim,
-            demonstrations=shown,
-            measurements=(*measured(found, CONFIDENCE), baseline),
-            controls=(*controls(ATTACKS["lira"], first, others, self.randomness), blind, *audit),
-            not_covered=NOT_COVERED,
-            threat={"released": "final model", "attacker sees": "outputs on chosen records"},
-            provenance=provenance(self.randomness, data="scikit-learn digits", references=s.references),
-            scores=tuple(found),
-        )
+        return shown, (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
 
 
-def network() -> Any:
+def network() -> nn.Module:
     """64 pixels, 32 hidden units, 10 digits."""
-    from torch import nn
-
     return nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10))
 
 
-def sgd(learning_rate: float) -> Callable[..., Any]:
-    """Plain gradient descent: an optimizer for any parameters."""
-    import torch
-
-    return lambda parameters: torch.optim.SGD(parameters, lr=learning_rate)
+def large_steps(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+    """Clipped gradients are short and noise averages out: a large learning rate without momentum."""
+    return torch.optim.SGD(parameters, lr=2.0)
 
 
-def _logits(model: Any, x: NDArray[np.float32]) -> NDArray[np.float64]:
-    from .models import predictor
-
-    return predictor(model)(x)
+def _seeded_network(chance: Source) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(chance.words(1)[0] >> np.uint64(1)))
+        return network()
