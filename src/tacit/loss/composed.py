@@ -10,10 +10,10 @@ from ..core import check
 from ..core.interval import Interval
 from ..core.privacy_loss import PrivacyLoss
 from .closed import Direction, GaussianTotal, Never, Once, Single
-from .contour import NotMet
 from .lattice import Lattice
 from .noise import GaussianNoise
 from .pairs import Discrete, Location, Pair
+from .quadrature import NotMet
 from .saddle import Saddle
 
 Counted = tuple[tuple[Pair, int], ...]

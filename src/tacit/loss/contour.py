@@ -16,19 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.interval import Interval
-from .decay import Layers
+from .decay import log_decay
 from .noise import Array
 from .pairs import Location
-from .quadrature import EPS, Complex, Line, Nodes
+from .quadrature import EPS, Complex, Line, Nodes, NotMet
 
 WORK = 250_000
 """Largest number of (node, frequency) pairs before the lattice is the better tool."""
 BUDGET = 1e-9
 """Relative error of delta aimed at, for each of the sources."""
-
-
-class NotMet(Exception):
-    """The error budget cannot be met at reasonable cost; another method must answer."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +100,11 @@ def contour(total: Sum, tilt: float, log_delta: float, epsilon: float) -> Contou
     period, left, right = _period(total, tilt, spread, epsilon, aim)
     step = 2 * math.pi / period
     top, beyond = _range(lines, total.gaussian, spread, aim - log_m + tilt * epsilon, step)
-    count = math.ceil(top / step) + 1
-    if count * sum(line.size for _, line, _ in lines) > WORK:
+    u = step * np.arange(math.ceil(top / step) + 1)
+    lines = [(pair, line.refined(pair, count, float(u[-1])), count) for pair, line, count in lines]
+    log_m = math.fsum(count * line.log_m for _, line, count in lines) + total.gaussian**2 * tilt * (tilt + 1) / 2
+    if u.size * sum(line.size for _, line, _ in lines) > WORK:
         raise NotMet
-    u = step * np.arange(count)
     values, error = _integrand(lines, total.gaussian, tilt, u)
     return Contour(tilt, log_m, period, u, values, left, right, beyond + error / period)
 
@@ -151,9 +148,7 @@ def _range(
     u = np.geomspace(1.0 / spread, 8192.0 / spread, 56)
     log_phi = -((gaussian * u) ** 2) / 2
     for pair, line, count in lines:
-        layers = Layers.below(pair, line.tilt, line.log_m, *line.support)
-        with np.errstate(divide="ignore"):
-            log_phi = log_phi + count * np.log(layers.bound(u))
+        log_phi = log_phi + log_decay(pair, line, count, u)
     cells = np.exp(log_phi) * (1 / u - 1 / np.append(u[1:], math.inf)) / math.pi
     tail = np.cumsum(cells[::-1])[::-1]
     good = np.flatnonzero(tail <= math.exp(max(aim, -700.0)))
@@ -179,5 +174,5 @@ def _integrand(
             log_size = log_size + count * np.log(size + exact + rounding)
         doubt += count * (exact + rounding) / (size + exact + rounding)
     weight = np.where(np.arange(u.size) > 0, 2.0, 1.0)
-    errors = np.exp(log_size) * np.minimum(doubt + EPS * (16 + np.abs(log_value.imag)), 1.0)
+    errors = np.exp(np.minimum(log_size, 700.0)) * np.minimum(doubt + EPS * (16 + np.abs(log_value.imag)), 1.0)
     return np.exp(log_value), float(weight @ errors)

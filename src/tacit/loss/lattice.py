@@ -10,14 +10,15 @@ from functools import cached_property
 import numpy as np
 
 from ..core.interval import Interval
+from .contour import conversion
 from .closed import head_of, tail_of
 from .noise import Array
 from .pairs import Discrete, Pair
-from .steps import lower_step, upper_step
-from .window import Counts, Window, compose, log_moment
+from .steps import LARGEST, lower_step, upper_step
+from .window import Counts, Window, compose, log_moments
 
 Composition = tuple[tuple[Pair, int], ...]
-TILTS = np.concatenate([[1e-3, 1e-2, 0.1], np.geomspace(0.25, 2000.0, 40)])
+TILTS = np.geomspace(1e-2, 2e5, 48)
 POINTS = 1 << 19
 
 
@@ -26,14 +27,14 @@ class Lattice:
     """One direction: pairs with their counts, and the gap aimed at."""
 
     pairs: Composition
-    aim: float = 3e-4
+    aim: float = 6e-4
 
     def epsilon(self, delta: float) -> Interval:
         """Smallest epsilon with delta(epsilon) <= delta."""
         if delta == 0:
             return self._pure()
         log_mass = math.log(delta / self._steps) - 25.0
-        tilt = self._tilt(log_mass, lambda t, log_m: (log_m - math.log(delta) + _conversion(t)) / t)
+        tilt = self._tilt(log_mass, lambda t, log_m: (log_m - math.log(delta) + conversion(t)) / t)
         return self._refined(tilt, log_mass, lambda low, high: Interval(_solve(low, delta), _solve(high, delta)))
 
     def delta(self, epsilon: float) -> Interval:
@@ -96,21 +97,23 @@ class Lattice:
         return [(make(pair, width, log_mass), count) for pair, count in self.pairs]
 
     def _coarse(self, log_mass: float) -> Counts:
+        return self._lattices(self._span(log_mass) / 600, log_mass, 1)
+
+    def _span(self, log_mass: float) -> float:
         low, high = zip(*(pair.reach(log_mass) for pair, _ in self.pairs), strict=True)
-        return self._lattices((max(high) - min(low)) / 2000 + 1e-12, log_mass, 1)
+        return max(min(max(high), LARGEST) - max(min(low), -LARGEST), 1e-9)
 
-    def _chernoff(self, log_mass: float, bound: Callable[[float, float], float]) -> tuple[float, float]:
-        parts = self._coarse(log_mass)
-        return min((bound(float(t), log_moment(parts, float(t))), float(t)) for t in TILTS)
+    def _chernoff(self, log_mass: float, bound: Callable[[Array, Array], Array]) -> tuple[float, float]:
+        values = bound(TILTS, log_moments(self._coarse(log_mass), TILTS))
+        best = int(np.argmin(values))
+        return float(values[best]), float(TILTS[best])
 
-    def _tilt(self, log_mass: float, bound: Callable[[float, float], float]) -> float:
+    def _tilt(self, log_mass: float, bound: Callable[[Array, Array], Array]) -> float:
         return self._chernoff(log_mass, bound)[1]
 
     def _first_width(self, tilt: float, log_mass: float) -> float:
-        """Make the bias of connect the dots, about T h^2 (1 + 2 t)/12, small beside the spread; fitted to atoms."""
-        low, high = zip(*(pair.reach(log_mass) for pair, _ in self.pairs), strict=True)
-        width = min((max(high) - min(low)) / 500, math.sqrt(4 * self.aim / (self._steps * (1 + 2 * tilt)))) + 1e-12
-        return self._fitted(width)
+        """Some hundred points over one step's losses, or the composition's if that is what they make."""
+        return self._fitted(self._span(log_mass) / 400)
 
     def _fitted(self, width: float) -> float:
         """The next smaller width that divides the common step of the pairs' own lattices."""
@@ -123,31 +126,22 @@ class Lattice:
         return step / math.ceil(step / width)
 
 
-def _conversion(t: float) -> float:
-    """Renyi order 1 + t to (epsilon, delta): Canonne, Kamath and Steinke 2020, Proposition 12."""
-    return t * math.log(t) - (1 + t) * math.log1p(t)
-
-
 def _solve(window: Window, delta: float) -> float:
-    """The end of epsilon on this window's side: the upper one has delta there at most, the lower one more than, `delta`."""
-    starts = [
-        start for start in (window.centre, float(window.losses[0]), 0.0) if start >= 0 and window.delta(start) > delta
-    ]
-    if not starts:
+    """The end of epsilon on this window's side.
+
+    The upper one has delta there at most `delta`, the lower one more than `delta`; both are verified by evaluation.
+    """
+    points = np.concatenate([[0.0], window.losses[window.losses > 0]])
+    above = np.flatnonzero(window.deltas(points) > delta)
+    if not above.size:
         return 0.0
-    low, high = starts[0], max(1.0, float(window.losses[-1]) + 1.0)
-    if window.infinite >= delta and window.delta(high) > delta:
-        return math.inf if window.sign > 0 else high
-    while window.delta(high) > delta:
-        low, high = high, 2 * high
-        if high > 1e8:
-            return math.inf if window.sign > 0 else low
-    for _ in range(80):
+    low = float(points[above[-1]])
+    high = float(points[above[-1] + 1]) if above[-1] + 1 < points.size else 2 * low + 1
+    if window.delta(high) > delta:
+        return math.inf if window.sign > 0 else low
+    for _ in range(60):
         middle = (low + high) / 2
-        if middle in (low, high):
+        if high - low <= 1e-9 * high or not low < middle < high:
             break
-        if window.delta(middle) > delta:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if window.delta(middle) > delta else (low, middle)
     return high if window.sign > 0 else low

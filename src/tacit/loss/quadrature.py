@@ -34,6 +34,10 @@ SHARE = 1e-21
 """Tilted mass that may be left out of the sums on either side."""
 
 
+class NotMet(Exception):
+    """The error budget cannot be met at reasonable cost; another method must answer."""
+
+
 @dataclass(frozen=True)
 class Mixture:
     """One side at given places: log r, posterior mean and mean square of the shift, and for two parts their odds."""
@@ -78,15 +82,30 @@ class Mixture:
         free = np.arctan2(self.odds * math.sin(theta), 1 + self.odds * math.cos(theta))
         return np.where(self.odds < -math.cos(theta), np.arcsin(np.minimum(self.odds, 1.0)), free)
 
+    def least_angle(self, turn: float) -> Array:
+        """|arg r(x + ia)| from below, turn = a/s^2, at most pi/2 over the largest shift: it rises with the mean shift."""
+        if self.odds is None:
+            return turn * self.mean * math.sin(turn * self.largest) / max(turn * self.largest, 1e-300)
+        theta = turn * self.largest
+        return np.arctan2(self.odds * math.sin(theta), 1 + self.odds * math.cos(theta))
+
     def dip(self, turn: float) -> Array:
         """A bound of -log |r(x + ib)| / r(x) over |b| <= a on every cell between nodes."""
         theta = turn * self.largest
+        if not self.largest:
+            return np.zeros(self.mean.size - 1)
         if self.odds is None:
             return _most(-np.log(np.maximum(1 - turn**2 * self.square / 2, 1e-300)))
         with np.errstate(divide="ignore"):
             ends = -0.5 * np.log1p(-2 * (1 - math.cos(theta)) * self.odds / (1 + self.odds) ** 2)
         inside = (self.odds[:-1] - 1) * (self.odds[1:] - 1) < 0
         return np.where(inside, -math.log(max(math.cos(theta / 2), 1e-300)), _most(ends))
+
+    def deepest(self, turn: float) -> float:
+        """The largest `dip` anywhere."""
+        if self.odds is None:
+            return -math.log(max(1 - (turn * self.largest) ** 2 / 2, 1e-300))
+        return -math.log(max(math.cos(turn * self.largest / 2), 1e-300))
 
     @property
     def steepest(self) -> float:
@@ -114,11 +133,35 @@ class Nodes:
         base = p.log_ratio - x * x / (2 * scale**2) + math.log(step / (scale * math.sqrt(2 * math.pi)))
         return cls(scale, step, x, base, p.log_ratio - q.log_ratio, p, q)
 
+    @classmethod
+    def fit(cls, pair: Location, count: int, cap: float) -> Nodes:
+        """Fine and far enough for real tilts up to `cap` and `count` steps.
+
+        With theta = a/s^2 the strip bound has exponent 2 pi a/h - a^2/2s^2, which must exceed 40 + log count.
+        """
+        s, need = pair.noise.scale, 40 + math.log(count)
+        theta = min(_steepest(pair), math.sqrt(2 * need) / s)
+        step = 2 * math.pi * theta * s * s / (need + (theta * s) ** 2 / 2)
+        return cls.between(pair, -(9.5 if pair.q == ((1.0, 0.0),) else 20.0) * s, _right_end(pair, cap), step)
+
+    @classmethod
+    def between(cls, pair: Location, low: float, high: float, step: float) -> Nodes:
+        """Refuses to become too many."""
+        if (high - low) / step > 20_000:
+            raise NotMet
+        return cls.of(pair, low, high, step)
+
+    @property
+    def steepest(self) -> float:
+        """Largest a/s^2 of a strip on which the integrand is analytic and bounded well."""
+        return min(side.steepest / side.largest for side in (self.p, self.q) if side.largest)
+
     @property
     def largest_tilt(self) -> float:
         """The tilt at which the mass may come within eight deviations of the last node."""
         room = float(self.x[-1]) - 8 * self.scale - self.p.largest
-        return room / (self.p.largest + float(self.q.mean[-1]))
+        rate = self.p.largest + float(self.q.mean[-1])
+        return room / rate if rate > 0 else math.inf
 
     def log_moments(self, tilts: Array) -> Array:
         """log M(t) for real t > 0, up to the errors bounded below."""
@@ -154,12 +197,12 @@ class Line:
         """How many nodes the sums run over."""
         return self.keep.stop - self.keep.start
 
-    @property
-    def support(self) -> tuple[float, float]:
-        """Places between which all but a 1e-7th of the tilted mass lies."""
-        inside = np.flatnonzero(self.weights > 1e-9 * self.weights.max())
-        x = self.nodes.x
-        return float(x[max(inside[0] - 1, 0)]), float(x[min(inside[-1] + 1, x.size - 1)])
+    def core(self, share: float) -> tuple[float, float, float]:
+        """Places around all weights above `share` of the largest, and log of the tilted mass outside of them."""
+        inside = np.flatnonzero(self.weights > share * self.weights.max())
+        first, last = max(int(inside[0]) - 1, 0), min(int(inside[-1]) + 1, self.nodes.x.size - 1)
+        outside = np.concatenate([self.log_cells[:first], self.log_cells[last:], self.log_tails])
+        return float(self.nodes.x[first]), float(self.nodes.x[last]), float(np.logaddexp.reduce(outside))
 
     @property
     def mean(self) -> float:
@@ -168,6 +211,20 @@ class Line:
     @property
     def variance(self) -> float:
         return float(self.weights @ (self.nodes.loss - self.mean) ** 2)
+
+    def refined(self, pair: Location, count: int, top: float) -> Line:
+        """This line on nodes that are good for frequencies up to `top`, by the same exponent with its u-term."""
+        n, s = self.nodes, self.nodes.scale
+        need = 30 + math.log(count)
+        log_weights = n.base + self.tilt * n.loss - self.log_m
+        step, low = 0.0, float(n.x[0])
+        for theta in min(_steepest(pair), math.sqrt(2 * need) / s) * np.array([0.15, 0.4, 0.7, 1.0]):
+            grown = log_weights + top * (n.p.angle(theta) + n.q.angle(theta))
+            found = 2 * math.pi * theta * s * s / (need + max(float(grown.max()), 0.0) + (theta * s) ** 2 / 2)
+            if found > step:
+                step, low = found, -s * math.sqrt(2 * (60 + top * theta * n.q.largest))
+        low = min(low, float(n.x[0])) if n.q.largest else float(n.x[0])
+        return Nodes.between(pair, low, _right_end(pair, 1.01 * self.tilt), step).line(self.tilt)
 
     def values(self, u: Array) -> Complex:
         """phi at equispaced u = 0, D, 2D, ..."""
@@ -184,52 +241,68 @@ class Line:
     def error(self, u: Array) -> Array:
         """|computed phi - true phi| without rounding: cut nodes, cut tails and the trapezoid rule, rising with u."""
         levels = float(u[-1]) * np.array([0.0, 0.15, 0.3, 0.5, 0.75, 1.0]) if u.size > 1 else np.zeros(1)
-        left, right = self.tails
-        if math.isinf(left + right):
+        log_left, log_right = self.log_tails
+        if math.isinf(max(log_left, log_right)):
             return np.full(u.shape, math.inf)
         n = self.nodes
-        theta = min(side.steepest / side.largest for side in (n.p, n.q) if side.largest)
-        most = min(theta, 2 * math.pi / n.step) * n.scale**2
+        most = min(n.steepest, 2 * math.pi / n.step) * n.scale**2
         bounds = np.min([self._strip(levels, share * most) for share in STRIPS], axis=0)
         index = np.minimum(np.searchsorted(levels, u * (1 - 1e-12), side="left"), levels.size - 1)
-        return np.asarray(np.maximum.accumulate(bounds)[index] + 2 * (left + right) + self.dropped)
+        cut = 2 * (math.exp(min(log_left, 0.0)) + math.exp(min(log_right, 0.0))) + self.dropped
+        return np.asarray(np.maximum.accumulate(bounds)[index] + cut)
 
     @cached_property
-    def tails(self) -> tuple[float, float]:
-        """Tilted mass beyond the first and last node, as integral plus dropped nodes (G/rate + h G on either side)."""
+    def log_tails(self) -> tuple[float, float]:
+        """log of the tilted mass beyond the first and last node: integral plus dropped nodes, G/rate + h G."""
         n, t = self.nodes, self.tilt
-        density = self.weights[[0, -1]] / n.step
+        ends = n.base[[0, -1]] + t * n.loss[[0, -1]] - self.log_m - math.log(n.step)
         slope_left = (-n.x[0]) / n.scale**2
         slope_right = (n.x[-1] - (1 + t) * n.p.largest - t * float(n.q.mean[-1])) / n.scale**2
         if min(slope_left, slope_right) <= 0:
             return math.inf, math.inf
-        return (
-            float(density[0]) * (1 / slope_left + n.step),
-            float(density[1]) * (1 / slope_right + n.step),
-        )
+        return float(ends[0]) + math.log(1 / slope_left + n.step), float(ends[1]) + math.log(1 / slope_right + n.step)
 
     def _strip(self, levels: Array, a: float) -> Array:
         """2 N/(e^{2 pi a/h} - 1) from the strip |Im x| <= a, at several u."""
-        n, t = self.nodes, self.tilt
+        n = self.nodes
         turn = a / n.scale**2
-        dip = t * n.q.dip(turn) if n.q.largest else np.zeros(n.x.size - 1)
-        angle = n.p.angle(turn)[1:] + n.q.angle(turn)[:-1]
-        most = turn * (n.p.largest + n.q.largest)
-        cells = np.append(self._log_cells + dip, math.log(sum(self.tails) + 1e-300) + float(dip.max()))
-        exponents = cells + levels[:, None] * np.append(angle, most)
+        dip = self.tilt * n.q.dip(turn)
+        p_angle, q_angle = n.p.angle(turn), n.q.angle(turn)
+        log_left, log_right = self.log_tails
+        cells = np.concatenate([[log_left + self.tilt * n.q.deepest(turn)], self.log_cells + dip, [log_right + float(dip[-1])]])
+        left, right = p_angle[0] + turn * n.q.largest, turn * n.p.largest + q_angle[-1]
+        angle = np.concatenate([[left], p_angle[1:] + q_angle[:-1], [right]])
+        exponents = cells + levels[:, None] * angle
         top = exponents.max(axis=1)
         log_n = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1)) + a * a / (2 * n.scale**2)
         exponent = 2 * math.pi * a / n.step
         return np.exp(np.minimum(math.log(2) + log_n - exponent - math.log1p(-math.exp(-exponent)), 700.0))
 
     @cached_property
-    def _log_cells(self) -> Array:
+    def log_cells(self) -> Array:
         """log of an upper bound of the tilted mass of each cell between nodes: each factor at its larger end."""
         n, t = self.nodes, self.tilt
         bell = -(n.x**2) / (2 * n.scale**2)
         crest = np.where((n.x[:-1] < 0) & (n.x[1:] > 0), 0.0, np.maximum(bell[:-1], bell[1:]))
         rising = (1 + t) * n.p.log_ratio[1:] - t * n.q.log_ratio[1:]
         return np.asarray(crest + rising + math.log(n.step / (n.scale * math.sqrt(2 * math.pi))) - self.log_m)
+
+
+def _steepest(pair: Location) -> float:
+    """Largest useful a/s^2, as `Nodes.steepest` says it."""
+    return min(
+        (2.5 if len(parts) == 2 else 1.0) / max(abs(place) for _, place in parts) for parts in (pair.p, pair.q) if len(parts) > 1
+    )
+
+
+def _right_end(pair: Location, cap: float) -> float:
+    """Beyond all tilted mass for tilts up to `cap`: an upper bound of the root of x = (1 + t) c + t m_q(x), and then some."""
+    start = (1 + cap) * max(place for _, place in pair.p)
+    x = start
+    if pair.q != ((1.0, 0.0),):
+        for _ in range(7):
+            x = start + cap * float(Mixture.at(pair.q, np.array([x]), pair.noise.scale).mean[0])
+    return x + 9.5 * pair.noise.scale
 
 
 def _most(values: Array) -> Array:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.interval import Interval
-from .contour import Contour, NotMet, Sum, contour, conversion
+from .contour import Contour, Sum, contour, conversion
 from .noise import Array, GaussianNoise
 from .pairs import Location, Pair
-from .quadrature import Nodes
+from .quadrature import Nodes, NotMet
 
 GAP = 1e-6
 FLOOR = 1e-9
@@ -44,34 +44,29 @@ class Saddle:
         """Raises NotMet when the error budget cannot be met."""
         log_delta = math.log(delta)
         bound = lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t  # noqa: E731
-        for fineness in (1.0, 1.6, 2.6):
-            total, tilt, chernoff = self._placed(log_delta, fineness, bound)
-            if chernoff <= 0:
-                return Interval(0.0, 0.0)
-            guess = self._guess(total, tilt, log_delta, chernoff)
-            answer = _solved(contour(total, tilt, log_delta, guess), delta, guess)
-            if answer is not None and answer.upper - answer.lower <= max(GAP * answer.upper, FLOOR):
-                return answer
-        raise NotMet
+        total, tilt, chernoff = self._placed(log_delta, bound)
+        if chernoff <= 0:
+            return Interval(0.0, 0.0)
+        guess = self._guess(total, tilt, log_delta, chernoff)
+        answer = _solved(contour(total, tilt, log_delta, guess), delta, guess)
+        if answer is None or answer.upper - answer.lower > max(GAP * answer.upper, FLOOR):
+            raise NotMet
+        return answer
 
     def delta(self, epsilon: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
         bound = lambda total, t: total.log_moments(t) + conversion(t) - t * epsilon  # noqa: E731
-        for fineness in (1.0, 1.6, 2.6):
-            total, tilt, chernoff = self._placed(-30.0, fineness, bound)
-            line = contour(total, tilt, min(chernoff, 0.0) - 2.0, epsilon)
-            answer = line.delta(epsilon)
-            if answer.upper - answer.lower <= 1e-7 * answer.upper:
-                return answer
-        raise NotMet
+        total, tilt, chernoff = self._placed(-30.0, bound)
+        answer = contour(total, tilt, min(chernoff, 0.0) - 2.0, epsilon).delta(epsilon)
+        if answer.upper - answer.lower > GAP * answer.upper:
+            raise NotMet
+        return answer
 
-    def _placed(
-        self, log_delta: float, fineness: float, bound: Callable[[Sum, Array], Array]
-    ) -> tuple[Sum, float, float]:
+    def _placed(self, log_delta: float, bound: Callable[[Sum, Array], Array]) -> tuple[Sum, float, float]:
         """Nodes, and the tilt at which a Chernoff bound is least, with that bound."""
         cap = max(_cap(pair, log_delta) for pair, _ in self.pairs)
         for _ in range(4):
-            total = Sum(tuple((pair, _nodes(pair, count, cap, fineness), count) for pair, count in self.pairs), self.gaussian)
+            total = Sum(tuple((pair, Nodes.fit(pair, count, cap), count) for pair, count in self.pairs), self.gaussian)
             tilts = np.geomspace(1e-2, min(cap, total.largest_tilt), 24)
             values = bound(total, tilts)
             best = int(values.argmin())
@@ -98,22 +93,6 @@ def _cap(pair: Location, log_delta: float) -> float:
     ratio = pair.noise.scale / reach
     moved = max(weight for weight, place in (*pair.p, *pair.q) if place)
     return ratio * math.sqrt(-2 * log_delta + 20) + 2 * ratio**2 * math.log(1 / moved) + 3
-
-
-def _nodes(pair: Location, count: int, cap: float, fineness: float) -> Nodes:
-    """Nodes fine enough for the strip bound, far enough for tilts up to the cap."""
-    s = pair.noise.scale
-    need = 32 + math.log(count)
-    reach = max(abs(place) for _, place in (*pair.p, *pair.q))
-    widest = (2.5 if max(len(pair.p), len(pair.q)) == 2 else 1.0) * s * s / reach
-    a = min(widest, s * math.sqrt(2 * need))
-    step = 2 * math.pi * a / (need + a * a / (2 * s * s)) / fineness
-    p_most = max(place for _, place in pair.p)
-    q_most = max(-place for _, place in pair.q)
-    high = (1 + cap) * p_most + cap * q_most + 9.5 * s
-    if (high + 9.5 * s) / step > 6000:
-        raise NotMet
-    return Nodes.of(pair, -9.5 * s, high, step)
 
 
 def _solved(line: Contour, delta: float, guess: float) -> Interval | None:

@@ -36,11 +36,14 @@ class Step:
     def losses(self) -> Array:
         return self.origin + self.width * np.arange(self.start, self.start + self.mass.size)
 
-    def log_moment(self, tilt: float) -> float:
-        """log E_P e^{tilt L} over finite losses."""
-        exponents = tilt * self.losses
-        top = float(exponents.max())
-        return top + math.log(float(self.mass @ np.exp(exponents - top)))
+    def log_moments(self, tilts: Array) -> Array:
+        """log E_P e^{t L} over finite losses, for several t."""
+        held = np.flatnonzero(self.mass)
+        if not held.size:
+            return np.full(tilts.shape, -np.inf)
+        exponents = np.log(self.mass[held]) + tilts[:, None] * self.losses[held]
+        top = exponents.max(axis=1)
+        return np.asarray(top + np.log(np.exp(exponents - top[:, None]).sum(axis=1)))
 
 
 def _points(pair: Pair, width: float, log_mass: float) -> tuple[float, int, Array]:

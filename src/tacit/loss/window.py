@@ -28,9 +28,9 @@ TAIL = 1e-15
 Counts = Sequence[tuple[Step, int]]
 
 
-def log_moment(parts: Counts, tilt: float) -> float:
-    """log E_P e^{tilt L} of the composition, over finite losses."""
-    return math.fsum(count * step.log_moment(tilt) for step, count in parts)
+def log_moments(parts: Counts, tilts: Array) -> Array:
+    """log E_P e^{t L} of the composition, over finite losses."""
+    return np.asarray(np.sum([count * step.log_moments(tilts) for step, count in parts], axis=0))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Window:
 def compose(parts: Counts, tilt: float, sign: int) -> Window:
     """Convolve over a window that holds all but `TAIL` of the tilted mass on either side."""
     width = parts[0][0].width
-    low, high = _extent(parts, tilt)
+    log_m, low, high = _extent(parts, tilt)
     size = fft.next_fast_len(max(64, math.ceil((high - low) / width) + 2), real=True)
     origin = math.fsum(count * step.origin for step, count in parts)
     start = math.floor((low - origin) / width)
@@ -83,8 +83,9 @@ def compose(parts: Counts, tilt: float, sign: int) -> Window:
     density = np.maximum(np.roll(density, -(start % size)) + sign * error, 0.0)
     losses = origin + width * np.arange(start, start + size)
     centre = (low + high) / 2
-    p = density * np.exp(np.clip(-tilt * (losses - centre), -700.0, 700.0))
-    q = p * np.exp(np.clip(centre - losses, -700.0, 700.0))
+    log_weight = -tilt * (losses - centre)
+    p = density * np.exp(np.clip(log_weight, -600.0, 600.0))
+    q = density * np.exp(np.clip(log_weight + centre - losses, -600.0, 600.0))
     steps = sum(count for _, count in parts)
     largest = max(float(np.abs(step.losses[[0, -1]]).max()) for step, _ in parts)
     relative = EPS * (steps * (64 + 4 * tilt * largest) + size + 2000)
@@ -92,7 +93,7 @@ def compose(parts: Counts, tilt: float, sign: int) -> Window:
         sign,
         tilt,
         centre,
-        log_moment(parts, tilt) - tilt * centre,
+        log_m - tilt * centre,
         losses,
         _above(p),
         _above(q),
@@ -106,28 +107,30 @@ def _above(mass: Array) -> Array:
     return np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
 
-def _extent(parts: Counts, tilt: float) -> tuple[float, float]:
-    """Losses beyond which the tilted composition has mass at most TAIL, by Chernoff's bound at several other tilts."""
-    base = log_moment(parts, tilt)
-    mean = spread = 0.0
+MOVES = np.array([0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.4])
+
+
+def _extent(parts: Counts, tilt: float) -> tuple[float, float, float]:
+    """log M(t), and losses beyond which the tilted composition has mass at most TAIL, by Chernoff at other tilts."""
+    spread = 0.0
     for step, count in parts:
         weights = _tilted(step, tilt)
-        first = float(weights @ step.losses)
-        mean += count * first
-        spread += count * float(weights @ (step.losses - first) ** 2)
+        spread += count * float(weights @ (step.losses - weights @ step.losses) ** 2)
     need = -math.log(TAIL) + 1e-3
-    guess = math.sqrt(2 * need / max(spread, 1e-300))
-    moves = [guess * factor for factor in (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.4)]
-    high = min((log_moment(parts, tilt + move) - base + need) / move for move in moves)
-    low = max(-(log_moment(parts, tilt - move) - base + need) / move for move in moves)
-    width = parts[0][0].width
-    return max(low, math.fsum(c * float(s.losses[0]) for s, c in parts) - width), min(
-        high, math.fsum(c * float(s.losses[-1]) for s, c in parts) + width
-    )
+    moves = MOVES * math.sqrt(2 * need / max(spread, 1e-300))
+    logs = log_moments(parts, np.concatenate([[tilt], tilt + moves, tilt - moves]))
+    base, up, down = float(logs[0]), logs[1 : 1 + moves.size], logs[1 + moves.size :]
+    first = math.fsum(count * float(step.losses[0]) for step, count in parts)
+    last = math.fsum(count * float(step.losses[-1]) for step, count in parts)
+    margin = parts[0][0].width
+    low = max(float((-(down - base + need) / moves).max()), first - margin)
+    return base, low, max(min(float(((up - base + need) / moves).min()), last + margin), low + margin)
 
 
 def _tilted(step: Step, tilt: float) -> Array:
-    return np.asarray(step.mass * np.exp(tilt * step.losses - step.log_moment(tilt)))
+    exponents = tilt * step.losses - float(step.log_moments(np.array([tilt]))[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.where(step.mass > 0, step.mass * np.exp(np.minimum(exponents, 700.0)), 0.0))
 
 
 def _convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float]:
