@@ -15,7 +15,7 @@ import pytest
 
 import report_samples as samples
 from tacit.core import Evidence
-from tacit.reports import report
+from tacit.reports import print_pdf, report
 from tacit.reports.public import public_version
 
 pytestmark = pytest.mark.needs("chromium")
@@ -352,3 +352,9 @@ def test_a_table_can_be_copied(files: dict[str, Path], watch: Callable[..., Watc
     page.get_by_role("button", name="Copy the table: Epsilon from both sides").click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied.splitlines()[2].split("\t")[:3] == ["private model", "1.75", "95 %"]
+
+
+def test_the_page_prints_to_a_pdf(files: dict[str, Path], tmp_path: Path) -> None:
+    path = print_pdf(files["bare"], tmp_path / "report.pdf")
+    assert path.read_bytes().startswith(b"%PDF")
+    assert [item.name for item in tmp_path.iterdir()] == ["report.pdf"]

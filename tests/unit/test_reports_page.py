@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import report_samples as samples
-from tacit.core import BadInput, Control, Evidence, MissingExtra, Verdict
-from tacit.reports import Page, report, script
+from tacit.core import BadInput, Bound, Claim, Control, Evidence, MissingExtra, NotFinished, Verdict
+from tacit.core.events import NonPrivate
+from tacit.reports import Page, print_pdf, report, script
 from tacit.reports.public import LEFT_OUT, public_version
 
 HOSTILE = '</script></style><img src=x onerror="alert(1)"><b>\'&amp;{{7*7}}'
@@ -164,7 +166,6 @@ def test_public_page_of_measurements_alone_says_that_they_are_left_out(tmp_path:
 
 def test_records_without_figures_says_so(tmp_path: Path) -> None:
     _, html = made(samples.private(), tmp_path, records=True)
-    assert "contains membership information" in html
     assert "There is nothing to show" in html
 
 
@@ -237,3 +238,23 @@ def test_notebook_view_is_shut_in_and_has_no_script(tmp_path: Path) -> None:
 def test_importing_the_room_loads_no_chart_library() -> None:
     code = "import sys, tacit.reports; assert not {'altair', 'vl_convert', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_pdf_without_a_browser_or_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.which", lambda name: None)
+        with pytest.raises(BadInput, match="needs Chromium"):
+            print_pdf(tmp_path / "report.html", tmp_path / "report.pdf")
+    monkeypatch.setattr("shutil.which", lambda name: "/bin/false")
+    with pytest.raises(BadInput, match="folder does not exist"):
+        print_pdf(tmp_path / "report.html", tmp_path / "nowhere" / "report.pdf")
+    with pytest.raises(NotFinished, match="did not print"):
+        print_pdf(tmp_path / "report.html", tmp_path / "report.pdf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_finite_bound_is_said_in_words(tmp_path: Path) -> None:
+    bound = Bound(math.inf, samples.DELTA, "upper", 1.0, "no protection", "add-remove")
+    _, html = made(samples.plain().with_(claim=Claim(bound, NonPrivate())), tmp_path)
+    assert "epsilon at most <strong>" in html
+    assert html.count("no finite value") >= 2

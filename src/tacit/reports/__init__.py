@@ -1,5 +1,6 @@
 """Evidence to one page: verdict first, both bounds, what was tested and what was not. Reads Evidence alone."""
 
 from .page import Page, report
+from .pdf import print_pdf
 
-__all__ = ["Page", "report"]
+__all__ = ["Page", "print_pdf", "report"]

@@ -59,7 +59,7 @@ def _edpb(subjects: Sequence[Subject], public: bool) -> list[Question]:
         Question(
             EDPB,
             "How likely is it that personal data can be extracted from the model, or obtained by asking it?",
-            "Not measured as such. Membership inference is a weaker aim than extraction; "
+            "Not measured as such: membership inference is a weaker aim than extraction. "
             f"{_bounded(subjects)} The page does not turn epsilon into a likelihood.",
             "Whether the likelihood is insignificant is a judgement of the whole case, made by a person.",
         ),
@@ -90,7 +90,7 @@ def _nist(subjects: Sequence[Subject], public: bool) -> list[Question]:
         Question(
             NIST,
             "What is promised, to whom: epsilon, delta and the unit of privacy?",
-            "On the claim card." if _some_claim(subjects) else "Nothing is promised.",
+            _promised(subjects),
             "Check that the unit is a person where people own several records.",
         ),
         Question(
@@ -120,12 +120,16 @@ def _nist(subjects: Sequence[Subject], public: bool) -> list[Question]:
     ]
 
 
-def _some_claim(subjects: Sequence[Subject]) -> bool:
-    return any(subject.claim for subject in subjects)
+def _where_proven(subjects: Sequence[Subject], proven: str, otherwise: str) -> str:
+    """What holds with a proof, what without, or both where the page holds models of both kinds."""
+    kinds = {subject.proven for subject in subjects}
+    if len(kinds) == 1:
+        return proven if kinds.pop() else otherwise
+    return f"Where a bound is proven: {_lowered(proven)} Elsewhere: {_lowered(otherwise)}"
 
 
-def _some_proven(subjects: Sequence[Subject]) -> bool:
-    return any(subject.proven for subject in subjects)
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
 
 
 def _threat(subjects: Sequence[Subject]) -> bool:
@@ -150,28 +154,40 @@ def _means(subjects: Sequence[Subject], public: bool) -> str:
 
 
 def _any_means(subjects: Sequence[Subject]) -> str:
-    if _some_proven(subjects):
-        return "The proof holds against any means, within its threat model."
-    return "Without a proof a stronger attack may find more."
+    return _where_proven(
+        subjects,
+        "The proof holds against any means, within its threat model.",
+        "A stronger attack may find more.",
+    )
 
 
 def _protected(subjects: Sequence[Subject]) -> str:
-    if not _some_claim(subjects):
-        return "No formal protection is claimed."
-    proven = " and proven from an event." if _some_proven(subjects) else "; no proof was given."
-    return f"Differential privacy is claimed{proven}"
+    claimed = "Differential privacy is claimed; no proof was given."
+    without = claimed if any(subject.claim for subject in subjects) else "No formal protection is claimed."
+    return _where_proven(subjects, "Differential privacy is claimed and proven from an event.", without)
 
 
 def _bounded(subjects: Sequence[Subject]) -> str:
-    if _some_proven(subjects):
-        return "the proven bound limits what one unit can add to any attack, extraction included."
-    return "no proven bound limits the other attacks here."
+    return _where_proven(
+        subjects,
+        "The proven bound limits what one unit can add to any attack, extraction included.",
+        "No proven bound limits other attacks.",
+    )
 
 
 def _each(subjects: Sequence[Subject]) -> str:
-    if _some_proven(subjects):
-        return "A proven bound holds for every unit of privacy, the most unusual one included."
-    return "Nothing here holds for every person."
+    return _where_proven(
+        subjects,
+        "The bound holds for every unit of privacy, the most unusual one included.",
+        "Nothing here holds for every person.",
+    )
+
+
+def _promised(subjects: Sequence[Subject]) -> str:
+    claims = [subject.claim is not None for subject in subjects]
+    if all(claims):
+        return "The claim card says it."
+    return "The claim card says it where anything is promised." if any(claims) else "Nothing is promised."
 
 
 def _audited(subjects: Sequence[Subject]) -> str:
@@ -182,7 +198,7 @@ def _audited(subjects: Sequence[Subject]) -> str:
 
 def _useful(subjects: Sequence[Subject]) -> str:
     some = any(subject.evidence.utility for subject in subjects)
-    return "Accuracy is shown beside leakage where it was measured." if some else "Utility was not measured."
+    return "Utility is shown where it was measured." if some else "Utility was not measured."
 
 
 NOT_PROMISED = (

@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 from ..core import Adjacency
 from .node import Node, significant
 from .subject import Subject
-from .words import ADJACENCIES, event_words
+from .words import ADJACENCIES, event_words, titled
 
 # what a threat model must say, and the keys it may say it under; further keys are shown under their own name
 THREAT = {
@@ -55,7 +55,7 @@ def _threat(threat: Node) -> list[tuple[str, Markup]]:
     stated = {title: [threat[key].text() for key in keys if key in threat.value] for title, keys in THREAT.items()}
     known = [(title, Markup("; ").join(texts) if texts else NOT_STATED) for title, texts in stated.items()]
     taken = {key for keys in THREAT.values() for key in keys}
-    others = [(key.replace("_", " ").capitalize(), value.text()) for key, value in threat.items() if key not in taken]
+    others = [(titled(key), value.text()) for key, value in threat.items() if key not in taken]
     return known + others
 
 

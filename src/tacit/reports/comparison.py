@@ -9,7 +9,7 @@ from markupsafe import Markup
 from .node import Node, measured, percent, significant
 from .subject import Subject
 from .table import Cell, Column, Table
-from .words import VERDICTS
+from .words import VERDICTS, titled
 
 ABSENT = Cell(Markup('<span class="quiet">not measured</span>'), ("",))
 NOTHING = Cell(Markup('<span class="quiet">nothing</span>'), ("",))
@@ -54,11 +54,18 @@ def _verdict(subject: Subject) -> Cell:
     return Cell(Markup(VERDICTS[subject.evidence.verdict][0]), (subject.evidence.verdict.value,))
 
 
+def utility_table(subject: Subject) -> Table:
+    """What one model is worth, where there is nothing to compare it with."""
+    columns = (Column("Utility", ("utility",), numeric=False), Column("Value", ("value",), numeric=False))
+    rows = [[Cell.words(titled(name)), _share(node)] for name, node in subject.node["utility"].items()]
+    return Table(f"utility-{subject.index + 1}", "Utility", columns, rows, subject.title)
+
+
 def _utility_rows(subjects: Sequence[Subject]) -> list[tuple[str, list[Cell]]]:
     def cell(subject: Subject, name: str) -> Cell:
         return _share(subject.node["utility"][name]) if name in subject.evidence.utility else ABSENT
 
-    return [(name.capitalize(), [cell(subject, name) for subject in subjects]) for name in utilities(subjects)]
+    return [(titled(name), [cell(subject, name) for subject in subjects]) for name in utilities(subjects)]
 
 
 def _leak_rows(subjects: Sequence[Subject]) -> list[tuple[str, list[Cell]]]:

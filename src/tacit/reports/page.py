@@ -135,6 +135,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "demonstrations": tables.demonstrations(subject),
         "controls": tables.controls(subject, public=public),
         "provenance": tables.provenance(subject),
+        "utility": comparison.utility_table(subject),
     }
 
 

@@ -39,14 +39,19 @@ def roc_chart(subject: Subject) -> Chart | None:
 
 
 def thinned(points: Sequence[Any], most: int) -> list[Any]:
-    """At most `most` of the points (first coordinate rising), evenly spaced on a log scale, both ends kept."""
+    """At most `most` of the points (first coordinate rising), evenly spaced on a log scale.
+
+    Both ends stay, and the last point at 0: the height a curve reaches without any false positive.
+    """
+    positive = [index for index, point in enumerate(points) if point[0] > 0]
     if len(points) <= most:
         return list(points)
-    positive = [index for index, point in enumerate(points) if point[0] > 0]
+    if not positive:
+        return [points[0], points[-1]]
     low, high = (math.log(points[index][0]) for index in (positive[0], positive[-1]))
-    kept, wanted = {0, len(points) - 1}, 0
+    kept, wanted = {0, max(0, positive[0] - 1), len(points) - 1}, 0
     for index in positive:
-        reached = (math.log(points[index][0]) - low) / max(high - low, 1e-300) * (most - 3)
+        reached = (math.log(points[index][0]) - low) / max(high - low, 1e-300) * (most - 5)
         if reached >= wanted:
             kept.add(index)
             wanted = math.floor(reached) + 1

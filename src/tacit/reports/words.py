@@ -18,7 +18,7 @@ VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     ),
     Verdict.CONSISTENT: (
         "Consistent",
-        "The audit was strong enough to contradict the claim and did not. That supports the claim; it proves nothing.",
+        "The audit could have contradicted the claim and did not. That supports the claim; it does not prove it.",
     ),
     Verdict.UNINFORMATIVE: (
         "Uninformative",
@@ -55,6 +55,11 @@ def why(evidence: Evidence) -> str:
     if not evidence.demonstrations:
         return "No audit has tested the claim. It may be true; nothing on this page shows it."
     return "Even a perfect attacker could not have contradicted the claim with so few runs. More runs are needed."
+
+
+def titled(name: str) -> str:
+    """A key as a title; what is in capitals stays so."""
+    return name[:1].upper() + name[1:].replace("_", " ")
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
