@@ -19,7 +19,7 @@ guesses = st.integers(0, N)
 
 
 @EVERY
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(hits=guesses, alarms=guesses, more=st.integers(0, 20))
 def test_a_stronger_attack_gives_no_smaller_bound(make, hits, alarms, more):
     use = make(1e-3)
@@ -29,7 +29,7 @@ def test_a_stronger_attack_gives_no_smaller_bound(make, hits, alarms, more):
 
 
 @EVERY
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(hits=guesses, alarms=guesses)
 def test_more_confidence_or_delta_gives_no_larger_bound(make, hits, alarms):
     counts = Counts(hits, alarms, N, N)
@@ -38,7 +38,7 @@ def test_more_confidence_or_delta_gives_no_larger_bound(make, hits, alarms):
 
 
 @EVERY
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(hits=guesses, alarms=guesses)
 def test_no_bound_is_above_what_was_attainable(make, hits, alarms):
     counts = Counts(hits, alarms, N, N)
@@ -46,7 +46,7 @@ def test_no_bound_is_above_what_was_attainable(make, hits, alarms):
     assert 0.0 <= use.read(counts, 0.95) <= use.attainable(counts, 0.95) + 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(hits=guesses, alarms=guesses)
 def test_the_family_reading_is_never_below_the_assumption_free_one(hits, alarms):
     """A curve inside the (epsilon, delta) region rules out more."""

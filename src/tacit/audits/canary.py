@@ -57,22 +57,21 @@ def blank(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
 
 
 def mislabelled(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-    """A real record, drawn at random, with a label it does not have."""
-    row = int(rng.integers(len(x)))
-    return x[row].copy(), _other(y, y[row], rng)
+    """A real record, drawn at random, with the label that fits it least."""
+    record = x[int(rng.integers(len(x)))].copy()
+    return record, _least_fitting(x, y, record)
 
 
 def backdoor(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-    """A real record with a corner pattern at the data's largest value and a wrong label.
+    """A real record with a corner pattern at the data's largest value and the label that fits it least.
 
     The corner is the first tenth of every axis, at least one entry of it.
     """
-    row = int(rng.integers(len(x)))
-    record = x[row].copy()
+    record = x[int(rng.integers(len(x)))].copy()
     axes = record.shape[:2] if record.ndim == 2 else record.shape[-2:] if record.ndim > 2 else record.shape
     corner = tuple(slice(0, max(1, size // 10)) for size in axes)
     record[(..., *corner) if record.ndim > 2 else corner] = x.max()
-    return record, _other(y, y[row], rng)
+    return record, _least_fitting(x, y, record)
 
 
 def unseen(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
@@ -102,7 +101,8 @@ def _rarest(y: Array) -> Any:
     return labels[np.argmin(count)]
 
 
-def _other(y: Array, label: Any, rng: np.random.Generator) -> Any:
+def _least_fitting(x: Array, y: Array, record: Array) -> Any:
+    """The class whose mean is farthest from the record: what a trained model finds hardest to believe."""
     labels = np.unique(y)
-    others = labels[labels != label]
-    return others[int(rng.integers(len(others)))]
+    distance = [float(np.linalg.norm(x[y == label].mean(axis=0) - record)) for label in labels]
+    return labels[int(np.argmax(distance))]

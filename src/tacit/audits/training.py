@@ -19,7 +19,7 @@ from .claims import Stated, stated
 from .demonstration import demonstrate
 from .foreign import Fit, last_margin
 from .game import balanced, failures, scored
-from .workers import Job, Result, run_all
+from .workers import Job, Result, cores, run_all
 
 Array = NDArray[Any]
 GAMES = ("runs",)
@@ -44,16 +44,34 @@ class Run:
 
 @dataclass(frozen=True)
 class Budget:
-    """How runs are executed: where, for how long, and with what randomness."""
+    """How runs are executed: where, for how long each and in all, and with what randomness."""
 
     isolation: str
     limit: float
     deadline: float
     chance: Source
+    began: float
+
+    @classmethod
+    def of(cls, isolation: str, seconds: float | None, chance: Source) -> Budget:
+        now = time.monotonic()
+        if seconds is None:
+            return cls(isolation, PATIENCE, math.inf, chance, now)
+        seconds = check.positive("seconds", seconds)
+        return cls(isolation, seconds / 4, now + seconds, chance, now)
 
     def run(self, task: Run, coins: NDArray[np.bool_]) -> list[Result]:
         jobs = [Job(bool(coin), tuple(int(word) for word in self.chance.words(4))) for coin in coins]
         return run_all(task, jobs, isolation=self.isolation, limit=self.limit, deadline=self.deadline)
+
+    def affordable(self, runs: int, times: Sequence[float]) -> int:
+        """How many runs fit, a fifth of the time kept in reserve; fixed before the first run that counts."""
+        side_by_side = cores() if self.isolation == "process" else 1
+        left = self.deadline - time.monotonic()
+        count = int(0.8 * left * side_by_side / max(float(np.mean(times)), 1e-6))
+        if count < 4:
+            raise NotFinished("The time is too short for four runs.", fix="Give more seconds, or a faster fit.")
+        return min(runs, count)
 
 
 def audit(
@@ -84,23 +102,17 @@ def audit(
     if game not in GAMES:
         raise BadInput(f"Game {game!r} is not known.", fix=f"Use one of: {', '.join(GAMES)}.")
     claimed = stated(claim, delta=delta, adjacency=adjacency)
-    x, y = _checked(data)
-    runs, chance, began = check.whole("runs", runs, least=4), source(rng), time.monotonic()
-    deadline = began + (math.inf if seconds is None else check.positive("seconds", seconds))
-    budget = Budget(isolation, PATIENCE if seconds is None else seconds / 4, deadline, chance)
-    name, task, trial = _trial(fit, x, y, canary, claimed.bound.adjacency, runs, budget)
-    budget = replace(budget, limit=max(10.0, 20 * max(trial)))
-    planned = runs if seconds is None else _affordable(runs, trial, deadline - time.monotonic(), isolation)
-    coins = balanced(planned, chance)
-    results = budget.run(task, coins)
-    scores = _scores(results, coins)
+    stage = Stage(fit, *_checked(data), claimed.bound.adjacency, Budget.of(isolation, seconds, source(rng)))
+    rehearsal = stage.rehearse(canary, check.whole("runs", runs, least=4))
+    planned = runs if seconds is None else stage.budget.affordable(runs, rehearsal.times)
+    scores, results = stage.perform(rehearsal, planned)
     shown = demonstrate(
         scores,
         claim=claimed,
         confidence=confidence,
-        rng=chance,
+        rng=stage.budget.chance,
         game=game,
-        canary=name,
+        canary=rehearsal.canary,
         planned=planned,
         failed=failures(scores),
     )
@@ -108,38 +120,62 @@ def audit(
         subject=getattr(fit, "__qualname__", type(fit).__name__),
         claim=claimed,
         demonstrations=shown,
-        controls=(controls.null(scores, chance), controls.planted_leak(scores, chance)),
+        controls=(controls.null(scores, stage.budget.chance), controls.planted_leak(scores, stage.budget.chance)),
         not_covered=_not_covered(claimed),
         threat={"released": "the trained model", "attacker sees": "predictions on the canary"},
-        provenance=_provenance(chance, results, planned, time.monotonic() - began),
+        provenance=_provenance(stage.budget, results),
         scores=(scores,),
     )
 
 
-def _trial(
-    fit: Fit, x: Array, y: Array, canary: str | Maker, adjacency: Adjacency, runs: int, budget: Budget
-) -> tuple[str, Run, list[float]]:
-    """A few runs that do not count: they time the training and, for "auto", compare the canaries.
+@dataclass(frozen=True)
+class Rehearsal:
+    """What the runs that do not count have shown: the canary to play, and how long a run takes."""
 
-    Choosing on runs of their own is not looking (soundness rule 20): none of them is judged.
-    """
-    names = sorted(CANARIES) if canary == "auto" else [canary]
-    count = max(8, min(runs // 20, 64)) if len(names) > 1 else 2
-    best: tuple[float, str, Run] | None = None
-    times, problems = [], Counter[str]()
-    for item in names:
-        name, make = maker(item)
-        task = Run(fit, pair(x, y, make, budget.chance.generator(), adjacency))
-        coins = balanced(count, budget.chance)
-        results = budget.run(task, coins)
-        times += [result.seconds for result in results if not result.problem]
-        problems.update(result.problem for result in results if result.problem)
-        quality = _separation(np.array([result.score for result in results]), coins)
-        if best is None or quality > best[0]:
-            best = (quality, name, task)
-    if not times or best is None:
-        raise NotFinished(f"No run gave a score: fit {_said(problems)}.", fix="Try fit on the data by itself first.")
-    return best[1], best[2], times
+    canary: str
+    task: Run
+    times: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Everything a game on somebody's training is played with."""
+
+    fit: Fit
+    x: Array
+    y: Array
+    adjacency: Adjacency
+    budget: Budget
+
+    def rehearse(self, canary: str | Maker, runs: int) -> Rehearsal:
+        """A few runs that do not count: they time the training and, for "auto", compare the canaries.
+
+        Choosing on runs of their own is not looking (soundness rule 20): none of them is judged.
+        """
+        names: Sequence[str | Maker] = sorted(CANARIES) if canary == "auto" else [canary]
+        count = 2 if len(names) == 1 else max(8, min(runs // 8, 128))
+        tried, quality, results = [], [], []
+        for item in names:
+            name, make = maker(item)
+            task = Run(self.fit, pair(self.x, self.y, make, self.budget.chance.generator(), self.adjacency))
+            coins = balanced(count, self.budget.chance)
+            found = self.budget.run(task, coins)
+            tried.append((name, task))
+            quality.append(_separation(np.array([result.score for result in found]), coins))
+            results += found
+        times = tuple(result.seconds for result in results if not result.problem)
+        if not times:
+            raise _unusable(results)
+        return Rehearsal(*tried[int(np.argmax(quality))], times)
+
+    def perform(self, rehearsal: Rehearsal, runs: int) -> tuple[Scores, list[Result]]:
+        """The runs that count."""
+        coins = balanced(runs, self.budget.chance)
+        results = replace(self.budget, limit=max(10.0, 20 * max(rehearsal.times))).run(rehearsal.task, coins)
+        scores = scored(np.array([result.score for result in results]), coins)
+        if not (np.isfinite(scores.members).any() and np.isfinite(scores.nonmembers).any()):
+            raise _unusable(results)
+        return scores, results
 
 
 def _separation(score: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
@@ -151,26 +187,9 @@ def _separation(score: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
     return float(inside.mean() - outside.mean()) / max(spread, 1e-12)
 
 
-def _affordable(runs: int, trial: Sequence[float], left: float, isolation: str) -> int:
-    """How many runs fit, with a fifth of the time kept in reserve; fixed before the first run that counts."""
-    from .workers import _cores
-
-    side_by_side = _cores() if isolation == "process" else 1
-    count = int(0.8 * left * side_by_side / max(float(np.mean(trial)), 1e-6))
-    if count < 4:
-        raise NotFinished("The time is too short for four runs.", fix="Give more seconds, or a faster fit.")
-    return min(runs, count)
-
-
-def _scores(results: list[Result], coins: NDArray[np.bool_]) -> Scores:
-    scores = scored(np.array([result.score for result in results]), coins)
-    for side in (scores.members, scores.nonmembers):
-        if not np.isfinite(side).any():
-            problems = Counter(result.problem for result in results if result.problem)
-            raise NotFinished(
-                f"No run gave a score: fit {_said(problems)}.", fix="Try fit on the data by itself first."
-            )
-    return scores
+def _unusable(results: list[Result]) -> NotFinished:
+    problems = Counter(result.problem for result in results if result.problem)
+    return NotFinished(f"No run gave a score: fit {_said(problems)}.", fix="Try fit on the data by itself first.")
 
 
 def _said(problems: Counter[str]) -> str:
@@ -195,13 +214,13 @@ def _not_covered(claim: Claim) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _provenance(chance: Source, results: list[Result], planned: int, seconds: float) -> dict[str, Any]:
+def _provenance(budget: Budget, results: list[Result]) -> dict[str, Any]:
     problems = Counter(result.problem for result in results if result.problem)
     return {
-        "randomness": chance.name,
-        "runs_planned": planned,
-        "runs_done": planned - sum(problems.values()),
+        "randomness": budget.chance.name,
+        "runs_planned": len(results),
+        "runs_done": len(results) - sum(problems.values()),
         "runs_failed": sum(problems.values()),
         "failures": _said(problems),
-        "seconds": round(seconds, 3),
+        "seconds": round(time.monotonic() - budget.began, 3),
     }

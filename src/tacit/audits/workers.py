@@ -50,7 +50,7 @@ def run_all(task: Task, jobs: Sequence[Job], *, isolation: str, limit: float, de
         return [_here(task, job, deadline) for job in jobs]
     if isolation != "process":
         raise BadInput(f"isolation must be 'process' or 'none', got {isolation!r}.")
-    pool = _Pool(task, min(_cores(), len(jobs)))
+    pool = _Pool(task, min(cores(), len(jobs)))
     try:
         return pool.run(jobs, limit, deadline)
     finally:
@@ -176,5 +176,6 @@ def _context() -> BaseContext:
     return multiprocessing.get_context("fork" if forkable else "spawn")
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many runs go side by side."""
     return max(1, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
