@@ -93,8 +93,8 @@ class _Piece:
         turns = torch.frombuffer(self.stream, dtype=torch.int32, count=pairs, offset=8 * pairs)
         uniform, radius, angle = self.uniform[:pairs], self.radius[:pairs], self.angle[:pairs]
         uniform.copy_(torch.from_numpy((words >> np.uint64(11)).view(np.int64))).add_(0.5).mul_(2.0**-53)
-        radius.copy_(uniform.log_().mul_(-2.0)).sqrt_()
-        angle.copy_(turns).mul_(2 * math.pi * 2.0**-32)
+        torch.mul(uniform.log_(), -2.0, out=radius).sqrt_()
+        torch.mul(turns, 2 * math.pi * 2.0**-32, out=angle)
         torch.cos(angle, out=noise[:pairs])
         torch.sin(angle, out=noise[pairs:])
         noise.view(2, pairs).mul_(radius)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..core import BadInput, Bound, Charger, Evidence, Source, source
 from .batch import mapped
 from .claim import evidence, warn_delta
-from .clip import Clipped, Clipper
+from .clip import Clipped, Clipper, Compiled
 from .clip.clipper import Loss
 from .models import check_model, trainable
 from .noise import Keystream, Secret, digest, normal
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from ..loss import Plan
 
 STATE = "tacit.private-step/1"
-# Rounding in float32 may let a contribution exceed clip_norm by a little; the noise is wider by as much (rule 11).
-ROUNDING = 2.0**-12
+# Rounding may let a contribution exceed clip_norm by a little; the noise is wider by as much (soundness rule 11).
+ROUNDING = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
+COMPILE_FROM = 500
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,9 @@ class PrivateStep:
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
         self.done = 0
         self.run = secrets.token_hex(16)
-        self._clipper = Clipper(model, loss, trainable(model, optimizer), plan.clip_norm)
+        self._clipper = Clipper(model, loss, trainable(model, optimizer), plan.clip_norm, speed.precision)
+        self._device = next(iter(self._clipper.parameters.values())).device
+        self._compiled = Compiled(self._clipper) if self._worth_compiling() else None
         self._secret = Secret.of(rng)
         self._charged = False
 
@@ -106,7 +109,7 @@ class PrivateStep:
             order = self.done
             stream = Keystream(self._secret.key(b"sample", order.to_bytes(8, "little")))
             index = poisson(examples.count, self.plan.rate, stream)
-            yield Batch(examples, index, order, physical, fixed=False)
+            yield Batch(examples, index, order, physical, fixed=self._compiled is not None)
             if self.done != order + 1:
                 raise BadInput(
                     "A batch was drawn and not given to the step exactly once.",
@@ -129,18 +132,22 @@ class PrivateStep:
         return self._info(batch, parts)
 
     def _clip(self, rows: Any, mask: Tensor) -> tuple[Clipped, Tensor]:
-        device = next(iter(self._clipper.parameters.values())).device
-        rows = mapped(lambda tensor: tensor.to(device, non_blocking=True), rows)
-        mask = mask.to(device)
-        return self._clipper(rows, mask), mask
+        rows = mapped(lambda tensor: tensor.to(self._device, non_blocking=True), rows)
+        mask = mask.to(self._device)
+        return (self._compiled or self._clipper)(rows, mask), mask
+
+    def _worth_compiling(self) -> bool:
+        """As asked; "auto" compiles long runs on a GPU, where it pays most and costs a minute once."""
+        if self.speed.compile == "auto":
+            return self._device.type == "cuda" and self.plan.steps >= COMPILE_FROM
+        return bool(self.speed.compile)
 
     def _total(self, parts: list[tuple[Clipped, Tensor]]) -> Tensor:
         """The clipped sum over all physical batches as one flat float32 vector."""
         parameters = self._clipper.parameters
         flat = [torch.cat([clipped.sums[name].flatten() for name in parameters]).float() for clipped, _ in parts]
         if not flat:
-            first = next(iter(parameters.values()))
-            return torch.zeros(sum(tensor.numel() for tensor in parameters.values()), device=first.device)
+            return torch.zeros(sum(tensor.numel() for tensor in parameters.values()), device=self._device)
         for more in flat[1:]:
             flat[0] += more
         return flat[0]
@@ -154,7 +161,7 @@ class PrivateStep:
 
     def _release(self, total: Tensor, key: bytes) -> None:
         """total <- (S + noise) / (rate * public_size), handed to the optimizer as gradients."""
-        scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING)
+        scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING[self.speed.precision])
         total.add_(normal(key, total.numel()).to(total.device), alpha=scale).div_(self.plan.expected_batch)
         start = 0
         for parameter in self._clipper.parameters.values():

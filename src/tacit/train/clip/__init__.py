@@ -2,7 +2,8 @@
 
 from . import convolution, expansions  # noqa: F401  they register their rules
 from .clipper import Clipper
+from .compiled import Compiled
 from .probe import Structure, probe
 from .sums import Clipped, Forward, clipped_sum
 
-__all__ = ["Clipped", "Clipper", "Forward", "Structure", "clipped_sum", "probe"]
+__all__ = ["Clipped", "Clipper", "Compiled", "Forward", "Structure", "clipped_sum", "probe"]

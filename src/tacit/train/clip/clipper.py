@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ...core import BadInput
@@ -28,18 +30,17 @@ class Clipper:
     loss: Loss
     parameters: dict[str, Tensor]
     clip_norm: float
+    precision: str = "float32"
     structures: dict[Any, Structure] = field(default_factory=dict)
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
-        before = self._buffers()
         structure = self.structure(batch)
-        forward = Forward(lambda: self.loss(self.model, batch), self.parameters, self.constants())
+        before = self._buffers()
+        forward = Forward(lambda: self.losses(batch), self.parameters, self.constants())
         try:
             found = clipped_sum(forward, mask, self.clip_norm, structure.entries, copies=structure.copies)
         except Changed:
-            raise BadInput(
-                "The model's operations change from call to call, so it cannot be clipped exactly."
-            ) from None
+            raise BadInput("The model's operations change from call to call, so they cannot be clipped.") from None
         if self._buffers() != before:
             raise BadInput(
                 "The forward pass changes a buffer of the model, which would carry data past the noise.",
@@ -47,12 +48,17 @@ class Clipper:
             )
         return found
 
+    def losses(self, batch: Any) -> Tensor:
+        """One loss per example, in the asked precision, read in float32."""
+        with self._precision():
+            losses = self.loss(self.model, batch)
+        return losses.float() if isinstance(losses, Tensor) and losses.dtype == torch.bfloat16 else losses
+
     def structure(self, batch: Any) -> Structure:
         """What a probe on public, made-up examples of this shape finds; kept."""
         key = describe(batch), self.model.training
         if key not in self.structures:
-            loss = lambda examples: self.loss(self.model, examples)  # noqa: E731
-            self.structures[key] = probe(loss, self.parameters, self.constants(), batch)
+            self.structures[key] = probe(self.losses, self.parameters, self.constants(), batch, self.precision)
         return self.structures[key]
 
     def constants(self) -> list[Tensor]:
@@ -60,6 +66,12 @@ class Clipper:
         trained = {id(tensor) for tensor in self.parameters.values()}
         frozen = [tensor for tensor in self.model.parameters() if id(tensor) not in trained]
         return frozen + list(self.model.buffers())
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if self.precision == "float32":
+            return nullcontext()
+        device = next(iter(self.parameters.values())).device.type
+        return torch.autocast(device, dtype=torch.bfloat16, cache_enabled=False)
 
     def _buffers(self) -> list[tuple[str, int, int]]:
         return [(name, id(tensor), tensor._version) for name, tensor in self.model.named_buffers()]

@@ -32,7 +32,7 @@ class Dense:
 
     def weighted(self, weight: Tensor) -> Tensor:
         r"""\sum_i c_i G_i."""
-        return (weight @ self.values.flatten(1)).view(self.values.shape[1:])
+        return (weight @ wide(self.values).flatten(1)).view(self.values.shape[1:])
 
     def dense(self) -> Tensor:
         return self.values
@@ -54,15 +54,20 @@ class Outer:
     shape: torch.Size
     _written: Tensor | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        """Under autocast one side is kept in reduced precision, and the product was made of both in it."""
+        if self.left.dtype != self.right.dtype:
+            least = min(self.left.dtype, self.right.dtype, key=lambda kind: kind.itemsize)
+            self.left, self.right = self.left.to(least), self.right.to(least)
+
     def norm2(self) -> Tensor:
         r"""|G|^2 by the cheaper of two forms: \sum_{ts} (l_t.l_s)(r_t.r_s), or G written out and kept."""
         *_, positions, rows = self.left.shape
         if positions == 1:
             return (_squares(self.left) * _squares(self.right)).sum((1, 2))
         if inner_is_cheaper(positions, rows, self.right.shape[-1], self.left.device.type):
-            left, right = self.left.flatten(0, 1), self.right.flatten(0, 1)
-            inner = torch.bmm(left, left.mT).flatten(1)
-            other = torch.bmm(right, right.mT).flatten(1)
+            left, right = wide(self.left).flatten(0, 1), wide(self.right).flatten(0, 1)
+            inner, other = torch.bmm(left, left.mT), torch.bmm(right, right.mT)
             return (inner * other).view(self.left.shape[0], -1).sum(1).clamp(min=0)
         return square(self.dense())
 
@@ -70,7 +75,7 @@ class Outer:
         if self._written is not None:
             return (weight @ self._written.flatten(1)).view(self.shape)
         small = 0 if self.left.numel() <= self.right.numel() else 1
-        sides = [self.left, self.right]
+        sides = [wide(self.left), wide(self.right)]
         sides[small] = sides[small] * weight[:, None, None, None]
         left, right = (side.transpose(0, 1).flatten(1, 2) for side in sides)
         if len(left) == 1:
@@ -79,7 +84,7 @@ class Outer:
 
     def dense(self) -> Tensor:
         if self._written is None:
-            product = torch.bmm(self.left.flatten(0, 1).mT, self.right.flatten(0, 1))
+            product = torch.bmm(wide(self.left).flatten(0, 1).mT, wide(self.right).flatten(0, 1))
             self._written = product.view(self.left.shape[0], *self.shape)
         return self._written
 
@@ -103,16 +108,17 @@ class Gather:
         fresh = torch.ones_like(ordered)
         fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
         slot = torch.empty_like(order).scatter_(1, order, fresh.cumsum(1) - 1)
-        sums = torch.zeros_like(self.rows).scatter_add(1, slot[..., None].expand_as(self.rows), self.rows)
-        return square(sums)
+        rows = wide(self.rows)
+        return square(torch.zeros_like(rows).scatter_add(1, slot[..., None].expand_as(rows), rows))
 
     def weighted(self, weight: Tensor) -> Tensor:
         rows = (self.rows * weight[:, None, None]).flatten(0, 1)
         return rows.new_zeros(self.shape).index_add_(0, self.index.flatten(), rows)
 
     def dense(self) -> Tensor:
-        table = self.rows.new_zeros(len(self.index), *self.shape)
-        return table.scatter_add_(1, self.index[..., None].expand_as(self.rows), self.rows)
+        rows = wide(self.rows)
+        table = rows.new_zeros(len(self.index), *self.shape)
+        return table.scatter_add_(1, self.index[..., None].expand_as(rows), rows)
 
     def only(self, kept: Tensor) -> Gather:
         return Gather(self.index, _only(self.rows, kept), self.shape)
@@ -194,20 +200,25 @@ def weighted(terms: Sequence[Term], weight: Tensor) -> Tensor:
 
 def cross(outer: Outer, gather: Gather) -> Tensor:
     r"""<\sum_t l_t r_t^T, \sum_s e_{k_s} q_s^T> = \sum_{ts} l_t[k_s] (r_t . q_s), per example."""
-    left, right = outer.left[:, 0], outer.right[:, 0]
+    left, right = wide(outer.left[:, 0]), wide(outer.right[:, 0])
     index = gather.index[:, None, :].expand(-1, left.shape[1], -1)
     picked = left.gather(2, index)
-    return (picked * (right @ gather.rows.mT)).sum((1, 2))
+    return (picked * (right @ wide(gather.rows).mT)).sum((1, 2))
 
 
 def square(values: Tensor) -> Tensor:
     """Squared norm of everything but the first axis."""
-    return torch.linalg.vector_norm(values.flatten(1), dim=1).square()
+    return torch.linalg.vector_norm(wide(values).flatten(1), dim=1).square()
 
 
 def _squares(values: Tensor) -> Tensor:
     """Squared norm along the last axis."""
-    return torch.linalg.vector_norm(values, dim=-1).square()
+    return torch.linalg.vector_norm(wide(values), dim=-1).square()
+
+
+def wide(values: Tensor) -> Tensor:
+    """Float32 at least: norms and sums are never made in reduced precision (soundness rule 11)."""
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 def _join_outer(terms: Sequence[Outer]) -> Outer:

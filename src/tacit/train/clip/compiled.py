@@ -1,0 +1,113 @@
+"""The whole clipped sum as one compiled graph.
+
+The eager code is traced once per batch shape, forward, backward, norms and sums together, and the graph is compiled.
+What the trace has seen is fixed: a model whose Python code decides by anything but shapes is for eager mode.
+
+A compiler can be wrong in ways that undo the privacy (one natural way to write per-example norms compiles to zeros, and
+then nothing is clipped). So before its first use a compiled step must give the eager norms and sums on made-up
+examples, or it is refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ...core import BadInput
+from ..batch import describe
+from .clipper import Clipper
+from .probe import made_up, same_random
+from .sums import Clipped, Forward, clip_weights, per_example, total_norm, weighted_sums
+
+Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor]]
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05}
+
+
+@dataclass(eq=False)
+class Compiled:
+    """A clipper's pure function, compiled; examples with a gradient that is not finite go through the eager one."""
+
+    clipper: Clipper
+    graphs: dict[Any, Graph] = field(default_factory=dict)
+
+    def __call__(self, batch: Any, mask: Tensor) -> Clipped:
+        key = describe(batch), len(mask), self.clipper.model.training
+        if key not in self.graphs:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, about itself
+                self.graphs[key] = self._compile(batch, mask)
+        found = self._run(self.graphs[key], batch, mask)
+        return found if bool(found.norms.isfinite().all()) else self.clipper(batch, mask)
+
+    def _compile(self, batch: Any, mask: Tensor) -> Graph:
+        structure = self.clipper.structure(batch)
+        examples = made_up(batch, len(mask))
+        whole = torch.ones_like(mask)
+        trained, public = self._tensors()
+
+        def step(trained: dict[str, Tensor], public: dict[str, Tensor], batch: Any, mask: Tensor) -> Any:
+            leaves = {name: tensor.detach().requires_grad_() for name, tensor in trained.items()}
+            model = _Losses(self.clipper)
+            named = {f"model.{name}": tensor for name, tensor in {**public, **leaves}.items()}
+            forward = Forward(lambda: functional_call(model, named, (batch,)), leaves, list(public.values()))
+            terms, losses = per_example(forward, len(mask), structure.entries, copies=True)
+            with torch.no_grad():
+                norms = total_norm(terms, losses)
+                sums = weighted_sums(leaves, terms, clip_weights(norms, mask, self.clipper.clip_norm))
+            return list(sums.values()), norms, losses
+
+        traced = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(trained, public, examples, whole)
+        graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False, options={"fallback_random": True})
+        self._compare(graph, examples, whole)
+        return graph
+
+    def _compare(self, graph: Graph, examples: Any, mask: Tensor) -> None:
+        """Compiled against eager on made-up examples."""
+        if not self.clipper.structure(examples).checked:
+            return
+        with same_random():
+            fast = self._run(graph, examples, mask)
+        with same_random():
+            slow = self.clipper(examples, mask)
+        allowed = TOLERANCE[self.clipper.precision]
+        pairs = [(fast.norms, slow.norms), *((fast.sums[name], slow.sums[name]) for name in slow.sums)]
+        scale = max(float(theirs.abs().max()) for _, theirs in pairs[1:])
+        for ours, theirs in pairs:
+            limit = allowed * max(scale, float(theirs.abs().max()))
+            if not bool(((ours - theirs).abs() <= limit)[theirs.isfinite()].all()):
+                raise BadInput(
+                    "The compiled step does not clip as the eager one does, so it is not used.",
+                    fix="Train with Speed(compile=False), and tell us about the model.",
+                )
+
+    def _run(self, graph: Graph, batch: Any, mask: Tensor) -> Clipped:
+        trained, public = self._tensors()
+        with torch.no_grad():
+            sums, norms, losses = graph(trained, public, batch, mask)
+        return Clipped(dict(zip(trained, sums, strict=True)), norms, losses)
+
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Trained parameters, and the public rest, by name and without history."""
+        trained = {name: tensor.detach() for name, tensor in self.clipper.parameters.items()}
+        model = self.clipper.model
+        named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        return trained, {name: tensor.detach() for name, tensor in named.items() if name not in trained}
+
+
+class _Losses(nn.Module):
+    """A model with its loss, as one module whose parameters can be exchanged."""
+
+    def __init__(self, clipper: Clipper) -> None:
+        super().__init__()
+        self.model = clipper.model
+        self.clipper = clipper
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.clipper.losses(batch)

@@ -1,0 +1,118 @@
+"""The compiled step is the eager step, or it is refused."""
+
+import pytest
+import torch
+from torch import nn
+
+from tacit.core import BadInput
+from tacit.loss import Plan
+from tacit.train import Speed, private
+from tacit.train.clip import Clipped, Clipper, Compiled
+from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
+
+DATA = torch.randn(64, 5, generator=torch.Generator().manual_seed(0)), torch.arange(64) % CLASSES
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def traced(name: str) -> tuple[Compiled, object, tuple]:
+    torch.manual_seed(1)
+    case = ZOO[name]
+    model, batch = case.make(), case.batch(4)
+    return Compiled(Clipper(model, case.loss, trainable(model), 0.5)), case, batch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bare parameters", "tied layer"])
+def test_compiled_norms_and_sums_equal_the_loop(name: str) -> None:
+    compiled, case, batch = traced(name)
+    found = compiled(batch, torch.ones(4, dtype=torch.bool))
+    assert len(compiled.graphs) == 1
+    sums, norms = naive(compiled.clipper.model, case.loss, batch, 0.5)
+    torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=1e-6)
+    assert furthest(found.sums, sums) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["in place", "unused layer", "convolutions", "more convolutions", "weight standardisation", "merged low rank",
+     "cross attention", "recurrent cells", "flattened, examples fastest", "tied words", "expanded ids"],
+)  # fmt: skip
+def test_models_can_be_traced(name: str, monkeypatch) -> None:
+    """The traced graph, run without the compiler behind it, is what gets compiled."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    compiled, case, batch = traced(name)
+    mask = torch.tensor([True, True, False, True])
+    found = compiled(batch, mask)
+    sums, _ = naive(compiled.clipper.model, case.loss, tuple(part[mask] for part in batch), 0.5)
+    assert furthest(found.sums, sums) < 1e-5
+
+
+def test_a_compiler_that_loses_the_norms_is_refused(monkeypatch) -> None:
+    def broken(graph, **_):
+        def run(*args):
+            sums, norms, losses = graph(*args)
+            return sums, torch.zeros_like(norms), losses
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", broken)
+    compiled, _, batch = traced("mlp")
+    with pytest.raises(BadInput, match="does not clip as the eager one"):
+        compiled(batch, torch.ones(4, dtype=torch.bool))
+
+
+def test_a_compiler_that_forgets_to_clip_is_refused(monkeypatch) -> None:
+    def broken(graph, **_):
+        def run(*args):
+            sums, norms, losses = graph(*args)
+            return [2 * part for part in sums], norms, losses
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", broken)
+    compiled, _, batch = traced("mlp")
+    with pytest.raises(BadInput, match="does not clip as the eager one"):
+        compiled(batch, torch.ones(4, dtype=torch.bool))
+
+
+def test_examples_without_a_finite_gradient_take_the_eager_way(monkeypatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    compiled, case, (x, y) = traced("mlp")
+    x[1] = float("nan")
+    found = compiled((x, y), torch.ones(4, dtype=torch.bool))
+    kept = [0, 2, 3]
+    sums, _ = naive(compiled.clipper.model, case.loss, (x[kept], y[kept]), 0.5)
+    assert isinstance(found, Clipped)
+    assert furthest(found.sums, sums) < 1e-5
+
+
+@pytest.mark.slow
+def test_a_compiled_run_is_the_eager_run() -> None:
+    plan = Plan(64, 0.25, 4, 1.0)
+    found = []
+    for compile_ in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.0), nn.Tanh(), nn.Linear(8, CLASSES))
+        speed = Speed(physical_batch=8, compile=compile_)
+        step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, loss=classify, rng=0, speed=speed)
+        step._noise_key = lambda batch, parts: bytes(32)
+        for batch in step.batches(DATA):
+            step(batch)
+        found.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_dropout_compiles_and_still_drops() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 64), nn.Dropout(0.5), nn.Linear(64, CLASSES))
+    compiled = Compiled(Clipper(model, classify, trainable(model), 0.5))
+    batch, mask = (DATA[0][:4], DATA[1][:4]), torch.ones(4, dtype=torch.bool)
+    first, second = compiled(batch, mask), compiled(batch, mask)
+    assert not torch.equal(first.norms, second.norms)
