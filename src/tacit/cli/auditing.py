@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from ..core.errors import BadInput
 from ..core.evidence import Demonstration, Evidence
+from ..core.interval import finite
 from .app import DONE, REFUTED, STATUS_OF_VERDICT, Result, note, verb
 from .entry import resolve, resolve_callable
 from .inputs import out_folder, read_data, read_event, seeded
@@ -99,18 +101,26 @@ def verify(
     from ..audits import verify as recompute
 
     found = recompute(Evidence.load(evidence))
-    rows = [
-        (row["method"], f"stored {_text(row['stored'])}, recomputed {_text(row['recomputed'])}, "
-         f"{'equal' if row['equal'] else 'DIFFERENT'}")
-        for row in found.bounds
-    ]  # fmt: skip
+    bounds = [asdict(row) for row in found.bounds]
+    rows = [(row["method"], _compared(**row)) for row in bounds]
     lines = ["Every bound follows from the evidence." if found.ok else "Some bounds do not follow from the evidence."]
-    return Result({"ok": found.ok, "bounds": list(found.bounds)}, rows, lines, DONE if found.ok else REFUTED)
+    return Result(
+        {"ok": found.ok, "bounds": [{**row, **_finite(row)} for row in bounds]},
+        rows,
+        lines,
+        DONE if found.ok else REFUTED,
+    )
 
 
 def _runs(shown: Demonstration) -> dict[str, int]:
     return {"done": shown.planned - shown.failed, "planned": shown.planned, "failed": shown.failed}
 
 
-def _text(value: float | None) -> str:
-    return "infinite" if value is None else f"{value:.9g}"
+def _compared(stored: float, recomputed: float | None, equal: bool, **_: str) -> str:
+    if recomputed is None:
+        return f"stored {stored:.9g}, a statement with nothing to recompute it from"
+    return f"stored {stored:.9g}, recomputed {recomputed:.9g}, {'equal' if equal else 'DIFFERENT'}"
+
+
+def _finite(row: dict[str, Any]) -> dict[str, float | None]:
+    return {key: finite(row[key]) for key in ("stored", "recomputed") if row[key] is not None}

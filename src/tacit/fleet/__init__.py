@@ -1,5 +1,5 @@
 """Thousands of small models trained at once."""
 
-from .fleet import Epochs, Fleet, Models
+from .fleet import Epochs, Fleet, MakeOptimizer, Models
 
-__all__ = ["Epochs", "Fleet", "Models"]
+__all__ = ["Epochs", "Fleet", "MakeOptimizer", "Models"]

@@ -29,6 +29,7 @@ def bracket(
     rng: Source | int | np.random.Generator | None = None,
     isolation: str = "process",
     canary: Any = "auto",
+    seconds: float | None = None,
 ) -> Evidence:
     """Train on a random half of `data`, attack that model, audit the training, and put it beside the claim.
 
@@ -60,6 +61,7 @@ def bracket(
         rng=randomness,
         isolation=isolation,
         canary=canary,
+        seconds=seconds,
     )
     right = predictor(model)(x[~inside]).argmax(1) == y[~inside]
     return audited.with_(

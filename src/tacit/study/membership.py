@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..attacks import ATTACKS, References, blind_baseline, measure, named, null, planted_leak
-from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, source
+from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
 from .models import Fit, observe, predictor, refit
 from .provenance import provenance
 
@@ -31,6 +32,7 @@ def attack(
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
     rng: Source | int | np.random.Generator | None = None,
+    fpr: Sequence[float] = FPRS,
 ) -> Evidence:
     """Measure membership inference against a trained model.
 
@@ -52,12 +54,25 @@ def attack(
     baseline, blind = blind_baseline(x.reshape(len(x), -1), member, randomness, confidence=confidence)
     return Evidence(
         subject=type(target).__name__,
-        measurements=(*(measure(item, FPRS, confidence) for item in scores), baseline),
+        measurements=(*(measure(item, fpr, confidence) for item in scores), baseline),
         controls=(*controls(chosen[-1], seen, others, randomness), blind),
         not_covered=NOT_COVERED,
         threat={"released": "final model", "attacker sees": "outputs on chosen records"},
         provenance=provenance(randomness, references=0 if others is None else references),
         scores=tuple(scores),
+    )
+
+
+def read_scores(path: str) -> Evidence:
+    """Evidence from a file of scores: what they say, without a model to test the experiment with."""
+    found = scores_file.read(path)
+    return Evidence(
+        subject=found[0].attack,
+        measurements=measured(found, 0.95),
+        not_covered=(*NOT_COVERED, "scores were read from a file: no control could be run"),
+        threat={"released": "unknown", "attacker sees": "unknown"},
+        provenance=provenance(source(None)),
+        scores=tuple(found),
     )
 
 
@@ -72,8 +87,6 @@ def measured(scores: Sequence[Scores], confidence: float) -> tuple[Measurement, 
 
 def observed_groups(seen: Observations, groups: ArrayLike) -> Observations:
     """The same observations with every record's group."""
-    from dataclasses import replace
-
     return replace(seen, group=np.asarray(groups).astype(str))
 
 

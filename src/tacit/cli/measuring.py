@@ -1,0 +1,211 @@
+"""Verbs that measure: attack, bracket."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..core.errors import BadInput
+from ..core.evidence import Evidence, Measurement
+from ..data import Records
+from ..study.run_file import RunFile
+from .app import NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
+from .auditing import audited
+from .entry import resolve_callable
+from .inputs import out_folder, read_data, require, seeded
+
+BLIND = "blind baseline"
+
+
+@verb("attack")
+def attack(
+    source: Annotated[str | None, typer.Argument(metavar="[run.toml | scores.csv]", help="What to attack.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="PKG:NAME", help="predict(x), or an estimator.")] = None,
+    members: Annotated[str | None, typer.Option(metavar="FILE", help="Records the model was trained on.")] = None,
+    nonmembers: Annotated[str | None, typer.Option(metavar="FILE", help="Records like them that it was not.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
+    references: Annotated[int, typer.Option(help="Reference models to train, where the model can be retrained.")] = 16,
+    attacks: Annotated[str | None, typer.Option(metavar="A,B", help="Which attacks; all that fit if absent.")] = None,
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where evidence.json and scores.csv go.")] = "tacit-attack",
+    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+) -> Result:
+    """Measure membership inference against a model, or read it off a file of scores."""
+    from ..core.scores_file import write
+
+    names = None if attacks is None else [name.strip() for name in attacks.split(",")]
+    if (source is None) == (model is None):
+        raise BadInput("Give a run.toml or a scores.csv, or --model with --members and --nonmembers.")
+    if source is not None and source.endswith(".toml"):
+        evidence = _attack_run(RunFile.read(source), names, seed)
+    elif source is not None:
+        evidence = _attack_scores(source)
+    else:
+        if members is None or nonmembers is None:
+            raise BadInput("--model needs --members and --nonmembers.")
+        sides = [read_data(path, label=label) for path in (members, nonmembers)]
+        evidence = _attacked(resolve_callable(str(model)), *sides, names, references, seed)
+    folder = out_folder(out)
+    path = evidence.save(folder / "evidence.json")
+    scores = write(evidence.scores, folder / "scores.csv")
+    return _found(evidence, str(path), str(scores))
+
+
+@verb("bracket")
+def bracket(
+    run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and claim.")],
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where report and evidence go.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+) -> Result:
+    """Attack, audit and account for one training: epsilon held from both sides, in one report."""
+    from ..reports import report
+
+    file = RunFile.read(run)
+    records = _records(file)
+    chance = seeded(file.get("output").get("seed") if seed is None else seed)
+    how = file.one_of("model", ("fit", "make"))
+    evidence = _bracket_make(file, records, chance) if how == "make" else _bracket_fit(file, records, chance)
+    folder = out_folder(out or file.get("output").get("folder", "tacit-bracket"))
+    path = evidence.save(folder / "evidence.json")
+    page = report(evidence, folder / "report.html")
+    result = audited(evidence, str(path))
+    more = {
+        "bounds": [bound.to_json() for bound in evidence.bounds],
+        "measurements": [_measured(item) for item in evidence.measurements],
+        "report": str(page.path),
+    }
+    return Result({**result.data, **more}, [*result.rows, ("report", str(page.path))], result.lines, result.status)
+
+
+def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
+    """Somebody's fit(x, y, rng), run after run; [plan] holds the claim."""
+    from ..study.bracketing import bracket as hold
+
+    game, table = file.get("audit"), file.get("plan")
+    claim = (float(file.need("plan", "epsilon")), float(table.get("delta", 1e-5))) if table else None
+    return hold(
+        resolve_callable(file.need("model", "fit")),
+        (records.x, records.y),
+        claim=claim,
+        references=int(file.get("attack").get("references", 16)),
+        runs=int(game.get("runs", 500)),
+        confidence=float(game.get("confidence", 0.95)),
+        canary=game.get("canary", "auto"),
+        seconds=game.get("seconds"),
+        rng=chance,
+    )
+
+
+def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
+    """A torch model of ours by a plan of ours: in fleets."""
+    require("torch", "torch")
+    from ..study.experiment import Recipe
+    from ..study.training import experiment, optimizer, planned
+
+    trial = experiment(records, file.get("attack"), file.get("audit"), chance, note)
+    plan, delta = planned(file.get("plan"), len(trial.x) // 2)
+    make = resolve_callable(file.need("model", "make"))
+    recipe = Recipe(file.path.stem, make, optimizer(file.get("train")), plan)
+    return replace(trial, delta=delta).bracket(recipe)[0]
+
+
+def _records(file: RunFile) -> Records:
+    table = file.get("data")
+    return read_data(
+        str(file.need("data", "source")), **{key: table.get(key) for key in ("label", "members", "groups")}
+    )
+
+
+def _attack_run(file: RunFile, names: list[str] | None, seed: int | None) -> Evidence:
+    records, table = _records(file), file.get("attack")
+    if records.members is None:
+        raise BadInput(f"{file.path.name} needs `members` in [data]: which records the model was trained on.")
+    how = file.one_of("model", ("predict", "make", "fit"))
+    found = resolve_callable(file.need("model", how))
+    inside = records.members
+    sides = [Records(records.x[rows], records.y[rows]) for rows in (inside, ~inside)]
+    seed = file.get("output").get("seed") if seed is None else seed
+    fit = None
+    if how == "fit":
+        note("training the target on the members")
+        fit, found = found, found(sides[0].x, sides[0].y, np.random.default_rng(seed))
+    elif how == "make":
+        found = _loaded(found, file)
+    wanted = names or table.get("attacks")
+    return _attacked(found, *sides, wanted, int(table.get("references", 16)), seed, fit=fit, fpr=table.get("fpr"))
+
+
+def _loaded(make: Any, file: RunFile) -> Any:
+    """A torch model with its weights, from safetensors only."""
+    require("safetensors", "torch")
+    from safetensors.torch import load_file
+
+    path = Path(str(file.need("model", "file")))
+    if path.suffix != ".safetensors":
+        raise BadInput("[model] file must be .safetensors.", fix="Pickles can run code; save with safetensors.")
+    if not path.is_file():
+        raise BadInput(f"{path.name} is not there.")
+    model = make()
+    model.load_state_dict(load_file(path))
+    return model
+
+
+def _attacked(
+    target: Any, inside: Records, outside: Records, names: Any, references: int, seed: int | None, **more: Any
+) -> Evidence:
+    from ..study import attack as measure
+
+    return measure(
+        target,
+        (inside.x, inside.y),
+        (outside.x, outside.y),
+        attacks="auto" if names is None else names,
+        references=references,
+        rng=seeded(seed),
+        **{key: value for key, value in more.items() if value is not None},
+    )
+
+
+def _attack_scores(path: str) -> Evidence:
+    from ..study.membership import read_scores
+
+    return read_scores(path)
+
+
+def _found(evidence: Evidence, path: str, scores: str) -> Result:
+    from ..core.sentence import strongest
+
+    tried = [item for item in evidence.measurements if item.attack != BLIND]
+    blind = next((item for item in evidence.measurements if item.attack == BLIND), None)
+    best = strongest(evidence.with_(measurements=tuple(tried)))
+    data = {
+        "attacks": [_measured(item) for item in tried],
+        "best": None if best is None else best[0].attack,
+        "blind_baseline": None if blind is None else blind.auc.to_json(),
+        "controls": [vars(control) for control in evidence.controls],
+        "members": tried[0].members,
+        "nonmembers": tried[0].nonmembers,
+        "verdict": evidence.verdict.value,
+        "evidence": path,
+        "scores": scores,
+    }
+    rows = [(item.attack, _line(item)) for item in evidence.measurements]
+    rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
+    status = NO_ANSWER if evidence.verdict == "uninformative" else STATUS_OF_VERDICT[evidence.verdict.value]
+    return Result(data, [*rows, ("evidence", path)], [evidence.sentence], status)
+
+
+def _measured(item: Measurement) -> dict[str, Any]:
+    rates = [{"fpr": fpr, **estimate.to_json()} for fpr, estimate in item.tpr_at_fpr]
+    return {"name": item.attack, "auc": item.auc.to_json(), "tpr_at_fpr": rates}
+
+
+def _line(item: Measurement) -> str:
+    parts = [f"AUC {item.auc.value:.3f}"]
+    for fpr, found in item.tpr_at_fpr:
+        value = found.note if found.value is None else f"{found.value:.2%} [{found.lower:.2%}, {found.upper:.2%}]"
+        parts.append(f"TPR at {fpr:.2%} FPR {value}")
+    return "; ".join(parts)

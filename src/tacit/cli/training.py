@@ -1,0 +1,86 @@
+"""The verb train: a private run described by a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..core.errors import BadInput
+from ..data import Records
+from ..study.run_file import RunFile
+from .app import Result, note, verb
+from .entry import resolve_callable
+from .inputs import out_folder, read_data, require, seeded
+
+
+@verb("train")
+def train(
+    run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and plan.")],
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where model and evidence go.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in DIR.")] = False,
+    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+) -> Result:
+    """Train a model with differential privacy and write its weights and its evidence."""
+    require("torch", "torch")
+    require("safetensors", "torch")
+    from safetensors.torch import save_file
+
+    from ..study.training import planned, trained
+    from ..train.loop import accuracy
+
+    file = RunFile.read(run)
+    make = resolve_callable(file.need("model", "make"))
+    table = file.get("data")
+    records = read_data(str(file.need("data", "source")), **{key: table.get(key) for key in ("label", "members")})
+    inside = _training_rows(records)
+    plan, delta = planned(file.get("plan"), int(inside.sum()))
+    seed = file.get("output").get("seed") if seed is None else seed
+    folder = out_folder(out or file.get("output").get("folder", "tacit-train"))
+    checkpoint = folder / "checkpoint.secret"
+    if checkpoint.exists() and not resume:
+        raise BadInput(f"{checkpoint} is there from a run that did not end.", fix="Use --resume, or delete it.")
+    bound = plan.bound(delta)
+    note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
+    data = (records.x[inside], records.y[inside])
+    done = trained(make, data, plan, file.get("train"), seeded(seed), checkpoint=checkpoint, delta=delta)
+    held_out = (records.x[~inside], records.y[~inside])
+    rates = {"train": accuracy(done.model, data), "validation": accuracy(done.model, held_out)}
+    weights = folder / "model.safetensors"
+    save_file({name: tensor.contiguous() for name, tensor in done.model.state_dict().items()}, weights)
+    evidence = done.evidence.with_(subject=file.path.stem, utility={"test accuracy": rates["validation"]})
+    path = evidence.save(folder / "evidence.json")
+    return _told(folder, weights, path, plan, bound, rates)
+
+
+def _training_rows(records: Records) -> Any:
+    """The members, or all but every tenth record."""
+    if records.members is not None:
+        return records.members
+    rows = np.ones(len(records.x), dtype=bool)
+    rows[::10] = False
+    return rows
+
+
+def _told(folder: Path, weights: Path, evidence: Path, plan: Any, bound: Any, rates: dict[str, float]) -> Result:
+    from ..loss import privacy_loss
+
+    interval = privacy_loss(plan.event, plan.adjacency).epsilon(bound.delta)
+    data = {
+        "out": str(folder),
+        "model": str(weights),
+        "evidence": str(evidence),
+        "steps": plan.steps,
+        "epsilon": interval.to_json(),
+        "delta": bound.delta,
+        "accuracy": rates,
+    }
+    rows = [
+        ("epsilon", f"{interval.upper:.6g} at delta {bound.delta:g}"),
+        ("accuracy", f"{rates['validation']:.2%} on held-out records"),
+        ("model", str(weights)),
+        ("evidence", str(evidence)),
+    ]
+    return Result(data, rows)

@@ -1,0 +1,160 @@
+"""One description of a training, bracketed in fleets: attacked with reference models, audited with a canary game."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ..attacks import ATTACKS, blind_baseline
+from ..audits import controls as audit_controls
+from ..audits import demonstrate, play, stated
+from ..audits.canary import maker, pair
+from ..audits.game import failures
+from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measurement, Observations, Source
+from ..fleet import Epochs, Fleet, MakeOptimizer
+from ..loss import Plan
+from ..train import Trained, fit
+from .fleets import attacked, halves, runner
+from .membership import NOT_COVERED, controls, measured
+from .models import predictor
+from .provenance import provenance
+
+THREAT = {"released": "final model", "attacker sees": "outputs on chosen records"}
+Array = NDArray[np.float32]
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is trained to find something out; none of it changes the claim."""
+
+    references: int = 48
+    targets: int = 16
+    runs: int = 1000
+    canary: str = "unseen"
+    attacks: tuple[str, ...] = ("loss", "calibrated", "rmia", "lira")
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained: a network, an optimizer, and a plain or a private schedule."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    optimizer: MakeOptimizer
+    schedule: Epochs | Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A pool of records, a random half of it members of each model, and records that no model sees."""
+
+    x: Array
+    y: Labels
+    test: tuple[Array, Labels]
+    chance: Source
+    delta: float = 1e-5
+    effort: Effort = field(default_factory=Effort)
+    note: Callable[[str], None] = lambda text: None
+
+    def bracket(self, recipe: Recipe) -> tuple[Evidence, Trained | None]:
+        """Evidence from both sides; a private recipe also gives the model that would be released.
+
+        The reference models share one batch order, which no claim is made about. In the audit the canary's inclusion
+        is drawn per (model, step), and all models start from the same, public, parameters.
+        """
+        member = halves(len(self.x), self.effort.references, self.chance)
+        start = _seeded(recipe.make, self.chance)
+        released = self._release(recipe, copy.deepcopy(start), member[:, 0])
+        seen, accuracy = self._references(recipe, released, member)
+        found, measurement_tests = self._attack(recipe, seen)
+        claim = self._claim(recipe)
+        shown, audit_tests = self._audit(recipe, start, claim, member[:, 0])
+        base = Evidence(subject=recipe.name, not_covered=()) if released is None else released.evidence
+        evidence = base.with_(
+            subject=recipe.name,
+            claim=claim if released is not None else None,
+            demonstrations=shown,
+            measurements=found,
+            utility={"test accuracy": accuracy},
+            controls=(*measurement_tests, *audit_tests),
+            not_covered=(*NOT_COVERED, *base.not_covered),
+            threat=THREAT,
+            provenance={**base.provenance, **provenance(self.chance, references=self.effort.references)},
+        )
+        return evidence, released
+
+    def _claim(self, recipe: Recipe) -> Claim:
+        """A plan's own bound; plain training claims nothing, which is an infinite epsilon."""
+        plan = recipe.schedule
+        return stated(plan if isinstance(plan, Plan) else (math.inf, self.delta), delta=self.delta)
+
+    def _release(self, recipe: Recipe, model: nn.Module, member: NDArray[np.bool_]) -> Trained | None:
+        plan = recipe.schedule
+        if not isinstance(plan, Plan):
+            return None
+        self.note(f"{recipe.name}: training with noise multiplier {plan.noise_multiplier:.3f}")
+        optimizer = recipe.optimizer(list(model.parameters()))
+        data = (torch.as_tensor(self.x[member]), torch.as_tensor(self.y[member]))
+        return fit(model, data, plan, optimizer=optimizer, rng=self.chance, delta=self.delta)
+
+    def _references(
+        self, recipe: Recipe, released: Trained | None, member: NDArray[np.bool_]
+    ) -> tuple[Observations, float]:
+        """What all models say of the pool, the released one first, and the test accuracy."""
+        mine = 0 if released is None else 1
+        self.note(f"{recipe.name}: training {member.shape[1] - mine} models")
+        fleet = Fleet(recipe.make, recipe.optimizer)
+        models = fleet.train(self.x, self.y, member[:, mine:], recipe.schedule, rng=self.chance)
+        logits = models.logits(self.x)
+        accuracy = float(models.accuracy(*self.test)[: self.effort.targets].mean())
+        if released is not None:
+            answer = predictor(released.model)
+            logits = np.concatenate((answer(self.x)[:, None], logits), axis=1)
+            accuracy = float((answer(self.test[0]).argmax(1) == self.test[1]).mean())
+        return Observations.from_logits(logits, self.y, member=member), accuracy
+
+    def _attack(self, recipe: Recipe, seen: Observations) -> tuple[tuple[Measurement, ...], tuple[Control, ...]]:
+        effort = self.effort
+        self.note(f"{recipe.name}: attacking {effort.targets} models with {seen.models - 1} references each")
+        found = measured(attacked(seen, effort.attacks, effort.targets), effort.confidence)
+        first, others = seen.select(models=[0]), seen.select(models=np.arange(1, seen.models))
+        side = first.need("member")[:, 0]
+        baseline, blind = blind_baseline(self.x, side, self.chance, confidence=effort.confidence)
+        return (*found, baseline), (*controls(ATTACKS["lira"], first, others, self.chance), blind)
+
+    def _audit(
+        self, recipe: Recipe, start: nn.Module, claim: Claim, member: NDArray[np.bool_]
+    ) -> tuple[tuple[Demonstration, ...], tuple[Control, ...]]:
+        """The first model's own records with and without one canary."""
+        effort = self.effort
+        self.note(f"{recipe.name}: auditing with {effort.runs} models")
+        name, make = maker(effort.canary)
+        game = pair(self.x[member], self.y[member], make, self.chance.generator(), Adjacency.ADD_REMOVE)
+        fleet = Fleet(lambda: copy.deepcopy(start), recipe.optimizer)
+        scores = play(runner(fleet, game, recipe.schedule, self.chance), effort.runs, self.chance)
+        shown = demonstrate(
+            scores,
+            claim=claim,
+            confidence=effort.confidence,
+            rng=self.chance,
+            game="runs",
+            canary=name,
+            planned=effort.runs,
+            failed=failures(scores),
+        )
+        return shown, (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
+
+
+def _seeded(make: Callable[[], nn.Module], chance: Source) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(chance.words(1)[0] >> np.uint64(1)))
+        return make()
