@@ -167,6 +167,12 @@ def recurrent_cells() -> nn.Module:
     return Use(run, i=nn.Linear(5, 4), r=nn.Linear(4, 4), o=nn.Linear(4, CLASSES))
 
 
+def recurrent(kind: type[nn.Module], **options: Any) -> nn.Module:
+    layer = kind(5, 4, batch_first=True, **options)
+    width = 4 * (2 if options.get("bidirectional") else 1)
+    return Use(lambda m, x: m.head(m.layer(x)[0].mean(1) + 0.0), layer=layer, head=nn.Linear(width, CLASSES))
+
+
 def low_rank() -> nn.Module:
     """A frozen layer with a low-rank adapter whose second factor starts at zero, as LoRA does."""
     model = Use(
@@ -240,6 +246,10 @@ ZOO: dict[str, Case] = {
     "weight norm": Case(lambda: nn.Sequential(weight_norm(nn.Linear(5, 8)), nn.ReLU(), nn.Linear(8, CLASSES)), (5,)),
     "cross attention": Case(cross_attention, (4, 10)),
     "recurrent cells": Case(recurrent_cells, (4, 5)),
+    "lstm": Case(lambda: recurrent(nn.LSTM), (4, 5)),
+    "deep lstm in two directions": Case(lambda: recurrent(nn.LSTM, num_layers=2, bidirectional=True), (4, 5)),
+    "gru": Case(lambda: recurrent(nn.GRU, num_layers=2), (4, 5)),
+    "rnn without bias": Case(lambda: recurrent(nn.RNN, bias=False, nonlinearity="relu"), (4, 5)),
     "flattened": Case(flattened, (4, 5)),
     "flattened, examples fastest": Case(flattened_minor, (4, 5)),
     "transposed use": Case(

@@ -108,10 +108,11 @@ class Capture(TorchFunctionMode):
 
     def _watched(self, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool) -> Any:
         """An operation that sees a parameter or something derived from one."""
-        expansion = EXPANSIONS.get(func) or (opened(func) if func not in RULES else None)
-        if expansion is not None and private:
+        if private and func in EXPANSIONS:
+            return EXPANSIONS[func](self, *args, **kwargs)
+        if private and func not in RULES and (body := opened(func)) is not None:
             with self:
-                return expansion(*args, **kwargs)
+                return body(*args, **kwargs)
         if private and (plain := out_of_place(func)) is not None:
             with self:
                 return args[0].copy_(plain(*args, **kwargs))
@@ -152,6 +153,13 @@ class Capture(TorchFunctionMode):
         self.records.append(Record(func, args, kwargs, output, layout, tuple(used), public, output._version))
         self.outputs.add(id(output))
         return output.clone() if self.copies else output
+
+    def also(self, func: Any, args: tuple[Any, ...], output: Tensor) -> None:
+        """Record by hand that `func` consumed the parameters in `args`, with the gradient that `output` will have."""
+        used = tuple(tensor for tensor in flat(args, {}) if id(tensor) in self.sources)
+        if used:
+            layout = self._enter(func, True, list(used), output)
+            self.records.append(Record(func, args, {}, output, layout, used, frozenset(), output._version))
 
     def _enter(self, func: Any, consumes: bool, used: list[Tensor], output: Tensor) -> Layout | None:
         """Count the operation, and look up how the probe said to treat it."""

@@ -1,19 +1,146 @@
-"""Fused operations written as simpler ones that have rules; they run inside the capture in place of the original."""
+"""Fused operations run as simpler ones that have rules, in place of the original.
+
+An expansion is called outside the capture with the capture as its first argument, and enters it where a parameter is
+consumed.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...core import BadInput
 from .rules import EXPANSIONS
 
+if TYPE_CHECKING:
+    from .capture import Capture
 
-def bilinear(first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+State = tuple[Tensor, ...]
+
+
+def bilinear(capture: Capture, first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     r"""y_k = \sum_{ij} x_i W_kij z_j + b_k, as a linear layer on the outer product of x and z."""
     pairs = (first.unsqueeze(-1) * second.unsqueeze(-2)).flatten(-2)
-    return F.linear(pairs, weight.flatten(1), bias)
+    with capture:
+        return F.linear(pairs, weight.flatten(1), bias)
+
+
+def lstm(capture: Capture, x: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> Any:
+    """torch.lstm, written out in time."""
+    output, states = _stack(capture, x, list(zip(*hx, strict=True)), weights, rest, _run_lstm)
+    return output, *(torch.stack(part) for part in zip(*states, strict=True))
+
+
+def gru(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: Any) -> Any:
+    """torch.gru, written out in time."""
+    output, states = _stack(capture, x, [(state,) for state in hx], weights, rest, _run_gru)
+    return output, torch.stack([state for (state,) in states])
+
+
+def simple(kind: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """torch.rnn_tanh and torch.rnn_relu."""
+
+    def rnn(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: Any) -> Any:
+        def run(*parts: Any) -> Any:
+            return _run_simple(kind, *parts)
+
+        output, states = _stack(capture, x, [(state,) for state in hx], weights, rest, run)
+        return output, torch.stack([state for (state,) in states])
+
+    return rnn
+
+
+def _stack(
+    capture: Capture, x: Tensor, states: list[State], weights: Sequence[Tensor], rest: tuple[Any, ...], run: Any
+) -> tuple[Tensor, list[State]]:
+    """Layers upon layers, each in one or two directions; `rest` as torch passes it."""
+    if len(rest) != 6 or not isinstance(rest[0], bool):
+        raise BadInput(
+            "A recurrent layer on packed sequences cannot be clipped.", fix="Pad the sequences and mask them."
+        )
+    biased, layers, dropout, training, both, batch_first = rest
+    ways = 2 if both else 1
+    each = len(weights) // (layers * ways)
+    if each != (4 if biased else 2):
+        raise BadInput("An LSTM with a projection (proj_size) cannot be clipped.", fix="Use a linear layer after it.")
+    x = x.transpose(0, 1) if batch_first else x
+    last: list[State] = []
+    for layer in range(layers):
+        outputs = []
+        for way in range(ways):
+            place = layer * ways + way
+            mine = weights[place * each : (place + 1) * each]
+            output, state = _one_way(capture, x, states[place], mine, run, backward=way == 1)
+            outputs.append(output)
+            last.append(state)
+        x = torch.cat(outputs, -1) if both else outputs[0]
+        if dropout and layer < layers - 1:
+            x = F.dropout(x, dropout, training)
+    return (x.transpose(0, 1) if batch_first else x), last
+
+
+def _one_way(capture: Capture, x: Tensor, state: State, weights: Sequence[Tensor], run: Any, *, backward: bool) -> Any:
+    r"""One layer in one direction, time first.
+
+    The input's projection for all times is one linear layer. The recurrent weight meets h_{t-1} at time t, and its
+    per-example gradient is \sum_t g_t h_{t-1}^T: one record for all times, with the g_t of the gates it feeds.
+    """
+    x = x.flip(0) if backward else x
+    (w_in, w_state), biases = weights[:2], weights[2:]
+    b_in, b_state = biases if biases else (None, None)
+    with capture:
+        gates = F.linear(x, w_in, b_in)
+    if not gates.requires_grad:
+        gates = gates.detach().requires_grad_()
+    bare = (w_state.detach(), None if b_state is None else b_state.detach())
+    outputs, state, fed = run(gates, state, *bare)
+    before = torch.stack([first for first, *_ in outputs[:-1]]).detach()
+    capture.also(F.linear, (before, w_state, b_state), fed)
+    found = torch.stack([first for first, *_ in outputs[1:]])
+    return (found.flip(0) if backward else found), state
+
+
+def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+    """c_t = f c_{t-1} + i tanh-gate; h_t = o tanh(c_t)."""
+    size = weight.shape[1]
+    states = [state]
+    for now in gates.unbind(0):
+        hidden, cell = states[-1]
+        both = now + F.linear(hidden, weight, bias)
+        taken, kept = both[..., : 2 * size].sigmoid().chunk(2, -1)
+        cell = kept * cell + taken * both[..., 2 * size : 3 * size].tanh()
+        states.append((both[..., 3 * size :].sigmoid() * cell.tanh(), cell))
+    return states, states[-1], gates
+
+
+def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+    """n = tanh(x_n + r h_n): the state's part of the gates is scaled by r, so it is tapped by itself."""
+    size = weight.shape[1]
+    tap = torch.zeros_like(gates).requires_grad_()
+    states = [state]
+    for now, extra in zip(gates.unbind(0), tap.unbind(0), strict=True):
+        (hidden,) = states[-1]
+        own = F.linear(hidden, weight, bias) + extra
+        reset, update = (now[..., : 2 * size] + own[..., : 2 * size]).sigmoid().chunk(2, -1)
+        fresh = torch.tanh(now[..., 2 * size :] + reset * own[..., 2 * size :])
+        states.append((fresh + update * (hidden - fresh),))
+    return states, states[-1], tap
+
+
+def _run_simple(kind: Any, gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+    states = [state]
+    for now in gates.unbind(0):
+        states.append((kind(now + F.linear(states[-1][0], weight, bias)),))
+    return states, states[-1], gates
 
 
 EXPANSIONS[F.bilinear] = bilinear
 EXPANSIONS[torch.bilinear] = bilinear
+EXPANSIONS[torch.lstm] = lstm
+EXPANSIONS[torch.gru] = gru
+EXPANSIONS[torch.rnn_tanh] = simple(torch.tanh)
+EXPANSIONS[torch.rnn_relu] = simple(torch.relu)
