@@ -66,6 +66,11 @@ def test_the_sentence_quotes_the_numbers():
     assert "at most 4 by proof and at least 2 by demonstration" in WHOLE.sentence
 
 
+def test_too_few_outsiders_are_said_to_be_too_few():
+    small = replace(measurement(), tpr_at_fpr=(), nonmembers=90)
+    assert "With 90 outsiders the sample is too small" in replace(WHOLE, measurements=(small,)).sentence
+
+
 def test_a_failed_control_is_said_first():
     evidence = replace(WHOLE, controls=(Control("blind baseline", "", "", False),))
     assert evidence.sentence.startswith("This experiment cannot be relied on: the control blind baseline")

@@ -44,7 +44,7 @@ def allowed(claim: Claim, fpr: float) -> float | None:
 def _found(evidence: Evidence) -> str:
     best = strongest(evidence)
     if best is None:
-        return ""
+        return _too_few(evidence)
     _, fpr, estimate = best
     scale = max(1000, round(10 / fpr)) if fpr < 0.01 else 1000
     text = (
@@ -55,6 +55,18 @@ def _found(evidence: Evidence) -> str:
     if evidence.claim is None or limit is None:
         return f"{text}."
     return f"{text}; the {_word(evidence.claim)} allows at most {math.ceil(limit * scale):,}."
+
+
+def _too_few(evidence: Evidence) -> str:
+    """What can be said when there are too few outsiders for any of the rates."""
+    if not evidence.measurements:
+        return ""
+    best = max(evidence.measurements, key=lambda item: item.auc.lower)
+    area = f"{best.auc.value:.2f} [{best.auc.lower:.2f}, {best.auc.upper:.2f}]"
+    return (
+        f"With {best.nonmembers:,} outsiders the sample is too small for rates at so few false accusations; "
+        f"the area under the curve of the attack {best.attack} is {area}, where 0.5 is guessing."
+    )
 
 
 def _judged(evidence: Evidence) -> str:
