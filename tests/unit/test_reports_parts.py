@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from urllib.parse import unquote
 
 import numpy as np
@@ -156,6 +157,17 @@ def test_the_strip_breaks_the_bar_where_it_passes_the_claim() -> None:
         ("within", 0.0, claim),
         ("beyond", claim, shown),
     ]
+
+
+def test_an_attainable_bound_far_away_does_not_push_the_others_together() -> None:
+    evidence = samples.private()
+    far = replace(evidence.demonstrations[0], attainable=40.0)
+    chart = strip_chart(subjects_of([evidence.with_(demonstrations=(far,)), samples.plain()]))
+    assert chart is not None
+    assert [row["far"] for row in chart.data["rows"]] == [True, False]
+    assert "attainable 40" in chart.static("wide")
+    end = chart.specs["linear"]["layer"][1]["encoding"]["x"]["scale"]["domain"][1]
+    assert end < 3 * evidence.claim.bound.epsilon  # type: ignore[union-attr]
 
 
 def test_static_charts_are_checked_drawings_with_names_of_their_own() -> None:

@@ -50,9 +50,16 @@ class Chart:
         drawn["height"] = self.height.get(size, spec["height"])
         return draw(drawn, f"{self.name}-{size}")
 
-    def live(self) -> dict[str, Any]:
-        """What the script needs to draw the same chart so that it answers to the pointer."""
-        return {"specs": dict(self.specs), "data": {name: _columns(rows) for name, rows in self.data.items()}}
+
+def live(charts: Sequence[Chart]) -> dict[str, Any]:
+    """What the script needs to draw the charts so that they answer to the pointer; equal specifications stand once."""
+    specs: list[dict[str, Any]] = []
+    drawn = {}
+    for chart in charts:
+        specs += [spec for spec in chart.specs.values() if spec not in specs]
+        scales = {scale: specs.index(spec) for scale, spec in chart.specs.items()}
+        drawn[chart.name] = {"scales": scales, "data": {name: _columns(rows) for name, rows in chart.data.items()}}
+    return {"specs": specs, "charts": drawn}
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

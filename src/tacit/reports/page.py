@@ -15,7 +15,7 @@ import jinja2
 
 from ..core import BadInput, Evidence, Verdict
 from . import assessment, card, comparison, tables, words
-from .chart import Chart
+from .chart import Chart, live
 from .comparison_chart import leakage_chart, utility_chart
 from .public import left_out, public_version
 from .roc_chart import roc_chart
@@ -109,7 +109,7 @@ def _context(
         "subjects": subjects,
         "models": models,
         "charts": {chart.name: _drawn(chart) for chart in drawn},
-        "live": _script_json({chart.name: chart.live() for chart in drawn}),
+        "live": _script_json(live(drawn)),
         "bounds": tables.bounds(subjects),
         "comparison": comparison.comparison_table(subjects) if several else None,
         "left_out": list(dict.fromkeys(part for item in evidences for part in left_out(item))) if public else [],

@@ -11,7 +11,7 @@ from .chart import COLOURS, DASHES, Chart, Series, altair, finished
 from .node import Node
 from .subject import Subject
 
-POINTS = 90
+POINTS = 64
 LOWEST = 1e-4
 
 

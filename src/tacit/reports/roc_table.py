@@ -7,11 +7,11 @@ from .roc_chart import thinned
 from .subject import Subject
 from .table import Cell, Column, Table
 
-ROWS = 16
+ROWS = 10
 
 
 def roc_table(subject: Subject) -> Table:
-    """About sixteen points of every curve, and of the claim's frontier where nothing was measured."""
+    """About ten points of every curve, and of the claim's frontier where nothing was measured."""
     name, limit = f"roc-{subject.index + 1}", Column("The claim allows", ("allowed",))
     limited = [limit] if subject.evidence.claim is not None and subject.evidence.claim.frontier else []
     rows = [_row(subject, item, point) for item in subject.node["measurements"] for point in _kept(item["roc"])]

@@ -19,7 +19,9 @@ def strip_chart(subjects: Sequence[Subject]) -> Chart | None:
     known = [row[name] for row in rows for name in ("lower", "upper", "attainable") if row[name] is not None]
     if not known:
         return None
-    most = max(max(known) * 1.06, 1e-3)
+    most = _most(rows, known)
+    for row in rows:
+        row["far"] = row["attainable"] is not None and row["attainable"] > most
     parts = [part for row in rows for part in _parts(row)]
     return Chart(
         name="strip",
@@ -29,6 +31,13 @@ def strip_chart(subjects: Sequence[Subject]) -> Chart | None:
         series=_series(rows, parts, proven=all(subject.proven for subject in subjects if subject.claim)),
         height={size: 24 + ROW * len(rows) for size in ("wide", "narrow")},
     )
+
+
+def _most(rows: list[dict[str, Any]], known: list[float]) -> float:
+    """The end of the scale: all bounds, and what was attainable unless that would push them together."""
+    bounds = [row[name] for row in rows for name in ("lower", "upper") if row[name] is not None]
+    widest = 2.2 * max(bounds, default=0.0) or math.inf
+    return max(min(max(known) * 1.06, widest), 1e-3)
 
 
 def _series(rows: list[dict[str, Any]], parts: list[dict[str, Any]], *, proven: bool) -> list[Series]:
@@ -54,6 +63,7 @@ def _row(subject: Subject) -> dict[str, Any]:
         "upper": claim["bound"]["epsilon"].value if claim else None,
         "attainable": subject.node["attainable"].value if subject.evidence.demonstrations else None,
     }
+    row["far_text"] = "" if row["attainable"] is None else f"attainable {significant(row['attainable'])}"
     row["lower_text"] = "" if row["lower"] is None else f"at least {significant(row['lower'])}"
     row["upper_text"] = "" if row["upper"] is None else f"at most {significant(row['upper'])}"
     return row
@@ -85,7 +95,7 @@ def _spec(most: float, rows: int) -> dict[str, Any]:
         track,
         _bars(alt, x, y),
         *_marks(alt, data, x, y),
-        *_texts(data, x, y, most),
+        *_texts(alt, data, x, y, most),
         _hover(alt, data, x, y, most),
     ]
     return finished(layers, height=24 + ROW * rows)
@@ -101,24 +111,35 @@ def _marks(alt: Any, data: Any, x: Callable[[str], Any], y: Any) -> list[Any]:
     diamond = data.mark_point(
         shape="diamond", size=120, stroke="var(--ink)", fill="var(--paper)", strokeWidth=1.5, opacity=1
     )
+    arrow = data.mark_point(
+        shape="triangle-right",
+        size=120,
+        stroke="var(--ink)",
+        fill="var(--paper)",
+        strokeWidth=1.5,
+        opacity=1,
+        xOffset=-7,
+    )
     tick = data.mark_tick(color="var(--limit)", thickness=4, height=32, orient="vertical", opacity=1)
     return [
-        diamond.transform_filter("isValid(datum.attainable)").encode(x=x("attainable"), y=y),
+        diamond.transform_filter("isValid(datum.attainable) && !datum.far").encode(x=x("attainable"), y=y),
+        arrow.transform_filter("datum.far").encode(x=alt.value("width"), y=y),
         tick.transform_filter("isValid(datum.upper)").encode(x=x("upper"), y=y),
     ]
 
 
-def _texts(data: Any, x: Callable[[str], Any], y: Any, most: float) -> list[Any]:
+def _texts(alt: Any, data: Any, x: Callable[[str], Any], y: Any, most: float) -> list[Any]:
     """The model's name, then the claim above and the demonstration below the bar, turned inward at the edge."""
     layers = [
         data.mark_text(align="left", dy=-42, fontSize=14, fontWeight=600, limit=290, x=0).encode(y=y, text="model:N")
     ]
-    for name, dy, colour in (("upper", -22, "var(--limit)"), ("lower", 20, "var(--shown-strong)")):
+    for name, dy, colour in (("upper", -24, "var(--limit)"), ("lower", 25, "var(--shown-strong)")):
         for align, test in (("left", "<="), ("right", ">")):
             there = f"isValid(datum.{name}) && datum.{name} {test} {0.62 * most}"
             text = data.mark_text(align=align, dy=dy, color=colour).transform_filter(there)
             layers.append(text.encode(x=x(name), y=y, text=f"{name}_text:N"))
-    return layers
+    far = data.mark_text(align="right", dy=-16, color="var(--muted)").transform_filter("datum.far")
+    return [*layers, far.encode(x=alt.value("width"), y=y, text="far_text:N")]
 
 
 def _hover(alt: Any, data: Any, x: Callable[[str], Any], y: Any, most: float) -> Any:

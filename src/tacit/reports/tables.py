@@ -105,14 +105,12 @@ def attacks(subject: Subject) -> Table:
 def demonstrations(subject: Subject) -> Table:
     """A column for every canary game: the counts its bound came from, and what the bound needs to be believed."""
     games = list(subject.node["demonstrations"])
-    columns = [Column("Quantity", ("quantity",), numeric=False)]
-    columns += [Column(_game(item), (item["game"].value,), numeric=False) for item in games]
+    columns = [Column("Method", ("method",), numeric=False)]
+    columns += [
+        Column(item["bound"]["method"].text(), (item["bound"]["method"].value,), numeric=False) for item in games
+    ]
     rows = [[Cell.words(title), *(cell(item) for item in games)] for title, cell in _DEMONSTRATION]
     return Table(f"games-{subject.index + 1}", "What the audit counted", columns, rows, subject.title)
-
-
-def _game(item: Node) -> Markup:
-    return Markup("Game: {}; canary: {}").format(item["game"].text(), item["canary"].text())
 
 
 def _assumes(item: Node) -> Cell:
@@ -121,6 +119,8 @@ def _assumes(item: Node) -> Cell:
 
 
 _DEMONSTRATION: tuple[tuple[str, Callable[[Node], Cell]], ...] = (
+    ("Game", lambda item: _text(item["game"])),
+    ("Canary", lambda item: _text(item["canary"])),
     ("Epsilon at least", lambda item: _number(item["bound"]["epsilon"], significant)),
     ("at confidence", lambda item: _number(item["bound"]["confidence"], exact_percent)),
     ("at delta", lambda item: _number(item["bound"]["delta"], significant)),
@@ -132,7 +132,6 @@ _DEMONSTRATION: tuple[tuple[str, Callable[[Node], Cell]], ...] = (
     ("Threshold, chosen elsewhere", lambda item: _number(item["threshold"], significant)),
     ("Runs planned", lambda item: _number(item["planned"], count)),
     ("Runs failed", lambda item: _number(item["failed"], count)),
-    ("Method", lambda item: _text(item["bound"]["method"])),
     ("Assumes", _assumes),
 )
 

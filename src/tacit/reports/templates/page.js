@@ -1,6 +1,6 @@
 // The page is complete without this script. With it, charts answer to the pointer and tables can be copied.
 (() => {
-  const charts = JSON.parse(document.getElementById("charts").textContent);
+  const { specs, charts } = JSON.parse(document.getElementById("charts").textContent);
   const tip = document.createElement("div");
   tip.id = "tip";
   tip.setAttribute("role", "presentation");
@@ -39,7 +39,7 @@
 
   async function draw(figure, scale, shown) {
     const chart = charts[figure.dataset.chart];
-    const spec = { ...chart.specs[scale], datasets: Object.fromEntries(Object.entries(chart.data).map(rows)) };
+    const spec = { ...specs[chart.scales[scale]], datasets: Object.fromEntries(Object.entries(chart.data).map(rows)) };
     const place = figure.querySelector(".live");
     figure.view?.finalize();
     figure.classList.add("drawing");
@@ -106,7 +106,7 @@
   const figures = [...document.querySelectorAll("figure[data-chart]")];
   for (const box of document.querySelectorAll(".tablebox")) copyable(box);
   const all = figures.map((figure) => {
-    const names = Object.keys(charts[figure.dataset.chart].specs);
+    const names = Object.keys(charts[figure.dataset.chart].scales);
     toggles(figure);
     scales(figure, names);
     return draw(figure, names[0], null);
