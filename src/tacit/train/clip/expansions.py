@@ -106,27 +106,25 @@ def _one_way(capture: Capture, x: Tensor, state: State, weights: Sequence[Tensor
 
 def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
     """c_t = f c_{t-1} + i tanh-gate; h_t = o tanh(c_t)."""
-    size = weight.shape[1]
     states = [state]
     for now in gates.unbind(0):
         hidden, cell = states[-1]
-        both = now + F.linear(hidden, weight, bias)
-        taken, kept = both[..., : 2 * size].sigmoid().chunk(2, -1)
-        cell = kept * cell + taken * both[..., 2 * size : 3 * size].tanh()
-        states.append((both[..., 3 * size :].sigmoid() * cell.tanh(), cell))
+        taken, kept, fresh, shown = (now + F.linear(hidden, weight, bias)).chunk(4, -1)
+        cell = torch.addcmul(kept.sigmoid() * cell, taken.sigmoid(), fresh.tanh())
+        states.append((shown.sigmoid() * cell.tanh(), cell))
     return states, states[-1], gates
 
 
 def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
     """n = tanh(x_n + r h_n): the state's part of the gates is scaled by r, so it is tapped by itself."""
-    size = weight.shape[1]
     tap = torch.zeros_like(gates).requires_grad_()
     states = [state]
     for now, extra in zip(gates.unbind(0), tap.unbind(0), strict=True):
         (hidden,) = states[-1]
-        own = F.linear(hidden, weight, bias) + extra
-        reset, update = (now[..., : 2 * size] + own[..., : 2 * size]).sigmoid().chunk(2, -1)
-        fresh = torch.tanh(now[..., 2 * size :] + reset * own[..., 2 * size :])
+        own = (F.linear(hidden, weight, bias) + extra).chunk(3, -1)
+        theirs = now.chunk(3, -1)
+        reset, update = ((mine + other).sigmoid() for mine, other in zip(own[:2], theirs[:2], strict=True))
+        fresh = torch.tanh(theirs[2] + reset * own[2])
         states.append((fresh + update * (hidden - fresh),))
     return states, states[-1], tap
 

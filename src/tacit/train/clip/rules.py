@@ -78,11 +78,12 @@ def reduced(values: Tensor, shape: torch.Size) -> Tensor:
 def linear(record: Record, gradient: Tensor, batch: int) -> Found:
     """y = x W^T + b: G = sum_t g_t x_t^T, and sum_t g_t for the bias."""
     values, weight, bias = record.args[0], argument(record, 1, "weight"), argument(record, 2, "bias")
+    keys = id(gradient), id(values)
     gradient = front(record, gradient, batch)
     if uses(record, weight):
         if weight.ndim == 1:
             gradient = gradient.unsqueeze(-1)
-        yield weight, Outer(sequence(gradient), sequence(front(record, values, batch)), weight.shape)
+        yield weight, Outer(sequence(gradient), sequence(front(record, values, batch)), weight.shape, keys)
     if bias is not None and uses(record, bias):
         yield bias, Dense(reduced(gradient, bias.shape))
 

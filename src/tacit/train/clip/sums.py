@@ -20,7 +20,7 @@ from torch import Tensor
 from ...core import BadInput
 from .capture import Capture, Entry, no_rule
 from .rules import RULES, fallback
-from .terms import Dense, Term, Viewed, join, norm2, pulled, weighted
+from .terms import Dense, Memo, Term, Viewed, join, norm2, pulled, weighted
 
 Terms = dict[str, list[Term]]
 
@@ -74,8 +74,9 @@ def total_norm(terms: Terms, losses: Tensor) -> Tensor:
     """|G_i| over all parameters, in float32 at least."""
     kind = torch.promote_types(losses.dtype, torch.float32)
     found = torch.zeros_like(losses, dtype=kind)
+    memo: Memo = {}
     for parts in terms.values():
-        found = found + norm2(parts)
+        found = found + norm2(parts, memo)
     return found.sqrt()
 
 

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from .cost import inner_is_cheaper
 
+Memo = dict[tuple[int, torch.Size], Tensor]
+
 
 @dataclass(eq=False)
 class Dense:
@@ -27,7 +29,7 @@ class Dense:
 
     values: Tensor
 
-    def norm2(self) -> Tensor:
+    def norm2(self, memo: Memo) -> Tensor:
         return square(self.values)
 
     def weighted(self, weight: Tensor) -> Tensor:
@@ -46,12 +48,14 @@ class Dense:
 class Outer:
     """Sums of outer products, one per group: `left` (B, groups, T, p), `right` (B, groups, T, d), `shape` of W.
 
-    W is read as (groups, p, d), row by row.
+    W is read as (groups, p, d), row by row. `keys` name the two sides among all terms of a step: layers that share an
+    input (queries, keys and values) or an output's gradient (both weights of an LSTM) share its inner products.
     """
 
     left: Tensor
     right: Tensor
     shape: torch.Size
+    keys: tuple[int, int] | None = None
     _written: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -60,14 +64,13 @@ class Outer:
             least = min(self.left.dtype, self.right.dtype, key=lambda kind: kind.itemsize)
             self.left, self.right = self.left.to(least), self.right.to(least)
 
-    def norm2(self) -> Tensor:
+    def norm2(self, memo: Memo) -> Tensor:
         r"""|G|^2 by the cheaper of two forms: \sum_{ts} (l_t.l_s)(r_t.r_s), or G written out and kept."""
         *_, positions, rows = self.left.shape
         if positions == 1:
             return (_squares(self.left) * _squares(self.right)).sum((1, 2))
         if inner_is_cheaper(positions, rows, self.right.shape[-1], self.left.device.type):
-            left, right = wide(self.left).flatten(0, 1), wide(self.right).flatten(0, 1)
-            inner, other = torch.bmm(left, left.mT), torch.bmm(right, right.mT)
+            inner, other = (self._inner(side, memo) for side in (0, 1))
             return (inner * other).view(self.left.shape[0], -1).sum(1).clamp(min=0)
         return square(self.dense())
 
@@ -88,6 +91,18 @@ class Outer:
             self._written = product.view(self.left.shape[0], *self.shape)
         return self._written
 
+    def _inner(self, side: int, memo: Memo) -> Tensor:
+        """Inner products of one side's rows, made once for all terms that share it."""
+        values = (self.left, self.right)[side]
+        key = None if self.keys is None else (self.keys[side], values.shape)
+        if key is None or key not in memo:
+            rows = wide(values).flatten(0, 1)
+            found = torch.bmm(rows, rows.mT)
+            if key is None:
+                return found
+            memo[key] = found
+        return memo[key]
+
     def only(self, kept: Tensor) -> Outer:
         return Outer(_only(self.left, kept), _only(self.right, kept), self.shape)
 
@@ -100,7 +115,7 @@ class Gather:
     rows: Tensor
     shape: torch.Size
 
-    def norm2(self) -> Tensor:
+    def norm2(self, memo: Memo) -> Tensor:
         """Rows looked up more than once are added up first, in a slot of their own per example."""
         if self.index.shape[1] == 1:
             return square(self.rows)
@@ -132,8 +147,8 @@ class Viewed:
     tensor: Tensor
     parameter: Tensor
 
-    def norm2(self) -> Tensor:
-        return norm2(self.terms)
+    def norm2(self, memo: Memo) -> Tensor:
+        return norm2(self.terms, memo)
 
     def weighted(self, weight: Tensor) -> Tensor:
         total = weighted(self.terms, weight).to(self.tensor.dtype)
@@ -179,14 +194,15 @@ def join(terms: Sequence[Term]) -> list[Term]:
     return joined + [term for term in terms if isinstance(term, Viewed)]
 
 
-def norm2(terms: Sequence[Term]) -> Tensor:
+def norm2(terms: Sequence[Term], memo: Memo | None = None) -> Tensor:
     """Per-example squared norm of the sum of joined terms, exactly."""
+    memo = {} if memo is None else memo
     if len(terms) == 1:
-        return terms[0].norm2()
+        return terms[0].norm2(memo)
     if len(terms) == 2 and isinstance(terms[0], Outer) and isinstance(terms[1], Gather):
         outer, gather = terms
         if outer.left.shape[1] == 1:
-            return (outer.norm2() + gather.norm2() + 2 * cross(outer, gather)).clamp(min=0)
+            return (outer.norm2(memo) + gather.norm2(memo) + 2 * cross(outer, gather)).clamp(min=0)
     return square(total(terms))
 
 
