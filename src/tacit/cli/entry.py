@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import BadInput, TacitError
+from ..audits.foreign import Border
+from ..core.errors import BadInput
 
 
 def resolve(entry: str) -> Any:
@@ -18,21 +19,35 @@ def resolve(entry: str) -> Any:
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = "it" if error.name and module_name.startswith(error.name) else f"{error.name}, which it imports,"
-        raise BadInput(f"Module {module_name!r} cannot be imported: {missing} was not found.") from None
-    except TacitError:
-        raise
-    except Exception as error:
-        raise BadInput(f"Module {module_name!r} cannot be imported: it raised {type(error).__name__}.") from None
+    module: Any = None
+    missing: str | None = None
+    with Border() as border:
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            missing = error.name or module_name
+    if missing is not None:
+        what = "it" if module_name.startswith(missing) else f"{missing}, which it imports,"
+        raise BadInput(f"Module {module_name!r} cannot be imported: {what} was not found.")
+    if border.problem:
+        raise BadInput(f"Module {module_name!r} cannot be imported: it {border.problem}.")
     found: Any = module
     for part in name.split("."):
         if part not in dir(found):
             raise BadInput(f"Module {module_name!r} has no {name!r}.")
         found = getattr(found, part)
     return found
+
+
+def call(entry: str) -> Any:
+    """What the user's function returns, called without arguments."""
+    made: Any = None
+    function = resolve_callable(entry)
+    with Border() as border:
+        made = function()
+    if border.problem:
+        raise BadInput(f"{entry} {border.problem} when called without arguments.")
+    return made
 
 
 def resolve_callable(entry: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event
 from ..data import Records, load
-from .entry import resolve_callable
+from .entry import call
 
 
 def read_event(path: str) -> Event:
@@ -30,7 +30,7 @@ def read_data(source: str, **columns: str | None) -> Records:
     """A named data set, a file, or `package:function` returning (x, y)."""
     if ":" not in source:
         return load(source, **columns)
-    found = resolve_callable(source)()
+    found = call(source)
     try:
         x, y = found
         return Records(np.asarray(x, dtype=np.float32), np.asarray(y).astype(np.int64), name=source)

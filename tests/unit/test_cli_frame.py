@@ -1,0 +1,169 @@
+"""The command's frame: help, version, JSON, one sentence and status 2 for every kind of bad input."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from command import Command
+
+ROOT = Path(__file__).resolve().parents[2]
+VERBS = (
+    "attack",
+    "audit",
+    "bracket",
+    "calibrate",
+    "doctor",
+    "epsilon",
+    "plan",
+    "quickstart",
+    "report",
+    "train",
+    "verify",
+)
+
+
+@pytest.fixture
+def tacit(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return Command(capsys, monkeypatch)
+
+
+def test_help_lists_exactly_the_verbs_that_work(tacit):
+    status, out, _ = tacit("--help")
+    listed = re.findall(r"^  ([a-z]+)  ", out.split("Commands:")[1], flags=re.MULTILINE)
+    assert status == 0
+    assert sorted(listed) == sorted(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_and_json(tacit, verb):
+    status, out, _ = tacit(verb, "--help")
+    assert status == 0
+    assert "--json" in out
+
+
+def test_no_verb_prints_help(tacit):
+    status, out, _ = tacit()
+    assert status == 0
+    assert "Commands:" in out
+
+
+def test_version(tacit):
+    from tacit import __version__
+
+    assert tacit("--version")[1].strip() == __version__
+
+
+EPSILON = ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5")
+AUDIT = ("audit", "somewhere:fit", "--epsilon", "1", "--data", "digits")
+BAD = [
+    ("nonsense",),
+    ("epsilon",),
+    ("epsilon", "--noise-multiplier", "x", "--delta", "1e-5"),
+    (*EPSILON, "--rate", "1.5"),
+    (*EPSILON, "--rate", "nan"),
+    (*EPSILON, "--steps", "0"),
+    (*EPSILON, "--steps", "2.5"),
+    (*EPSILON, "--adjacency", "friends"),
+    (*EPSILON, "--sampling", "lottery"),
+    (*EPSILON, "--nonsense"),
+    ("epsilon", "--noise-multiplier", "-1", "--delta", "1e-5"),
+    ("epsilon", "--noise-multiplier", "1", "--delta", "1"),
+    ("epsilon", "--noise-multiplier", "1", "--delta", "-0.1"),
+    ("epsilon", "--event", "absent.json", "--delta", "1e-5"),
+    ("calibrate", "--delta", "1e-5"),
+    ("calibrate", "--epsilon", "-3", "--delta", "1e-5"),
+    ("calibrate", "--epsilon", "1", "--advantage", "0.1", "--delta", "1e-5"),
+    ("plan", "--records", "0", "--epsilon", "1", "--delta", "1e-5"),
+    ("plan", "--records", "100", "--epsilon", "1", "--delta", "1e-5", "--batch-size", "101"),
+    ("audit", "somewhere:fit"),
+    ("audit", "notanentry", "--epsilon", "1", "--data", "digits"),
+    AUDIT,
+    ("audit", "json:loads", "--epsilon", "1", "--data", "digits", "--pair", "json:loads"),
+    ("audit", "json:nothing", "--epsilon", "1", "--data", "digits"),
+    ("audit", "json:loads", "--epsilon", "-1", "--data", "digits"),
+    ("audit", "json:loads", "--epsilon", "1", "--data", "absent.csv"),
+    ("audit", "json:loads", "--epsilon", "1", "--data", "moon"),
+    ("audit", "json:loads", "--epsilon", "1", "--data", "digits", "--game", "chess"),
+    ("audit", "json:loads", "--epsilon", "1", "--data", "digits", "--canary", "parrot"),
+    ("audit", "json:loads", "--epsilon", "1", "--data", "digits", "--runs", "1"),
+    ("audit", "json:loads", "--epsilon", "1", "--data", "digits", "--seed", "-1"),
+    ("attack",),
+    ("attack", "absent.csv"),
+    ("attack", "absent.toml"),
+    ("attack", "--model", "json:loads"),
+    ("attack", "bad.csv"),
+    ("attack", "nomember.csv"),
+    ("attack", "onesided.csv"),
+    ("bracket", "absent.toml"),
+    ("bracket", "typo.toml"),
+    ("bracket", "notoml.toml"),
+    ("bracket", "both.toml"),
+    ("train", "absent.toml"),
+    ("train", "noplan.toml"),
+    ("train", "batchnorm.toml"),
+    ("report", "absent.json"),
+    ("report", "bad.json"),
+    ("report",),
+    ("verify", "absent.json"),
+    ("verify", "bad.json"),
+    ("doctor", "json:loads"),
+    ("doctor", "nowhere:model"),
+    ("quickstart", "--out", "bad.csv"),
+    ("quickstart", "--seed", "-4"),
+]
+FILES = {
+    "bad.csv": "score,member\n0.5,maybe\n",
+    "nomember.csv": "score,label\n0.5,1\n",
+    "onesided.csv": "score,member\n0.5,1\n0.4,1\n",
+    "bad.json": "{}",
+    "notoml.toml": "data = [",
+    "typo.toml": '[data]\nsorce = "digits"\n',
+    "both.toml": '[data]\nsource = "digits"\n[model]\nmake = "a:b"\nfit = "a:c"\n',
+    "noplan.toml": '[data]\nsource = "digits"\n[model]\nmake = "tacit.study.quickstart:network"\n',
+    "batchnorm.toml": '[data]\nsource = "digits"\n[model]\nmake = "mine:normed"\n[plan]\nepsilon = 1.0\n',
+    "mine.py": "from torch import nn\ndef normed():\n    return nn.Sequential(nn.Linear(64, 9), nn.BatchNorm1d(9))\n",
+}
+
+
+@pytest.mark.parametrize("words", BAD, ids=lambda words: " ".join(words))
+def test_bad_input_is_one_sentence_and_status_two_and_writes_nothing(tacit, tmp_path, words):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    before = {path.name for path in tmp_path.iterdir()}
+    status, out, err = tacit(*words)
+    assert status == 2, err
+    assert out == ""
+    lines = [line for line in err.splitlines() if line.startswith("tacit: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in err
+    left = {path.name for path in tmp_path.iterdir()} - before - {"__pycache__"}
+    assert not any(list((tmp_path / name).iterdir()) for name in left)
+
+
+def test_bad_input_as_json(tacit):
+    status, out, err = tacit("epsilon", "--noise-multiplier", "-1", "--delta", "1e-5", "--json")
+    error = json.loads(err)
+    assert (status, out, error["schema"]) == (2, "", "tacit.error/1")
+    assert error["error"]["code"] == "bad-input"
+    assert set(error["error"]) == {"code", "message", "fix"}
+
+
+def test_a_usage_error_as_json(tacit):
+    assert json.loads(tacit("epsilon", "--json")[2])["schema"] == "tacit.error/1"
+
+
+def test_an_unknown_key_names_the_nearest(tacit, tmp_path):
+    (tmp_path / "typo.toml").write_text(FILES["typo.toml"])
+    assert "'source'" in tacit("bracket", "typo.toml")[2]
+
+
+def test_doctor(tacit, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    status, out, _ = tacit("doctor", "tacit.study.quickstart:network", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert [row["parameter"] for row in found["model"]] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert {"name", "version", "needed_by", "install"} == set(found["packages"][0])
