@@ -19,7 +19,7 @@ from tacit.core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Pois
 from tacit.core.sentence import allowed
 from tacit.reports import comparison, svg, tables
 from tacit.reports.node import Node, count, exact_percent, measured, percent, significant
-from tacit.reports.roc_chart import thinned
+from tacit.reports.roc_chart import roc_chart, thinned
 from tacit.reports.strip_chart import strip_chart
 from tacit.reports.subject import subjects_of
 from tacit.reports.table import Cell, Column, Table
@@ -189,6 +189,15 @@ def test_an_element_that_is_no_drawing_is_refused() -> None:
     }
     with pytest.raises(ValueError, match="element image"):
         svg.draw(image, "x")
+
+
+def test_the_log_scale_moves_the_band_and_not_the_numbers_told() -> None:
+    chart = roc_chart(subjects_of([samples.private()])[0])
+    assert chart is not None
+    for layer in chart.specs["log"]["layer"]:
+        written = {step["as"] for step in layer.get("transform", []) if "as" in step}
+        assert written <= {"edge"}
+    assert min(point["lower"] for point in chart.data["curves"]) < 1e-4
 
 
 def test_thinned_curve_keeps_low_rates() -> None:

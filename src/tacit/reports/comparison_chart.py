@@ -21,7 +21,7 @@ def utility_chart(subjects: Sequence[Subject]) -> Chart | None:
     rows = [_utility_row(subject, shared[0]) for subject in subjects]
     spec = _utility_spec(shared[0], len(rows))
     label = f"Bars: {shared[0]} of each model."
-    return Chart("utility", label, {"linear": spec}, {"rows": rows}, (), _heights(rows), HALF)
+    return Chart("utility", label, {"linear": spec}, {"rows": rows}, width=HALF)
 
 
 def _utility_row(subject: Subject, name: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def leakage_chart(subjects: Sequence[Subject]) -> Chart | None:
     rows = [_leak_row(subject, fpr) for subject in subjects]
     label = "Members found by the strongest attack on each model, with intervals, and the rate of pure guessing."
     spec = _leak_spec(fpr, len(rows))
-    return Chart("leakage", label, {"log": spec}, {"rows": rows}, _leak_series(rows), _heights(rows), HALF)
+    return Chart("leakage", label, {"log": spec}, {"rows": rows}, _leak_series(rows), width=HALF)
 
 
 def _leak_row(subject: Subject, fpr: float) -> dict[str, Any]:
@@ -102,7 +102,3 @@ def _hover(alt: Any, data: Any, y: Any, title: str) -> Any:
     tips = [alt.Tooltip("model:N", title="model"), alt.Tooltip("text:N", title=title)]
     wide = data.mark_bar(height=ROW - 4, fillOpacity=0, color="var(--paper)", x=0, x2="width")
     return wide.encode(y=y, tooltip=tips).properties(name="hover")
-
-
-def _heights(rows: Sequence[Any]) -> dict[str, int]:
-    return {size: ROW * len(rows) for size in ("wide", "narrow")}

@@ -34,7 +34,7 @@ def roc_chart(subject: Subject) -> Chart | None:
         specs={scale: _spec(scale, floor, len(curves)) for scale in ("log", "linear")},
         data=data,
         series=_series(curves, frontier=bool(frontier), proven=subject.proven),
-        height={"wide": 400, "narrow": 300},
+        height={"narrow": 300},
     )
 
 
@@ -119,12 +119,12 @@ def _limits(alt: Any, scale: str, floor: float) -> list[Any]:
 
 
 def _base(alt: Any, scale: str, floor: float) -> Any:
+    """The curves that are switched on; `edge` is the band's lower edge, which a log scale must stop above 0."""
     chart = alt.Chart(alt.NamedData("curves")).transform_filter("indexof(shown, datum.series) >= 0")
     if scale == "linear":
-        return chart
-    return chart.transform_filter("datum.fpr > 0 && datum.tpr > 0").transform_calculate(
-        lower=f"max(datum.lower, {floor})"
-    )
+        return chart.transform_calculate(edge="datum.lower")
+    positive = chart.transform_filter("datum.fpr > 0 && datum.tpr > 0")
+    return positive.transform_calculate(edge=f"max(datum.lower, {floor})")
 
 
 def _looks(alt: Any, curves: int) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _looks(alt: Any, curves: int) -> dict[str, Any]:
 def _curves(alt: Any, scale: str, floor: float, curves: int) -> list[Any]:
     base, looks = _base(alt, scale, floor), _looks(alt, curves)
     band = base.mark_area(opacity=0.13, clip=True).encode(
-        **_axes(alt, scale, floor, "lower"), y2="upper:Q", color=looks["color"]
+        **_axes(alt, scale, floor, "edge"), y2="upper:Q", color=looks["color"]
     )
     return [band, base.mark_line(strokeWidth=2, clip=True).encode(**_axes(alt, scale, floor), **looks)]
 

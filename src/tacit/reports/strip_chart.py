@@ -29,7 +29,6 @@ def strip_chart(subjects: Sequence[Subject]) -> Chart | None:
         specs={"linear": _spec(most, len(rows))},
         data={"rows": rows, "parts": parts},
         series=_series(rows, parts, proven=all(subject.proven for subject in subjects if subject.claim)),
-        height={size: 24 + ROW * len(rows) for size in ("wide", "narrow")},
     )
 
 
@@ -148,5 +147,5 @@ def _hover(alt: Any, data: Any, x: Callable[[str], Any], y: Any, most: float) ->
         alt.Tooltip(f"{name}:Q", title=title, format=".4~g")
         for name, title in (("lower", "demonstrated"), ("attainable", "attainable"), ("upper", "claimed"))
     ]
-    wide = data.mark_bar(height=ROW, fillOpacity=0, color="var(--paper)").transform_calculate(zero="0", far=f"{most}")
-    return wide.encode(x=x("zero"), x2="far:Q", y=y, tooltip=tips).properties(name="hover")
+    wide = data.mark_bar(height=ROW, fillOpacity=0, color="var(--paper)").transform_calculate(start="0", end=f"{most}")
+    return wide.encode(x=x("start"), x2="end:Q", y=y, tooltip=tips).properties(name="hover")

@@ -62,7 +62,7 @@
       box.type = "checkbox";
       box.checked = true;
       box.value = item.dataset.series;
-      box.addEventListener("change", () => figure.view.signal("shown", chosen(figure)).runAsync());
+      box.addEventListener("change", () => figure.view?.signal("shown", chosen(figure)).runAsync());
       label.append(box, ...item.childNodes);
       item.append(label);
     }
@@ -104,7 +104,7 @@
 
   const started = performance.now();
   const figures = [...document.querySelectorAll("figure[data-chart]")];
-  for (const box of document.querySelectorAll(".tablebox")) copyable(box);
+  if (navigator.clipboard) document.querySelectorAll(".tablebox").forEach(copyable);
   const all = figures.map((figure) => {
     const names = Object.keys(charts[figure.dataset.chart].scales);
     toggles(figure);
