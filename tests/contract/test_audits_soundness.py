@@ -48,7 +48,7 @@ def test_rule_15_only_an_assumption_free_bound_refutes_a_pair():
         (Repeat(Gaussian(1.0), 5), False),
         (Poisson(1.0, Gaussian(1.0)), False),
         (Repeat(Poisson(0.1, Gaussian(1.0)), 5), True),
-        (Compose((Gaussian(1.0), Poisson(0.5, Laplace(1.0)))), True),
+        (Compose((Poisson(0.5, Gaussian(1.0)),)), True),
     ],
 )
 def test_rule_16_a_shared_order_tests_no_amplified_claim(event, counts_on_sampling):

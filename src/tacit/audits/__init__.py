@@ -5,7 +5,8 @@ from .choice import Choice, choose, lower_bound
 from .claims import stated
 from .controls import null, planted_leak
 from .demonstration import demonstrate
-from .estimators import ClopperPearson, Curve, Estimator, Limits
+from .estimators import ClopperPearson, Estimator, Limits
+from .families import Curve
 from .game import play
 from .mechanism import audit_mechanism
 from .training import audit

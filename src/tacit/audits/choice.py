@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ..core import Adjacency, BadInput, Bound, Calibration, Counts, Evaluation, Event, Mismatch, Scores, Side, check
-from .estimators import ClopperPearson, Curve, Estimator, Limits, both_limits, ratio_epsilon
+from .estimators import ClopperPearson, Estimator, Limits, LimitsEstimator, both_limits, ratio_epsilon
+from .families import Curve
 
 Floats = NDArray[np.float64]
 CANDIDATES, FEW = 160, 40
 BANDWIDTH = 0.6
 """Of the smoothing, in normal quantiles of the rank; by trial on Gaussian mechanisms, shifts of 0.3 to 4 deviations."""
 TINY = 1e-6
-ASSUMPTIONS = ("runs are independent of each other", "the threshold was fixed before these runs were looked at")
+ASSUMPTIONS = ("runs are independent of each other", "how guesses are made was fixed before these runs were looked at")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def lower_bound(
     return bound(use, counts(evaluation, choice), confidence, Adjacency.of(adjacency))
 
 
-def bound(use: Estimator, counted: Counts, confidence: float, adjacency: Adjacency) -> Bound:
+def bound(use: Estimator, counted: Counts, confidence: float, adjacency: Adjacency, unit: str = "record") -> Bound:
     """A Bound from counts at a threshold fixed beforehand."""
     return Bound(
         use.read(counted, confidence),
@@ -87,6 +88,7 @@ def bound(use: Estimator, counted: Counts, confidence: float, adjacency: Adjacen
         confidence,
         use.method,
         adjacency,
+        unit,
         assumes=use.assumes,
         assumptions=ASSUMPTIONS,
     )
@@ -120,13 +122,13 @@ def count(scores: Scores, threshold: float) -> Counts:
     return Counts(hits, alarms, members.size, nonmembers.size)
 
 
-def estimator_for(delta: float, adjacency: Adjacency, event: Event | None) -> Estimator:
+def estimator_for(delta: float, adjacency: Adjacency, event: Event | None) -> LimitsEstimator:
     """The trade-off curve where an event is claimed, Clopper and Pearson otherwise."""
     delta = check.delta(delta)
     return ClopperPearson(delta) if event is None else Curve(event, adjacency, delta)
 
 
-def _offer(scores: Scores, use: Estimator, confidence: float) -> tuple[float, float]:
+def _offer(scores: Scores, use: LimitsEstimator, confidence: float) -> tuple[float, float]:
     """(epsilon, threshold) of one attack's most promising threshold; below 0 while it shows nothing yet.
 
     For a family of mechanisms the ruler is the distance of the limits' normal quantiles, smoothed over neighbouring

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ..core import Adjacency, BadInput, Bound, Claim, Event, Mismatch, Side, check
 from ..core.events import family
 from ..loss import Plan, privacy_loss
+from .frontier import pair_limit
 
 Stated = tuple[float, float] | Event | Plan | Claim
 STATED = "stated"
@@ -39,14 +38,7 @@ def pair(claim: tuple[float, float], adjacency: Adjacency) -> Claim:
     if not isinstance(claim, tuple | list) or len(claim) != 2:
         raise BadInput("A claim is (epsilon, delta), an event or a plan.")
     bound = Bound(claim[0], claim[1], Side.UPPER, 1.0, STATED, adjacency)
-    return Claim(bound, None, tuple((fpr, pair_limit(bound.epsilon, bound.delta, fpr)) for fpr in RATES))
-
-
-def pair_limit(epsilon: float, delta: float, fpr: float) -> float:
-    """The largest true-positive rate of (epsilon, delta)-DP at `fpr` (Kairouz, Oh and Viswanath 2015, Theorem 2.1)."""
-    forward = math.exp(min(epsilon, 700.0)) * fpr + delta
-    backward = 1 - math.exp(-epsilon) * (1 - delta - fpr)
-    return min(1.0, forward, backward)
+    return Claim(bound, None, tuple((fpr, float(pair_limit(bound.epsilon, bound.delta, fpr))) for fpr in RATES))
 
 
 def event_frontier(event: Event, adjacency: Adjacency) -> tuple[tuple[float, float], ...]:

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..core import Adjacency, Control, Scores, Source, source
 from .choice import choose, lower_bound
 from .game import scored
+from .one_run import OneRun, guessed
 
 CONFIDENCE = 0.999
 Randomness = Source | int | np.random.Generator | None
+Procedure = Callable[[Scores, Source], float]
 
 
-def null(scores: Scores, rng: Randomness) -> Control:
+def null(scores: Scores, rng: Randomness, procedure: Procedure | None = None) -> Control:
     """With the coins reshuffled the same procedure must find nothing: epsilon 0."""
     chance = source(rng)
     coins = scores.member[chance.permutation(len(scores))]
-    found = _epsilon(scored(scores.score, coins, attack=scores.attack), chance)
+    found = (procedure or by_halves)(scored(scores.score, coins, attack=scores.attack), chance)
     return Control("null", "coins reshuffled: epsilon is at least 0", f"at least {found:.3g}", found == 0.0)
 
 
-def planted_leak(scores: Scores, rng: Randomness) -> Control:
+def planted_leak(scores: Scores, rng: Randomness, procedure: Procedure | None = None) -> Control:
     """With every run that saw the canary raised above all others, the same procedure must find it."""
     finite = scores.score[np.isfinite(scores.score)]
     lift = 1.0 + float(np.ptp(finite)) if finite.size else 1.0
-    found = _epsilon(scored(scores.score + lift * scores.member, scores.member, attack=scores.attack), source(rng))
+    leaking = scored(scores.score + lift * scores.member, scores.member, attack=scores.attack)
+    found = (procedure or by_halves)(leaking, source(rng))
     return Control("planted leak", "scores shifted: epsilon is above 0", f"at least {found:.3g}", found > 0.0)
 
 
-def _epsilon(scores: Scores, chance: Source) -> float:
-    """The whole procedure, without a family: split, choose, bound."""
+def by_guesses(scores: Scores, chance: Source) -> float:
+    """The procedure of one run: guess, bound."""
+    return OneRun(0.0).read(guessed(scores), CONFIDENCE)
+
+
+def by_halves(scores: Scores, chance: Source) -> float:
+    """The procedure of many runs, without a family: split, choose, bound."""
     first, second = scores.split(chance)
     choice = choose(first, delta=0.0, adjacency=Adjacency.ADD_REMOVE, confidence=CONFIDENCE)
     return lower_bound(second, choice, delta=0.0, adjacency=Adjacency.ADD_REMOVE, confidence=CONFIDENCE).epsilon

@@ -1,25 +1,37 @@
-"""From scores to demonstrations: split, choose, and read every estimator from one pair of limits."""
+"""From scores to demonstrations: whatever the game, its readings share one event, and so one confidence."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
-from ..core import Adjacency, Claim, Counts, Demonstration, Evaluation, Event, Mismatch, Scores, Source
+from ..core import Adjacency, Calibration, Claim, Counts, Demonstration, Evaluation, Event, Mismatch, Scores, Source
 from ..core.events import Compose, Poisson, Repeat
+from .anytime import Anytime, AnytimeCurve
 from .choice import Choice, bound, choose, counts
-from .estimators import ClopperPearson, Curve, Estimator
+from .estimators import ClopperPearson, Estimator
+from .families import Curve
+from .one_run import SHARE as GUESSED
+from .one_run import OneRun, OneRunCurve, guessed
 
 Randomness = Source | int | np.random.Generator | None
 SHARE = 0.2
 """The share of the runs that choose: a threshold needs fewer than a bound (benchmarks/audit.py)."""
+FEWEST = 24
+"""Pairs of runs that are judged before the first look: fewer could not pass the planted-leak control."""
 
 
-def amplified(event: Event) -> bool:
-    """Whether the event counts on a sample that nobody knows."""
-    if isinstance(event, Poisson):
-        return event.rate < 1 or amplified(event.event)
-    parts = event.events if isinstance(event, Compose) else (event.event,) if isinstance(event, Repeat) else ()
-    return any(amplified(part) for part in parts)
+@dataclass(frozen=True)
+class Played:
+    """What was played: the name of the game, its canary, how many runs (or canaries) were planned, how many failed."""
+
+    game: str
+    canary: str
+    planned: int
+    failed: int = 0
 
 
 def demonstrate(
@@ -36,7 +48,7 @@ def demonstrate(
     adjacency: Adjacency | str | None = None,
     shared_order: bool = False,
 ) -> tuple[Demonstration, ...]:
-    """Lower bounds from the scores of one game: assumption-free, and in the claimed event's family where there is one.
+    """Lower bounds from the scores of many runs: assumption-free, and in the claimed event's family if it has one.
 
     A fifth of the runs chooses the threshold and the others judge; with a `choice` fixed beforehand all of them judge.
     Both bounds are read at one threshold from one pair of limits, so together they err at most 1 - confidence.
@@ -45,33 +57,111 @@ def demonstrate(
     """
     if shared_order and claim.event is not None and amplified(claim.event):
         raise Mismatch("The runs share one batch order, and the claim counts on a secret sample.")
-    played = claim.bound.adjacency if adjacency is None else Adjacency.of(adjacency)
-    if played is not claim.bound.adjacency:
-        raise Mismatch(
-            f"The game was played under {played} adjacency and the claim is under {claim.bound.adjacency}; "
-            "a bound from one says nothing about the other."
-        )
-    delta = claim.bound.delta
+    same_adjacency(claim, adjacency)
     if choice is None:
         first, evaluation = scores.split(rng, share=SHARE)
-        choice = choose(first, delta=delta, adjacency=played, confidence=confidence, event=claim.event)
+        choice = _chosen(first, claim, confidence)
     else:
         evaluation = Evaluation(scores)
-    counted = counts(evaluation, choice)
-    readers: list[Estimator] = [ClopperPearson(delta)]
-    if claim.event is not None:
-        readers.append(Curve(claim.event, played, delta))
+    played = Played(game, canary, planned, failed)
+    return _shown(ClopperPearson, Curve, counts(evaluation, choice), claim, confidence, choice.threshold, played)
 
-    def shown(use: Estimator, counted: Counts) -> Demonstration:
-        return Demonstration(
-            bound(use, counted, confidence, played),
-            counted,
-            use.attainable(counted, confidence),
-            choice.threshold,
-            game,
-            canary,
-            planned,
-            failed,
+
+def demonstrate_once(
+    scores: Scores, *, claim: Claim, confidence: float, played: Played, share: float = GUESSED
+) -> tuple[Demonstration, ...]:
+    """Lower bounds from one run with many canaries, each put in by a coin of its own; `share` of them is guessed.
+
+    Caller ensures: coins are independent and fair, and every canary that was played has a row (soundness rule 19).
+    """
+    same_adjacency(claim, Adjacency.ADD_REMOVE)
+    return _shown(OneRun, OneRunCurve, guessed(scores, share), claim, confidence, math.inf, played)
+
+
+def watch(
+    batches: Iterable[Scores], *, claim: Claim, confidence: float, played: Played, choice: Choice | None = None
+) -> tuple[Demonstration, ...]:
+    """Lower bounds from runs that come in batches; no further batch is asked for once the claim is refuted.
+
+    The first batch chooses the threshold, unless a `choice` was fixed beforehand, and is not judged.
+    Guarantee: a true claim is ever refuted with probability at most 1 - confidence, however often one looks.
+    """
+    seen = Counts(0, 0, 0, 0)
+    for batch in batches:
+        if choice is None:
+            choice = _chosen(Calibration(batch), claim, confidence)
+            continue
+        seen = _sum(seen, counts(Evaluation(batch), choice))
+        if min(seen.n_in, seen.n_out) >= FEWEST and _refuted(seen, claim, confidence):
+            break
+    if choice is None or not (seen.n_in and seen.n_out):
+        raise Mismatch("Watching needs one batch to choose on and one to judge by.")
+    return _shown(Anytime, AnytimeCurve, seen, claim, confidence, choice.threshold, played)
+
+
+def amplified(event: Event) -> bool:
+    """Whether the event counts on a sample that nobody knows."""
+    if isinstance(event, Poisson):
+        return event.rate < 1 or amplified(event.event)
+    parts = event.events if isinstance(event, Compose) else (event.event,) if isinstance(event, Repeat) else ()
+    return any(amplified(part) for part in parts)
+
+
+def same_adjacency(claim: Claim, adjacency: Adjacency | str | None) -> None:
+    """Refuse a game played under another adjacency than the claim's (soundness rule 17)."""
+    claimed = claim.bound.adjacency
+    if adjacency is not None and Adjacency.of(adjacency) is not claimed:
+        raise Mismatch(
+            f"The game was played under {Adjacency.of(adjacency)} adjacency and the claim is under {claimed}; "
+            "a bound from one says nothing about the other."
         )
 
-    return tuple(shown(use, counted) for use in readers)
+
+Free = type[ClopperPearson] | type[OneRun] | type[Anytime]
+Within = type[Curve] | type[OneRunCurve] | type[AnytimeCurve]
+
+
+def _shown(
+    free: Free, within: Within, counted: Counts, claim: Claim, confidence: float, threshold: float, played: Played
+) -> tuple[Demonstration, ...]:
+    """One demonstration per reader: any mechanism, and the claimed event's family."""
+    stated = claim.bound
+    readers: list[Estimator] = [free(stated.delta)]
+    if claim.event is not None:
+        readers.append(within(claim.event, stated.adjacency, stated.delta))
+    return tuple(
+        Demonstration(
+            bound(use, counted, confidence, stated.adjacency, stated.unit),
+            counted,
+            use.attainable(counted, confidence),
+            threshold,
+            played.game,
+            played.canary,
+            played.planned,
+            played.failed,
+        )
+        for use in readers
+    )
+
+
+def _chosen(calibration: Calibration, claim: Claim, confidence: float) -> Choice:
+    stated = claim.bound
+    return choose(calibration, delta=stated.delta, adjacency=stated.adjacency, confidence=confidence, event=claim.event)
+
+
+def _refuted(seen: Counts, claim: Claim, confidence: float) -> bool:
+    stated = claim.bound
+    if Anytime(stated.delta).ruled_out(stated.epsilon, seen, confidence):
+        return True
+    return claim.event is not None and AnytimeCurve(claim.event, stated.adjacency, stated.delta).ruled_out(
+        1.0, seen, confidence
+    )
+
+
+def _sum(one: Counts, other: Counts) -> Counts:
+    return Counts(
+        one.true_positives + other.true_positives,
+        one.false_positives + other.false_positives,
+        one.n_in + other.n_in,
+        one.n_out + other.n_out,
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..core import Bound, Claim, Demonstration, Evidence
 from ..loss import privacy_loss
 from .claims import STATED
-from .estimators import estimator
+from .methods import estimator
 
 TOLERANCE = 1e-6
 """Relative; another machine's floating point moves the last digits only."""

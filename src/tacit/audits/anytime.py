@@ -1,0 +1,92 @@
+r"""Looking as often as one likes: an e-process that may stop at any time and still be valid.
+
+At a threshold fixed beforehand runs are coins with unknown rates p (with the record) and q (without). For every (p, q)
+
+    M_t / L_t(p, q),   M_t = the likelihood averaged over Jeffreys priors,   L_t(p, q) = the likelihood,
+
+is a nonnegative martingale that starts at 1 when (p, q) is true, so that it ever reaches 1/error has probability at
+most `error` (Ville 1939). A claim is ruled out as soon as M_t / L_t(p, q) >= 1/error for all (p, q) that it allows; all
+claims together share one event, so every reading at the time of stopping is valid.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from ..core import Counts, check
+from .estimators import Estimator
+from .families import Family
+from .frontier import GRID, Frontier, of_event, of_pair
+
+Floats = NDArray[np.float64]
+COARSE = 1e-3
+
+
+def log_evidence(frontier: Frontier, counts: Counts) -> float:
+    r"""At most log M / sup L over the rates (p, q) with p <= T(q).
+
+    For q above its own share and p kept to its own share at most, L rises in p and falls in q, so on [q_j, q_{j+1}] it
+    is at most L(T(q_{j+1}), q_j).
+    """
+    a, b = counts.true_positives, counts.n_in - counts.true_positives
+    c, d = counts.false_positives, counts.n_out - counts.false_positives
+    share_in, share_out = a / max(counts.n_in, 1), c / max(counts.n_out, 1)
+    p = np.minimum(frontier.tpr[1:], share_in)
+    q = np.maximum(GRID[:-1], share_out)
+    allowed = _log_likelihood(a, b, p) + _log_likelihood(c, d, q)
+    return float(_log_mixture(a, b) + _log_mixture(c, d) - allowed.max())
+
+
+@dataclass(frozen=True)
+class Anytime(Estimator):
+    """(epsilon, delta) of any mechanism, whenever one stops."""
+
+    delta: float
+    method = "e-process"
+
+    def read(self, counts: Counts, confidence: float) -> float:
+        low, high = 0.0, 1.0
+        if not self.ruled_out(low, counts, confidence):
+            return 0.0
+        while self.ruled_out(high, counts, confidence):
+            low, high = high, 2 * high
+        while high - low > COARSE:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.ruled_out(middle, counts, confidence) else (low, middle)
+        return low
+
+    def ruled_out(self, epsilon: float, counts: Counts, confidence: float) -> bool:
+        """Whether (epsilon, delta) is ruled out by now."""
+        return log_evidence(of_pair(epsilon, self.delta), counts) >= _need(confidence)
+
+
+@dataclass(frozen=True)
+class AnytimeCurve(Family):
+    """The claimed event's family, whenever one stops."""
+
+    method = "e-process, trade-off curve"
+
+    def read(self, counts: Counts, confidence: float) -> float:
+        return self.reading(lambda s: self.ruled_out(s, counts, confidence), close=COARSE)
+
+    def ruled_out(self, factor: float, counts: Counts, confidence: float) -> bool:
+        """Whether the member with its noise scaled by `factor` is ruled out by now."""
+        return log_evidence(of_event(self.event, factor, self.adjacency), counts) >= _need(confidence)
+
+
+def _need(confidence: float) -> float:
+    return -math.log(1 - check.probability("confidence", confidence, zero=False, one=False))
+
+
+def _log_mixture(hits: int, misses: int) -> float:
+    """log of the probability of a sequence under the Jeffreys prior Beta(1/2, 1/2)."""
+    return float(special.betaln(hits + 0.5, misses + 0.5) - special.betaln(0.5, 0.5))
+
+
+def _log_likelihood(hits: int, misses: int, rate: Floats) -> Floats:
+    return np.asarray(special.xlogy(hits, rate) + special.xlog1py(misses, -rate))
