@@ -161,7 +161,7 @@ class PrivateStep:
 
     def _release(self, total: Tensor, key: bytes) -> None:
         """total <- (S + noise) / (rate * public_size), handed to the optimizer as gradients."""
-        scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING[self.speed.precision])
+        scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING[self._clipper.rounding])
         total.add_(normal(key, total.numel()).to(total.device), alpha=scale).div_(self.plan.expected_batch)
         start = 0
         for parameter in self._clipper.parameters.values():

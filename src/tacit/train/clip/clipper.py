@@ -15,6 +15,7 @@ from ..batch import describe
 from .capture import Changed
 from .probe import Structure, probe
 from .sums import Clipped, Forward, clipped_sum
+from .terms import REDUCED, wide
 
 Loss = Callable[[nn.Module, Any], Tensor]
 
@@ -32,6 +33,12 @@ class Clipper:
     clip_norm: float
     precision: str = "float32"
     structures: dict[Any, Structure] = field(default_factory=dict)
+
+    @property
+    def rounding(self) -> str:
+        """The coarsest precision at work: autocast's, or that of the parameters themselves."""
+        reduced = any(tensor.dtype in REDUCED for tensor in self.parameters.values())
+        return "bfloat16" if reduced else self.precision
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
         structure = self.structure(batch)
@@ -52,13 +59,13 @@ class Clipper:
         """One loss per example, in the asked precision, read in float32."""
         with self._precision():
             losses = self.loss(self.model, batch)
-        return losses.float() if isinstance(losses, Tensor) and losses.dtype == torch.bfloat16 else losses
+        return wide(losses) if isinstance(losses, Tensor) else losses
 
     def structure(self, batch: Any) -> Structure:
         """What a probe on public, made-up examples of this shape finds; kept."""
         key = describe(batch), self.model.training
         if key not in self.structures:
-            self.structures[key] = probe(self.losses, self.parameters, self.constants(), batch, self.precision)
+            self.structures[key] = probe(self.losses, self.parameters, self.constants(), batch, self.rounding)
         return self.structures[key]
 
     def constants(self) -> list[Tensor]:

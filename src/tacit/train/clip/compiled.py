@@ -76,7 +76,7 @@ class Compiled:
             fast = self._run(graph, examples, mask)
         with same_random():
             slow = self.clipper(examples, mask)
-        allowed = TOLERANCE[self.clipper.precision]
+        allowed = TOLERANCE[self.clipper.rounding]
         pairs = [(fast.norms, slow.norms), *((fast.sums[name], slow.sums[name]) for name in slow.sums)]
         scale = max(float(theirs.abs().max()) for _, theirs in pairs[1:])
         for ours, theirs in pairs:

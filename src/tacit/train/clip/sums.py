@@ -20,7 +20,7 @@ from torch import Tensor
 from ...core import BadInput
 from .capture import Capture, Entry, no_rule
 from .rules import RULES, fallback
-from .terms import Dense, Memo, Term, Viewed, join, norm2, pulled, weighted
+from .terms import REDUCED, Dense, Memo, Term, Viewed, join, norm2, pulled, weighted
 
 Terms = dict[str, list[Term]]
 
@@ -117,7 +117,10 @@ def _by_source(capture: Capture, gradients: Iterable[Tensor | None], batch: int)
 
 
 def _by_parameter(capture: Capture, by_source: dict[int, list[Term]]) -> Terms:
-    """Carry the terms of derived tensors back to the parameters they came from."""
+    """Carry the terms of derived tensors back to the parameters they came from.
+
+    A sum is never rounded to reduced precision on that way: one example may move a rounded sum by more than its share.
+    """
     names = {id(tensor): name for name, tensor in capture.parameters.items()}
     found: Terms = {name: list(by_source[key]) for key, name in names.items() if key in by_source}
     for key, terms in by_source.items():
@@ -126,7 +129,7 @@ def _by_parameter(capture: Capture, by_source: dict[int, list[Term]]) -> Terms:
         source = capture.sources[key]
         for name in sorted(source.parents):
             parameter = capture.parameters[name]
-            if source.one_to_one and len(source.parents) == 1:
+            if source.one_to_one and len(source.parents) == 1 and source.tensor.dtype not in REDUCED:
                 term: Term = Viewed(terms, source.tensor, parameter)
             else:
                 term = Dense(pulled(source.tensor, parameter, terms))

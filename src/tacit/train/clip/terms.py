@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .cost import inner_is_cheaper
 
+REDUCED = (torch.bfloat16, torch.float16)
 Memo = dict[tuple[int, torch.Size], Tensor]
 
 
@@ -234,7 +235,7 @@ def _squares(values: Tensor) -> Tensor:
 
 def wide(values: Tensor) -> Tensor:
     """Float32 at least: norms and sums are never made in reduced precision (soundness rule 11)."""
-    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+    return values.float() if values.dtype in REDUCED else values
 
 
 def _join_outer(terms: Sequence[Outer]) -> Outer:

@@ -1,0 +1,76 @@
+"""Reduced precision: contributions stay within the clip norm, sums and noise stay in float32 (soundness rule 11)."""
+
+import pytest
+import torch
+
+from tacit.loss import Plan
+from tacit.train import Speed, private
+from tacit.train.clip import Clipper, Forward
+from tacit.train.clip.sums import clip_weights, per_example, total_norm
+from tacit.train.step import ROUNDING
+from train_zoo import CLASSES, ZOO, classify, trainable
+
+NAMES = ["mlp", "convolutions", "lstm", "tied words", "sequence first", "bare parameters", "weight norm", "low rank"]
+
+
+def contributions(clipper: Clipper, batch: tuple, rows: int) -> torch.Tensor:
+    """Norms of c_i G_i, from the operations' own numbers, in float64."""
+    structure = clipper.structure(batch)
+    forward = Forward(lambda: clipper.losses(batch), clipper.parameters, clipper.constants())
+    terms, losses = per_example(forward, rows, structure.entries, copies=structure.copies)
+    with torch.no_grad():
+        weights = clip_weights(total_norm(terms, losses), torch.ones(rows, dtype=torch.bool), clipper.clip_norm)
+        squares = torch.zeros(rows, dtype=torch.float64)
+        for row in range(rows):
+            one = torch.zeros(rows)
+            one[row] = weights[row]
+            for parts in terms.values():
+                piece = sum(part.weighted(one).double() for part in parts)
+                squares[row] += piece.square().sum()
+    return squares.sqrt()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_contribution_exceeds_the_clip_norm(name: str, precision: str) -> None:
+    torch.manual_seed(0)
+    case = ZOO[name]
+    model, batch = case.make(), case.batch(8)
+    clipper = Clipper(model, case.loss, trainable(model), 0.05, precision)
+    found = contributions(clipper, batch, 8)
+    assert (found > 0.01).any()
+    assert (found <= 0.05 * (1 + ROUNDING[precision])).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_norms_and_sums_are_float32_and_near_the_exact_ones(name: str) -> None:
+    torch.manual_seed(0)
+    case = ZOO[name]
+    model, batch = case.make(), case.batch(6)
+    mask = torch.ones(6, dtype=torch.bool)
+    exact, rough = (Clipper(model, case.loss, trainable(model), 0.5, kind)(batch, mask) for kind in ROUNDING)
+    assert rough.norms.dtype == torch.float32
+    assert {tensor.dtype for tensor in rough.sums.values()} == {torch.float32}
+    torch.testing.assert_close(rough.norms, exact.norms, rtol=0.1, atol=0.02)
+
+
+def test_a_model_kept_in_bfloat16_gets_float32_noise() -> None:
+    model = torch.nn.Linear(5, CLASSES, bias=False).to(torch.bfloat16)
+    data = torch.randn(100, 5).to(torch.bfloat16), torch.arange(100) % CLASSES
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(100, 0.1, 2, 1.0), loss=classify, rng=0)
+    released = []
+    keep = step._release
+    step._release = lambda total, key: (released.append(total), keep(total, key))
+    for batch in step.batches(data):
+        step(batch)
+    assert {total.dtype for total in released} == {torch.float32}
+    assert model.weight.grad.dtype == torch.bfloat16
+
+
+def test_training_in_bfloat16_steps() -> None:
+    model = ZOO["mlp"].make()
+    data = torch.randn(100, 5), torch.arange(100) % CLASSES
+    speed = Speed(precision="bfloat16")
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(100, 0.2, 3, 1.0), rng=0, speed=speed)
+    assert [step(batch).loss is not None for batch in step.batches(data)] == [True] * 3
+    assert step.evidence(1e-3).provenance["precision"] == "bfloat16"
