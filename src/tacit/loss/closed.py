@@ -25,6 +25,9 @@ class Direction(Protocol):
 
     def delta(self, epsilon: float) -> Interval: ...
 
+    def at_most(self, epsilon: float, delta: float) -> bool:
+        """Whether a cheap bound shows delta(epsilon) <= delta; False says nothing."""
+
     def tail(self, fpr: float) -> Interval:
         """inf over epsilon >= 0 of delta(epsilon) + e^epsilon fpr."""
 
@@ -41,6 +44,9 @@ class Never:
 
     def epsilon(self, delta: float) -> Interval:
         return Interval(math.inf, math.inf)
+
+    def at_most(self, epsilon: float, delta: float) -> bool:
+        return False
 
     def tail(self, fpr: float) -> Interval:
         return Interval(1.0, 1.0)
@@ -78,6 +84,9 @@ class GaussianTotal:
             return Interval(math.inf, math.inf)
         return invert(self.delta, delta, start=self.mu * (self.mu + 4) + 1)
 
+    def at_most(self, epsilon: float, delta: float) -> bool:
+        return self.delta(epsilon).upper <= delta
+
     def tail(self, fpr: float) -> Interval:
         return self._power(fpr)
 
@@ -114,6 +123,9 @@ class Once:
             return Interval(max(largest, 0.0) * (1 - 4 * EPS), max(largest, 0.0) * (1 + 4 * EPS))
         return invert(self.delta, delta, start=max(largest, 0.0) + 1)
 
+    def at_most(self, epsilon: float, delta: float) -> bool:
+        return self.delta(epsilon).upper <= delta
+
     def tail(self, fpr: float) -> Interval:
         return tail_of(*self._profile(), fpr)
 
@@ -146,6 +158,9 @@ class Single:
         if delta == 0:
             return Interval(max(top, 0.0) * (1 - 8 * EPS), max(top, 0.0) * (1 + 8 * EPS))
         return invert(self.delta, delta, start=1.0)
+
+    def at_most(self, epsilon: float, delta: float) -> bool:
+        return self.delta(epsilon).upper <= delta
 
     def tail(self, fpr: float) -> Interval:
         return tail_of(*self._profile, fpr, between=True)
@@ -186,15 +201,28 @@ def invert(delta_at: Callable[[float], Interval], delta: float, *, start: float)
 
 
 def _cross(value: Callable[[float], float], delta: float, start: float) -> tuple[float, float]:
+    """The last epsilon seen with value above `delta` and the first one at or below: Illinois on log value."""
     if value(0.0) <= delta:
         return 0.0, 0.0
-    low, high = 0.0, start
-    while value(high) > delta:
-        low, high = high, 2 * high
+    low, high, above, below = 0.0, start, value(0.0), value(start)
+    while below > delta:
+        low, high, above = high, 2 * high, below
         if high > 1e16:
             return low, math.inf
-    while True:
-        middle = (low + high) / 2
-        if not low < middle < high or high - low <= 1e-15 * high:
-            return low, high
-        low, high = (middle, high) if value(middle) > delta else (low, middle)
+        below = value(high)
+    log = lambda number: math.log(max(number, 1e-320) / delta)  # noqa: E731
+    y_low, y_high, side = log(above), log(below), 0
+    for step in range(200):
+        if high - low <= 2e-15 * high:
+            break
+        middle = (low + high) / 2 if step % 3 == 2 or y_high == 0 else (low * y_high - high * y_low) / (y_high - y_low)
+        if not low < middle < high:
+            middle = (low + high) / 2
+            if not low < middle < high:
+                break
+        found = value(middle)
+        if found > delta:
+            low, y_low, y_high, side = middle, log(found), y_high / 2 if side > 0 else y_high, 1
+        else:
+            high, y_high, y_low, side = middle, log(found), y_low / 2 if side < 0 else y_low, -1
+    return low, high

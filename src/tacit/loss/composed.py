@@ -55,11 +55,21 @@ class Composed(PrivacyLoss):
 
     def epsilon(self, delta: float) -> Interval:
         delta = check.delta(delta)
-        return _larger([direction.epsilon(delta) for direction in self._directions])
+        first, *rest = self._directions
+        found = first.epsilon(delta)
+        for other in rest:
+            if not other.at_most(found.lower, delta):
+                found = _larger(found, other.epsilon(delta))
+        return found
 
     def delta(self, epsilon: float) -> Interval:
         epsilon = check.nonnegative("epsilon", epsilon)
-        return _larger([direction.delta(epsilon) for direction in self._directions])
+        first, *rest = self._directions
+        found = first.delta(epsilon)
+        for other in rest:
+            if found.lower == 0 or not other.at_most(epsilon, found.lower):
+                found = _larger(found, other.delta(epsilon))
+        return found
 
     def advantage(self) -> Interval:
         return self.delta(0.0)
@@ -72,7 +82,7 @@ class Composed(PrivacyLoss):
         fpr = check.probability("fpr", fpr)
         ways = self._directions
         curves = [_smaller(way.tail(fpr), back.head(fpr)) for way, back in zip(ways, reversed(ways), strict=True)]
-        best = _larger(curves)
+        best = curves[0] if len(curves) == 1 else _larger(*curves)
         return Interval(max(best.lower, fpr), max(best.upper, fpr))
 
     @cached_property
@@ -96,6 +106,14 @@ class Fast:
             return self.saddle.epsilon(delta)
         except NotMet:
             return self.lattice.epsilon(delta)
+
+    def at_most(self, epsilon: float, delta: float) -> bool:
+        if self.lattice.at_most(epsilon, delta):
+            return True
+        try:
+            return delta > 0 and self.saddle.at_most(epsilon, delta)
+        except NotMet:
+            return False
 
     def delta(self, epsilon: float) -> Interval:
         try:
@@ -133,8 +151,8 @@ def mu(pair: Pair) -> float | None:
     return None
 
 
-def _larger(intervals: list[Interval]) -> Interval:
-    return Interval(max(i.lower for i in intervals), max(i.upper for i in intervals))
+def _larger(a: Interval, b: Interval) -> Interval:
+    return Interval(max(a.lower, b.lower), max(a.upper, b.upper))
 
 
 def _smaller(a: Interval, b: Interval) -> Interval:

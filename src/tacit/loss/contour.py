@@ -21,8 +21,10 @@ from .noise import Array
 from .pairs import Location
 from .quadrature import EPS, Complex, Line, Nodes, NotMet
 
-WORK = 250_000
+WORK = 8_000_000
 """Largest number of (node, frequency) pairs before the lattice is the better tool."""
+MOVES = np.array([0.02, 0.05, 0.1, 0.17, 0.25, 0.35, 0.5, 0.7, 1.0, 1.5, 2.2, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0])
+"""Distances of other tilts tried for the aliases, in units of one over the spread."""
 BUDGET = 1e-9
 """Relative error of delta aimed at, for each of the sources."""
 
@@ -33,6 +35,7 @@ class Sum:
 
     parts: tuple[tuple[Location, Nodes, int], ...]
     gaussian: float
+    cap: float
 
     def log_moments(self, tilts: Array) -> Array:
         """log E_P e^{t L} of the composition."""
@@ -42,9 +45,8 @@ class Sum:
         return np.asarray(total)
 
     @property
-    def largest_tilt(self) -> float:
-        """Up to here the nodes reach far enough."""
-        return min(nodes.largest_tilt for _, nodes, _ in self.parts)
+    def steps(self) -> int:
+        return sum(count for _, _, count in self.parts)
 
     def trusted(self, tilt: float) -> bool:
         """Whether `log_moments` is right to 1e-3 there: Chernoff constants carry a margin of 1e-2."""
@@ -100,6 +102,8 @@ def contour(total: Sum, tilt: float, log_delta: float, epsilon: float) -> Contou
     period, left, right = _period(total, tilt, spread, epsilon, aim)
     step = 2 * math.pi / period
     top, beyond = _range(lines, total.gaussian, spread, aim - log_m + tilt * epsilon, step)
+    if top / step * sum(line.size for _, line, _ in lines) > WORK:
+        raise NotMet
     u = step * np.arange(math.ceil(top / step) + 1)
     lines = [(pair, line.refined(pair, count, float(u[-1])), count) for pair, line, count in lines]
     log_m = math.fsum(count * line.log_m for _, line, count in lines) + total.gaussian**2 * tilt * (tilt + 1) / 2
@@ -118,9 +122,9 @@ def _period(
     total: Sum, tilt: float, spread: float, epsilon: float, aim: float
 ) -> tuple[float, tuple[float, float], tuple[float, float]]:
     """The least X at which aliases from both sides are below the aim, with the (tilt, log constant) that shows it."""
-    moves = np.array([0.3, 0.6, 1.0, 1.5, 2.2, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0]) / spread
+    moves = MOVES / spread
     lower, higher = tilt - moves[moves < tilt], tilt + moves
-    higher = higher[higher <= total.largest_tilt]
+    higher = higher[higher <= total.cap]
     if not higher.size:
         raise NotMet
     tilts = np.concatenate([lower, higher])
@@ -145,7 +149,7 @@ def _range(
 
     Decreasing integrand: sum_{k D > U} D g(k D) <= Int_U g, and g(u) <= |phi(u)|^n/u^2.
     """
-    u = np.geomspace(1.0 / spread, 8192.0 / spread, 56)
+    u = np.geomspace(1.0 / spread, 1e6 / spread, 84)
     log_phi = -((gaussian * u) ** 2) / 2
     for pair, line, count in lines:
         log_phi = log_phi + log_decay(pair, line, count, u)
@@ -174,5 +178,5 @@ def _integrand(
             log_size = log_size + count * np.log(size + exact + rounding)
         doubt += count * (exact + rounding) / (size + exact + rounding)
     weight = np.where(np.arange(u.size) > 0, 2.0, 1.0)
-    errors = np.exp(np.minimum(log_size, 700.0)) * np.minimum(doubt + EPS * (16 + np.abs(log_value.imag)), 1.0)
+    errors = np.exp(np.minimum(log_size, 600.0)) * np.minimum(doubt + EPS * (16 + np.abs(log_value.imag)), 1.0)
     return np.exp(log_value), float(weight @ errors)

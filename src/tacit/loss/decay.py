@@ -18,7 +18,7 @@ from .noise import Array
 from .pairs import Location
 from .quadrature import Line, Nodes
 
-FEW = 64
+FEW = 2000
 """Up to so many steps the shifted line is tried."""
 SIDE_LOBE = 0.21723363
 """The largest |sin y/y| beyond its first zero, rounded up."""

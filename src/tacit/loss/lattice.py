@@ -19,7 +19,7 @@ from .window import Counts, Window, compose, log_moments
 
 Composition = tuple[tuple[Pair, int], ...]
 TILTS = np.geomspace(1e-2, 2e5, 48)
-POINTS = 1 << 19
+POINTS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Lattice:
         log_mass = rough - math.log(self._steps) - 40.0
         tilt = self._tilt(log_mass, lambda t, log_m: log_m - t * epsilon)
         return self._refined(tilt, log_mass, lambda low, high: Interval(low.delta(epsilon), high.delta(epsilon)))
+
+    def at_most(self, epsilon: float, delta: float) -> bool:
+        """Whether it is plain that delta(epsilon) <= delta: no loss is larger."""
+        return self._pure().upper <= epsilon
 
     def _pure(self) -> Interval:
         """The largest loss, step by step."""

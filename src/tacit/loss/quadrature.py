@@ -28,7 +28,7 @@ Complex = NDArray[np.complex128]
 EPS = float(np.finfo(float).eps)
 ANGLE = 1.1
 """Largest theta used."""
-STRIPS = (0.12, 0.3, 0.55, 0.8, 1.0)
+STRIPS = (0.02, 0.06, 0.15, 0.35, 0.65, 1.0)
 """Half-widths of the strips tried, as shares of the largest."""
 SHARE = 1e-21
 """Tilted mass that may be left out of the sums on either side."""
@@ -156,13 +156,6 @@ class Nodes:
         """Largest a/s^2 of a strip on which the integrand is analytic and bounded well."""
         return min(side.steepest / side.largest for side in (self.p, self.q) if side.largest)
 
-    @property
-    def largest_tilt(self) -> float:
-        """The tilt at which the mass may come within eight deviations of the last node."""
-        room = float(self.x[-1]) - 8 * self.scale - self.p.largest
-        rate = self.p.largest + float(self.q.mean[-1])
-        return room / rate if rate > 0 else math.inf
-
     def log_moments(self, tilts: Array) -> Array:
         """log M(t) for real t > 0, up to the errors bounded below."""
         exponents = self.base + tilts[:, None] * self.loss
@@ -218,7 +211,7 @@ class Line:
         need = 30 + math.log(count)
         log_weights = n.base + self.tilt * n.loss - self.log_m
         step, low = 0.0, float(n.x[0])
-        for theta in min(_steepest(pair), math.sqrt(2 * need) / s) * np.array([0.15, 0.4, 0.7, 1.0]):
+        for theta in np.minimum(_steepest(pair) * np.array(STRIPS), math.sqrt(2 * need) / s):
             grown = log_weights + top * (n.p.angle(theta) + n.q.angle(theta))
             found = 2 * math.pi * theta * s * s / (need + max(float(grown.max()), 0.0) + (theta * s) ** 2 / 2)
             if found > step:
@@ -227,9 +220,11 @@ class Line:
         return Nodes.between(pair, low, _right_end(pair, 1.01 * self.tilt), step).line(self.tilt)
 
     def values(self, u: Array) -> Complex:
-        """phi at equispaced u = 0, D, 2D, ..."""
-        waves = np.exp(1j * np.outer(u, self.nodes.loss[self.keep]))
-        return np.asarray(waves @ self.weights[self.keep])
+        """phi at equispaced u = 0, D, 2D, ...: e^{i(u + v)L} = e^{iuL} e^{ivL} makes it one matrix product."""
+        loss, weights = self.nodes.loss[self.keep], self.weights[self.keep]
+        inner = math.isqrt(u.size) + 1
+        coarse, fine = u[::inner], u[:inner]
+        return np.asarray(((weights * np.exp(1j * np.outer(coarse, loss))) @ np.exp(1j * np.outer(loss, fine))).ravel()[: u.size])
 
     def rounding(self, u: Array) -> Array:
         """Relative to M(t): exponents and phases each carry a rounding of their own size."""
@@ -280,12 +275,15 @@ class Line:
 
     @cached_property
     def log_cells(self) -> Array:
-        """log of an upper bound of the tilted mass of each cell between nodes: each factor at its larger end."""
+        r"""log of an upper bound of the tilted mass of each cell between nodes.
+
+        log r is convex, hence below its chord; -x^2/2s^2 and -t log r_q exceed theirs by at most h^2/8 times their
+        curvature. The exponential of a chord is convex, so its integral is at most h times the mean of its ends.
+        """
         n, t = self.nodes, self.tilt
-        bell = -(n.x**2) / (2 * n.scale**2)
-        crest = np.where((n.x[:-1] < 0) & (n.x[1:] > 0), 0.0, np.maximum(bell[:-1], bell[1:]))
-        rising = (1 + t) * n.p.log_ratio[1:] - t * n.q.log_ratio[1:]
-        return np.asarray(crest + rising + math.log(n.step / (n.scale * math.sqrt(2 * math.pi))) - self.log_m)
+        ends = n.base + t * n.loss - self.log_m
+        bulge = n.step**2 / (8 * n.scale**2) * (1 + t * n.q.square[:-1] / n.scale**2)
+        return np.asarray(np.logaddexp(ends[:-1], ends[1:]) - math.log(2) + bulge)
 
 
 def _steepest(pair: Location) -> float:

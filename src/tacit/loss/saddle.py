@@ -17,6 +17,12 @@ from .quadrature import Nodes, NotMet
 GAP = 1e-6
 FLOOR = 1e-9
 """An answer counts as met when its gap is at most GAP relative to epsilon, or FLOOR absolutely."""
+ENOUGH = 4e-4
+"""A relative gap that the lattice would not beat."""
+RETREATS = (1.0, 0.8, 0.6)
+"""Shares of the best tilt tried when moments explode just beyond it."""
+RATIOS = np.geomspace(1e-3, 1.0, 26)
+"""Tilts tried, as shares of the largest."""
 
 
 @dataclass(frozen=True)
@@ -43,48 +49,63 @@ class Saddle:
     def epsilon(self, delta: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
         log_delta = math.log(delta)
-        bound = lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t  # noqa: E731
-        total, tilt, chernoff = self._placed(log_delta, bound)
-        if chernoff <= 0:
+        total, tilt, bound = self._placed(log_delta, lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t)
+        if bound <= 0 and total.trusted(tilt):
             return Interval(0.0, 0.0)
-        guess = self._guess(total, tilt, log_delta, chernoff)
-        answer = _solved(contour(total, tilt, log_delta, guess), delta, guess)
-        if answer is None or answer.upper - answer.lower > max(GAP * answer.upper, FLOOR):
-            raise NotMet
-        return answer
+        start = self._guess(total, tilt, bound)
+        for retreat in RETREATS if total.steps > 30 else RETREATS[:1]:
+            try:
+                return _searched(total, retreat * tilt, retreat, delta, start)
+            except NotMet:
+                continue
+        raise NotMet
 
     def delta(self, epsilon: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
+        total, tilt, log_bound = self._placed(-30.0, lambda total, t: total.log_moments(t) + conversion(t) - t * epsilon)
+        log_delta = min(log_bound, 0.0) - 2.0
+        for retreat in (1.0, 1.0, 0.8, 0.6):
+            try:
+                answer = contour(total, retreat * tilt, log_delta, epsilon).delta(epsilon)
+            except NotMet:
+                continue
+            if answer.upper - answer.lower <= GAP * answer.upper:
+                return answer
+            log_delta = math.log(max(answer.lower, answer.upper / 1e6, 1e-290))
+        raise NotMet
+
+    def at_most(self, epsilon: float, delta: float) -> bool:
+        """Whether a Chernoff bound already shows delta(epsilon) <= delta."""
         bound = lambda total, t: total.log_moments(t) + conversion(t) - t * epsilon  # noqa: E731
-        total, tilt, chernoff = self._placed(-30.0, bound)
-        answer = contour(total, tilt, min(chernoff, 0.0) - 2.0, epsilon).delta(epsilon)
-        if answer.upper - answer.lower > GAP * answer.upper:
-            raise NotMet
-        return answer
+        total, tilt, log_bound = self._placed(math.log(delta), bound)
+        return log_bound + 0.01 <= math.log(delta) and total.trusted(tilt)
 
     def _placed(self, log_delta: float, bound: Callable[[Sum, Array], Array]) -> tuple[Sum, float, float]:
         """Nodes, and the tilt at which a Chernoff bound is least, with that bound."""
         cap = max(_cap(pair, log_delta) for pair, _ in self.pairs)
         for _ in range(4):
-            total = Sum(tuple((pair, Nodes.fit(pair, count, cap), count) for pair, count in self.pairs), self.gaussian)
-            tilts = np.geomspace(1e-2, min(cap, total.largest_tilt), 24)
-            values = bound(total, tilts)
-            best = int(values.argmin())
-            if best < tilts.size - 2:
-                break
-            cap *= 3
-        else:
-            raise NotMet
-        fine = np.geomspace(tilts[max(best - 1, 0)], tilts[best + 1], 9)
-        values = bound(total, fine)
-        best = int(values.argmin())
-        return total, float(fine[best]), float(values[best])
+            total = Sum(tuple((pair, Nodes.fit(pair, count, cap), count) for pair, count in self.pairs), self.gaussian, cap)
+            tilt, value = _best(total, bound)
+            if tilt < 0.7 * cap:
+                return total, tilt, value
+            cap *= 4
+        raise NotMet
 
-    def _guess(self, total: Sum, tilt: float, log_delta: float, chernoff: float) -> float:
+    def _guess(self, total: Sum, tilt: float, chernoff: float) -> float:
         """Leading order at the saddle point: delta is about M(t) e^{-t epsilon}/(t (1 + t) sqrt(2 pi) spread)."""
         spread = self.gaussian**2 + sum(count * nodes.line(tilt).variance for _, nodes, count in total.parts)
-        drop = max(0.5 * math.log(2 * math.pi * spread) + math.log(tilt) + math.log1p(tilt) + float(conversion(np.array([tilt]))[0]), 0.0)
-        return max(chernoff - drop / tilt, 0.0)
+        drop = 0.5 * math.log(2 * math.pi * spread) + math.log(tilt) + math.log1p(tilt) + float(conversion(np.array([tilt]))[0])
+        return max(chernoff - max(drop, 0.0) / tilt, 0.0)
+
+
+def _best(total: Sum, bound: Callable[[Sum, Array], Array]) -> tuple[float, float]:
+    """The tilt at which a bound is least, on a grid and then on a finer one."""
+    tilts = total.cap * RATIOS
+    best = int(bound(total, tilts).argmin())
+    fine = np.exp(np.linspace(math.log(tilts[max(best - 1, 0)]), math.log(tilts[min(best + 1, tilts.size - 1)]), 9))
+    values = bound(total, fine)
+    best = int(values.argmin())
+    return float(fine[best]), float(values[best])
 
 
 def _cap(pair: Location, log_delta: float) -> float:
@@ -95,23 +116,52 @@ def _cap(pair: Location, log_delta: float) -> float:
     return ratio * math.sqrt(-2 * log_delta + 20) + 2 * ratio**2 * math.log(1 / moved) + 3
 
 
-def _solved(line: Contour, delta: float, guess: float) -> Interval | None:
-    """Newton's method on the sum, then two ends that are verified by evaluation."""
+def _searched(total: Sum, tilt: float, retreat: float, delta: float, guess: float) -> Interval:
+    """Move guess and contour towards each other until the gap is met; `retreat` keeps away from where moments explode."""
+    best = Interval(0.0, math.inf)
+    for _ in range(4):
+        line = contour(total, tilt, math.log(delta), guess)
+        before, guess = guess, _root(line, delta, guess)
+        best = _sharper(best, _verified(line, delta, guess))
+        width = best.upper - best.lower
+        if width <= max(GAP * best.upper, FLOOR):
+            return best
+        if abs(guess - before) <= 1e-3 * guess:
+            break
+        tilt = retreat * _best(total, lambda total, t, at=guess: total.log_moments(t) + conversion(t) - t * at)[0]  # type: ignore[misc]
+    if not best.upper - best.lower <= ENOUGH * min(best.upper, 1e9):
+        raise NotMet
+    return best
+
+
+def _sharper(a: Interval, b: Interval | None) -> Interval:
+    return a if b is None or a.upper - a.lower <= b.upper - b.lower else b
+
+
+def _root(line: Contour, delta: float, guess: float) -> float:
+    """Newton's method on log of the sum."""
     epsilon = guess
     for _ in range(40):
         value, slope = line.sums(epsilon)
         if not (slope < 0 and value > 0):
-            return None
+            return max(epsilon / 2, 0.0)
         move = math.log(value / delta) * value / slope
         epsilon -= max(min(move, 1.0 + abs(epsilon)), -1.0 - abs(epsilon))
         if abs(move) <= 1e-14 * (1e-3 + abs(epsilon)):
             break
-    if epsilon <= 0:
-        at_zero = line.delta(0.0)
-        return Interval(0.0, 0.0) if at_zero.upper <= delta else None
+    return max(epsilon, 0.0)
+
+
+def _verified(line: Contour, delta: float, epsilon: float) -> Interval | None:
+    """Two ends around the root, each shown to be one by evaluating delta there."""
     found = line.delta(epsilon)
-    margin = 1.1 * max(found.upper - delta, delta - found.lower, 0.0) / -line.sums(epsilon)[1] + 2e-16 * epsilon
-    for _ in range(6):
+    if epsilon == 0.0 and found.upper <= delta:
+        return Interval(0.0, 0.0)
+    slope = line.sums(epsilon)[1]
+    if slope >= 0:
+        return None
+    margin = 1.1 * max(found.upper - delta, delta - found.lower, 0.0) / -slope + 2e-16 * epsilon
+    for _ in range(4):
         low, high = max(epsilon - margin, 0.0), epsilon + margin
         if line.delta(high).upper <= delta and (low == 0 or line.delta(low).lower > delta):
             return Interval(low, high)

@@ -11,13 +11,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from .noise import Array
 from .pairs import Pair
 
 LARGEST = 600.0
 """Losses of one step beyond this are counted as infinite from above and dropped from below."""
+LENT = 0.45
+"""Share of its mass that a lattice point lends to one neighbour."""
 ROUNDING = 32 * float(np.finfo(float).eps)
 """Differences of cell masses below this, relative to the cell, are rounding; `window` allows for them."""
 
@@ -48,11 +49,28 @@ class Step:
 
 def _points(pair: Pair, width: float, log_mass: float) -> tuple[float, int, Array]:
     """Origin, first index and losses of the lattice points around all that matters."""
-    origin = (pair.grid or (0.0, 0.0))[0]
     low, high = pair.reach(log_mass)
-    first = math.floor((max(low, -LARGEST) - origin) / width - 1e-6)
-    last = max(math.ceil((min(high, LARGEST) - origin) / width + 1e-6), first + 1)
+    low, high = max(low, -LARGEST), min(high, LARGEST)
+    origin = _origin(pair, width, low, high) if pair.grid is None else pair.grid[0]
+    first = math.floor((low - origin) / width - 1e-6)
+    last = max(math.ceil((high - origin) / width + 1e-6), first + 1)
     return origin, first, origin + width * np.arange(first, last + 1)
+
+
+def _origin(pair: Pair, width: float, low: float, high: float) -> float:
+    """The loss of the heaviest cell as a whole, so that this cell lies around a lattice point and needs no neighbour."""
+    while high - low > 1.5 * width:
+        edges = np.linspace(low, high, min(2 + math.ceil((high - low) / width), 200))
+        p, _ = pair.masses(edges)
+        heaviest = int(np.argmax(p[1:-1]))
+        low, high = float(edges[heaviest]), float(edges[heaviest + 1])
+    origin = (low + high) / 2
+    for _ in range(4):
+        p, q = pair.masses(np.array([origin - width / 2, origin + width / 2]))
+        if not (p[1] > 0 and q[1] > 0):
+            return origin
+        origin = math.log(p[1]) - math.log(q[1])
+    return origin
 
 
 def upper_step(pair: Pair, width: float, log_mass: float) -> Step:
@@ -73,53 +91,48 @@ def upper_step(pair: Pair, width: float, log_mass: float) -> Step:
 
 
 def lower_step(pair: Pair, width: float, log_mass: float) -> Step:
-    r"""Tangents: the mirror image of connect the dots, and like it exact to second order in the width.
+    r"""Merge and lean: the mirror image of connect the dots, and like it exact to second order in the width.
 
-    Supporting lines t_i of u at the cell midpoints; at each lattice point v_i = min(t_{i-1}, t_i); the chords of the
-    v_i, and the one from (0, total mass) to the first, lie below u. With cell masses P_i, Q_i around point i and e_i = P_i - K_i Q_i = t_{i-1} - t_i there, the kinks are
-    p_i = K_i Q_i + (e_i^- - e_{i+1}^+)/(e^h - 1) - (e_{i-1}^- - e_i^+)/(1 - e^{-h}).
+    The mass P_i, Q_i between two cuts around lattice point g_i becomes one outcome, which is post-processing. Let t_i be the
+    lines of the resulting piecewise linear u; with v_i = min(t_{i-1}, t_i) at e^{g_i}, the chords of the v_i lie below u. With
+    e_i = P_i - e^{g_i} Q_i their kinks are the masses
 
+        p_i = e^{g_i} Q_i + (e_i^- - e_{i+1}^+)/(e^h - 1) - (e_{i-1}^- - e_i^+)/(1 - e^{-h}).
+
+    A point lends to each neighbour less than half of what it has, so that p_i >= 0: excess beyond that is given up (Q_i is
+    raised), and a cell that lacks more gets its cuts raised (`_cells`).
+
+    Mass below the lattice is dropped, mass above it belongs to the last point.
     Reference: docs/proofs/accounting.md, Theorem 2.
     """
     origin, first, losses = _points(pair, width, log_mass)
-    edges = np.concatenate([losses - width / 2, [losses[-1] + width / 2]])
-    p, q = (mass[1:] for mass in pair.masses(edges))
-    keep = _top(p, q, losses)
-    p, q, losses = _folded(p, keep), _folded(q, keep), losses[:keep]
-    scaled = q * np.exp(losses)
-    excess = p - scaled
-    excess[np.abs(excess) <= ROUNDING * scaled] = 0.0
-    over, under = np.maximum(excess, 0.0), np.maximum(-excess, 0.0)
-    right = (under - np.append(over[1:], 0.0)) / math.expm1(width)
-    left = (np.append(0.0, under[:-1]) - over) / -math.expm1(-width)
-    left[0] = -over[0]
-    mass = scaled + right - left
-    if np.any(mass < 0):
-        mass = _convex(mass, losses)
-    return Step(origin, width, first, mass, pair.infinite)
+    p, scaled = _cells(pair, losses, width)
+    up, down = math.expm1(width), -math.expm1(-width)
+    under = np.maximum(scaled - p, 0.0)
+    over = np.minimum(np.maximum(p - scaled, 0.0), np.append(np.inf, LENT * up * np.minimum(scaled, p)[:-1]))
+    scaled = np.where(under > 0, scaled, p - over)
+    lent_up, lent_down = np.append(over[1:], 0.0) / up, np.append(0.0, under[:-1]) / down
+    gained = under / up + np.append(over[0], over[1:] / down)
+    return Step(origin, width, first, np.maximum(scaled + gained - lent_up - lent_down, 0.0), pair.infinite)
 
 
-def _top(p: Array, q: Array, losses: Array) -> int:
-    """How many lattice points to keep so that all mass from the last one's cell on has ratio at least that point."""
-    above_p, above_q = np.cumsum(p[::-1])[::-1][:-1], np.cumsum(q[::-1])[::-1][:-1]
-    good = np.flatnonzero(above_p >= above_q * np.exp(losses) * (1 - ROUNDING))
-    return int(good[-1]) + 1 if good.size else 1
+def _cells(pair: Pair, losses: Array, width: float) -> tuple[Array, Array]:
+    """P_i and e^{g_i} Q_i, with cuts half-way between the points, or higher where a cell lacks what it cannot borrow.
 
-
-def _folded(mass: Array, keep: int) -> Array:
-    return np.append(mass[: keep - 1], mass[keep - 1 :].sum())
-
-
-def _convex(mass: Array, losses: Array) -> Array:
-    """Replace the function by its greatest convex minorant, then by one that ends at zero."""
-    points = np.exp(losses)
-    widths = np.diff(points, prepend=0.0)
-    slopes = -np.cumsum((mass / points)[::-1])[::-1]
-    rising = isotonic_regression(slopes, weights=widths).x
-    if rising[-1] <= 0:
-        return np.asarray(np.maximum(np.diff(rising, append=0.0) * points, 0.0))
-    values = np.append(np.cumsum((-rising * widths)[::-1])[::-1][1:], 0.0)
-    cut = int(np.flatnonzero(values > 0)[-1]) if np.any(values > 0) else 0
-    start = max(float(values[0] - rising[0] * widths[0]), 0.0)
-    flat = np.diff(np.where(np.arange(values.size) < cut, values, 0.0), prepend=start) / widths
-    return np.asarray(np.maximum(np.diff(isotonic_regression(flat, weights=widths).x, append=0.0) * points, 0.0))
+    Raising a cut raises the ratios of both its cells, and a cell cut at its own point lacks nothing.
+    """
+    cuts = losses - width / 2
+    for attempt in range(6):
+        p, q = (mass[1:] for mass in pair.masses(cuts))
+        scaled = q * np.exp(losses)
+        lack = scaled - p - LENT * -math.expm1(-width) * np.append(np.minimum(scaled, p)[1:], 0.0)
+        poor = lack > ROUNDING * p
+        if not poor.any():
+            break
+        raised = np.where(poor, 1.5 * lack / np.maximum(p, 1e-300), 0.0)
+        raised = np.maximum(raised, np.append(0.0, raised[:-1]))
+        cuts = np.where(poor & (attempt == 4), losses, np.minimum(cuts + raised, np.maximum(cuts, losses)))
+    gone = scaled - p - LENT * -math.expm1(-width) * np.append(np.minimum(scaled, p)[1:], 0.0) > ROUNDING * p
+    p, scaled = np.where(gone, 0.0, p), np.where(gone, 0.0, scaled)
+    near = np.abs(scaled - p) <= ROUNDING * p
+    return p, np.where(near, p, scaled)
