@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..core import BadInput, Charger, Evidence, Source
 from . import checkpoint as checkpoints
+from .average import Average
 from .batch import mapped, size
 from .claim import small_delta
 from .clip.clipper import Loss
@@ -51,12 +52,14 @@ def fit(
     speed: Speed = Speed(),  # noqa: B008
     checkpoint: str | Path | None = None,
     delta: float | None = None,
+    average: str = "none",
 ) -> Trained:
     """Train `model` on `data` under `plan` and return it with its evidence.
 
     `optimizer` defaults to SGD; `validation` is a second (x, y), never trained on. `checkpoint` names a file that is
     written ten times in a run and taken up again if it exists; it is a secret, and it is destroyed at the end.
-    `delta` of the claim defaults to the largest power of ten below 1 / public_size.
+    `delta` of the claim defaults to the largest power of ten below 1 / public_size. `average`: "ema" or "tail" returns
+    an average of the released parameters, which costs no privacy.
 
     Guarantee and Caller ensures: see `private`.
     """
@@ -66,10 +69,14 @@ def fit(
         )
     model.train()
     step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed)
+    mean = Average(average, step.parameters, plan.steps)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
-        step.load_state_dict(checkpoints.read(path))
-    history = tuple(_run(step, data, path))
+        state = checkpoints.read(path)
+        step.load_state_dict(state)
+        mean.load_state_dict(state.get("average", {}))
+    history = tuple(_run(step, mean, data, path))
+    mean.apply()
     model.eval()
     found = step.evidence(small_delta(plan.public_size) if delta is None else delta)
     if validation is not None:
@@ -79,12 +86,13 @@ def fit(
     return Trained(model, found, history)
 
 
-def _run(step: PrivateStep, data: Any, path: Path | None) -> Iterator[StepInfo]:
+def _run(step: PrivateStep, mean: Average, data: Any, path: Path | None) -> Iterator[StepInfo]:
     every = max(1, step.plan.steps // CHECKPOINTS)
     for batch in step.batches(data):
         yield step(batch)
+        mean.update(step.done)
         if path is not None and step.done % every == 0 and step.done < step.plan.steps:
-            checkpoints.write(step.state_dict(), path)
+            checkpoints.write({**step.state_dict(), "average": mean.state_dict()}, path)
 
 
 def accuracy(model: nn.Module, data: Any, *, rows: int = 1024) -> float:

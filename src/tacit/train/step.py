@@ -94,10 +94,15 @@ class PrivateStep:
         self.done = 0
         self.run = secrets.token_hex(16)
         self._clipper = Clipper(model, loss, trainable(model, optimizer), plan.clip_norm, speed.precision)
-        self._device = next(iter(self._clipper.parameters.values())).device
+        self._device = next(iter(self.parameters.values())).device
         self._compiled = Compiled(self._clipper) if self._worth_compiling() else None
         self._secret = Secret.of(rng)
         self._charged = False
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """What is trained, by name."""
+        return self._clipper.parameters
 
     def batches(self, data: Any) -> Iterator[Batch]:
         """One sample for each step that is left; every one must be given to the step before the next is drawn."""
@@ -144,7 +149,7 @@ class PrivateStep:
 
     def _total(self, parts: list[tuple[Clipped, Tensor]]) -> Tensor:
         """The clipped sum over all physical batches as one flat float32 vector."""
-        parameters = self._clipper.parameters
+        parameters = self.parameters
         flat = [torch.cat([clipped.sums[name].flatten() for name in parameters]).float() for clipped, _ in parts]
         if not flat:
             return torch.zeros(sum(tensor.numel() for tensor in parameters.values()), device=self._device)
@@ -164,7 +169,7 @@ class PrivateStep:
         scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING[self._clipper.rounding])
         total.add_(normal(key, total.numel()).to(total.device), alpha=scale).div_(self.plan.expected_batch)
         start = 0
-        for parameter in self._clipper.parameters.values():
+        for parameter in self.parameters.values():
             piece = total[start : start + parameter.numel()].view(parameter.shape)
             parameter.grad = piece.to(parameter.dtype)
             start += parameter.numel()
