@@ -1,34 +1,43 @@
 """Audits: games whose scores give lower bounds on epsilon that are true as often as they say."""
 
+from .anytime import Anytime, AnytimeCurve
 from .canary import CANARIES
 from .choice import Choice, choose, lower_bound
 from .claims import stated
 from .controls import null, planted_leak
-from .demonstration import demonstrate
+from .demonstration import Played, demonstrate, demonstrate_once, watch
 from .estimators import ClopperPearson, Estimator, Limits
 from .families import Curve
 from .game import play
 from .mechanism import audit_mechanism
+from .one_run import OneRun, OneRunCurve
 from .training import audit
 from .verification import Recomputed, Verification, verify
 
 __all__ = [
+    "Anytime",
+    "AnytimeCurve",
     "CANARIES",
     "Choice",
     "ClopperPearson",
     "Curve",
     "Estimator",
     "Limits",
+    "OneRun",
+    "OneRunCurve",
+    "Played",
     "Recomputed",
     "Verification",
     "audit",
     "audit_mechanism",
     "choose",
     "demonstrate",
+    "demonstrate_once",
     "lower_bound",
     "null",
     "planted_leak",
     "play",
     "stated",
     "verify",
+    "watch",
 ]

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import Adjacency, Calibration, Claim, Counts, Demonstration, Evaluation, Event, Mismatch, Scores, Source
+from ..core import (
+    Adjacency,
+    Calibration,
+    Claim,
+    Counts,
+    Demonstration,
+    Evaluation,
+    Event,
+    Mismatch,
+    NotFinished,
+    Scores,
+    Source,
+)
 from ..core.events import Compose, Poisson, Repeat
 from .anytime import Anytime, AnytimeCurve
 from .choice import Choice, bound, choose, counts
@@ -95,7 +107,7 @@ def watch(
         if min(seen.n_in, seen.n_out) >= FEWEST and _refuted(seen, claim, confidence):
             break
     if choice is None or not (seen.n_in and seen.n_out):
-        raise Mismatch("Watching needs one batch to choose on and one to judge by.")
+        raise NotFinished("Watching needs one batch to choose on and one to judge by.")
     return _shown(Anytime, AnytimeCurve, seen, claim, confidence, choice.threshold, played)
 
 

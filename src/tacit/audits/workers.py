@@ -20,23 +20,24 @@ import numpy as np
 from ..core import BadInput
 from .foreign import Border
 
-Task = Callable[[bool, tuple[int, ...]], tuple[float, str]]
+Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
+"""(coins, seed words) -> (score or scores, problem)."""
 OUT_OF_TIME = "was out of time"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: whether it sees the canary, and the words its randomness starts from."""
+    """One run: which canaries it sees, and the words its randomness starts from."""
 
-    coin: bool
+    coin: Any
     words: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Result:
-    """A run's score, NaN with a `problem` when it failed, and how long it took."""
+    """A run's score (or scores), NaN with a `problem` when it failed, and how long it took."""
 
-    score: float
+    score: Any
     problem: str
     seconds: float
 
@@ -61,7 +62,8 @@ def perform(task: Task, job: Job) -> Result:
     """One run, with every ambient generator started afresh so that runs are independent of each other."""
     began = time.monotonic()
     _reseed(job.words)
-    score, problem = math.nan, ""
+    score: Any = math.nan
+    problem = ""
     with Border() as border:
         score, problem = task(job.coin, job.words)
     return Result(score, border.problem or problem, time.monotonic() - began)

@@ -1,0 +1,116 @@
+"""The games an audit can play on somebody's training, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, Claim, Control, Demonstration, Scores
+from . import controls
+from .canary import Maker
+from .demonstration import FEWEST, Played, demonstrate, demonstrate_once, same_adjacency, watch
+from .game import balanced, failures, scored
+from .stage import Stage, unusable
+from .workers import Result
+
+FIRST = 32
+"""Runs that choose the threshold of a sequential game."""
+BATCH = 16
+REFERENCES = 4
+"""Runs without any canary, by which each canary's own difficulty is taken out of its score."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a game gives: demonstrations, its controls, and the scores and runs they came from."""
+
+    shown: tuple[Demonstration, ...]
+    controls: tuple[Control, ...]
+    scores: Scores
+    results: tuple[Result, ...]
+
+
+Game = Callable[[Stage, Claim, str | Maker, int, float], Outcome]
+
+
+def many_runs(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
+    """Balanced runs with and without one canary; the number of runs is fixed beforehand."""
+    chance, rehearsal = stage.budget.chance, stage.rehearse(canary, runs)
+    planned = stage.budget.affordable(runs, rehearsal.times)
+    coins = balanced(planned, chance)
+    results = stage.budget.patient(rehearsal.times).run(rehearsal.task, coins.tolist())
+    scores = _scores(results, coins)
+    shown = demonstrate(
+        scores,
+        claim=claim,
+        confidence=confidence,
+        rng=chance,
+        game="runs",
+        canary=rehearsal.canary,
+        planned=planned,
+        failed=failures(scores),
+    )
+    return Outcome(shown, _controls(scores, stage), scores, tuple(results))
+
+
+def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
+    """The same in small batches, looking after each; it ends when the claim is refuted or the runs are used up."""
+    if runs < FIRST + 2 * FEWEST:
+        raise BadInput(f"A sequential game needs at least {FIRST + 2 * FEWEST} runs, got {runs}.")
+    rehearsal = stage.rehearse(canary, min(runs, 200))
+    budget = stage.budget.patient(rehearsal.times)
+    batches: list[Scores] = []
+    results: list[Result] = []
+
+    def play() -> Iterator[Scores]:
+        while (done := len(results)) < runs and not budget.over:
+            coins = balanced(min(BATCH if done else FIRST, runs - done), budget.chance)
+            found = budget.run(rehearsal.task, coins.tolist())
+            results.extend(found)
+            batches.append(scored(np.array([result.score for result in found]), coins, first=done))
+            yield batches[-1]
+
+    shown = watch(play(), claim=claim, confidence=confidence, played=Played("sequential", rehearsal.canary, runs))
+    scores = _joined(batches)
+    lost = failures(scores)
+    shown = tuple(replace(item, failed=lost) for item in shown)
+    return Outcome(shown, _controls(scores, stage), scores, tuple(results))
+
+
+def one_run(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
+    """One run with many canaries, each put in by its own fair coin; `runs` says how many canaries."""
+    same_adjacency(claim, "add-remove")
+    chance = stage.budget.chance
+    name, task = stage.many(canary, runs)
+    coins = chance.coins(runs)
+    results = stage.budget.run(task, [coins] + [np.zeros(runs, dtype=bool)] * REFERENCES)
+    if results[0].problem:
+        raise unusable(results[:1])
+    usual = [result.score for result in results[1:] if not result.problem]
+    scores = scored(results[0].score - (np.mean(usual, axis=0) if usual else 0.0), coins)
+    shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=Played("one-run", name, runs))
+    return Outcome(shown, _controls(scores, stage, controls.by_guesses), scores, tuple(results))
+
+
+GAMES: dict[str, Game] = {"one-run": one_run, "runs": many_runs, "sequential": sequential}
+
+
+def _controls(scores: Scores, stage: Stage, procedure: controls.Procedure | None = None) -> tuple[Control, ...]:
+    chance = stage.budget.chance
+    return controls.null(scores, chance, procedure), controls.planted_leak(scores, chance, procedure)
+
+
+def _scores(results: Sequence[Result], coins: NDArray[np.bool_]) -> Scores:
+    scores = scored(np.array([result.score for result in results]), coins)
+    if not (np.isfinite(scores.members).any() and np.isfinite(scores.nonmembers).any()):
+        raise unusable(results)
+    return scores
+
+
+def _joined(batches: Sequence[Scores]) -> Scores:
+    return scored(
+        np.concatenate([batch.score for batch in batches]), np.concatenate([batch.member for batch in batches])
+    )

@@ -1,0 +1,176 @@
+"""What a game on somebody's training is played with: runs of it, and a budget of time, place and randomness."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Adjacency, NotFinished, Source, check
+from .canary import CANARIES, Maker, Pair, maker, pair
+from .foreign import Fit, last_margin, margins
+from .game import balanced
+from .workers import Job, Result, Task, cores, run_all
+
+Array = NDArray[Any]
+PATIENCE = 300.0
+"""Seconds a first run may take when no budget is given."""
+PROBE = 16
+"""Records that are predicted beside the canary: a model that says the same of all of them has failed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run on a pair of neighbours: (coin, seed words) -> (margin of the canary's label, problem)."""
+
+    fit: Fit
+    pair: Pair
+
+    def __call__(self, coin: bool, words: tuple[int, ...]) -> tuple[float, str]:
+        model = self.fit(*self.pair.data(coin), generator(words))
+        probe = np.concatenate((self.pair.x[:PROBE], self.pair.canary_x))
+        label = np.concatenate((self.pair.y[:PROBE], self.pair.canary_y))
+        return last_margin(model, probe, label, np.unique(self.pair.y))
+
+
+@dataclass(frozen=True, eq=False)
+class ManyCanaries:
+    """One run with many canaries: (coins, seed words) -> (margins of all canaries' labels, problem)."""
+
+    fit: Fit
+    x: Array
+    y: Array
+    canary_x: Array
+    canary_y: Array
+
+    def __call__(self, coins: NDArray[np.bool_], words: tuple[int, ...]) -> tuple[NDArray[np.float64], str]:
+        x, y = np.concatenate((self.x, self.canary_x[coins])), np.concatenate((self.y, self.canary_y[coins]))
+        model = self.fit(x, y, generator(words))
+        found = margins(model, self.canary_x, self.canary_y, np.unique(self.y))
+        return found, "" if np.isfinite(found).all() else "predicted NaN"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How runs are executed: where, for how long each and in all, and with what randomness."""
+
+    isolation: str
+    limit: float
+    deadline: float
+    chance: Source
+    began: float
+
+    @classmethod
+    def of(cls, isolation: str, seconds: float | None, chance: Source) -> Budget:
+        now = time.monotonic()
+        if seconds is None:
+            return cls(isolation, PATIENCE, math.inf, chance, now)
+        seconds = check.positive("seconds", seconds)
+        return cls(isolation, seconds / 4, now + seconds, chance, now)
+
+    def run(self, task: Task, coins: Sequence[Any] | Array) -> list[Result]:
+        """One run per item of `coins`, each with its own randomness."""
+        jobs = [Job(coin, tuple(int(word) for word in self.chance.words(4))) for coin in coins]
+        return run_all(task, jobs, isolation=self.isolation, limit=self.limit, deadline=self.deadline)
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is used up."""
+        return time.monotonic() >= self.deadline
+
+    def patient(self, times: Sequence[float]) -> Budget:
+        """The same with a limit per run that no run like these comes near."""
+        return replace(self, limit=max(10.0, 20 * max(times)))
+
+    def affordable(self, runs: int, times: Sequence[float]) -> int:
+        """How many runs fit, a fifth of the time kept in reserve; fixed before the first run that counts."""
+        if math.isinf(self.deadline):
+            return runs
+        side_by_side = cores() if self.isolation == "process" else 1
+        left = self.deadline - time.monotonic()
+        count = int(0.8 * left * side_by_side / max(float(np.mean(times)), 1e-6))
+        if count < 4:
+            raise NotFinished("The time is too short for four runs.", fix="Give more seconds, or a faster fit.")
+        return min(runs, count)
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What the runs that do not count have shown: the canary to play, and how long a run takes."""
+
+    canary: str
+    task: Run
+    times: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Somebody's training, the data, the adjacency of the game, and the budget."""
+
+    fit: Fit
+    x: Array
+    y: Array
+    adjacency: Adjacency
+    budget: Budget
+
+    def rehearse(self, canary: str | Maker, runs: int) -> Rehearsal:
+        """A few runs that do not count: they time the training and, for "auto", compare the canaries.
+
+        Choosing on runs of their own is not looking (soundness rule 20): none of them is judged.
+        """
+        names: Sequence[str | Maker] = sorted(CANARIES) if canary == "auto" else [canary]
+        count = 2 if len(names) == 1 else max(8, min(runs // 8, 128))
+        tried, quality, results = [], [], []
+        for item in names:
+            name, make = maker(item)
+            task = Run(self.fit, pair(self.x, self.y, make, self.budget.chance.generator(), self.adjacency))
+            coins = balanced(count, self.budget.chance)
+            found = self.budget.run(task, coins.tolist())
+            tried.append((name, task))
+            quality.append(_separation(np.array([result.score for result in found]), coins))
+            results += found
+        times = tuple(result.seconds for result in results if not result.problem)
+        if not times:
+            raise unusable(results)
+        return Rehearsal(*tried[int(np.argmax(quality))], times)
+
+    def many(self, canary: str | Maker, count: int) -> tuple[str, ManyCanaries]:
+        """Many canaries of one kind, each made by itself; "auto" makes mislabelled records."""
+        name, make = maker("mislabelled" if canary == "auto" else canary)
+        rng = self.budget.chance.generator()
+        made = [pair(self.x, self.y, make, rng, self.adjacency) for _ in range(count)]
+        canary_x, canary_y = (
+            np.concatenate(parts) for parts in zip(*((p.canary_x, p.canary_y) for p in made), strict=True)
+        )
+        return name, ManyCanaries(self.fit, self.x, self.y, canary_x, canary_y)
+
+
+def generator(words: tuple[int, ...]) -> np.random.Generator:
+    """A run's own randomness."""
+    return np.random.Generator(np.random.PCG64DXSM(list(words)))
+
+
+def unusable(results: Sequence[Result]) -> NotFinished:
+    """The one sentence when nothing came of all runs."""
+    return NotFinished(f"No run gave a score: fit {said(results)}.", fix="Try fit on the data by itself first.")
+
+
+def said(results: Sequence[Result]) -> str:
+    """What went wrong, most frequent first."""
+    problems = Counter(result.problem for result in results if result.problem).most_common(3)
+    return ", ".join(f"{problem} in {count} run{'s' * (count > 1)}" for problem, count in problems)
+
+
+def _separation(score: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
+    """Difference of the means over the spread; a canary whose runs fail comes last."""
+    inside, outside = score[coins & np.isfinite(score)], score[~coins & np.isfinite(score)]
+    if min(inside.size, outside.size) < 1:
+        return -math.inf
+    spread = math.sqrt(float(inside.var() + outside.var()) / 2)
+    return float(inside.mean() - outside.mean()) / max(spread, 1e-12)
