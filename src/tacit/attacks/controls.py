@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import BadInput, Control, Measurement, Observations, Scores, Source, source
+from ..core.evidence import BLIND_BASELINE
 from .logistic import logistic
 from .measurement import measure
 from .targets import AnyAttack
@@ -67,10 +68,10 @@ def blind_baseline(
             raise BadInput("The blind baseline needs at least two members and two non-members.")
         first[side[source(rng).permutation(side.size)[: side.size // 2]]] = True
     predict = logistic(x[first], y[first])
-    scores = Scores(predict(x[~first]), y[~first], attack="blind baseline", randomised=False)
+    scores = Scores(predict(x[~first]), y[~first], attack=BLIND_BASELINE, randomised=False)
     found = scores.auc(CONFIDENCE)
     text = f"area {found.value:.3f} in [{found.lower:.3f}, {found.upper:.3f}]"
-    control = Control("blind baseline", "a classifier without the model stays at 0.5", text, found.lower <= 0.5)
+    control = Control(BLIND_BASELINE, "a classifier without the model stays at 0.5", text, found.lower <= 0.5)
     return measure(scores, confidence=confidence), control
 
 

@@ -11,6 +11,9 @@ from ..core import Observations
 
 Floats = NDArray[np.float64]
 
+FLOOR = 1e-12
+"""A variance below this is none: references that all said the same. Log-odds are not known to more than 1e-6."""
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -33,8 +36,8 @@ class Moments:
         """One variance for all records: within records, or between them when each was seen once."""
         freedom = float(self.freedom.sum())
         if freedom > 0:
-            return max(float(self.squares.sum()) / freedom, np.finfo(float).tiny)
-        return max(float(self.mean[self.count > 0].var()), np.finfo(float).tiny)
+            return max(float(self.squares.sum()) / freedom, FLOOR)
+        return max(float(self.mean[self.count > 0].var()), FLOOR)
 
     @property
     def typical(self) -> float:

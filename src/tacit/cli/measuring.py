@@ -10,15 +10,13 @@ import numpy as np
 import typer
 
 from ..core.errors import BadInput
-from ..core.evidence import Evidence, Measurement
+from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
 from ..data import Records
 from ..study.run_file import RunFile
 from .app import NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
 from .auditing import audited
 from .entry import resolve_callable
 from .inputs import out_folder, read_data, require, seeded
-
-BLIND = "blind baseline"
 
 
 @verb("attack")
@@ -178,9 +176,9 @@ def _attack_scores(path: str) -> Evidence:
 def _found(evidence: Evidence, path: str, scores: str) -> Result:
     from ..core.sentence import strongest
 
-    tried = [item for item in evidence.measurements if item.attack != BLIND]
-    blind = next((item for item in evidence.measurements if item.attack == BLIND), None)
-    best = strongest(evidence.with_(measurements=tuple(tried)))
+    tried = evidence.attacks
+    blind = next((item for item in evidence.measurements if item.attack == BLIND_BASELINE), None)
+    best = strongest(evidence)
     data = {
         "attacks": [_measured(item) for item in tried],
         "best": None if best is None else best[0].attack,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,17 +24,17 @@ def report(
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> Result:
     """Write one self-contained page from evidence files."""
+    from ..reports import print_pdf
     from ..reports import report as write
 
     if public and records:
         raise BadInput("A page is --public or has --records, not both.")
     page = write([Evidence.load(path) for path in evidence], out, public=public, records=records)
     if pdf is not None:
-        _print_pdf(Path(page.path), Path(pdf))
+        print_pdf(page.path, pdf)
     if open_:
         webbrowser.open(Path(page.path).resolve().as_uri())
-    size = Path(page.path).stat().st_size
-    data = {"page": str(page.path), "sentence": page.sentence, "verdict": str(page.verdict), "bytes": size}
+    data = {"page": str(page.path), "sentence": page.sentence, "verdict": str(page.verdict), "bytes": page.bytes}
     return Result(data, [("page", str(page.path)), ("verdict", str(page.verdict))], [page.sentence])
 
 
@@ -79,15 +77,3 @@ def _model(name: str, evidence: Evidence) -> dict[str, Any]:
         "attack": None if best is None else best[0].attack,
         "tpr_at_fpr": rows,
     }
-
-
-def _print_pdf(page: Path, pdf: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        raise BadInput("--pdf needs Chromium, which is not installed.", fix="Print the page from a browser instead.")
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
-    done = subprocess.run(
-        [*command, f"--print-to-pdf={pdf.resolve()}", page.resolve().as_uri()], capture_output=True, check=False
-    )
-    if done.returncode or not pdf.is_file():
-        raise BadInput("Chromium could not print the page.", fix="Print the page from a browser instead.")

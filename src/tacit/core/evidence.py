@@ -19,6 +19,10 @@ SCHEMA = "tacit.evidence/1"
 Scalar = str | int | float | bool | None
 
 
+BLIND_BASELINE = "blind baseline"
+"""The name of the measurement that never saw the model: it is no attack, and never the strongest."""
+
+
 class Verdict(StrEnum):
     """What the evidence says about its claim."""
 
@@ -122,6 +126,11 @@ class Evidence:
         """The claimed upper bound, if any, and every demonstrated lower one."""
         proven = () if self.claim is None else (self.claim.bound,)
         return proven + tuple(item.bound for item in self.demonstrations)
+
+    @property
+    def attacks(self) -> tuple[Measurement, ...]:
+        """The measurements that are attacks on the model: all but the blind baseline."""
+        return tuple(item for item in self.measurements if item.attack != BLIND_BASELINE)
 
     @property
     def upper(self) -> Bound | None:

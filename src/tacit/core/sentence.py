@@ -21,10 +21,10 @@ def sentence(evidence: Evidence) -> str:
 
 def strongest(evidence: Evidence) -> tuple[Measurement, float, Estimate] | None:
     """What to quote: the lowest false-positive rate the sample supports, the largest lower limit there."""
-    for fpr in sorted({fpr for item in evidence.measurements for fpr, _ in item.tpr_at_fpr}):
+    for fpr in sorted({fpr for item in evidence.attacks for fpr, _ in item.tpr_at_fpr}):
         rows = [
             (item, fpr, estimate)
-            for item in evidence.measurements
+            for item in evidence.attacks
             for rate, estimate in item.tpr_at_fpr
             if rate == fpr and estimate.value is not None
         ]
@@ -59,9 +59,9 @@ def _found(evidence: Evidence) -> str:
 
 def _too_few(evidence: Evidence) -> str:
     """What can be said when there are too few outsiders for any of the rates."""
-    if not evidence.measurements:
+    if not evidence.attacks:
         return ""
-    best = max(evidence.measurements, key=lambda item: item.auc.lower)
+    best = max(evidence.attacks, key=lambda item: item.auc.lower)
     area = f"{best.auc.value:.2f} [{best.auc.lower:.2f}, {best.auc.upper:.2f}]"
     return (
         f"With {best.nonmembers:,} outsiders the sample is too small for rates at so few false accusations; "
@@ -73,6 +73,8 @@ def _judged(evidence: Evidence) -> str:
     shown, claim = evidence.lower, evidence.claim
     if claim is None:
         return "" if shown is None else f"No bound is claimed; epsilon is at least {shown.bound.epsilon:.3g}."
+    if math.isinf(claim.bound.epsilon):
+        return "The claim allows any epsilon: it promises nothing."
     epsilon = f"{claim.bound.epsilon:.3g}"
     if shown is None:
         return f"{_bounded(claim)}; no audit has tested it."

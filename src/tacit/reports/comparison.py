@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from ..core.evidence import BLIND_BASELINE
 from .node import Node, measured, percent, significant
 from .subject import Subject
 from .table import Cell, Column, Table
@@ -17,7 +18,7 @@ NOTHING = Cell(Markup('<span class="quiet">nothing</span>'), ("",))
 
 def common_rate(subjects: Sequence[Subject]) -> float | None:
     """The lowest false-positive rate at which every attacked model has a rate that its sample supports."""
-    attacked = [subject.evidence.measurements for subject in subjects if subject.evidence.measurements]
+    attacked = [subject.evidence.attacks for subject in subjects if subject.evidence.attacks]
     rates = [
         {fpr for item in measurements for fpr, estimate in item.tpr_at_fpr if estimate.value is not None}
         for measurements in attacked
@@ -30,6 +31,7 @@ def strongest(subject: Subject, fpr: float) -> tuple[Node, Node] | None:
     rows = [
         (item, row)
         for item in subject.node["measurements"]
+        if item["attack"].value != BLIND_BASELINE
         for row in item["tpr_at_fpr"]
         if row["fpr"].value == fpr and row["value"].value is not None
     ]

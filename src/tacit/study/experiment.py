@@ -26,7 +26,13 @@ from .membership import NOT_COVERED, controls, measured
 from .models import predictor
 from .provenance import provenance
 
-THREAT = {"released": "final model", "attacker sees": "outputs on chosen records"}
+THREAT = {
+    "released": "final model",
+    "attacker sees": "outputs on chosen records",
+    "trust": "whoever trains holds the records and is trusted with them",
+    "composition": "this one training run; other releases on the same records are not counted",
+    "tuning": "not counted: the settings are the authors' choice, made beforehand",
+}
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
 

@@ -77,12 +77,10 @@ def trained(
     )
 
 
-def experiment(
-    records: Records, test: slice, attack: Any, audit: Any, rng: Any, note: Callable[[str], None]
-) -> Experiment:
-    """An experiment from [attack] and [audit]: every record of `test` is left out of the pool."""
+def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callable[[str], None]) -> Experiment:
+    """An experiment from [attack] and [audit]; every sixth record is left out of the pool, for the test accuracy."""
     rows = np.zeros(len(records.x), dtype=bool)
-    rows[test] = True
+    rows[::6] = True
     references = int(attack.get("references", 48))
     effort = Effort(
         references=references,
