@@ -144,6 +144,28 @@ def test_optimizer_and_model_must_belong_together() -> None:
         private(model, optimizer, PLAN)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_compiled_models_and_line_searches_are_refused() -> None:
+    model = nn.Linear(5, CLASSES)
+    with pytest.raises(BadInput, match="compiled already"):
+        private(torch.compile(model, backend="eager"), sgd(model), PLAN)
+    with pytest.raises(BadInput, match="LBFGS"):
+        private(model, torch.optim.LBFGS(model.parameters()), PLAN)
+
+
+def test_a_model_that_made_up_integers_do_not_suit_is_probed_on_its_own_rows() -> None:
+    def run(m, x):
+        if (x[:, 0] < 2).any():
+            raise ValueError("ids start at two")
+        return m.a(m.e(x)).mean(1)
+
+    model = Use(run, e=nn.Embedding(7, 5), a=nn.Linear(5, CLASSES))
+    clipper = Clipper(model, classify, trainable(model), 1.0)
+    batch = torch.randint(2, 7, (2, 4)), torch.zeros(2, dtype=torch.long)
+    clipper(batch, torch.ones(2, dtype=torch.bool))
+    assert [(found.made_up, found.checked) for found in clipper.structures.values()] == [(False, True)]
+
+
 def test_every_batch_is_stepped_exactly_once() -> None:
     model = nn.Linear(5, CLASSES)
     step = private(model, sgd(model), PLAN, rng=0)
@@ -158,7 +180,9 @@ def test_every_batch_is_stepped_exactly_once() -> None:
         step(DATA)
 
 
-@pytest.mark.parametrize("wrong", [{"physical_batch": 0}, {"compile": "yes"}, {"precision": "float16"}])
+@pytest.mark.parametrize(
+    "wrong", [{"physical_batch": 0}, {"compile": "yes"}, {"precision": "float16"}, {"checkpointing": True}]
+)
 def test_speed_is_checked(wrong) -> None:
     with pytest.raises(BadInput):
         Speed(**wrong)

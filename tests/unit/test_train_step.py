@@ -21,7 +21,7 @@ PLAN = Plan(100, 0.1, 6, 1.0)
 
 def small(seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, CLASSES))
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, CLASSES)).eval()
 
 
 def adam(model: nn.Module) -> torch.optim.Optimizer:
@@ -191,7 +191,7 @@ def test_an_empty_budget_stops_before_anything_is_drawn() -> None:
 
 @pytest.mark.parametrize("rng", [None, 5])
 def test_a_restored_run_continues_bit_for_bit_and_pays_under_the_same_key(rng, tmp_path) -> None:
-    account, model = Account(), small()
+    account, model = Account(), small().train()
     step = private(model, adam(model), PLAN, ledger=account, rng=rng)
     batches = step.batches(DATA)
     for _ in range(3):
@@ -199,7 +199,7 @@ def test_a_restored_run_continues_bit_for_bit_and_pays_under_the_same_key(rng, t
     path = write(step.state_dict(), tmp_path / "run.ckpt")
     for batch in batches:
         step(batch)
-    again = small(seed=9)
+    again = small(seed=9).train()
     resumed = private(again, adam(again), PLAN, ledger=account)
     resumed.load_state_dict(read(path))
     for batch in resumed.batches(DATA):
@@ -247,7 +247,7 @@ def test_fit_resumes_from_its_checkpoint_and_destroys_it(tmp_path) -> None:
     path = tmp_path / "run.ckpt"
     plan = Plan(100, 0.1, 20, 1.0)
     whole = fit(small(), DATA, plan, rng=4)
-    model = small()
+    model = small().train()
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9), plan, rng=4)
     for batch in step.batches(DATA):
         step(batch)

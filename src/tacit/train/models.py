@@ -24,6 +24,10 @@ _RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], str], ...] = 
 
 def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The parameters that the optimizer moves, by name; the others are public constants."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise BadInput(
+            "LBFGS evaluates the loss several times a step, which no step here does.", fix="Use SGD or Adam."
+        )
     moved = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
     named = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad and id(tensor) in moved}
     if moved - {id(tensor) for tensor in model.parameters()}:
@@ -34,7 +38,9 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse layers that mix examples or store what they see."""
+    """Refuse layers that mix examples or store what they see, and models that hide their operations."""
+    if "_orig_mod" in dict(model.named_children()):
+        raise BadInput("The model is compiled already.", fix="Give the plain model and Speed(compile=True).")
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm):
             raise BadInput(

@@ -12,7 +12,8 @@ class Speed:
     """`physical_batch`: examples held in memory at once (a step's sample is cut into such parts; None chooses).
 
     `compile`: "auto", True or False; "auto" compiles on a GPU for long runs. `precision`: "float32" or "bfloat16"
-    (autocast; norms, sums and noise stay in float32). `checkpointing`: recompute activations in the backward pass.
+    (autocast; norms, sums and noise stay in float32). `checkpointing`: kept for activations that are recomputed in the
+    backward pass; refused for now.
     """
 
     physical_batch: int | None = None
@@ -27,3 +28,5 @@ class Speed:
             raise BadInput("compile must be 'auto', True or False.")
         if self.precision not in ("float32", "bfloat16"):
             raise BadInput("precision must be 'float32' or 'bfloat16'.")
+        if self.checkpointing:
+            raise BadInput("Recomputing activations is not offered yet.", fix="Lower physical_batch to save memory.")

@@ -211,6 +211,7 @@ class PrivateStep:
             "source": [self.source_name, self.cryptographic],
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "dropout": torch.get_rng_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -221,6 +222,7 @@ class PrivateStep:
             raise BadInput("The state belongs to another plan.", fix="Make the step with the plan it was saved under.")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["dropout"].cpu())
         self.run, self.done = state["run"], state["done"]
         self._secret = Secret(state["secret"])
         self.source_name, self.cryptographic = state["source"]

@@ -48,7 +48,7 @@ class Compiled:
 
     def _compile(self, batch: Any, mask: Tensor) -> Graph:
         structure = self.clipper.structure(batch)
-        examples = made_up(batch, len(mask))
+        examples = made_up(batch, len(mask)) if structure.made_up else batch
         whole = torch.ones_like(mask)
         trained, public = self._tensors()
 

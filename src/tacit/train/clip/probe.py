@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ...core import BadInput
+from ...core import BadInput, TacitError
 from ..batch import mapped, size
 from .capture import Capture, Changed, Entry, Overwritten, no_rule
 from .layout import Layout
@@ -33,11 +33,16 @@ TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
 
 @dataclass(frozen=True)
 class Structure:
-    """What a probe found: the treatment of every operation on parameters, and whether outputs must be copied."""
+    """What a probe found: the treatment of every operation on parameters, and whether outputs must be copied.
+
+    `checked`: the norms were compared (not possible for a model that draws random numbers of its own).
+    `made_up`: the examples were made up; False when the model cannot run on such, and rows of the batch served.
+    """
 
     entries: tuple[Entry, ...]
     copies: bool = False
     checked: bool = True
+    made_up: bool = True
 
 
 class _NoDropout(TorchFunctionMode):
@@ -61,12 +66,20 @@ def probe(
     precision: str = "float32",
 ) -> Structure:
     """Read the structure from made-up examples shaped like `batch`, and test the clipping on them."""
+    made = True
     examples = made_up(batch, 3)
+    with same_random(), _NoDropout(), torch.no_grad():
+        try:
+            loss(examples)
+        except TacitError:
+            raise
+        except (RuntimeError, ValueError, IndexError, AssertionError):
+            made, examples = False, mapped(lambda tensor: tensor[torch.arange(3) % len(tensor)], batch)
     with same_random(), _NoDropout():
         for copies in (False, True):
             try:
                 entries = _entries(loss, parameters, constants, examples, copies)
-                structure = Structure(entries, copies)
+                structure = Structure(entries, copies, made_up=made)
                 return _checked(loss, parameters, constants, examples, structure, TOLERANCE[precision])
             except Overwritten:
                 continue
@@ -151,7 +164,7 @@ def _checked(
         found = total_norm(terms, losses)
     alone, again = (_alone(loss, parameters, examples) for _ in range(2))
     if not torch.equal(alone.nan_to_num(), again.nan_to_num()):
-        return Structure(structure.entries, structure.copies, checked=False)
+        return replace(structure, checked=False)
     usable = alone.isfinite() & found.isfinite()
     if bool(((found - alone).abs() > allowed * alone.clamp(min=1e-6))[usable].any()):
         raise BadInput(
