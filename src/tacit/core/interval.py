@@ -22,8 +22,8 @@ class Interval:
     @property
     def gap(self) -> float:
         """(upper - lower) / max(upper, 1e-6); 0 when both ends are infinite."""
-        if math.isinf(self.lower):
-            return 0.0
+        if math.isinf(self.upper):
+            return 0.0 if math.isinf(self.lower) else math.inf
         return (self.upper - self.lower) / max(self.upper, 1e-6)
 
     def __contains__(self, value: float) -> bool:

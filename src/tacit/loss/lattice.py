@@ -14,12 +14,15 @@ from .contour import conversion
 from .closed import head_of, tail_of
 from .noise import Array
 from .pairs import Discrete, Pair
+from .quadrature import NotMet
 from .steps import LARGEST, lower_step, upper_step
 from .window import Counts, Window, compose, log_moments
 
 Composition = tuple[tuple[Pair, int], ...]
 TILTS = np.geomspace(1e-2, 2e5, 48)
-POINTS = 1 << 17
+SLACK = 8.5
+"""Mass beyond e^-SLACK delta/steps is cut from one step: far losses would make all tilts but small ones explode."""
+POINTS = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,20 @@ class Lattice:
         """Smallest epsilon with delta(epsilon) <= delta."""
         if delta == 0:
             return self._pure()
-        log_mass = math.log(delta / self._steps) - 25.0
-        tilt = self._tilt(log_mass, lambda t, log_m: (log_m - math.log(delta) + conversion(t)) / t)
-        return self._refined(tilt, log_mass, lambda low, high: Interval(_solve(low, delta), _solve(high, delta)))
+        log_mass = math.log(delta / self._steps) - SLACK
+        bound, tilt = self._chernoff(log_mass, lambda t, log_m: (log_m - math.log(delta) + conversion(t)) / t)
+        if bound <= 0:
+            return Interval(0.0, 0.0)
+        read = lambda low, high: Interval(_solve(low, delta), _solve(high, delta))  # noqa: E731
+        return self._refined(0.85 * tilt, bound, log_mass, read)
 
     def delta(self, epsilon: float) -> Interval:
         """Smallest delta at this epsilon."""
-        rough = min(0.0, self._chernoff(-700.0, lambda t, log_m: log_m - t * epsilon)[0])
-        log_mass = rough - math.log(self._steps) - 40.0
-        tilt = self._tilt(log_mass, lambda t, log_m: log_m - t * epsilon)
-        return self._refined(tilt, log_mass, lambda low, high: Interval(low.delta(epsilon), high.delta(epsilon)))
+        rough = min(0.0, self._chernoff(-700.0, lambda t, log_m: log_m + conversion(t) - t * epsilon)[0])
+        log_mass = rough - math.log(self._steps) - 20.0
+        _, tilt = self._chernoff(log_mass, lambda t, log_m: log_m + conversion(t) - t * epsilon)
+        read = lambda low, high: Interval(low.delta(epsilon), high.delta(epsilon))  # noqa: E731
+        return self._refined(tilt, epsilon, log_mass, read)
 
     def at_most(self, epsilon: float, delta: float) -> bool:
         """Whether it is plain that delta(epsilon) <= delta: no loss is larger."""
@@ -72,7 +79,7 @@ class Lattice:
             found.append((low, high))
             return Interval(low.delta(0.0), high.delta(0.0))
 
-        self._refined(0.0, math.log(1e-16 / self._steps), ends)
+        self._refined(0.0, 0.0, math.log(1e-16 / self._steps), ends)
         low, high = found[-1]
         epsilons = np.concatenate([[0.0], high.losses[high.losses > 0]])
         return epsilons, low.deltas(epsilons), high.deltas(epsilons)
@@ -81,20 +88,25 @@ class Lattice:
     def _steps(self) -> int:
         return sum(count for _, count in self.pairs)
 
-    def _refined(self, tilt: float, log_mass: float, read: Callable[[Window, Window], Interval]) -> Interval:
-        """Halve the lattice until the gap is as small as aimed at."""
-        width = self._first_width(tilt, log_mass)
+    def _refined(
+        self, tilt: float, anchor: float, log_mass: float, read: Callable[[Window, Window], Interval]
+    ) -> Interval:
+        """Refine the lattice until the gap is as small as aimed at, or the work too large."""
+        width, answer = self._fitted(self._span(log_mass) / 400), None
         while True:
-            low, high = (self._window(width, log_mass, tilt, sign) for sign in (-1, 1))
+            try:
+                low, high = (compose(self._lattices(width, log_mass, sign), tilt, sign, anchor) for sign in (-1, 1))
+            except NotMet:
+                if answer is not None:
+                    return answer
+                width *= 8
+                continue
             answer = read(low, high)
-            finer = self._fitted(width * max(0.1, min(0.5, 0.8 * math.sqrt(self.aim / max(answer.gap, self.aim)))))
-            enough = answer.gap <= self.aim or math.isinf(answer.upper)
+            finer = self._fitted(width * max(0.05, min(0.6, 0.8 * math.sqrt(self.aim / max(answer.gap, self.aim)))))
+            enough = answer.gap <= self.aim or answer.upper <= 1e-9 or math.isinf(answer.upper)
             if enough or finer >= width or high.losses.size * width / finer > POINTS:
                 return answer
             width = finer
-
-    def _window(self, width: float, log_mass: float, tilt: float, sign: int) -> Window:
-        return compose(self._lattices(width, log_mass, sign), tilt, sign)
 
     def _lattices(self, width: float, log_mass: float, sign: int) -> Counts:
         make = upper_step if sign > 0 else lower_step
@@ -108,16 +120,13 @@ class Lattice:
         return max(min(max(high), LARGEST) - max(min(low), -LARGEST), 1e-9)
 
     def _chernoff(self, log_mass: float, bound: Callable[[Array, Array], Array]) -> tuple[float, float]:
-        values = bound(TILTS, log_moments(self._coarse(log_mass), TILTS))
-        best = int(np.argmin(values))
-        return float(values[best]), float(TILTS[best])
-
-    def _tilt(self, log_mass: float, bound: Callable[[Array, Array], Array]) -> float:
-        return self._chernoff(log_mass, bound)[1]
-
-    def _first_width(self, tilt: float, log_mass: float) -> float:
-        """Some hundred points over one step's losses, or the composition's if that is what they make."""
-        return self._fitted(self._span(log_mass) / 400)
+        parts, tilts = self._coarse(log_mass), TILTS
+        for _ in range(2):
+            values = bound(tilts, log_moments(parts, tilts))
+            best = int(np.argmin(values))
+            found = float(values[best]), float(tilts[best])
+            tilts = np.geomspace(tilts[max(best - 1, 0)], tilts[min(best + 1, tilts.size - 1)], 15)
+        return found
 
     def _fitted(self, width: float) -> float:
         """The next smaller width that divides the common step of the pairs' own lattices."""
@@ -136,16 +145,14 @@ def _solve(window: Window, delta: float) -> float:
     The upper one has delta there at most `delta`, the lower one more than `delta`; both are verified by evaluation.
     """
     points = np.concatenate([[0.0], window.losses[window.losses > 0]])
-    above = np.flatnonzero(window.deltas(points) > delta)
-    if not above.size:
-        return 0.0
-    low = float(points[above[-1]])
-    high = float(points[above[-1] + 1]) if above[-1] + 1 < points.size else 2 * low + 1
-    if window.delta(high) > delta:
-        return math.inf if window.sign > 0 else low
-    for _ in range(60):
-        middle = (low + high) / 2
-        if high - low <= 1e-9 * high or not low < middle < high:
+    for _ in range(5):
+        above = np.flatnonzero(window.deltas(points) > delta)
+        if not above.size:
+            return 0.0
+        last = int(above[-1])
+        if last + 1 == points.size:
+            return math.inf if window.sign > 0 else float(points[-1])
+        points = np.linspace(points[last], points[last + 1], 33)
+        if points[-1] - points[0] <= 1e-9 * points[-1]:
             break
-        low, high = (middle, high) if window.delta(middle) > delta else (low, middle)
-    return high if window.sign > 0 else low
+    return float(points[-1] if window.sign > 0 else points[0])

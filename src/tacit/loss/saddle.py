@@ -139,17 +139,25 @@ def _sharper(a: Interval, b: Interval | None) -> Interval:
 
 
 def _root(line: Contour, delta: float, guess: float) -> float:
-    """Newton's method on log of the sum."""
-    epsilon = guess
-    for _ in range(40):
+    """Newton's method on the log of the sum, kept inside a bracket; 0 where the sum is below `delta` from the start."""
+    low, high, epsilon = 0.0, math.inf, guess
+    for _ in range(60):
         value, slope = line.sums(epsilon)
-        if not (slope < 0 and value > 0):
-            return max(epsilon / 2, 0.0)
-        move = math.log(value / delta) * value / slope
-        epsilon -= max(min(move, 1.0 + abs(epsilon)), -1.0 - abs(epsilon))
-        if abs(move) <= 1e-14 * (1e-3 + abs(epsilon)):
-            break
-    return max(epsilon, 0.0)
+        if value > delta:
+            low = epsilon
+        else:
+            high = epsilon
+        if epsilon == 0.0 and value <= delta:
+            return 0.0
+        move = math.log(value / delta) * value / slope if value > 0 and slope < 0 else math.inf
+        if abs(move) <= 1e-14 * (1e-3 + epsilon):
+            return max(epsilon - move, 0.0)
+        epsilon -= move
+        if not low < epsilon < high:
+            epsilon = (low + high) / 2 if math.isfinite(high) else 2 * low + 1e-3
+            if high < 1e-12:
+                epsilon = 0.0
+    return epsilon
 
 
 def _verified(line: Contour, delta: float, epsilon: float) -> Interval | None:

@@ -1,7 +1,8 @@
 r"""Composition on a lattice: one tilted Fourier transform, with every error counted.
 
 After the tilt a_j = p_j e^{t g_j} / M the interesting losses are the likely ones, so that delta = 1e-20 is no harder than
-1e-5. With T_k the composed tilted masses and f_k = e^{-t (k h - c)} (1 - e^{epsilon - k h})_+,
+1e-5. With T_k the composed tilted masses, an anchor c near the epsilon in question and
+f_k = e^{-t (k h - c)} (1 - e^{epsilon - k h})_+,
 
     delta(epsilon) = M e^{-t c} sum_k T_k f_k.
 
@@ -20,11 +21,14 @@ import numpy as np
 from scipy import fft
 
 from .noise import Array
+from .quadrature import NotMet
 from .steps import Step
 
 EPS = float(np.finfo(float).eps)
-TAIL = 1e-15
+TAIL = 1e-13
 """Tilted mass allowed outside the window on either side."""
+LARGEST_SIZE = 1 << 20
+"""Points of a window beyond which the lattice gives up."""
 Counts = Sequence[tuple[Step, int]]
 
 
@@ -39,7 +43,7 @@ class Window:
 
     sign: int
     tilt: float
-    centre: float
+    anchor: float
     log_scale: float
     losses: Array
     p_above: Array
@@ -57,47 +61,50 @@ class Window:
         moved = epsilons - self.sign * self.shift
         index = np.searchsorted(self.losses, moved, side="right")
         p = self.p_above[index]
-        q = self.q_above[index] * np.exp(np.minimum(moved - self.centre, 700.0))
-        finite = p - q + self.sign * ((p + q) * self.relative + self._outside(moved))
-        return np.clip(self.infinite + math.exp(min(self.log_scale, 700.0)) * np.maximum(finite, 0.0), 0.0, 1.0)
+        q = self.q_above[index] * np.exp(np.minimum(moved - self.anchor, 600.0))
+        finite = p - q + self.sign * (p + q) * self.relative
+        total = self.infinite + math.exp(min(self.log_scale, 600.0)) * np.maximum(finite, 0.0) + self.sign * self._outside(moved)
+        far = ((self.anchor - moved) * (1 + self.tilt) > 600.0) | (self.sign * (self.anchor - moved) > 600.0)
+        known = np.where(far | (self.log_scale > 600.0), (1.0 + self.sign) / 2, total)
+        return np.asarray(np.clip(known, 0.0, 1.0))
 
     def _outside(self, epsilons: Array) -> Array:
-        """What mass outside the window can add or, as aliases, fake."""
-        t, low, high = self.tilt, self.losses[0], self.losses[-1]
-        beyond = TAIL * math.exp(min(-t * (high - self.centre), 700.0))
-        inside = np.maximum(epsilons + (math.log1p(1 / t) if t > 0 else math.inf), low if self.sign < 0 else -math.inf)
-        with np.errstate(over="ignore"):
-            peak = np.exp(np.minimum(-t * (inside - self.centre), 700.0)) if t > 0 else np.ones_like(epsilons)
-        fake = 2 * TAIL * peak
-        return np.asarray(fake if self.sign < 0 else beyond + np.where(epsilons < low, fake, 0.0))
+        """What mass outside the window can add or, as aliases, fake: TAIL times the largest weight it can have."""
+        t, low, high = self.tilt, float(self.losses[0]), float(self.losses[-1])
+        size = lambda place: TAIL * np.exp(np.minimum(self.log_scale - t * (place - self.anchor), 600.0))  # noqa: E731
+        peak = epsilons + (math.log1p(1 / t) if t > 0 else 0.0)
+        if self.sign < 0:
+            return np.asarray(2 * size(np.maximum(peak, low)))
+        return np.asarray(size(np.maximum(high, peak)) + np.where(epsilons < low, size(peak), 0.0))
 
 
-def compose(parts: Counts, tilt: float, sign: int) -> Window:
+def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
     """Convolve over a window that holds all but `TAIL` of the tilted mass on either side."""
     width = parts[0][0].width
     log_m, low, high = _extent(parts, tilt)
     size = fft.next_fast_len(max(64, math.ceil((high - low) / width) + 2), real=True)
+    if size > LARGEST_SIZE:
+        raise NotMet
     origin = math.fsum(count * step.origin for step, count in parts)
     start = math.floor((low - origin) / width)
     density, error = _convolve(parts, tilt, size)
     density = np.maximum(np.roll(density, -(start % size)) + sign * error, 0.0)
     losses = origin + width * np.arange(start, start + size)
-    centre = (low + high) / 2
-    log_weight = -tilt * (losses - centre)
-    p = density * np.exp(np.clip(log_weight, -600.0, 600.0))
-    q = density * np.exp(np.clip(log_weight + centre - losses, -600.0, 600.0))
+    log_weight = -tilt * (losses - anchor)
+    least = -700.0 if sign > 0 else -math.inf
+    p = density * np.exp(np.clip(log_weight, least, 600.0))
+    q = density * np.exp(np.clip(log_weight + anchor - losses, -math.inf if sign > 0 else -700.0, 600.0))
     steps = sum(count for _, count in parts)
     largest = max(float(np.abs(step.losses[[0, -1]]).max()) for step, _ in parts)
-    relative = EPS * (steps * (64 + 4 * tilt * largest) + size + 2000)
     return Window(
         sign,
         tilt,
-        centre,
-        log_m - tilt * centre,
+        anchor,
+        log_m - tilt * anchor,
         losses,
         _above(p),
         _above(q),
-        relative,
+        EPS * (steps * (64 + 4 * tilt * largest) + size + 2000),
         8 * EPS * steps * (largest + 1),
         -math.expm1(math.fsum(count * math.log1p(-step.infinite) for step, count in parts)),
     )
@@ -107,7 +114,7 @@ def _above(mass: Array) -> Array:
     return np.append(np.cumsum(mass[::-1])[::-1], 0.0)
 
 
-MOVES = np.array([0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.4])
+MOVES = np.array([0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.4])
 
 
 def _extent(parts: Counts, tilt: float) -> tuple[float, float, float]:
