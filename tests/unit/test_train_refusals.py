@@ -16,6 +16,11 @@ PLAN = Plan(100, 0.1, 5, 1.0)
 DATA = torch.randn(100, 5), torch.randint(0, CLASSES, (100,))
 
 
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(zip(*DATA, strict=True))
+
+
 def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -118,6 +123,7 @@ def test_the_loss_must_be_one_number_per_example() -> None:
         ((torch.randn(100, 5), torch.zeros(99, dtype=torch.long)), "same number of rows"),
         (torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA)), "DataLoader"),
         ("data.csv", "got str"),
+        (Stream(), "got Stream"),
     ],
 )
 def test_data_that_does_not_fit_is_refused(data, sentence) -> None:

@@ -277,7 +277,9 @@ def test_the_trained_model_holds_weights_only() -> None:
 
 
 def test_datasets_and_dicts_work() -> None:
-    class Words(torch.utils.data.Dataset):
+    class Words:
+        """Not a torch Dataset, as those of Hugging Face are not."""
+
         def __len__(self) -> int:
             return 100
 

@@ -11,15 +11,15 @@ contribute exactly zero, so nothing is recompiled, and an empty sample needs no 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, TensorDataset, default_collate
+from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
 from ..core import BadInput, Source
 from .batch import mapped, size
@@ -49,6 +49,15 @@ def poisson(count: int, rate: float, source: Source) -> Index:
     return index[index < count]
 
 
+@runtime_checkable
+class MapStyle(Protocol):
+    """A data set that knows its length and gives an item for a number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int) -> Any: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Data with a length that can be asked for some of its rows: tensors, or a map-style data set."""
@@ -61,16 +70,11 @@ class Examples:
     def of(cls, data: Any) -> Examples:
         if isinstance(data, TensorDataset):
             data = data.tensors
-        if isinstance(data, Dataset):
-            if not isinstance(data, Sized):
-                raise BadInput(
-                    "A data set without a length cannot be Poisson-sampled.",
-                    fix="Give a map-style data set or tensors.",
-                )
-            return cls(data, len(data), direct=False)
         if isinstance(data, Tensor | np.ndarray | tuple | list | dict):
             data = as_tensors(data)
             return cls(data, size(data), direct=True)
+        if isinstance(data, MapStyle) and not isinstance(data, str | bytes | IterableDataset):
+            return cls(data, len(data), direct=False)
         raise BadInput(
             f"Data must be tensors, arrays or a map-style data set, got {type(data).__name__}.",
             fix="Give (x, y), a dict of tensors, or a torch Dataset; a DataLoader has drawn its own batches already.",

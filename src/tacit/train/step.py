@@ -18,8 +18,9 @@ from .batch import mapped
 from .claim import evidence, warn_delta
 from .clip import Clipped, Clipper, Compiled
 from .clip.clipper import Loss
+from .gaussian import Normals
 from .models import check_model, trainable
-from .noise import Keystream, Secret, digest, normal
+from .noise import Keystream, Secret, digest
 from .sample import Batch, Examples, check_count, physical_size, poisson
 from .speed import Speed
 
@@ -97,6 +98,7 @@ class PrivateStep:
         self._device = next(iter(self.parameters.values())).device
         self._compiled = Compiled(self._clipper) if self._worth_compiling() else None
         self._secret = Secret.of(rng)
+        self._normals = Normals(self._device)
         self._charged = False
 
     @property
@@ -167,7 +169,7 @@ class PrivateStep:
     def _release(self, total: Tensor, key: bytes) -> None:
         """total <- (S + noise) / (rate * public_size), handed to the optimizer as gradients."""
         scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING[self._clipper.rounding])
-        total.add_(normal(key, total.numel()).to(total.device), alpha=scale).div_(self.plan.expected_batch)
+        total.add_(self._normals(key, total.numel()), alpha=scale).div_(self.plan.expected_batch)
         start = 0
         for parameter in self.parameters.values():
             piece = total[start : start + parameter.numel()].view(parameter.shape)
