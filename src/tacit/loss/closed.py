@@ -21,12 +21,10 @@ EPS = float(np.finfo(float).eps)
 class Direction(Protocol):
     """One direction of a composed loss, read by certified intervals."""
 
-    def epsilon(self, delta: float) -> Interval: ...
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
+        """Smallest epsilon with delta(epsilon) <= delta; where it is at most `known`, that is all one needs to know."""
 
     def delta(self, epsilon: float) -> Interval: ...
-
-    def at_most(self, epsilon: float, delta: float) -> bool:
-        """Whether a cheap bound shows delta(epsilon) <= delta; False says nothing."""
 
     def tail(self, fpr: float) -> Interval:
         """inf over epsilon >= 0 of delta(epsilon) + e^epsilon fpr."""
@@ -42,11 +40,8 @@ class Never:
     def delta(self, epsilon: float) -> Interval:
         return Interval(1.0, 1.0)
 
-    def epsilon(self, delta: float) -> Interval:
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         return Interval(math.inf, math.inf)
-
-    def at_most(self, epsilon: float, delta: float) -> bool:
-        return False
 
     def tail(self, fpr: float) -> Interval:
         return Interval(1.0, 1.0)
@@ -79,13 +74,10 @@ class GaussianTotal:
         error = first_error + (16 + a * a + b * b + epsilon) * EPS * second + 1e-320
         return Interval(max(first - second - error, 0.0), min(max(first - second + error, 0.0), 1.0))
 
-    def epsilon(self, delta: float) -> Interval:
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         if delta == 0 and self.mu > 0:
             return Interval(math.inf, math.inf)
         return invert(self.delta, delta, start=self.mu * (self.mu + 4) + 1)
-
-    def at_most(self, epsilon: float, delta: float) -> bool:
-        return self.delta(epsilon).upper <= delta
 
     def tail(self, fpr: float) -> Interval:
         return self._power(fpr)
@@ -115,16 +107,13 @@ class Once:
         error = min(error, value + error) if value > 0 else 0.0
         return Interval(max(value - error, 0.0), min(value + error, 1.0))
 
-    def epsilon(self, delta: float) -> Interval:
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         if delta < self.pair.infinite:
             return Interval(math.inf, math.inf)
         largest = max([loss for loss, _, _ in self.pair.losses()], default=0.0)
         if delta == self.pair.infinite:
             return Interval(max(largest, 0.0) * (1 - 4 * EPS), max(largest, 0.0) * (1 + 4 * EPS))
         return invert(self.delta, delta, start=max(largest, 0.0) + 1)
-
-    def at_most(self, epsilon: float, delta: float) -> bool:
-        return self.delta(epsilon).upper <= delta
 
     def tail(self, fpr: float) -> Interval:
         return tail_of(*self._profile(), fpr)
@@ -153,14 +142,11 @@ class Single:
         error = 64 * EPS * (1 + abs(epsilon)) * (p + q)
         return Interval(min(max(p - q - error, 0.0), 1.0), min(max(p - q + error, 0.0), 1.0))
 
-    def epsilon(self, delta: float) -> Interval:
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         top = self.pair.reach(-math.inf)[1] if delta == 0 else math.inf
         if delta == 0:
             return Interval(max(top, 0.0) * (1 - 8 * EPS), max(top, 0.0) * (1 + 8 * EPS))
         return invert(self.delta, delta, start=1.0)
-
-    def at_most(self, epsilon: float, delta: float) -> bool:
-        return self.delta(epsilon).upper <= delta
 
     def tail(self, fpr: float) -> Interval:
         return tail_of(*self._profile, fpr, between=True)

@@ -58,8 +58,7 @@ class Composed(PrivacyLoss):
         first, *rest = self._directions
         found = first.epsilon(delta)
         for other in rest:
-            if not other.at_most(found.lower, delta):
-                found = _larger(found, other.epsilon(delta))
+            found = _larger(found, other.epsilon(delta, found.lower))
         return found
 
     def delta(self, epsilon: float) -> Interval:
@@ -67,8 +66,7 @@ class Composed(PrivacyLoss):
         first, *rest = self._directions
         found = first.delta(epsilon)
         for other in rest:
-            if found.lower == 0 or not other.at_most(epsilon, found.lower):
-                found = _larger(found, other.delta(epsilon))
+            found = _larger(found, other.delta(epsilon))
         return found
 
     def advantage(self) -> Interval:
@@ -99,23 +97,18 @@ class Fast:
     saddle: Saddle
     lattice: Lattice
 
-    def epsilon(self, delta: float) -> Interval:
-        if delta == 0:
-            return self.lattice.epsilon(delta)
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
+        if delta == 0 or self.lattice.largest <= known:
+            return self.lattice.epsilon(delta, known)
         try:
             return self.saddle.epsilon(delta)
         except NotMet:
-            return self.lattice.epsilon(delta)
-
-    def at_most(self, epsilon: float, delta: float) -> bool:
-        if self.lattice.at_most(epsilon, delta):
-            return True
-        try:
-            return delta > 0 and self.saddle.at_most(epsilon, delta)
-        except NotMet:
-            return False
+            below = known > 0 and self.saddle.at_most(known, delta)
+            return Interval(0.0, known) if below else self.lattice.epsilon(delta, known)
 
     def delta(self, epsilon: float) -> Interval:
+        if self.lattice.largest <= epsilon:
+            return Interval(0.0, 0.0)
         try:
             return self.saddle.delta(epsilon)
         except NotMet:

@@ -149,7 +149,7 @@ def _range(
 
     Decreasing integrand: sum_{k D > U} D g(k D) <= Int_U g, and g(u) <= |phi(u)|^n/u^2.
     """
-    u = np.geomspace(1.0 / spread, 1e6 / spread, 84)
+    u = np.geomspace(1.0 / spread, 1e6 / spread, 64)
     log_phi = -((gaussian * u) ** 2) / 2
     for pair, line, count in lines:
         log_phi = log_phi + log_decay(pair, line, count, u)

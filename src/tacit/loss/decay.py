@@ -63,7 +63,7 @@ class Layers:
     def below(cls, pair: Location, line: Line) -> Layers:
         """Layers below the tilted density of the loss, from cell-wise lower bounds made to rise and fall once."""
         low, high, _ = line.core(1e-9)
-        nodes = Nodes.of(pair, low, high, (high - low) / 96)
+        nodes = Nodes.of(pair, low, high, (high - low) / 80)
         s, t = nodes.scale, line.tilt
         bell = -(nodes.x**2) / (2 * s * s)
         rising = (1 + t) * nodes.p.log_ratio - t * nodes.q.log_ratio

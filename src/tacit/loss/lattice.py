@@ -32,10 +32,17 @@ class Lattice:
     pairs: Composition
     aim: float = 6e-4
 
-    def epsilon(self, delta: float) -> Interval:
-        """Smallest epsilon with delta(epsilon) <= delta."""
-        if delta == 0:
-            return self._pure()
+    @property
+    def largest(self) -> float:
+        """The supremum of the loss; no epsilon beyond it is needed."""
+        if any(pair.infinite > 0 for pair, _ in self.pairs):
+            return math.inf
+        return max(math.fsum(count * pair.largest for pair, count in self.pairs), 0.0) * (1 + 1e-15 * (len(self.pairs) + 8))
+
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
+        """Smallest epsilon with delta(epsilon) <= delta; anything up to `known` is as good as `known`."""
+        if delta == 0 or self.largest <= known:
+            return Interval(0.0 if delta else self.largest * (1 - 4e-15 * (len(self.pairs) + 8)), self.largest)
         log_mass = math.log(delta / self._steps) - SLACK
         bound, tilt = self._chernoff(log_mass, lambda t, log_m: (log_m - math.log(delta) + conversion(t)) / t)
         if bound <= 0:
@@ -50,17 +57,6 @@ class Lattice:
         _, tilt = self._chernoff(log_mass, lambda t, log_m: log_m + conversion(t) - t * epsilon)
         read = lambda low, high: Interval(low.delta(epsilon), high.delta(epsilon))  # noqa: E731
         return self._refined(tilt, epsilon, log_mass, read)
-
-    def at_most(self, epsilon: float, delta: float) -> bool:
-        """Whether it is plain that delta(epsilon) <= delta: no loss is larger."""
-        return self._pure().upper <= epsilon
-
-    def _pure(self) -> Interval:
-        """The largest loss, step by step."""
-        if any(pair.infinite > 0 for pair, _ in self.pairs):
-            return Interval(math.inf, math.inf)
-        top = max(math.fsum(count * pair.reach(-math.inf)[1] for pair, count in self.pairs), 0.0)
-        return Interval(top * (1 - 1e-15 * len(self.pairs)), top * (1 + 1e-15 * len(self.pairs)))
 
     def tail(self, fpr: float) -> Interval:
         """inf over epsilon >= 0 of delta(epsilon) + e^epsilon fpr."""

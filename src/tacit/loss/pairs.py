@@ -36,6 +36,11 @@ class Pair(ABC):
         """Losses outside of which P has mass at most e^log_mass on either side (infinite losses not counted)."""
 
     @property
+    def largest(self) -> float:
+        """The supremum of the finite loss."""
+        return self.reach(-math.inf)[1]
+
+    @property
     def infinite(self) -> float:
         """P(L = infinity): what no epsilon covers."""
         return 0.0
@@ -75,6 +80,14 @@ class Location(Pair):
         places = [place for _, place in self.p]
         low, high = self.loss(np.array([min(places) + tail, max(places) - tail]))
         return float(low), float(high)
+
+    @property
+    def largest(self) -> float:
+        if self.noise.atoms:
+            return self.reach(-math.inf)[1]
+        if any(place > 0 for _, place in self.p):
+            return math.inf
+        return -math.log(math.fsum(weight for weight, place in self.q if place == 0) or 1e-300)
 
     @property
     def grid(self) -> tuple[float, float] | None:

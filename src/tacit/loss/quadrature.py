@@ -30,6 +30,8 @@ ANGLE = 1.1
 """Largest theta used."""
 STRIPS = (0.02, 0.06, 0.15, 0.35, 0.65, 1.0)
 """Half-widths of the strips tried, as shares of the largest."""
+LEVELS = np.array([0.0, 0.25, 0.6, 1.0])
+"""Frequencies at which the strips are evaluated, as shares of the largest."""
 SHARE = 1e-21
 """Tilted mass that may be left out of the sums on either side."""
 
@@ -77,9 +79,13 @@ class Mixture:
     def angle(self, turn: float) -> Array:
         """A bound of |arg r(x + ib)| over |b| <= a, turn = a/s^2, at every node; it rises with the mean shift."""
         theta = turn * self.largest
+        if not self.largest:
+            return self.mean
         if self.odds is None:
             return turn * self.mean / math.cos(min(theta, ANGLE)) if theta <= ANGLE else np.full_like(self.mean, theta)
         free = np.arctan2(self.odds * math.sin(theta), 1 + self.odds * math.cos(theta))
+        if math.cos(theta) >= 0:
+            return free
         return np.where(self.odds < -math.cos(theta), np.arcsin(np.minimum(self.odds, 1.0)), free)
 
     def least_angle(self, turn: float) -> Array:
@@ -235,13 +241,14 @@ class Line:
 
     def error(self, u: Array) -> Array:
         """|computed phi - true phi| without rounding: cut nodes, cut tails and the trapezoid rule, rising with u."""
-        levels = float(u[-1]) * np.array([0.0, 0.15, 0.3, 0.5, 0.75, 1.0]) if u.size > 1 else np.zeros(1)
+        levels = float(u[-1]) * LEVELS if u.size > 1 else np.zeros(1)
+        strips = STRIPS if u.size > 1 else STRIPS[-2:]
         log_left, log_right = self.log_tails
         if math.isinf(max(log_left, log_right)):
             return np.full(u.shape, math.inf)
         n = self.nodes
         most = min(n.steepest, 2 * math.pi / n.step) * n.scale**2
-        bounds = np.min([self._strip(levels, share * most) for share in STRIPS], axis=0)
+        bounds = np.min([self._strip(levels, share * most) for share in strips], axis=0)
         index = np.minimum(np.searchsorted(levels, u * (1 - 1e-12), side="left"), levels.size - 1)
         cut = 2 * (math.exp(min(log_left, 0.0)) + math.exp(min(log_right, 0.0))) + self.dropped
         return np.asarray(np.maximum.accumulate(bounds)[index] + cut)
@@ -294,13 +301,18 @@ def _steepest(pair: Location) -> float:
 
 
 def _right_end(pair: Location, cap: float) -> float:
-    """Beyond all tilted mass for tilts up to `cap`: an upper bound of the root of x = (1 + t) c + t m_q(x), and then some."""
+    """Beyond all tilted mass for tilts up to `cap`: an upper bound of the root of x = (1 + t) c + t m_q(x), and then some.
+
+    m_q falls with x, so every second iterate from the left is an upper bound.
+    """
+    s = pair.noise.scale
     start = (1 + cap) * max(place for _, place in pair.p)
     x = start
     if pair.q != ((1.0, 0.0),):
         for _ in range(7):
-            x = start + cap * float(Mixture.at(pair.q, np.array([x]), pair.noise.scale).mean[0])
-    return x + 9.5 * pair.noise.scale
+            terms = [(weight * math.exp(min(place * (x - place / 2) / s**2, 600.0)), -place) for weight, place in pair.q]
+            x = start + cap * math.fsum(term * shift for term, shift in terms) / math.fsum(term for term, _ in terms)
+    return x + 9.5 * s
 
 
 def _most(values: Array) -> Array:

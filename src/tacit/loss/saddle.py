@@ -77,7 +77,10 @@ class Saddle:
     def at_most(self, epsilon: float, delta: float) -> bool:
         """Whether a Chernoff bound already shows delta(epsilon) <= delta."""
         bound = lambda total, t: total.log_moments(t) + conversion(t) - t * epsilon  # noqa: E731
-        total, tilt, log_bound = self._placed(math.log(delta), bound)
+        try:
+            total, tilt, log_bound = self._placed(math.log(delta), bound)
+        except NotMet:
+            return False
         return log_bound + 0.01 <= math.log(delta) and total.trusted(tilt)
 
     def _placed(self, log_delta: float, bound: Callable[[Sum, Array], Array]) -> tuple[Sum, float, float]:
