@@ -1,0 +1,100 @@
+"""Fleets against an ordinary loop, plain and private, on one machine in one run; prints ratios.
+
+    python benchmarks/fleet.py
+
+CPU time, the process's own; both sides use the same number of threads. The private loop is the naive one that users
+write: per-example gradients by vmap, clip, noise.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from machine import describe, keep
+from tacit import Plan
+from tacit.fleet import Epochs, Fleet
+
+CASES = [("784-32-10", 784, 32, 256, 2048, 48), ("64-32-10", 64, 32, 32, 1024, 256)]
+
+
+def network(features: int, hidden: int) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, 10))
+
+
+def optimizer(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def plain_loop(make: Callable[[], nn.Module], x: torch.Tensor, y: torch.Tensor, batch: int) -> None:
+    """One model, one epoch, the ordinary way."""
+    model = make()
+    step = optimizer(list(model.parameters()))
+    for rows in torch.randperm(len(x)).split(batch):
+        step.zero_grad()
+        nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+        step.step()
+
+
+def private_loop(make: Callable[[], nn.Module], x: torch.Tensor, y: torch.Tensor, batch: int) -> None:
+    """One model, one epoch of naive DP-SGD."""
+    model = make()
+    parameters = {name: value.detach() for name, value in model.named_parameters()}
+    step = optimizer(list(parameters.values()))
+    loss = lambda p, a, b: nn.functional.cross_entropy(functional_call(model, p, (a[None],)), b[None])  # noqa: E731
+    each_of = vmap(grad(loss), in_dims=(None, 0, 0))
+    for _ in range(len(x) // batch):
+        rows = torch.rand(len(x)) < batch / len(x)
+        each = each_of(parameters, x[rows], y[rows])
+        norm = sum(value.flatten(1).square().sum(1) for value in each.values()).sqrt()
+        factor = (1 / norm).clamp(max=1.0)
+        for name, value in parameters.items():
+            total = torch.einsum("b,b...->...", factor, each[name]) + torch.randn_like(value)
+            value.grad = total / batch
+        step.step()
+
+
+def seconds(work: Callable[[], object], repeats: int) -> float:
+    work()
+    times = []
+    for _ in range(repeats):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    return float(np.median(times))
+
+
+def measure(name: str, features: int, hidden: int, batch: int, records: int, models: int) -> list[dict[str, object]]:
+    """Both kinds of training, both ways, for one network."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(records, features)).astype(np.float32), rng.integers(0, 10, records)
+    tensors, make = (torch.as_tensor(x), torch.as_tensor(y)), network(features, hidden)
+    member, fleet = np.ones((records, models), dtype=bool), Fleet(make, optimizer)
+    rows: list[dict[str, object]] = []
+    plan = Plan(records, batch / records, records // batch, 1.0)
+    for kind, loop, schedule in (("plain", plain_loop, Epochs(1, batch)), ("private", private_loop, plan)):
+        theirs = 1e3 * seconds(functools.partial(loop, make, *tensors, batch), 5)
+        ours = 1e3 * seconds(functools.partial(fleet.train, x, y, member, schedule, rng=1), 3) / models
+        rows.append(
+            {"model": name, "batch": batch, "records": records, "models": models, "training": kind,
+             "loop_ms": theirs, "fleet_ms": ours, "times_faster": theirs / ours}
+        )  # fmt: skip
+        text = f"loop {theirs:8.2f} ms per model and epoch, fleet {ours:7.2f} ms, {theirs / ours:5.1f} times faster"
+        print(f"{name:>10} batch {batch:>3} {kind:>8}: {text}")
+    return rows
+
+
+def main() -> None:
+    rows = [row for case in CASES for row in measure(*case)]
+    path = keep("fleet-cpu", {**describe("torch"), "threads": torch.get_num_threads()}, rows)
+    print(f"kept in {path.name}")
+
+
+if __name__ == "__main__":
+    main()
