@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tacit.fleet.stack import AnyStack, LinearStack, stack
+from tacit.fleet.stack import AnyStack, LinearStack, stack, stacked
 
 MODELS, BATCH = 3, 5
 
@@ -47,7 +47,7 @@ def test_logits_norms_and_weighted_sums_equal_the_naive_ones(make, shape, kind):
     torch.manual_seed(1)
     models = [make() for _ in range(MODELS)]
     x, y = data(shape)
-    made = stack(models)
+    made = stack(models[0], stacked(models))
     assert type(made) is kind
     with torch.no_grad():
         assert torch.allclose(made.logits(x), torch.stack([model(x) for model in models]), atol=1e-6)
@@ -75,6 +75,6 @@ def test_an_example_that_is_not_finite_with_weight_zero_contributes_nothing(make
     models = [make() for _ in range(MODELS)]
     x, y = data(shape)
     x[0] = float("inf")
-    sums = stack(models).gradients(x, y, lambda norms: torch.where(norms.isfinite(), 1.0, 0.0))
-    clean = stack(models).gradients(x[1:], y[1:], lambda norms: torch.ones_like(norms))
+    sums = stack(models[0], stacked(models)).gradients(x, y, lambda norms: torch.where(norms.isfinite(), 1.0, 0.0))
+    clean = stack(models[0], stacked(models)).gradients(x[1:], y[1:], lambda norms: torch.ones_like(norms))
     assert all(torch.allclose(sums[name], clean[name], atol=1e-5) for name in sums)

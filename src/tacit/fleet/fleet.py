@@ -8,6 +8,7 @@ hold of a fleet (soundness rule 16).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -21,8 +22,10 @@ from ..core.errors import BadInput
 from ..core.observations import Observations
 from ..core.randomness import Source, source
 from ..loss import Plan
-from .stack import Stack, stack
+from .stack import Stack, copies, stack, stacked
 
+BLOCK = 64
+"""Models that share a random generator; how many are trained at once is a multiple of it."""
 MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
 Progress = Callable[[int, int], None]
 
@@ -41,11 +44,16 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Fleet:
-    """One description, many models: `make_model()` is called once per model, under that model's own seed."""
+    """One description, many models.
 
-    make_model: Callable[[], nn.Module]
+    `start` is a function, called once per model under that model's own seed, or a module: then all models start from
+    its parameters. Models are trained `models_at_once` (rounded up to blocks of 64) on `device`.
+    """
+
+    start: Callable[[], nn.Module] | nn.Module
     optimizer: MakeOptimizer = field(default=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     models_at_once: int = 256
+    device: str | torch.device = "cpu"
 
     def train(
         self,
@@ -63,19 +71,20 @@ class Fleet:
         An `Epochs` schedule is plain training, a `Plan` is DP-SGD with exact per-example clipping and noise of its own
         in every model. Deterministic given `rng`, whatever `models_at_once` is.
         """
-        data = _Pool.of(x, y, member, own)
+        data = _Pool.of(x, y, member, own).to(self.device)
         if isinstance(schedule, Plan) and schedule.sampling != "poisson":
             raise BadInput("A fleet trains privately with Poisson sampling only.")
         count, randomness = data.member.shape[1], source(rng)
         order_seed, *seeds = (int(word >> np.uint64(1)) for word in randomness.words(count + 1))
         done: list[Stack] = []
-        for start in range(0, count, self.models_at_once):
-            rows = slice(start, min(start + self.models_at_once, count))
+        at_once = BLOCK * math.ceil(check.whole("models_at_once", self.models_at_once) / BLOCK)
+        for first in range(0, count, at_once):
+            rows = slice(first, min(first + at_once, count))
             order = _batches(schedule, data, np.random.default_rng(order_seed))
             done.append(_train(self, data.part(rows), schedule, order, seeds[rows]))
             if progress is not None:
                 progress(rows.stop, count)
-        return Models(tuple(done), data.member.numpy(), randomness.name)
+        return Models(tuple(done), data.member.cpu().numpy(), randomness.name)
 
 
 @dataclass(frozen=True)
@@ -91,10 +100,10 @@ class Models:
 
     def logits(self, x: ArrayLike) -> NDArray[np.float64]:
         """(records, models, classes)."""
-        batch = _features(x)
+        batch = _features(x).to(next(iter(self.stacks[0].parameters.values())).device)
         with torch.no_grad():
             parts = [item.logits(batch).transpose(0, 1) for item in self.stacks]
-        return torch.cat(parts, dim=1).double().numpy()
+        return torch.cat(parts, dim=1).double().cpu().numpy()
 
     def observations(self, x: ArrayLike, y: ArrayLike, member: ArrayLike | None = None) -> Observations:
         """What an attacker with the models' outputs sees of these records; pass `member` for records of the pool."""
@@ -125,29 +134,62 @@ class _Pool:
     def part(self, models: slice) -> _Pool:
         return _Pool(self.x, self.y, self.member[:, models], self.own)
 
+    def to(self, device: str | torch.device) -> _Pool:
+        return _Pool(self.x.to(device), self.y.to(device), self.member.to(device), self.own)
+
+
+class _Blocks:
+    """Random numbers for models in blocks of 64, each from a generator of its own.
+
+    A model's numbers depend on the fleet's seed and its place alone, not on how many are trained at once.
+    """
+
+    def __init__(self, seeds: list[int], device: torch.device) -> None:
+        heads = seeds[::BLOCK]
+        self._sizes = [len(seeds[k : k + BLOCK]) for k in range(0, len(seeds), BLOCK)]
+        self._generators = [torch.Generator(device).manual_seed(seed) for seed in heads]
+        self._device = device
+
+    def normal(self, count: int) -> Tensor:
+        return self._draw(torch.randn, count)
+
+    def uniform(self, count: int) -> Tensor:
+        return self._draw(torch.rand, count)
+
+    def _draw(self, draw: Callable[..., Tensor], count: int) -> Tensor:
+        pairs = zip(self._sizes, self._generators, strict=True)
+        return torch.cat([draw(size, count, generator=generator, device=self._device) for size, generator in pairs])
+
 
 def _train(fleet: Fleet, data: _Pool, schedule: Epochs | Plan, order: Iterator[Tensor], seeds: list[int]) -> Stack:
-    models = stack([_make(fleet.make_model, seed) for seed in seeds])
+    models = _started(fleet, seeds)
     parameters = list(models.parameters.values())
-    optimizer = fleet.optimizer(parameters)
-    noise = [torch.Generator().manual_seed(seed) for seed in seeds]
-    inclusion = [np.random.default_rng([seed, 1]) for seed in seeds]
-    own = torch.tensor(data.own if isinstance(schedule, Plan) else (), dtype=torch.long)
-    for shared in order:
-        rows = torch.cat((shared, own))
+    optimizer, blocks = fleet.optimizer(parameters), _Blocks(seeds, data.x.device)
+    private = isinstance(schedule, Plan)
+    own = torch.tensor(data.own if private else (), dtype=torch.long, device=data.x.device)
+    for batch in order:
+        rows = torch.cat((batch.to(data.x.device), own))
         mask = data.member[rows].T
         if isinstance(schedule, Plan) and len(own):
-            drawn = np.stack([generator.random(len(own)) < schedule.rate for generator in inclusion])
-            mask[:, len(shared) :] &= torch.as_tensor(drawn)
+            mask[:, len(batch) :] &= blocks.uniform(len(own)) < schedule.rate
         sums = _gradients(models, data.x[rows], data.y[rows], mask, schedule)
         for name, parameter in models.parameters.items():
             parameter.grad = sums[name]
         if isinstance(schedule, Plan):
-            _add_noise(parameters, noise, schedule)
+            _add_noise(parameters, blocks, schedule)
         optimizer.step()
     for parameter in parameters:
         parameter.grad = None
     return models
+
+
+def _started(fleet: Fleet, seeds: list[int]) -> Stack:
+    if isinstance(fleet.start, nn.Module):
+        template, parameters = fleet.start, copies(fleet.start, len(seeds))
+    else:
+        made = [_make(fleet.start, seed) for seed in seeds]
+        template, parameters = made[0], stacked(made)
+    return stack(template, {name: value.to(fleet.device) for name, value in parameters.items()})
 
 
 def _gradients(models: Stack, x: Tensor, y: Tensor, mask: Tensor, schedule: Epochs | Plan) -> dict[str, Tensor]:
@@ -164,11 +206,10 @@ def _clip(norms: Tensor, *, mask: Tensor, clip_norm: float) -> Tensor:
     return torch.where(mask & norms.isfinite(), factor, 0.0)
 
 
-def _add_noise(parameters: list[Tensor], noise: list[torch.Generator], plan: Plan) -> None:
-    """(sum + N(0, (z C)^2)) / expected batch, every model from its own generator."""
+def _add_noise(parameters: list[Tensor], blocks: _Blocks, plan: Plan) -> None:
+    """(sum + N(0, (z C)^2)) / expected batch, fresh noise for every model."""
     sizes = [parameter[0].numel() for parameter in parameters]
-    scale = plan.noise_multiplier * plan.clip_norm
-    drawn = torch.stack([torch.randn(sum(sizes), generator=generator) for generator in noise]) * scale
+    drawn = blocks.normal(sum(sizes)) * (plan.noise_multiplier * plan.clip_norm)
     for parameter, part in zip(parameters, drawn.split(sizes, dim=1), strict=True):
         assert parameter.grad is not None
         parameter.grad = (parameter.grad + part.view_as(parameter)) / plan.expected_batch

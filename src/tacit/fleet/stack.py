@@ -44,9 +44,9 @@ class LinearStack(Stack):
     batch in every model: one matrix product for all of them.
     """
 
-    def __init__(self, models: Sequence[nn.Sequential]) -> None:
-        self.parameters = {name: value.detach() for name, value in stack_module_state(list(models))[0].items()}
-        self._layers = list(models[0].named_children())
+    def __init__(self, template: nn.Module, parameters: dict[str, Tensor]) -> None:
+        self.parameters = parameters
+        self._layers = list(template.named_children())
 
     def logits(self, x: Tensor) -> Tensor:
         return self._forward(x)[0].detach()
@@ -59,7 +59,8 @@ class LinearStack(Stack):
         sums = {}
         for name, error in zip(outputs, errors, strict=True):
             seen, weighted = inputs[name], error * weight[..., None]
-            if not (weighted.sum() + seen.sum()).isfinite():  # 0 times infinity: a weight of 0 must be a true 0
+            # 0 times infinity is no 0: mend it, on a CPU only where it happens (a GPU would have to wait to know)
+            if weighted.is_cuda or not (weighted.sum() + seen.sum()).isfinite():
                 used = weight > 0
                 weighted = torch.where(used[..., None], weighted, 0.0)
                 seen = torch.where((used.any(0) if seen.dim() == 2 else used)[..., None], seen, 0.0)
@@ -69,7 +70,7 @@ class LinearStack(Stack):
         return sums
 
     def _norms(self, inputs: dict[str, Tensor], outputs: dict[str, Tensor], errors: Sequence[Tensor]) -> Tensor:
-        squared = torch.zeros(())
+        squared = torch.zeros((), device=errors[0].device)
         for name, error in zip(outputs, errors, strict=True):
             ones = 1.0 if f"{name}.bias" in self.parameters else 0.0
             squared = squared + vecdot(error, error) * (vecdot(inputs[name], inputs[name]) + ones)
@@ -103,11 +104,11 @@ class LinearStack(Stack):
 class AnyStack(Stack):
     """Any module, by vmap over models and examples: slower, and it forms every per-example gradient."""
 
-    def __init__(self, models: Sequence[nn.Module]) -> None:
-        if any(True for _ in models[0].buffers()):
+    def __init__(self, template: nn.Module, parameters: dict[str, Tensor]) -> None:
+        if any(True for _ in template.buffers()):
             raise BadInput("A fleet takes models without buffers.", fix="Replace batch norm by group norm.")
-        self.parameters = {name: value.detach() for name, value in stack_module_state(list(models))[0].items()}
-        self._model = models[0]
+        self.parameters = parameters
+        self._model = template
 
     def logits(self, x: Tensor) -> Tensor:
         return vmap(lambda parameters: functional_call(self._model, parameters, (x,)), randomness="different")(
@@ -119,14 +120,14 @@ class AnyStack(Stack):
             return vmap(grad(self._loss), in_dims=(0, None, None, 0), randomness="different")(
                 self.parameters, x, y, weights
             )
-        one = torch.ones(1)
+        one = torch.ones(1, device=x.device)
         per_example = vmap(
             lambda parameters, a, b: grad(self._loss)(parameters, a[None], b[None], one),
             in_dims=(None, 0, 0),
             randomness="different",
         )
         each = vmap(per_example, in_dims=(0, None, None), randomness="different")(self.parameters, x, y)
-        squared = sum((value.flatten(2).square().sum(-1) for value in each.values()), torch.zeros(()))
+        squared = torch.stack([value.flatten(2).square().sum(-1) for value in each.values()]).sum(0)
         weight = weights(squared.sqrt())
         return {name: _weighted_sum(weight, value) for name, value in each.items()}
 
@@ -134,13 +135,21 @@ class AnyStack(Stack):
         return (losses(functional_call(self._model, parameters, (x,)), y) * weight).sum()
 
 
-def stack(models: Sequence[nn.Module]) -> Stack:
-    """The fastest stack that knows this architecture."""
-    first = models[0]
+def stack(template: nn.Module, parameters: dict[str, Tensor]) -> Stack:
+    """The fastest stack that knows this architecture; `parameters` have one more, first, axis for the models."""
     known = (nn.Linear, nn.Flatten, *ELEMENTWISE)
-    if isinstance(first, nn.Sequential) and all(isinstance(layer, known) for layer in first):
-        return LinearStack(models)  # type: ignore[arg-type]
-    return AnyStack(models)
+    simple = isinstance(template, nn.Sequential) and all(isinstance(layer, known) for layer in template)
+    return LinearStack(template, parameters) if simple else AnyStack(template, parameters)
+
+
+def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """Parameters of several models along a first axis."""
+    return {name: value.detach() for name, value in stack_module_state(list(models))[0].items()}
+
+
+def copies(model: nn.Module, count: int) -> dict[str, Tensor]:
+    """The same parameters `count` times along a first axis."""
+    return {name: value.detach().expand(count, *value.shape).clone() for name, value in model.named_parameters()}
 
 
 def losses(logits: Tensor, y: Tensor) -> Tensor:

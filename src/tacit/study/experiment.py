@@ -145,7 +145,7 @@ class Experiment:
         self.note(f"{recipe.name}: auditing with {effort.runs} models")
         name, make = maker(effort.canary)
         game = pair(self.x[member], self.y[member], make, self.chance.generator(), Adjacency.ADD_REMOVE)
-        fleet = Fleet(lambda: copy.deepcopy(start), recipe.optimizer)
+        fleet = Fleet(start, recipe.optimizer)
         scores = play(runner(fleet, game, recipe.schedule, self.chance), effort.runs, self.chance)
         shown = demonstrate(
             scores,
