@@ -95,13 +95,12 @@ def measure_gpu(
 ) -> list[dict[str, object]]:
     """Model-epochs per second of MLP 784-32-10 on a GPU: shared order, wall time, tensor cores allowed."""
     torch.set_float32_matmul_precision("high")
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(records, 784)).astype(np.float32), rng.integers(0, 10, records)
+    rng, epoch = np.random.default_rng(0), 60_000 / batch
+    x, y = rng.normal(size=(batch * steps, 784)).astype(np.float32), rng.integers(0, 10, batch * steps)
     rows: list[dict[str, object]] = []
     make = network(784, 32)()
     fleet = Fleet(make, optimizer, models_at_once=models, device="cuda")
-    member = np.ones((batch * steps, models), dtype=bool)
-    part = (x[: batch * steps], y[: batch * steps], member)
+    part = (x, y, np.ones((batch * steps, models), dtype=bool))
     plan = Plan(batch * steps, 1 / steps, steps, 1.0)
     for kind, schedule in (("plain", Epochs(1, batch)), ("private", plan)):
         fleet.train(*part, schedule, rng=1)
@@ -110,7 +109,7 @@ def measure_gpu(
         fleet.train(*part, schedule, rng=1)
         torch.cuda.synchronize()
         spent = time.perf_counter() - started
-        rate = models * steps / (records / batch) / spent
+        rate = models * steps / epoch / spent
         rows.append({"model": "784-32-10", "batch": batch, "models": models, "training": kind,
                      "model_epochs_per_second": rate})  # fmt: skip
         print(
