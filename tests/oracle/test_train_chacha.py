@@ -39,6 +39,14 @@ def test_devices_agree_about_the_noise(count: int) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [1, 8, 2 * PAIRS + 3])
+def test_noise_is_added_in_place_at_its_scale(count: int) -> None:
+    key, start = bytes(range(32)), torch.randn(count)
+    total = start.clone()
+    Normals(CPU).add(total, key, 3.0)
+    torch.testing.assert_close(total, start + 3.0 * on_processor(key, count))
+
+
 def test_a_compiled_kernel_that_differs_is_refused(monkeypatch) -> None:
     key = bytes(range(32))
     monkeypatch.setattr(torch, "compile", lambda function, **_: lambda *args: 0.9 * function(*args))

@@ -8,7 +8,7 @@ pairs: first the 64-bit words of the radii, then the 32-bit words of the angles.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,18 @@ class Normals:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self._piece = _Piece(PAIRS)
         self._tested: set[tuple[int, int]] = set()
         self._fast: Pieces | None = None
 
-    def __call__(self, key: bytes, count: int) -> Tensor:
-        if self.device.type == "cpu":
-            return on_processor(key, count)
-        return on_device(key, count, self.device, self._compiled if self.device.type == "cuda" else eager_pieces)
+    def add(self, total: Tensor, key: bytes, scale: float) -> None:
+        """total <- total + scale * noise, in place."""
+        if self.device.type != "cpu":
+            pieces = self._compiled if self.device.type == "cuda" else eager_pieces
+            total.add_(on_device(key, total.numel(), self.device, pieces), alpha=scale)
+            return
+        for part, noise in zip(total.split(2 * PAIRS), self._piece.run(key, total.numel()), strict=True):
+            part.add_(noise[: len(part)], alpha=scale)
 
     def _compiled(self, key: Tensor, blocks: Tensor, many: int, pairs: int) -> Tensor:
         if self._fast is None:
@@ -51,23 +56,29 @@ class Normals:
 
 
 def on_processor(key: bytes, count: int) -> Tensor:
-    """With the processor's own ChaCha20, in pieces that fit its cache."""
-    cipher = Cipher(algorithms.ChaCha20(key, NONCE), None).encryptor()
-    noise = torch.empty(count + count % 2)
-    piece = _Piece(min(PAIRS, len(noise) // 2))
-    for start in range(0, len(noise), 2 * PAIRS):
-        piece.fill(cipher, noise[start : start + 2 * PAIRS])
-    return noise[:count]
+    """With the processor's own ChaCha20."""
+    pieces = [noise.clone() for noise in _Piece(PAIRS).run(key, count)]
+    return torch.cat(pieces)[:count] if pieces else torch.empty(0)
 
 
 class _Piece:
-    """Scratch memory for some pairs of normal numbers."""
+    """Scratch memory for some pairs of normal numbers, small enough to stay in the processor's cache."""
 
     def __init__(self, pairs: int) -> None:
         self.zeros, self.stream = bytes(12 * pairs), bytearray(12 * pairs)
         self.uniform, self.radius, self.angle = torch.empty(pairs, dtype=torch.float64), *torch.empty(2, pairs)
+        self.noise = torch.empty(2 * pairs)
 
-    def fill(self, cipher: Any, noise: Tensor) -> None:
+    def run(self, key: bytes, count: int) -> Iterator[Tensor]:
+        """The stream's normal numbers, piece by piece, each valid until the next; the last may be one too long."""
+        cipher = Cipher(algorithms.ChaCha20(key, NONCE), None).encryptor()
+        for start in range(0, count, len(self.noise)):
+            length = min(len(self.noise), count - start)
+            noise = self.noise[: length + length % 2]
+            self._fill(cipher, noise)
+            yield noise
+
+    def _fill(self, cipher: Any, noise: Tensor) -> None:
         pairs = len(noise) // 2
         cipher.update_into(memoryview(self.zeros)[: 12 * pairs], self.stream)
         words = np.frombuffer(self.stream, dtype=np.uint64, count=pairs)

@@ -169,7 +169,8 @@ class PrivateStep:
     def _release(self, total: Tensor, key: bytes) -> None:
         """total <- (S + noise) / (rate * public_size), handed to the optimizer as gradients."""
         scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING[self._clipper.rounding])
-        total.add_(self._normals(key, total.numel()), alpha=scale).div_(self.plan.expected_batch)
+        self._normals.add(total, key, scale)
+        total.div_(self.plan.expected_batch)
         start = 0
         for parameter in self.parameters.values():
             piece = total[start : start + parameter.numel()].view(parameter.shape)
