@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ STATE = "tacit.private-step/1"
 # Rounding may let a contribution exceed clip_norm by a little; the noise is wider by as much (soundness rule 11).
 ROUNDING = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
 COMPILE_FROM = 500
+Part = tuple[Clipped, Tensor]
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,8 @@ class PrivateStep:
             raise BadInput(
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
             )
-        parts = [self._clip(*part) for part in batch.parts()]
-        total = self._total(parts)
-        key = self._noise_key(batch, parts)
-        self._release(total, key)
+        total, parts = self._total(batch)
+        self._release(total, self._noise_key(batch, parts))
         self.optimizer.step()
         self._secret.advance()
         self.done += 1
@@ -149,17 +148,19 @@ class PrivateStep:
             return self._device.type == "cuda" and self.plan.steps >= COMPILE_FROM
         return bool(self.speed.compile)
 
-    def _total(self, parts: list[tuple[Clipped, Tensor]]) -> Tensor:
-        """The clipped sum over all physical batches as one flat float32 vector."""
-        parameters = self.parameters
-        flat = [torch.cat([clipped.sums[name].flatten() for name in parameters]).float() for clipped, _ in parts]
-        if not flat:
-            return torch.zeros(sum(tensor.numel() for tensor in parameters.values()), device=self._device)
-        for more in flat[1:]:
-            flat[0] += more
-        return flat[0]
+    def _total(self, batch: Batch) -> tuple[Tensor, list[Part]]:
+        """The clipped sum over all physical batches as one flat float32 vector, and what else each part gave."""
+        total, parts = None, []
+        for part in batch.parts():
+            clipped, mask = self._clip(*part)
+            flat = torch.cat([clipped.sums[name].flatten() for name in self.parameters]).float()
+            total = flat if total is None else total.add_(flat)
+            parts.append((replace(clipped, sums={}), mask))
+        if total is None:
+            total = torch.zeros(sum(tensor.numel() for tensor in self.parameters.values()), device=self._device)
+        return total, parts
 
-    def _noise_key(self, batch: Batch, parts: list[tuple[Clipped, Tensor]]) -> bytes:
+    def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes:
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
         plan = self._plan().encode()
         return self._secret.key(
@@ -177,7 +178,7 @@ class PrivateStep:
             parameter.grad = piece.to(parameter.dtype)
             start += parameter.numel()
 
-    def _info(self, batch: Batch, parts: list[tuple[Clipped, Tensor]]) -> StepInfo:
+    def _info(self, batch: Batch, parts: list[Part]) -> StepInfo:
         count = len(batch.index)
         if not count:
             return StepInfo(None, None)
