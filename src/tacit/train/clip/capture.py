@@ -93,14 +93,14 @@ class Capture(TorchFunctionMode):
         tensors = list(flat(args, kwargs))
         used = [tensor for tensor in tensors if id(tensor) in self.sources]
         private = any(id(tensor) not in self.sources and id(tensor) not in self.public for tensor in tensors)
-        if self.outputs and not self.copies and in_place(func, kwargs) and id(args[0]) in self.outputs:
+        written = next(iter(tensors), None) if in_place(func, kwargs) else None
+        if not self.copies and id(written) in self.outputs:
             raise Overwritten
         if used and torch.is_grad_enabled():
             return self._watched(func, args, kwargs, used, private)
         result = func(*args, **kwargs)
         if private or used:
-            if in_place(func, kwargs):
-                self.public.pop(id(args[0]), None)
+            self.public.pop(id(written), None)
         else:
             for tensor in flat((result,), {}):
                 self.public[id(tensor)] = tensor
