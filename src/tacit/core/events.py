@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from . import check
 from .errors import BadInput
@@ -43,7 +43,9 @@ class Event:
         schema = data.get("schema", SCHEMA)
         if schema != SCHEMA:
             raise BadInput(f"The event has schema {schema!r}; this version reads {SCHEMA!r}.")
-        return _decode({key: value for key, value in data.items() if key != "schema"})
+        event = _decode({key: value for key, value in data.items() if key != "schema"})
+        _check_event(event)
+        return cast(Event, event)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -51,7 +53,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Gaussian(Event):
-    r"""f(D) + N(0, (z s)^2 I), where s bounds the Euclidean norm of one record's contribution and z = noise_multiplier."""
+    r"""f(D) + N(0, (z s)^2 I): s bounds the Euclidean norm of one record's contribution, z = noise_multiplier."""
 
     noise_multiplier: float
 
@@ -82,6 +84,103 @@ class RandomizedResponse(Event):
 
 
 @dataclass(frozen=True)
+class DiscreteGaussian(Event):
+    r"""f(D) + N_Z(0, (z s)^2) for one integer f: s = sensitivity bounds one contribution, z = noise_multiplier.
+
+    N_Z(0, v) has probability proportional to e^{-k^2/2v} on the integers.
+    """
+
+    noise_multiplier: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+        self._set("sensitivity", check.whole("sensitivity", self.sensitivity))
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(Event):
+    r"""f(D) + Lap_Z(z s)^d for integer f, s = sensitivity bounds the L1 norm of one contribution, z = noise_multiplier.
+
+    Lap_Z(b) has probability proportional to e^{-|k|/b} on the integers.
+    """
+
+    noise_multiplier: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+        self._set("sensitivity", check.whole("sensitivity", self.sensitivity))
+
+
+@dataclass(frozen=True)
+class BoundedRange(Event):
+    r"""A choice y with log Pr[M(D) = y]/Pr[M(D') = y] in [t, t + epsilon] for some t: the exponential mechanism."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+
+
+@dataclass(frozen=True)
+class NoisyMax(Event):
+    """The index of the largest score plus noise: Gumbel (the exponential mechanism), exponential or Laplace."""
+
+    epsilon: float
+    noise: str = "gumbel"
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+        if self.noise not in ("gumbel", "exponential", "laplace"):
+            raise BadInput(f"noise must be gumbel, exponential or laplace, got {self.noise!r}.")
+
+
+@dataclass(frozen=True)
+class AboveThreshold(Event):
+    """The first query found above a noisy threshold (sparse vector, one positive answer): epsilon-DP as a whole."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+
+
+@dataclass(frozen=True)
+class ApproximateDP(Event):
+    """Anything (epsilon, delta)-DP under the adjacency it is analysed for, of which nothing else is known."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+        self._set("delta", check.delta(self.delta))
+
+
+@dataclass(frozen=True)
+class PartitionSelection(Event):
+    """Keys released only when enough people hold them, (epsilon, delta)-DP as a whole."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        self._set("epsilon", check.nonnegative("epsilon", self.epsilon))
+        self._set("delta", check.delta(self.delta))
+
+
+@dataclass(frozen=True)
+class ZCDP(Event):
+    r"""Anything with Renyi divergence of order a at most rho a, for all a > 1, and of which nothing else is known."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        self._set("rho", check.nonnegative("rho", self.rho))
+
+
+@dataclass(frozen=True)
 class NonPrivate(Event):
     """A release without protection: epsilon is infinite."""
 
@@ -104,6 +203,97 @@ class Poisson(Event):
     def __post_init__(self) -> None:
         self._set("rate", check.probability("rate", self.rate))
         _check_event(self.event)
+
+
+@dataclass(frozen=True)
+class TruncatedPoisson(Event):
+    """Like `Poisson`, but a sample of more than `cap` records is cut down to `cap` of them, chosen uniformly.
+
+    `size` is the public number of records, which the chance of a cut depends on.
+    """
+
+    rate: float
+    cap: int
+    event: Event
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        self._set("rate", check.probability("rate", self.rate))
+        self._set("cap", check.whole("cap", self.cap))
+        if self.size is not None:
+            self._set("size", check.whole("size", self.size))
+        _check_event(self.event)
+
+
+@dataclass(frozen=True)
+class FixedSize(Event):
+    """`event` on a uniform sample of exactly `batch` of `size` records, drawn without replacement."""
+
+    batch: int
+    size: int
+    event: Event
+
+    def __post_init__(self) -> None:
+        self._set("batch", check.whole("batch", self.batch))
+        self._set("size", check.whole("size", self.size))
+        if self.batch > self.size:
+            raise BadInput(f"batch must be at most size {self.size}, got {self.batch}.")
+        _check_event(self.event)
+
+
+@dataclass(frozen=True)
+class Shuffled(Event):
+    """One pass: a secret shuffle puts the records into `batches` batches, and `event` is released on each in turn."""
+
+    batches: int
+    event: Event
+
+    def __post_init__(self) -> None:
+        self._set("batches", check.whole("batches", self.batches))
+        _check_event(self.event)
+
+
+@dataclass(frozen=True)
+class Allocation(Event):
+    """`steps` releases of `event`; each record, independently, takes part in `times` of them, chosen uniformly.
+
+    With times = 1 this is balls and bins, one pass over the data.
+    """
+
+    times: int
+    steps: int
+    event: Event
+
+    def __post_init__(self) -> None:
+        self._set("times", check.whole("times", self.times))
+        self._set("steps", check.whole("steps", self.steps))
+        if self.times > self.steps:
+            raise BadInput(f"times must be at most steps {self.steps}, got {self.times}.")
+        _check_event(self.event)
+
+
+@dataclass(frozen=True)
+class RepeatAndSelect(Event):
+    r"""`event` run K times, K random, and only the best run released.
+
+    `shape` eta > -1: K is truncated negative binomial with mean `mean` (0: logarithmic, 1: geometric);
+    None: K is Poisson with mean `mean`, and K = 0 releases nothing.
+    """
+
+    event: Event
+    mean: float
+    shape: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        _check_event(self.event)
+        self._set("mean", check.positive("mean", self.mean))
+        if self.shape is not None:
+            shape = float(self.shape)
+            if not shape > -1:
+                raise BadInput(f"shape must be above -1, got {self.shape!r}.")
+            if not self.mean > 1:
+                raise BadInput(f"mean must be above 1 for a truncated negative binomial, got {self.mean!r}.")
+            self._set("shape", shape)
 
 
 @dataclass(frozen=True)
@@ -141,6 +331,8 @@ def family(event: Event) -> str:
         return type(event).__name__
     parts = []
     for field_ in fields(event):
+        if field_.name == "noise_multiplier":
+            continue
         value = getattr(event, field_.name)
         if isinstance(value, Event):
             parts.append(family(value))

@@ -5,30 +5,39 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
 
 from ..core import check
 from ..core.interval import Interval
 from ..core.privacy_loss import PrivacyLoss
-from .closed import Direction, GaussianTotal, Never, Once, Single
+from .closed import Direction, GaussianTotal, Never, Once, Single, head_of, tail_of
 from .lattice import Lattice
-from .noise import GaussianNoise
+from .noise import Array, GaussianNoise
 from .pairs import Discrete, Location, Pair
 from .quadrature import NotMet
+from .renyi import TILTS, Renyi, delta_at, divergences, improved
 from .saddle import Saddle
 
+T = TypeVar("T")
 Counted = tuple[tuple[Pair, int], ...]
 
 
 @dataclass(frozen=True)
 class Release:
-    """One release: its dominating pair when P holds the record (`remove`) and when Q holds it (`add`)."""
+    """One release: its dominating pair when P holds the record (`remove`) and when Q holds it (`add`).
+
+    `tight` says that some data and queries attain both pairs; otherwise the lower end of a reading is 0.
+    """
 
     remove: Pair
     add: Pair
+    tight: bool = True
 
     @classmethod
-    def symmetric(cls, pair: Pair) -> Release:
-        return cls(pair, pair)
+    def symmetric(cls, pair: Pair, *, tight: bool = True) -> Release:
+        return cls(pair, pair, tight)
 
     @classmethod
     def mirrored(cls, pair: Pair) -> Release:
@@ -37,37 +46,45 @@ class Release:
 
 @dataclass(frozen=True)
 class Composed(PrivacyLoss):
-    """Releases with their counts. Both directions stay separate to the last step (Lebeda et al. 2024)."""
+    """Releases with their counts. Both directions stay separate to the last step (Lebeda et al. 2024).
+
+    With a release of which only a Renyi curve is known, the whole is read from the sum of Renyi curves.
+    """
 
     releases: tuple[tuple[Release, int], ...] = ()
+    curves: tuple[tuple[Renyi, int], ...] = ()
 
-    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+    def __add__(self, other: PrivacyLoss) -> Composed:
         if not isinstance(other, Composed):
             return NotImplemented
-        counts = dict(self.releases)
-        for release, count in other.releases:
-            counts[release] = counts.get(release, 0) + count
-        return Composed(tuple(counts.items()))
+        return Composed(_merged(self.releases, other.releases), _merged(self.curves, other.curves))
 
     def __rmul__(self, times: int) -> Composed:
         times = check.whole("the number of repetitions", times, least=0)
-        return Composed(tuple((release, times * count) for release, count in self.releases if times))
+        if times == 0:
+            return Composed()
+        scaled = lambda items: tuple((item, times * count) for item, count in items)  # noqa: E731
+        return Composed(scaled(self.releases), scaled(self.curves))
 
     def epsilon(self, delta: float) -> Interval:
         delta = check.delta(delta)
+        if self.curves:
+            return Interval(0.0, improved(self.renyi(TILTS), TILTS, delta) if delta > 0 else math.inf)
         first, *rest = self._directions
         found = first.epsilon(delta)
         for other in rest:
             found = _larger(found, other.epsilon(delta, found.lower))
-        return found
+        return self._honest(found)
 
     def delta(self, epsilon: float) -> Interval:
         epsilon = check.nonnegative("epsilon", epsilon)
+        if self.curves:
+            return Interval(0.0, delta_at(self.renyi(TILTS), TILTS, epsilon))
         first, *rest = self._directions
         found = first.delta(epsilon)
         for other in rest:
             found = _larger(found, other.delta(epsilon))
-        return found
+        return self._honest(found)
 
     def advantage(self) -> Interval:
         return self.delta(0.0)
@@ -78,10 +95,29 @@ class Composed(PrivacyLoss):
         Reference: Dong, Roth and Su 2022, Proposition 2.12; H_K(P, Q) = 1 - K + K H_{1/K}(Q, P).
         """
         fpr = check.probability("fpr", fpr)
+        if self.curves:
+            return Interval(fpr, self._renyi_power(fpr))
         ways = self._directions
         curves = [_smaller(way.tail(fpr), back.head(fpr)) for way, back in zip(ways, reversed(ways), strict=True)]
         best = curves[0] if len(curves) == 1 else _larger(*curves)
-        return Interval(max(best.lower, fpr), max(best.upper, fpr))
+        return Interval(max(self._honest(best).lower, fpr), max(best.upper, fpr))
+
+    def renyi(self, tilts: Array) -> Array:
+        """Renyi divergence of order 1 + t from above, the larger of both directions."""
+        known = sum((count * curve.curve(tilts) for curve, count in self.curves), np.zeros_like(tilts))
+        remove = sum((count * divergences(item.remove, tilts) for item, count in self.releases), np.zeros_like(tilts))
+        add = sum((count * divergences(item.add, tilts) for item, count in self.releases), np.zeros_like(tilts))
+        return np.asarray(known + np.maximum(remove, add))
+
+    def _renyi_power(self, fpr: float) -> float:
+        curve, epsilons = self.renyi(TILTS), np.linspace(0.0, 30.0, 301)
+        deltas = np.array([delta_at(curve, TILTS, float(epsilon)) for epsilon in epsilons])
+        tail, head = tail_of(epsilons, deltas, deltas, fpr), head_of(epsilons, deltas, deltas, fpr)
+        return min(tail.upper, head.upper)
+
+    def _honest(self, found: Interval) -> Interval:
+        """Where a pair may not be attained, only the upper end is claimed."""
+        return found if all(release.tight for release, _ in self.releases) else Interval(0.0, found.upper)
 
     @cached_property
     def _directions(self) -> tuple[Direction, ...]:
@@ -139,9 +175,17 @@ def direction(pairs: Counted) -> Direction:
 
 def mu(pair: Pair) -> float | None:
     """Shift over standard deviation of a plain Gaussian pair, None for any other."""
-    if isinstance(pair, Location) and isinstance(pair.noise, GaussianNoise) and len(pair.p) == len(pair.q) == 1:
+    if isinstance(pair, Location) and type(pair.noise) is GaussianNoise and len(pair.p) == len(pair.q) == 1:
         return (pair.p[0][1] - pair.q[0][1]) / pair.noise.scale
     return None
+
+
+def _merged(first: tuple[tuple[T, int], ...], second: tuple[tuple[T, int], ...]) -> tuple[tuple[T, int], ...]:
+    """The sum of two multisets, in an order of its own so that a + b and b + a are equal."""
+    counts: dict[T, int] = {}
+    for item, count in (*first, *second):
+        counts[item] = counts.get(item, 0) + count
+    return tuple(sorted(counts.items(), key=repr))
 
 
 def _larger(a: Interval, b: Interval) -> Interval:

@@ -7,6 +7,7 @@ A function here returns the dominating pairs its theorem gives for the event und
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import singledispatch
 
 from scipy.stats import binom
@@ -14,11 +15,36 @@ from scipy.stats import binom
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.errors import Unsupported
-from ..core.events import Compose, Event, Gaussian, Laplace, NonPrivate, NoOp, Poisson, RandomizedResponse, Repeat
+from ..core.events import (
+    ZCDP,
+    AboveThreshold,
+    Allocation,
+    ApproximateDP,
+    BoundedRange,
+    Compose,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    FixedSize,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    NonPrivate,
+    NoOp,
+    PartitionSelection,
+    Poisson,
+    RandomizedResponse,
+    Repeat,
+    RepeatAndSelect,
+    Shuffled,
+)
 from ..core.privacy_loss import PrivacyLoss
+from .allocation import allocated
 from .composed import Composed, Release
-from .noise import GaussianNoise, LaplaceNoise, Noise
-from .pairs import Discrete, Location, Parts
+from .noise import DiscreteGaussianNoise, DiscreteLaplaceNoise, GaussianNoise, LaplaceNoise, Noise
+from .pairs import Discrete, Halves, Location, Pair, Parts, RangePair
+from .renyi import Renyi
+from .selection import selected
 
 
 def privacy_loss(event: Event, adjacency: Adjacency | str, *, group: int = 1) -> PrivacyLoss:
@@ -72,6 +98,65 @@ def _(event: RandomizedResponse, adjacency: Adjacency, group: int) -> Composed:
 
 
 @loss_of.register
+def _(event: DiscreteGaussian, adjacency: Adjacency, group: int) -> Composed:
+    """The shift by the whole sensitivity is worst, as for any log-concave noise. Reference: docs/proofs, Lemma 3."""
+    noise = DiscreteGaussianNoise(event.noise_multiplier * event.sensitivity)
+    return once(_shift(noise, group * adjacency.sensitivity * event.sensitivity))
+
+
+@loss_of.register
+def _(event: DiscreteLaplace, adjacency: Adjacency, group: int) -> Composed:
+    """In any dimension the whole shift on one axis is worst. Reference: docs/proofs, Lemma 3."""
+    noise = DiscreteLaplaceNoise(event.noise_multiplier * event.sensitivity)
+    return once(_shift(noise, group * adjacency.sensitivity * event.sensitivity))
+
+
+@loss_of.register
+def _(event: BoundedRange, adjacency: Adjacency, group: int) -> Composed:
+    """Ranges add over a group, as the triangle inequality for log ratios."""
+    return once(Release.symmetric(RangePair(group * event.epsilon), tight=False)) if event.epsilon else Composed()
+
+
+@loss_of.register
+def _(event: NoisyMax, adjacency: Adjacency, group: int) -> Composed:
+    """Gumbel noise is the exponential mechanism; the others are only pure. Reference: Dong et al. 2020; McKenna 2020."""
+    if event.noise == "gumbel":
+        return loss_of(BoundedRange(event.epsilon), adjacency, group)
+    return loss_of(ApproximateDP(event.epsilon), adjacency, group)
+
+
+@loss_of.register
+def _(event: AboveThreshold, adjacency: Adjacency, group: int) -> Composed:
+    """Reference: Dwork and Roth 2014, Theorem 3.23."""
+    return loss_of(ApproximateDP(event.epsilon), adjacency, group)
+
+
+@loss_of.register
+def _(event: PartitionSelection, adjacency: Adjacency, group: int) -> Composed:
+    return loss_of(ApproximateDP(event.epsilon, event.delta), adjacency, group)
+
+
+@loss_of.register
+def _(event: ApproximateDP, adjacency: Adjacency, group: int) -> Composed:
+    """With delta tell all, else randomized response. Reference: Kairouz, Oh and Viswanath 2015, Theorem 3.3.
+
+    A group of k is (k epsilon, delta (e^{k epsilon} - 1)/(e^epsilon - 1))-DP: the triangle inequality, summed.
+    """
+    epsilon, delta = group * event.epsilon, event.delta
+    if group > 1 and delta > 0:
+        growth = math.expm1(epsilon) / math.expm1(event.epsilon) if event.epsilon else float(group)
+        delta = min(delta * growth, 1.0)
+    if epsilon == 0 and delta == 0:
+        return Composed()
+    if delta >= 1 or epsilon > 600:
+        return loss_of(NonPrivate(), adjacency, group)
+    more = (1 - delta) / (1 + math.exp(-epsilon))
+    less = (1 - delta) / (1 + math.exp(epsilon))
+    atoms = ((more, less), (less, more)) + (((delta, 0.0), (0.0, delta)) if delta else ())
+    return once(Release.symmetric(Discrete(atoms, (-epsilon, epsilon) if epsilon else None)))
+
+
+@loss_of.register
 def _(event: Repeat, adjacency: Adjacency, group: int) -> Composed:
     return event.steps * loss_of(event.event, adjacency, group)
 
@@ -107,6 +192,71 @@ def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
     return once(Release.mirrored(Location(noise, moved)))
 
 
+@loss_of.register
+def _(event: FixedSize, adjacency: Adjacency, group: int) -> Composed:
+    r"""Replace one: H_K <= H_K((1 - q) Q + q P, Q) for K >= 1, q = batch/size, where (P, Q) is the pair of `event`.
+
+    The whole profile (K < 1 by symmetry) is what composes; the pair for K >= 1 alone does not (Lebeda et al. 2024).
+    Reference: Zhu, Dong and Wang 2022, Theorem 11 and Proposition 30.
+    """
+    if adjacency is not Adjacency.REPLACE:
+        raise Unsupported(event, adjacency, fix="A fixed batch size is not defined when a record is added: use replace.")
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
+    if event.batch == event.size:
+        return loss_of(event.event, adjacency, group)
+    inner = loss_of(event.event, adjacency, 1)
+    sampled = _sampled(event, inner, adjacency, event.batch / event.size)
+    return once(Release.symmetric(Halves(sampled), tight=False))
+
+
+@loss_of.register
+def _(event: Shuffled, adjacency: Adjacency, group: int) -> Composed:
+    """Given the shuffle, a replaced record changes one batch: one release of `event`, without amplification.
+
+    Reference: joint convexity over the shuffle; Chua et al. 2024 show that amplification as if Poisson is false.
+    """
+    if adjacency is Adjacency.ADD_REMOVE:
+        raise Unsupported(event, adjacency, fix="Another record shifts all batches of a shuffle: use replace or zero-out.")
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
+    inner = loss_of(event.event, adjacency, 1)
+    return replace(inner, releases=tuple((replace(item, tight=False), count) for item, count in inner.releases))
+
+
+@loss_of.register
+def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
+    """Once in t steps: balls and bins. k times: k passes of once in floor(t/k).
+
+    Reference: Chua et al. 2025, Theorem 3; Feldman and Shenfeld 2025, Lemma on k-out-of-t allocation.
+    """
+    base = _plain(loss_of(event.event, Adjacency.ADD_REMOVE, 1))
+    if adjacency is Adjacency.REPLACE or group > 1 or base is None or type(base[0]) is not GaussianNoise:
+        raise Unsupported(event, adjacency, fix="Random allocation is supported for one Gaussian, add-remove or zero-out.")
+    noise, shift = base
+    steps = event.steps // event.times
+    if steps == 1:
+        return event.times * loss_of(event.event, adjacency, 1)
+    release = replace(allocated(noise.scale / shift, steps), tight=event.times == 1)
+    return event.times * once(release)
+
+
+@loss_of.register
+def _(event: ZCDP, adjacency: Adjacency, group: int) -> Composed:
+    """rho a; a group of k has k^2 rho. Reference: Bun and Steinke 2016, Definition 1.1 and Proposition 1.9."""
+    rho = group**2 * event.rho
+    return Composed(curves=((Renyi("zCDP", (rho,), lambda tilts: rho * (1 + tilts)), 1),)) if rho else Composed()
+
+
+@loss_of.register
+def _(event: RepeatAndSelect, adjacency: Adjacency, group: int) -> Composed:
+    """Renyi bounds for the best of K runs. Reference: Papernot and Steinke 2022, Theorems 2 and 6."""
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
+    inner = loss_of(event.event, adjacency, 1)
+    return Composed(curves=((selected(event, inner, adjacency), 1),))
+
+
 def _shift(noise: Noise, distance: float) -> Release:
     return Release.symmetric(Location(noise, ((1.0, distance),)))
 
@@ -114,23 +264,32 @@ def _shift(noise: Noise, distance: float) -> Release:
 def _plain(loss: Composed) -> tuple[Noise, float] | None:
     """The noise and shift of one additive release; several Gaussians on one sample are one of the joint multiplier."""
     pairs = [(release.remove, count) for release, count in loss.releases]
-    if not pairs or not all(isinstance(pair, Location) and len(pair.p) == len(pair.q) == 1 for pair, _ in pairs):
+    if not pairs or loss.curves or not all(isinstance(pair, Location) and len(pair.p) == len(pair.q) == 1 for pair, _ in pairs):
         return None
     located = [(pair, count) for pair, count in pairs if isinstance(pair, Location)]
-    if all(isinstance(pair.noise, GaussianNoise) for pair, _ in located):
+    if all(type(pair.noise) is GaussianNoise for pair, _ in located):
         total = math.fsum(count * (pair.p[0][1] / pair.noise.scale) ** 2 for pair, count in located)
         return GaussianNoise(1 / math.sqrt(total)), 1.0
     pair, count = located[0]
     return (pair.noise, pair.p[0][1]) if len(located) == 1 and count == 1 else None
 
 
+def _sampled(event: Event, inner: Composed, adjacency: Adjacency, rate: float) -> Pair:
+    """((1 - rate) Q + rate P, Q) of one release, or of several Gaussian ones."""
+    base = _plain(inner)
+    if base is not None:
+        noise, shift = base
+        return Location(noise, ((1 - rate, 0.0), (rate, shift)))
+    pairs = [(release.remove, count) for release, count in inner.releases]
+    if len(pairs) != 1 or pairs[0][1] != 1 or inner.curves or not isinstance(pairs[0][0], Discrete):
+        raise Unsupported(event, adjacency, fix="Sampling is supported for one release, or for several Gaussian ones.")
+    return Discrete(tuple(((1 - rate) * q + rate * p, q) for p, q in pairs[0][0].atoms))
+
+
 def _sampled_atoms(event: Poisson, inner: Composed, adjacency: Adjacency, group: int) -> Composed:
     """One finite pair on a sample, for one record added or removed. Reference: Zhu, Dong and Wang 2022, Theorem 11."""
-    counted = [(release.remove, count) for release, count in inner.releases]
-    if not counted:
+    if not inner.releases and not inner.curves:
         return Composed()
-    pair, count = counted[0]
-    if len(counted) > 1 or count > 1 or not isinstance(pair, Discrete) or adjacency is Adjacency.REPLACE or group > 1:
-        raise Unsupported(event, adjacency)
-    atoms = tuple(((1 - event.rate) * q + event.rate * p, q) for p, q in pair.atoms)
-    return once(Release.mirrored(Discrete(atoms)))
+    if adjacency is Adjacency.REPLACE or group > 1:
+        raise Unsupported(event, adjacency, fix="Here only additive noise is supported for replace and for groups.")
+    return once(Release.mirrored(_sampled(event, inner, adjacency, event.rate)))

@@ -22,6 +22,8 @@ Composition = tuple[tuple[Pair, int], ...]
 TILTS = np.geomspace(1e-2, 2e5, 48)
 SLACK = 8.5
 """Mass beyond e^-SLACK delta/steps is cut from one step: far losses would make all tilts but small ones explode."""
+STEEPEST = 40.0
+"""Largest tilt times width: beyond, neighbouring points would differ by more than numbers can hold."""
 POINTS = 1 << 19
 
 
@@ -43,8 +45,11 @@ class Lattice:
         """Smallest epsilon with delta(epsilon) <= delta; anything up to `known` is as good as `known`."""
         if delta == 0 or self.largest <= known:
             return Interval(0.0 if delta else self.largest * (1 - 4e-15 * (len(self.pairs) + 8)), self.largest)
-        log_mass = math.log(delta / self._steps) - SLACK
-        bound, tilt = self._chernoff(log_mass, lambda t, log_m: (log_m - math.log(delta) + conversion(t)) / t)
+        left = delta - self._infinite
+        if left <= 1e-14 * delta:
+            return Interval(0.0 if left > 0 else math.inf, math.inf)
+        log_mass = math.log(left / self._steps) - SLACK
+        bound, tilt = self._chernoff(log_mass, lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t)
         if bound <= 0:
             return Interval(0.0, 0.0)
         read = lambda low, high: Interval(_solve(low, delta), _solve(high, delta))  # noqa: E731
@@ -81,6 +86,11 @@ class Lattice:
         return epsilons, low.deltas(epsilons), high.deltas(epsilons)
 
     @property
+    def _infinite(self) -> float:
+        """The chance that some step tells all."""
+        return -math.expm1(math.fsum(count * math.log1p(-pair.infinite) for pair, count in self.pairs))
+
+    @property
     def _steps(self) -> int:
         return sum(count for _, count in self.pairs)
 
@@ -91,7 +101,8 @@ class Lattice:
         width, answer = self._fitted(self._span(log_mass) / 400), None
         while True:
             try:
-                low, high = (compose(self._lattices(width, log_mass, sign), tilt, sign, anchor) for sign in (-1, 1))
+                t = min(tilt, STEEPEST / width)
+                low, high = (compose(self._lattices(width, log_mass, sign), t, sign, anchor) for sign in (-1, 1))
             except NotMet:
                 if answer is not None:
                     return answer

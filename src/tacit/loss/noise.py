@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -92,3 +94,57 @@ class LaplaceNoise(Noise):
 
     def lower_quantile(self, log_mass: float) -> float:
         return float(self.scale * (log_mass + np.log(2.0)))
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianNoise(GaussianNoise):
+    r"""Probability proportional to e^{-k^2/2s^2} on the integers, s = scale; places and shifts are integers."""
+
+    atoms: ClassVar[bool] = True
+
+    @cached_property
+    def _table(self) -> Array:
+        """P(X <= k) for k from -reach to reach, summed from the left."""
+        k = np.arange(-self._reach, self._reach + 1)
+        mass = np.exp(-(k**2) / (2 * self.scale**2))
+        return np.cumsum(mass / math.fsum(mass))
+
+    @property
+    def _reach(self) -> int:
+        return math.ceil(38.5 * self.scale) + 1
+
+    def below(self, x: Array) -> Array:
+        index = np.clip(np.floor(x), -self._reach - 1, self._reach).astype(np.int64) + self._reach
+        return np.where(index < 0, 0.0, self._table[np.maximum(index, 0)])
+
+    def between(self, a: Array, b: Array) -> Array:
+        return _integers_between(self, a, b)
+
+    def lower_quantile(self, log_mass: float) -> float:
+        """P(X <= x) is at most this; the left tail is below the Gaussian's of a slightly larger scale."""
+        return math.floor(super().lower_quantile(log_mass)) - 2.0
+
+
+@dataclass(frozen=True)
+class DiscreteLaplaceNoise(LaplaceNoise):
+    r"""Probability proportional to e^{-|k|/b} on the integers, b = scale; places and shifts are integers."""
+
+    def below(self, x: Array) -> Array:
+        k = np.floor(x)
+        ratio = math.exp(-1 / self.scale)
+        tail = np.exp(-np.where(k < 0, -k, k + 1) / self.scale) / (1 + ratio)
+        return np.where(k < 0, tail, 1 - tail)
+
+    def between(self, a: Array, b: Array) -> Array:
+        return _integers_between(self, a, b)
+
+    def lower_quantile(self, log_mass: float) -> float:
+        return math.floor(super().lower_quantile(log_mass)) - 1.0 if math.isfinite(log_mass) else -math.inf
+
+
+def _integers_between(noise: Noise, a: Array, b: Array) -> Array:
+    """P(a < X <= b) on the integers: P(X > k) = P(X <= -k - 1) reads the right half from the left."""
+    low, high = np.floor(a), np.floor(b)
+    flip = low > -high
+    first, second = np.where(flip, -high - 1, low), np.where(flip, -low - 1, high)
+    return np.asarray(noise.below(second) - noise.below(first))

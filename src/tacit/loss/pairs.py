@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from .noise import Array, Noise
+from .noise import Array, GaussianNoise, Noise
 
 Parts = tuple[tuple[float, float], ...]
 """A mixture of one noise at several places: (weight, place), weights summing to 1."""
@@ -26,6 +26,15 @@ class Pair(ABC):
     @abstractmethod
     def mirrored(self) -> Pair:
         """The pair (Q, P), with its loss rising again."""
+
+    @property
+    def upper(self) -> Pair:
+        """The pair that upper bounds are read from; differs from `lower` only where the pair itself is computed."""
+        return self
+
+    @property
+    def lower(self) -> Pair:
+        return self
 
     @abstractmethod
     def masses(self, losses: Array) -> tuple[Array, Array]:
@@ -83,7 +92,7 @@ class Location(Pair):
 
     @property
     def largest(self) -> float:
-        if self.noise.atoms:
+        if not isinstance(self.noise, GaussianNoise):
             return self.reach(-math.inf)[1]
         if any(place > 0 for _, place in self.p):
             return math.inf
@@ -91,9 +100,14 @@ class Location(Pair):
 
     @property
     def grid(self) -> tuple[float, float] | None:
-        """Laplace noise has its least and largest loss with positive mass; Gaussian noise none."""
+        """Laplace noise has its least and largest loss with positive mass; Gaussian noise none; see `DiscreteGaussianNoise`."""
         if not self.noise.atoms:
             return None
+        if isinstance(self.noise, GaussianNoise):
+            if len(self.p) > 1 or len(self.q) > 1:
+                return None
+            shift = self.p[0][1] - self.q[0][1]
+            return float(self.loss(np.array([self.p[0][1]]))[0]), shift / self.noise.scale**2
         low, high = self.reach(-math.inf)
         return low, high - low
 
@@ -180,3 +194,120 @@ class Discrete(Pair):
     def reach(self, log_mass: float) -> tuple[float, float]:
         finite = [loss for loss, _, _ in self.losses()] or [0.0]
         return min(finite), max(finite)
+
+
+@dataclass(frozen=True)
+class RangePair(Pair):
+    r"""The worst pair of all with losses in [t, t + epsilon]: H_K = (e^{epsilon/2} - sqrt K)^2 / (e^epsilon - 1).
+
+    Q(L > l) = (e^{(epsilon - l)/2} - 1)/(e^epsilon - 1), P(L > l) = (e^epsilon - e^{(epsilon + l)/2})/(e^epsilon - 1).
+    Reference: Dong, Durfee and Rogers 2020, Lemma 3.2, maximised over t.
+    """
+
+    epsilon: float
+
+    def mirrored(self) -> RangePair:
+        return self
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        e = self.epsilon
+        l = np.concatenate([[-e], np.clip(losses, -e, e), [e]])  # noqa: E741
+        scale = math.expm1(e)
+        p = np.exp((e + l[:-1]) / 2) * np.expm1(np.diff(l) / 2) / scale
+        q = -np.exp((e - l[:-1]) / 2) * np.expm1(-np.diff(l) / 2) / scale
+        return p, q
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        return -self.epsilon, self.epsilon
+
+
+@dataclass(frozen=True)
+class Halves(Pair):
+    r"""Losses above 0 from `above`, losses below 0 from `below`, and what is missing at 0.
+
+    The pair of a symmetric adjacency whose theorem bounds H_K for K >= 1 by `above`; K < 1 follows from
+    H_K(P, Q) = 1 - K + K H_{1/K}(Q, P), so `below` is the mirror image of `above`.
+    """
+
+    above: Pair
+
+    def mirrored(self) -> Halves:
+        return self
+
+    @property
+    def infinite(self) -> float:
+        return self.above.infinite
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        edges = np.union1d(losses, [0.0])
+        p_up, q_up = self.above.masses(edges)
+        p_down, q_down = self.above.mirrored().masses(edges)
+        zero = int(np.searchsorted(edges, 0.0))
+        p, q = (np.where(np.arange(edges.size + 1) <= zero, *pick) for pick in ((p_down, p_up), (q_down, q_up)))
+        p[zero] += max(1.0 - self.infinite - float(p.sum()), 0.0)
+        q[zero] += max(1.0 - float(q.sum()), 0.0)
+        if edges.size == losses.size:
+            return p, q
+        keep = np.concatenate([np.arange(zero), [zero], np.arange(zero + 2, edges.size + 1)])
+        p[zero], q[zero] = p[zero] + p[zero + 1], q[zero] + q[zero + 1]
+        return p[keep], q[keep]
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        return min(self.above.mirrored().reach(log_mass)[0], 0.0), max(self.above.reach(log_mass)[1], 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Tabulated(Pair):
+    """Many outcomes, given by rising losses with their P and Q masses; equal only to itself."""
+
+    losses: Array
+    p: Array
+    q: Array
+    tells_all: float = 0.0
+
+    @property
+    def infinite(self) -> float:
+        return self.tells_all
+
+    def mirrored(self) -> Tabulated:
+        return Tabulated(-self.losses[::-1], self.q[::-1], self.p[::-1], max(1.0 - float(self.q.sum()), 0.0))
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        cells = np.searchsorted(losses, self.losses, side="left")
+        count = losses.size + 1
+        return np.bincount(cells, self.p, count), np.bincount(cells, self.q, count)
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        allowed = math.exp(log_mass)
+        first = int(np.searchsorted(np.cumsum(self.p), allowed, side="right"))
+        last = self.p.size - 1 - int(np.searchsorted(np.cumsum(self.p[::-1]), allowed, side="right"))
+        return float(self.losses[min(first, self.p.size - 1)]), float(self.losses[max(last, 0)])
+
+
+@dataclass(frozen=True)
+class Bracketed(Pair):
+    """A pair known only between two others: one that dominates it, one that it dominates."""
+
+    above: Pair
+    below: Pair
+
+    @property
+    def upper(self) -> Pair:
+        return self.above
+
+    @property
+    def lower(self) -> Pair:
+        return self.below
+
+    @property
+    def infinite(self) -> float:
+        return self.above.infinite
+
+    def mirrored(self) -> Bracketed:
+        return Bracketed(self.above.mirrored(), self.below.mirrored())
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        return self.above.masses(losses)
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        return self.above.reach(log_mass)

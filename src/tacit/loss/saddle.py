@@ -38,7 +38,7 @@ class Saddle:
         mixed: list[tuple[Location, int]] = []
         squares = 0.0
         for pair, count in counted:
-            if not (isinstance(pair, Location) and isinstance(pair.noise, GaussianNoise)):
+            if not (isinstance(pair, Location) and type(pair.noise) is GaussianNoise):
                 return None
             if len(pair.p) == len(pair.q) == 1:
                 squares += count * ((pair.p[0][1] - pair.q[0][1]) / pair.noise.scale) ** 2

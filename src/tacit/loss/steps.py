@@ -79,6 +79,7 @@ def upper_step(pair: Pair, width: float, log_mass: float) -> Step:
     Mass below the lattice moves up to its first point, mass above it to infinity.
     Reference: Doroshenko et al. 2022, Theorem 3.
     """
+    pair = pair.upper
     origin, first, losses = _points(pair, width, log_mass)
     p, q = pair.masses(losses)
     left = (q[1:-1] * np.exp(losses[:-1]) - p[1:-1] * math.exp(-width)) / -math.expm1(-width)
@@ -105,6 +106,7 @@ def lower_step(pair: Pair, width: float, log_mass: float) -> Step:
     Mass below the lattice is dropped, mass above it belongs to the last point.
     Reference: docs/proofs/accounting.md, Theorem 2.
     """
+    pair = pair.lower
     origin, first, losses = _points(pair, width, log_mass)
     p, scaled = _cells(pair, losses, width)
     up, down = math.expm1(width), -math.expm1(-width)

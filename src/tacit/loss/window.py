@@ -87,7 +87,7 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
         raise NotMet
     origin = math.fsum(count * step.origin for step, count in parts)
     start = math.floor((low - origin) / width)
-    density, error = _convolve(parts, tilt, size)
+    density, error = convolve(parts, tilt, size)
     density = np.maximum(np.roll(density, -(start % size)) + sign * error, 0.0)
     losses = origin + width * np.arange(start, start + size)
     log_weight = -tilt * (losses - anchor)
@@ -140,7 +140,7 @@ def _tilted(step: Step, tilt: float) -> Array:
         return np.asarray(np.where(step.mass > 0, step.mass * np.exp(np.minimum(exponents, 700.0)), 0.0))
 
 
-def _convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float]:
+def convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float]:
     """The circular convolution of all tilted steps, and a bound on the error of each of its entries."""
     log_total = np.zeros(size // 2 + 1, dtype=np.complex128)
     log_size = np.zeros(size // 2 + 1)

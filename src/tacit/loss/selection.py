@@ -1,0 +1,61 @@
+r"""The best of K private runs, K random: Renyi bounds.
+
+Truncated negative binomial K of shape eta and mean m, with success parameter gamma:
+
+    eps'(a) = eps(a) + (1 + eta)(1 - 1/b) eps(b) + (1 + eta) log(1/gamma)/b + log(m)/(a - 1)      for every b > 1.
+
+Poisson K of mean m, where the run is also (e, d)-DP with e^e <= 1 + 1/(a - 1):
+
+    eps'(a) = eps(a) + m d + log(m)/(a - 1).
+
+Reference: Papernot and Steinke 2022, Theorems 2 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+
+from ..core.adjacency import Adjacency
+from ..core.events import RepeatAndSelect
+from .composed import Composed
+from .noise import Array
+from .renyi import TILTS, Renyi
+
+
+def selected(event: RepeatAndSelect, inner: Composed, adjacency: Adjacency) -> Renyi:
+    """The curve of the selection from the loss of one run."""
+    one = inner.renyi(TILTS)
+    curve = _poisson(event.mean, inner, one) if event.shape is None else _binomial(event.mean, event.shape, one)
+
+    def read(tilts: Array) -> Array:
+        """Divergences rise with the order, so the next larger order of the grid bounds from above."""
+        index = np.searchsorted(TILTS, tilts * (1 - 1e-12), side="left")
+        return np.asarray(np.where(index < TILTS.size, curve[np.minimum(index, TILTS.size - 1)], np.inf))
+
+    return Renyi(f"selection from {event} under {adjacency}", (), read)
+
+
+def _binomial(mean: float, shape: float, one: Array) -> Array:
+    gamma = success(mean, shape)
+    orders = 1 + TILTS
+    extra = float(np.min((1 + shape) * ((1 - 1 / orders) * one + math.log(1 / gamma) / orders)))
+    return one + extra + math.log(mean) / TILTS
+
+
+def _poisson(mean: float, inner: Composed, one: Array) -> Array:
+    deltas = np.array([inner.delta(math.log1p(1 / tilt)).upper for tilt in TILTS[::8]])
+    spread = np.repeat(deltas, 8)[: TILTS.size]
+    extra = np.concatenate([spread[8:], np.full(8, 1.0)])
+    return one + mean * extra + max(math.log(mean), 0.0) / TILTS
+
+
+def success(mean: float, shape: float) -> float:
+    """The parameter gamma at which the truncated negative binomial of this shape has this mean."""
+    if shape == 0:
+        of = lambda g: (1 / g - 1) / math.log(1 / g)  # noqa: E731
+    else:
+        of = lambda g: shape * (1 - g) / (g * (1 - g**shape))  # noqa: E731
+    return math.exp(float(brentq(lambda log_g: of(math.exp(log_g)) - mean, -60.0, math.log1p(-1e-9))))
