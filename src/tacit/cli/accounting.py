@@ -11,7 +11,7 @@ import typer
 from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
 from ..core.events import Event
-from ..core.interval import Interval
+from ..core.interval import Interval, finite
 from .app import Result, verb
 
 METHOD = "privacy-loss distribution, certified from both sides"
@@ -30,28 +30,43 @@ def epsilon(
     steps: Steps = 1,
     event: Annotated[str | None, typer.Option(help="JSON file of an event, or - for standard input.")] = None,
     adjacency: Neighbours = "add-remove",
+    sampling: Annotated[str, typer.Option(help="poisson, fixed-size, shuffled or allocation.")] = "poisson",
     group: Annotated[int, typer.Option(help="How many records differ.")] = 1,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what each theorem gives.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw trade-off curve and privacy profile: .png or .svg.")] = None,
 ) -> Result:
-    """Certified epsilon of an event, or of Poisson-sampled Gaussian training."""
-    from ..loss import privacy_loss
-    from ..loss.plan import SAMPLING
+    """Certified epsilon of an event, or of Gaussian training."""
+    from .. import loss
+    from ..loss.reading import samplings
 
-    described = _event(event, noise_multiplier, rate, steps)
-    found = privacy_loss(described, adjacency, group=group).epsilon(delta)
+    described = _event(event, noise_multiplier, rate, steps, sampling)
+    found = loss.privacy_loss(described, adjacency, group=group)
+    interval = found.epsilon(delta)
     neighbours = Adjacency.of(adjacency)
-    assumptions = [SAMPLING["poisson"]]
+    drawn = samplings(described)
     data = {
-        "epsilon": found.to_json(),
+        "epsilon": interval.to_json(),
         "delta": delta,
         "adjacency": neighbours.value,
-        "sampling": "poisson",
+        "sampling": ", ".join(name for name, _ in drawn) or "none",
         "group": group,
         "event": described.to_json(),
         "method": METHOD,
-        "assumptions": assumptions,
+        "assumptions": [text for _, text in drawn],
     }
-    rows = [("epsilon", spelled(found)), ("delta", f"{delta:g}"), ("adjacency", neighbours.value), ("method", METHOD)]
-    return Result(data, rows, [f"Assumes that {assumption}." for assumption in assumptions])
+    rows = [("epsilon", spelled(interval)), ("delta", f"{delta:g}"), ("adjacency", neighbours.value), ("method", METHOD)]
+    lines = [f"Assumes that {text}." for _, text in drawn]
+    if explain:
+        theorems = loss.explain(described, delta=delta, adjacency=neighbours)
+        data["theorems"] = [
+            {"name": item.name, "epsilon": finite(item.epsilon), "reference": item.reference} for item in theorems
+        ]
+        lines += ["", *(f"{item.epsilon:>12.6g}  {item.name}  ({item.reference})" for item in theorems)]
+    if plot is not None:
+        from .curves import draw
+
+        draw(found, plot)
+    return Result(data, rows, lines)
 
 
 @verb("calibrate")
@@ -69,8 +84,7 @@ def calibrate(
 ) -> Result:
     """The least noise, or the largest rate or number of steps, that meets a target."""
     from .. import loss
-    from ..loss.plan import SAMPLING
-    from ..loss.reading import training_event
+    from ..loss.reading import samplings, training_event
 
     parameter = solve.replace("-", "_")
     setting = loss.calibrate(
@@ -87,7 +101,7 @@ def calibrate(
     )
     value = {"noise_multiplier": setting.noise_multiplier, "rate": setting.rate, "steps": setting.steps}[parameter]
     event = training_event(setting.noise_multiplier, setting.rate, setting.steps)
-    assumptions = [SAMPLING["poisson"]]
+    assumptions = [text for _, text in samplings(event)]
     data = {"parameter": parameter, "value": value, **setting.to_json(), "event": event.to_json()}
     rows = [(parameter, f"{value:.10g}"), ("epsilon", spelled(setting.epsilon)), ("delta", f"{delta:g}")]
     rows += [("adjacency", setting.adjacency.value), ("method", METHOD)]
@@ -133,18 +147,20 @@ def plan(
 
 def spelled(interval: Interval) -> str:
     """The claim first, then how sure it is."""
+    if interval.lower == 0 < interval.upper:
+        return f"{interval.upper:.7g}  (upper bound; no lower end is proven here)"
     return f"{interval.upper:.7g}  (certified: between {interval.lower:.10g} and {interval.upper:.10g})"
 
 
-def _event(source: str | None, noise_multiplier: float | None, rate: float, steps: int) -> Event:
+def _event(source: str | None, noise_multiplier: float | None, rate: float, steps: int, sampling: str) -> Event:
     from ..loss.reading import training_event
 
     if (source is None) == (noise_multiplier is None):
         raise BadInput("epsilon needs either --noise-multiplier or --event.", fix="Give exactly one of them.")
     if source is None:
-        return training_event(noise_multiplier or 0.0, rate, steps)
-    if rate != 1.0 or steps != 1:
-        raise BadInput("--rate and --steps go with --noise-multiplier.", fix="Put them into the event.")
+        return training_event(noise_multiplier or 0.0, rate, steps, sampling)
+    if rate != 1.0 or steps != 1 or sampling != "poisson":
+        raise BadInput("--rate, --steps and --sampling go with --noise-multiplier.", fix="Put them into the event.")
     if source == "-":
         return Event.from_json(sys.stdin.read())
     path = Path(source)

@@ -22,7 +22,7 @@ Composition = tuple[tuple[Pair, int], ...]
 TILTS = np.geomspace(1e-2, 2e5, 48)
 SLACK = 8.5
 """Mass beyond e^-SLACK delta/steps is cut from one step: far losses would make all tilts but small ones explode."""
-STEEPEST = 40.0
+STEEPEST = 8.0
 """Largest tilt times width: beyond, neighbouring points would differ by more than numbers can hold."""
 POINTS = 1 << 19
 
@@ -153,7 +153,10 @@ def _solve(window: Window, delta: float) -> float:
     """
     points = np.concatenate([[0.0], window.losses[window.losses > 0]])
     for _ in range(5):
-        above = np.flatnonzero(window.deltas(points) > delta)
+        values = window.deltas(points)
+        if window.sign < 0:
+            values = np.maximum.accumulate(values[::-1])[::-1]
+        above = np.flatnonzero(values > delta)
         if not above.size:
             return 0.0
         last = int(above[-1])

@@ -13,9 +13,7 @@ from ..core.errors import BadInput, PrivacyWarning, Unsupported
 from ..core.events import Event, family
 from .calibration import calibrate
 from .dispatch import privacy_loss
-from .reading import training_event
-
-SAMPLING = {"poisson": "every batch is a fresh Poisson sample: each record independently with probability `rate`"}
+from .reading import samplings, training_event
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,8 @@ class Plan:
         set_("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
         set_("clip_norm", check.positive("clip_norm", self.clip_norm))
         set_("adjacency", Adjacency.of(self.adjacency))
-        if self.sampling not in SAMPLING:
-            raise Unsupported(f"{self.sampling} sampling", self.adjacency, fix=f"Use one of: {', '.join(SAMPLING)}.")
+        if self.sampling != "poisson":
+            raise Unsupported(f"training with {self.sampling} sampling", self.adjacency, fix="Use poisson.")
 
     @property
     def event(self) -> Event:
@@ -96,7 +94,7 @@ class Plan:
             adjacency=self.adjacency,
             unit=self.unit,
             assumes=family(event),
-            assumptions=(SAMPLING[self.sampling], f"one {self.unit} contributes at most one clipped vector per step"),
+            assumptions=(*(text for _, text in samplings(event)), f"one {self.unit} contributes at most one clipped vector per step"),
         )
 
     def _warn(self, delta: float) -> None:

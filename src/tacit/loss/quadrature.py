@@ -293,6 +293,14 @@ class Line:
         return np.asarray(np.logaddexp(ends[:-1], ends[1:]) - math.log(2) + bulge)
 
 
+def useful_tilt(pair: Location, log_delta: float) -> float:
+    """A tilt beyond the useful ones: there the moved part alone outweighs 1/delta."""
+    reach = max(abs(place) for _, place in (*pair.p, *pair.q))
+    ratio = pair.noise.scale / reach
+    moved = max(weight for weight, place in (*pair.p, *pair.q) if place)
+    return ratio * math.sqrt(-2 * log_delta + 20) + 2 * ratio**2 * math.log(1 / moved) + 3
+
+
 def _steepest(pair: Location) -> float:
     """Largest useful a/s^2, as `Nodes.steepest` says it."""
     return min(

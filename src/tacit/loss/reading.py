@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from fractions import Fraction
+
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
-from ..core.events import Event, Gaussian, Poisson, Repeat
+from ..core.events import Allocation, Event, FixedSize, Gaussian, Poisson, Repeat, Shuffled
 from ..core.interval import Interval
 from .dispatch import privacy_loss
 
 
-def training_event(noise_multiplier: float, rate: float, steps: int) -> Event:
-    """`steps` Gaussian sums, each over a fresh Poisson sample."""
-    return Repeat(Poisson(rate, Gaussian(noise_multiplier)), steps)
+SAMPLING: dict[type[Event], tuple[str, str]] = {
+    Poisson: ("poisson", "every batch is a fresh Poisson sample: each record independently with probability `rate`"),
+    FixedSize: ("fixed-size", "every batch is a fresh uniform sample of exactly `batch` records, without replacement"),
+    Shuffled: ("shuffled", "every pass shuffles the records and cuts them into batches; the shuffle is counted as known"),
+    Allocation: ("allocation", "each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly"),
+}
+"""How batches are drawn, by the event that says so: its name, and what the reader must believe."""
+
+
+def training_event(noise_multiplier: float, rate: float, steps: int, sampling: str = "poisson") -> Event:
+    """`steps` Gaussian sums over batches that hold a share `rate` of the records, drawn as `sampling` says."""
+    noise = Gaussian(noise_multiplier)
+    if sampling == "poisson":
+        return Repeat(Poisson(rate, noise), steps)
+    share = Fraction(check.probability("rate", rate, zero=False)).limit_denominator(10**9)
+    if sampling == "fixed-size":
+        return Repeat(FixedSize(share.numerator, share.denominator, noise), steps)
+    if sampling not in ("shuffled", "allocation"):
+        names = ", ".join(name for name, _ in SAMPLING.values())
+        raise BadInput(f"sampling {sampling!r} is not known.", fix=f"Use one of: {names}.")
+    batches = round(1 / share)
+    if check.whole("steps", steps) % batches:
+        raise BadInput(f"{sampling} sampling goes in passes of {batches} steps, got {steps} steps.")
+    one = Shuffled(batches, noise) if sampling == "shuffled" else Allocation(1, batches, noise)
+    return Repeat(one, steps // batches)
+
+
+def samplings(event: Event) -> list[tuple[str, str]]:
+    """Name and assumption of every kind of sampling in the event."""
+    found = [SAMPLING[type(event)]] if type(event) in SAMPLING else []
+    for field_ in fields(event):
+        value = getattr(event, field_.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Event):
+                found += [pair for pair in samplings(item) if pair not in found]
+    return found
 
 
 def epsilon(

@@ -12,7 +12,7 @@ from ..core.interval import Interval
 from .contour import Contour, Sum, contour, conversion
 from .noise import Array, GaussianNoise
 from .pairs import Location, Pair
-from .quadrature import Nodes, NotMet
+from .quadrature import Nodes, NotMet, useful_tilt
 
 GAP = 1e-6
 FLOOR = 1e-9
@@ -85,7 +85,7 @@ class Saddle:
 
     def _placed(self, log_delta: float, bound: Callable[[Sum, Array], Array]) -> tuple[Sum, float, float]:
         """Nodes, and the tilt at which a Chernoff bound is least, with that bound."""
-        cap = max(_cap(pair, log_delta) for pair, _ in self.pairs)
+        cap = max(useful_tilt(pair, log_delta) for pair, _ in self.pairs)
         for _ in range(4):
             total = Sum(tuple((pair, Nodes.fit(pair, count, cap), count) for pair, count in self.pairs), self.gaussian, cap)
             tilt, value = _best(total, bound)
@@ -109,14 +109,6 @@ def _best(total: Sum, bound: Callable[[Sum, Array], Array]) -> tuple[float, floa
     values = bound(total, fine)
     best = int(values.argmin())
     return float(fine[best]), float(values[best])
-
-
-def _cap(pair: Location, log_delta: float) -> float:
-    """A tilt beyond the useful ones: there the moved part alone outweighs 1/delta."""
-    reach = max(abs(place) for _, place in (*pair.p, *pair.q))
-    ratio = pair.noise.scale / reach
-    moved = max(weight for weight, place in (*pair.p, *pair.q) if place)
-    return ratio * math.sqrt(-2 * log_delta + 20) + 2 * ratio**2 * math.log(1 / moved) + 3
 
 
 def _searched(total: Sum, tilt: float, retreat: float, delta: float, guess: float) -> Interval:
