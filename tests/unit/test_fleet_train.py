@@ -135,6 +135,27 @@ def test_noise_has_its_scale_and_is_drawn_per_model(scale):
     assert abs(np.corrcoef(noise[:2])[0, 1]) < 6 / np.sqrt(1200)
 
 
+def test_the_noise_is_not_drawn_from_the_seed_of_the_public_start():
+    """A start that is the first draws of its own seed: noise from that seed would equal it (16 seeds, 1200 numbers)."""
+    starts = []
+
+    def start():
+        model = nn.Sequential(nn.utils.skip_init(nn.Linear, 600, 2, bias=False))
+        with torch.no_grad():
+            model[0].weight.copy_(torch.randn(2, 600))
+        starts.append(model[0].weight.detach().clone())
+        return model
+
+    maker = Fleet(start, lambda p: torch.optim.SGD(p, lr=1.0))
+    for rng in range(16):
+        starts.clear()
+        models = maker.train(
+            np.zeros((10, 600)), np.zeros(10), np.zeros((10, 1), dtype=bool), Plan(10, 0.5, 1, 1.0), rng=rng
+        )
+        noise = starts[0] - models.stacks[0].parameters["0.weight"][0]
+        assert abs(float(torch.corrcoef(torch.stack((noise.flatten(), starts[0].flatten())))[0, 1])) < 6 / 1200**0.5
+
+
 def test_an_own_record_is_sampled_anew_for_every_model_and_step():
     """Rule 16: its inclusion differs between models; a shared record's does not."""
     x = np.zeros((2, 2), dtype=np.float32)

@@ -75,13 +75,16 @@ class Fleet:
         if isinstance(schedule, Plan) and schedule.sampling != "poisson":
             raise BadInput("A fleet trains privately with Poisson sampling only.")
         count, randomness = data.member.shape[1], source(rng)
-        order_seed, *seeds = (int(word >> np.uint64(1)) for word in randomness.words(count + 1))
+        order_seed, *seeds = (int(word >> np.uint64(1)) for word in randomness.words(2 * count + 1))
+        starts, noise = seeds[:count], seeds[count:]  # starts are public: no noise may be drawn from their seeds
         done: list[Stack] = []
         at_once = BLOCK * math.ceil(check.whole("models_at_once", self.models_at_once) / BLOCK)
         for first in range(0, count, at_once):
             rows = slice(first, min(first + at_once, count))
             order = _batches(schedule, data, np.random.default_rng(order_seed))
-            done.append(_train(self, data.part(rows), schedule, order, seeds[rows]))
+            done.append(
+                _train(_started(self, starts[rows]), self.optimizer, data.part(rows), schedule, order, noise[rows])
+            )
             if progress is not None:
                 progress(rows.stop, count)
         return Models(tuple(done), data.member.cpu().numpy(), randomness.name)
@@ -161,10 +164,16 @@ class _Blocks:
         return torch.cat([draw(size, count, generator=generator, device=self._device) for size, generator in pairs])
 
 
-def _train(fleet: Fleet, data: _Pool, schedule: Epochs | Plan, order: Iterator[Tensor], seeds: list[int]) -> Stack:
-    models = _started(fleet, seeds)
+def _train(
+    models: Stack,
+    make_optimizer: MakeOptimizer,
+    data: _Pool,
+    schedule: Epochs | Plan,
+    order: Iterator[Tensor],
+    seeds: list[int],
+) -> Stack:
     parameters = list(models.parameters.values())
-    optimizer, blocks = fleet.optimizer(parameters), _Blocks(seeds, data.x.device)
+    optimizer, blocks = make_optimizer(parameters), _Blocks(seeds, data.x.device)
     private = isinstance(schedule, Plan)
     own = torch.tensor(data.own if private else (), dtype=torch.long, device=data.x.device)
     for batch in order:
