@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.audits import ClopperPearson, Curve, Limits, choose, lower_bound
+from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve, Limits, choose, lower_bound
 from tacit.audits.choice import count
 from tacit.audits.estimators import both_limits, ratio_epsilon
 from tacit.audits.game import balanced, scored
-from tacit.core import Adjacency, Evaluation, Scores, lower_proportion
+from tacit.core import Adjacency, Counts, Evaluation, Scores, lower_proportion
 from tacit.core.events import Gaussian, Laplace
 from tacit.loss import privacy_loss
 
@@ -76,6 +76,36 @@ def test_the_curve_after_choosing(event):
         limits = Limits.of(count(second.scores, choice.threshold), 1 - ERROR)
         alarms += limits.tpr > limits.fpr and use.violated(1.0, limits)
     assert alarms <= MOST
+
+
+@pytest.mark.parametrize(("event", "threshold"), [(GAUSSIAN, 0.5), (GAUSSIAN, 1.3), (LAPLACE, 0.5)])
+def test_the_exact_test_inside_its_family(event, threshold):
+    """Counts are drawn directly, as the threshold is fixed; far fewer false alarms than 5 % would be waste."""
+    use, law = ExactCurve(event, ADD, 1e-5), {GAUSSIAN: stats.norm, LAPLACE: stats.laplace}[event]
+    rng = np.random.default_rng(7)
+    hits = rng.binomial(60, law.sf(threshold - 1), REPLAYS)
+    others = rng.binomial(60, law.sf(threshold), REPLAYS)
+    pairs, times = np.unique(np.stack((hits, others), axis=1), axis=0, return_counts=True)
+    alarms = sum(
+        int(n) for (hit, other), n in zip(pairs.tolist(), times, strict=True)
+        if use.ruled_out(1.0, Counts(hit, other, 60, 60), 1 - ERROR)
+    )  # fmt: skip
+    assert alarms <= MOST
+    assert alarms > 3
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "epsilon"), [(0.5, 0.5, 0.0), (np.e * 0.1, 0.1, 1.0), (1 - 0.1, 1 - np.e * 0.1, 1.0)]
+)
+def test_the_exact_test_of_any_mechanism(p, q, epsilon):
+    rng = np.random.default_rng(8)
+    hits, others = rng.binomial(80, p, REPLAYS), rng.binomial(80, q, REPLAYS)
+    pairs, times = np.unique(np.stack((hits, others), axis=1), axis=0, return_counts=True)
+    alarms = sum(
+        int(n) for (hit, other), n in zip(pairs.tolist(), times, strict=True)
+        if Exact(0.0).ruled_out(epsilon, Counts(hit, other, 80, 80), 1 - ERROR)
+    )  # fmt: skip
+    assert 3 < alarms <= MOST
 
 
 def test_failed_runs_never_add_alarms():

@@ -92,7 +92,7 @@ def test_a_threshold_fixed_beforehand_uses_every_run():
     fixed, chosen = demonstrate(scores, **how, choice=Choice("canary", 1.5)), demonstrate(scores, **how)
     assert fixed[0].counts.n_in == 200
     assert chosen[0].counts.n_in == 160
-    assert [item.bound.method for item in fixed] == ["clopper-pearson", "trade-off curve"]
+    assert [item.bound.method for item in fixed] == ["exact test", "exact test, trade-off curve"]
     assert fixed[0].counts == fixed[1].counts
     assert fixed[0].threshold == fixed[1].threshold == 1.5
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tacit.audits import ClopperPearson, Curve, Limits
+from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve, Limits
 from tacit.audits.estimators import ratio_epsilon
 from tacit.audits.methods import estimator
 from tacit.core import Adjacency, BadInput, Counts
@@ -107,6 +107,8 @@ def test_estimators_are_found_by_their_stored_names():
     given = {"delta": 1e-5, "adjacency": ADD, "event": Gaussian(1.0)}
     assert estimator("clopper-pearson", **given) == ClopperPearson(1e-5)
     assert estimator("trade-off curve", **given) == Curve(Gaussian(1.0), ADD, 1e-5)
+    assert estimator("exact test", **given) == Exact(1e-5)
+    assert estimator("exact test, trade-off curve", **given) == ExactCurve(Gaussian(1.0), ADD, 1e-5)
     assert estimator("trade-off curve", **{**given, "event": None}) is None
     assert estimator("a dream", **given) is None
 

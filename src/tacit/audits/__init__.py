@@ -7,6 +7,7 @@ from .claims import stated
 from .controls import null, planted_leak
 from .demonstration import Played, demonstrate, demonstrate_once, watch
 from .estimators import ClopperPearson, Estimator, Limits
+from .exact import Exact, ExactCurve
 from .families import Curve
 from .game import play
 from .mechanism import audit_mechanism
@@ -22,6 +23,8 @@ __all__ = [
     "ClopperPearson",
     "Curve",
     "Estimator",
+    "Exact",
+    "ExactCurve",
     "Limits",
     "OneRun",
     "OneRunCurve",

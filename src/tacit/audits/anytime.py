@@ -22,9 +22,9 @@ from ..core import Counts, check
 from .estimators import Estimator
 from .families import Family
 from .frontier import GRID, Frontier, of_event, of_pair
+from .search import COARSE, Search
 
 Floats = NDArray[np.float64]
-COARSE = 1e-3
 
 
 def log_evidence(frontier: Frontier, counts: Counts) -> float:
@@ -72,7 +72,7 @@ class AnytimeCurve(Family):
     method = "e-process, trade-off curve"
 
     def read(self, counts: Counts, confidence: float) -> float:
-        return self.reading(lambda s: self.ruled_out(s, counts, confidence), close=COARSE)
+        return self.reading(lambda s: self.ruled_out(s, counts, confidence), Search())
 
     def ruled_out(self, factor: float, counts: Counts, confidence: float) -> bool:
         """Whether the member with its noise scaled by `factor` is ruled out by now."""

@@ -25,7 +25,7 @@ from ..core.events import Compose, Poisson, Repeat
 from .anytime import Anytime, AnytimeCurve
 from .choice import Choice, bound, choose, counts
 from .estimators import ClopperPearson, Estimator
-from .families import Curve
+from .exact import Exact, ExactCurve
 from .one_run import SHARE as GUESSED
 from .one_run import OneRun, OneRunCurve, guessed
 
@@ -63,7 +63,8 @@ def demonstrate(
     """Lower bounds from the scores of many runs: assumption-free, and in the claimed event's family if it has one.
 
     A fifth of the runs chooses the threshold and the others judge; with a `choice` fixed beforehand all of them judge.
-    Both bounds are read at one threshold from one pair of limits, so together they err at most 1 - confidence.
+    A bare (epsilon, delta) is judged by Clopper and Pearson's limits. An event is judged by the exact test of its
+    curve, which rules out whatever the assumption-free reading beside it does, so that one error covers both.
     `adjacency` is the game's, and must be the claim's (soundness rule 17); None says that it is. With `shared_order`
     all runs saw one batch order, so no claim that counts on sampling can be tested with them (soundness rule 16).
     """
@@ -76,7 +77,8 @@ def demonstrate(
     else:
         evaluation = Evaluation(scores)
     played = Played(game, canary, planned, failed)
-    return _shown(ClopperPearson, Curve, counts(evaluation, choice), claim, confidence, choice.threshold, played)
+    free = ClopperPearson if claim.event is None else Exact
+    return _shown(free, ExactCurve, counts(evaluation, choice), claim, confidence, choice.threshold, played)
 
 
 def demonstrate_once(
@@ -129,8 +131,8 @@ def same_adjacency(claim: Claim, adjacency: Adjacency | str | None) -> None:
         )
 
 
-Free = type[ClopperPearson] | type[OneRun] | type[Anytime]
-Within = type[Curve] | type[OneRunCurve] | type[AnytimeCurve]
+Free = type[ClopperPearson] | type[Exact] | type[OneRun] | type[Anytime]
+Within = type[ExactCurve] | type[OneRunCurve] | type[AnytimeCurve]
 
 
 def _shown(

@@ -13,18 +13,12 @@ from ..core import Adjacency, Event, PrivacyLoss
 from ..core.events import family, rescaled
 from ..loss import privacy_loss
 from .estimators import Estimator, Limits, LimitsEstimator
+from .search import Search, Secant
 
-CLOSE = 1e-5
-"""Relative width to which the rescaling factor is found; the side that is ruled out is reported."""
-WIDEST = 2.0**12
-"""The largest factor by which a family's noise is rescaled, either way."""
-LONGEST = math.log(2.0)
-"""One step of the search; small steps keep away from members with next to no noise, which are costly to account."""
 ENOUGH = 30.0
 """No audit needs to tell larger epsilons apart: the search for less noise ends there."""
 
 Test = Callable[[float], bool]
-Excess = Callable[[float], float]
 
 
 @dataclass(frozen=True)
@@ -50,9 +44,9 @@ class Family(Estimator):
         """The privacy loss of the member with its noise scaled by `factor`."""
         return member(self.event, factor, self.adjacency)
 
-    def reading(self, too_good: Test, excess: Excess | None = None, close: float = CLOSE) -> float:
-        """Epsilon of the smallest factor found that is ruled out; `excess` speeds the search up, no more."""
-        factor = self._ruled_out(too_good, excess, close)
+    def reading(self, too_good: Test, search: Search) -> float:
+        """Epsilon of the smallest factor found that is ruled out; how it is searched for cannot make it wrong."""
+        factor = self.smallest(too_good, search)
         if math.isinf(factor):
             return 0.0
         found = self.loss(factor).epsilon(self.delta).lower
@@ -60,13 +54,13 @@ class Family(Estimator):
             return found
         return max(found, math.nextafter(self.loss(1.0).epsilon(self.delta).upper, math.inf))
 
-    def _ruled_out(self, too_good: Test, excess: Excess | None, close: float) -> float:
+    def smallest(self, too_good: Test, search: Search) -> float:
+        """The smallest factor found that is ruled out; infinite when none is."""
         if rescaled(self.event, 2.0) == self.event:  # no noise to scale: the family has one member
             return 1.0 if too_good(1.0) else math.inf
-        search = _Search(close)
         while not search.done:
             factor = search.factor
-            search.note(too_good(factor), None if excess is None else excess(factor))
+            search.note(too_good(factor))
             if search.shut == factor and self.loss(factor).epsilon(self.delta).lower > ENOUGH:
                 break
         return search.shut
@@ -88,7 +82,13 @@ class Curve(Family, LimitsEstimator):
     def epsilon(self, limits: Limits) -> float:
         if limits.tpr <= limits.fpr:
             return 0.0
-        return self.reading(lambda s: self.violated(s, limits), lambda s: self._excess(s, limits))
+        return self.reading(lambda s: self.violated(s, limits), Secant(lambda s: self._excess(s, limits)))
+
+    def factor(self, limits: Limits) -> float:
+        """The smallest factor ruled out, infinite when none is."""
+        if limits.tpr <= limits.fpr:
+            return math.inf
+        return self.smallest(lambda s: self.violated(s, limits), Secant(lambda s: self._excess(s, limits)))
 
     def violated(self, factor: float, limits: Limits) -> bool:
         """Whether the limits lie above the certified curve of that member."""
@@ -99,46 +99,6 @@ class Curve(Family, LimitsEstimator):
         allowed = min(self.loss(factor).tradeoff(limits.fpr).upper, 1 - 1e-16)
         low, mine, wanted = special.ndtri([limits.fpr, allowed, limits.tpr])
         return math.log(max(mine - low, 1e-300) / (wanted - low))
-
-
-@dataclass
-class _Search:
-    """A safeguarded secant in log(factor): `open` is the largest factor not ruled out, `shut` the smallest that is."""
-
-    close: float
-    factor: float = 1.0
-    open: float = 0.0
-    shut: float = math.inf
-    last: tuple[float, float] | None = None
-
-    @property
-    def done(self) -> bool:
-        return self.shut <= self.open * (1 + self.close) or self.open >= WIDEST or self.shut <= 1 / WIDEST
-
-    def note(self, ruled_out: bool, excess: float | None) -> None:
-        """Take in what one factor showed and propose the next: just past the root, to close the bracket from there."""
-        here = math.log(self.factor)
-        if ruled_out:
-            self.shut = min(self.shut, self.factor)
-        else:
-            self.open = max(self.open, self.factor)
-        if excess is None:
-            self.factor = self._inside(0.0)
-            return
-        slope = -1.0
-        if self.last is not None and here != self.last[0]:
-            slope = min(max((excess - self.last[1]) / (here - self.last[0]), -4.0), -0.25)
-        self.last = (here, excess)
-        step = -excess / slope + (-self.close / 3 if ruled_out else self.close / 3)
-        self.factor = self._inside(self.factor * math.exp(min(max(step, -LONGEST), LONGEST)))
-
-    def _inside(self, factor: float) -> float:
-        """The proposal, or the middle of the bracket when it lies outside."""
-        if self.open < factor < self.shut:
-            return factor
-        if self.open == 0.0:
-            return self.shut / 2
-        return self.open * 2 if math.isinf(self.shut) else math.sqrt(self.open * self.shut)
 
 
 @lru_cache(maxsize=512)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from ..core import Adjacency, Event
 from .anytime import Anytime, AnytimeCurve
 from .estimators import ClopperPearson, Estimator
+from .exact import Exact, ExactCurve
 from .families import Curve, Family
 from .one_run import OneRun, OneRunCurve
 
-FREE: dict[str, type[ClopperPearson] | type[OneRun] | type[Anytime]] = {
-    use.method: use for use in (ClopperPearson, OneRun, Anytime)
+FREE: dict[str, type[ClopperPearson] | type[Exact] | type[OneRun] | type[Anytime]] = {
+    use.method: use for use in (ClopperPearson, Exact, OneRun, Anytime)
 }
-FAMILIES: dict[str, type[Family]] = {use.method: use for use in (Curve, OneRunCurve, AnytimeCurve)}
+FAMILIES: dict[str, type[Family]] = {use.method: use for use in (Curve, ExactCurve, OneRunCurve, AnytimeCurve)}
 
 
 def estimator(method: str, *, delta: float, adjacency: Adjacency, event: Event | None) -> Estimator | None:

@@ -16,10 +16,10 @@ from ..core import BadInput, Counts, Scores, check
 from .estimators import Estimator
 from .families import Family
 from .frontier import Frontier, of_event
+from .search import Search
 
 SHARE = 0.2
 """Of the canaries that is guessed, half as in and half as out: fixed before the coins are read."""
-COARSE = 1e-3
 
 
 def guessed(scores: Scores, share: float = SHARE) -> Counts:
@@ -95,7 +95,7 @@ class OneRunCurve(OneRunEstimator, Family):
         error = 1 - check.probability("confidence", confidence, zero=False, one=False)
         if 2 * counts.true_positives <= counts.true_positives + counts.false_positives:
             return 0.0
-        return self.reading(lambda s: too_many(of_event(self.event, s, self.adjacency), counts, error), close=COARSE)
+        return self.reading(lambda s: too_many(of_event(self.event, s, self.adjacency), counts, error), Search())
 
 
 def too_many(frontier: Frontier, counts: Counts, error: float) -> bool:

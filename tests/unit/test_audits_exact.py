@@ -1,0 +1,78 @@
+"""Exact tests: against brute force, against the claim, and tighter than limits."""
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve
+from tacit.audits.exact import NUISANCE, chance
+from tacit.audits.frontier import pair_limit
+from tacit.core import Adjacency, BadInput, Counts, clopper_pearson
+from tacit.core.events import Gaussian, Poisson, RandomizedResponse
+from tacit.loss import privacy_loss
+
+ADD = Adjacency.ADD_REMOVE
+
+
+def brute_force(limit, counts, error):
+    """sup over a fine grid of the rates allowed of P[S >= s], every pair of counts enumerated."""
+    n, m = counts.n_in, counts.n_out
+    share = lambda k, n: special.ndtri((k + 0.5) / (n + 1))  # noqa: E731
+    statistic = share(np.arange(n + 1), n)[:, None] - share(np.arange(m + 1), m)
+    seen = share(counts.true_positives, n) - share(counts.false_positives, m)
+    low, high = clopper_pearson(counts.false_positives, m, 1 - NUISANCE * error)
+    best = 0.0
+    for q in np.linspace(low, high, 400):
+        weight = stats.binom.pmf(np.arange(n + 1), n, min(float(limit(q)), 1.0))[:, None]
+        weight = weight * stats.binom.pmf(np.arange(m + 1), m, q)
+        best = max(best, weight[statistic >= seen - 1e-9].sum())
+    return best + NUISANCE * error
+
+
+@pytest.mark.parametrize("counts", [Counts(15, 6, 20, 20), Counts(30, 2, 40, 25), Counts(9, 9, 10, 30)])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_chance_is_brute_force_and_never_below_it(counts, epsilon):
+    limit = lambda q: pair_limit(epsilon, 0.01, q)  # noqa: E731
+    found, truth = chance(limit, counts, 0.05), brute_force(limit, counts, 0.05)
+    assert truth - 1e-12 <= found <= 1.2 * truth + 1e-3
+
+
+def test_reading_exceeds_the_claim_exactly_when_it_is_ruled_out():
+    for event in (Gaussian(1.0), Poisson(0.3, Gaussian(0.8)), RandomizedResponse(1.0)):
+        use, claim = ExactCurve(event, ADD, 1e-3), privacy_loss(event, ADD).epsilon(1e-3).upper
+        for hits in range(40, 100, 12):
+            counts = Counts(hits, 25, 100, 100)
+            assert (use.read(counts, 0.95) > claim) == use.ruled_out(1.0, counts, 0.95)
+
+
+def test_the_free_reading_is_ruled_out_only_with_the_curve():
+    """The curve lies inside the (epsilon, delta) region, so one error covers both readings."""
+    event = Gaussian(1.0)
+    claim = privacy_loss(event, ADD).epsilon(1e-3).upper
+    for hits in range(40, 100, 4):
+        counts = Counts(hits, 10, 100, 100)
+        if Exact(1e-3).ruled_out(claim, counts, 0.95):
+            assert ExactCurve(event, ADD, 1e-3).ruled_out(1.0, counts, 0.95)
+
+
+def test_tighter_than_limits():
+    counts = Counts(690, 310, 1000, 1000)
+    assert ExactCurve(Gaussian(1.0), ADD, 1e-5).read(counts, 0.95) > Curve(Gaussian(1.0), ADD, 1e-5).read(counts, 0.95)
+    assert Exact(1e-5).read(counts, 0.95) > ClopperPearson(1e-5).read(counts, 0.95)
+    study = Counts(4922, 174, 100_000, 100_000)
+    assert Exact(1e-5).read(study, 1 - 1e-10) > 2.8
+
+
+def test_attainable_is_the_joint_probability_of_all_right():
+    """All right has probability (e^epsilon / (1 + e^epsilon))^{2n} at the worst."""
+    n, error = 1000, 0.05
+    joint = (error * (1 - NUISANCE)) ** (1 / (2 * n))
+    assert Exact(0.0).attainable(Counts(0, 0, n, n), 0.95) == pytest.approx(np.log(joint / (1 - joint)), abs=0.05)
+
+
+def test_nothing_shown_is_zero():
+    for use in (Exact(1e-5), ExactCurve(Gaussian(1.0), ADD, 1e-5)):
+        assert use.read(Counts(10, 10, 50, 50), 0.95) == 0.0
+        assert use.read(Counts(0, 50, 50, 50), 0.95) == 0.0
+        with pytest.raises(BadInput):
+            use.read(Counts(10, 10, 50, 50), 1.0)
