@@ -12,7 +12,10 @@ AnyAttack = Callable[[Observations, Observations | None], Scores]
 
 
 def leave_one_out(attack: AnyAttack, observations: Observations, targets: Iterable[int] | None = None) -> Scores:
-    """Attack each chosen model (all, if none are chosen) with all others as references; rows name the model.
+    """Attack each chosen model (all, if none are chosen) with the others as references; rows name the model.
+
+    References trained on exactly the other half stay out: were models made in such pairs, how many references saw a
+    record would tell whether the target did.
 
     Caller ensures: the models were trained independently of each other given their membership. Rows of one record
     under several targets share that record, so intervals that treat rows as independent speak of these records.
@@ -42,7 +45,9 @@ def joined(parts: Sequence[Scores]) -> Scores:
 
 
 def _one(attack: AnyAttack, observations: Observations, k: int) -> Scores:
-    others = np.delete(np.arange(observations.models), k)
+    member = observations.need("member").astype(bool)
+    paired = (member != member[:, [k]]).all(axis=0)
+    others = np.setdiff1d(np.flatnonzero(~paired), [k])
     references = observations.select(models=others) if others.size else None
     scores = attack(observations.select(models=k), references)
     return Scores(

@@ -130,7 +130,7 @@ class Experiment:
 
     def _attack(self, recipe: Recipe, seen: Observations) -> tuple[tuple[Measurement, ...], tuple[Control, ...]]:
         effort = self.effort
-        self.note(f"{recipe.name}: attacking {effort.targets} models with {seen.models - 1} references each")
+        self.note(f"{recipe.name}: attacking {effort.targets} models, each with the others as references")
         found = measured(attacked(seen, effort.attacks, effort.targets), effort.confidence)
         first, others = seen.select(models=[0]), seen.select(models=np.arange(1, seen.models))
         side = first.need("member")[:, 0]
