@@ -1,0 +1,147 @@
+"""Slow references for the accountant: epsilon to 15 digits in ball arithmetic, checked on two different contours.
+
+Run `python benchmarks/accounting_reference.py` to write tests/golden/accounting.json again (some minutes).
+Needs python-flint. Nothing here imports tacit: moments, sums and roots are computed afresh with 80 digits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+from flint import acb, arb, ctx
+
+GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "accounting.json"
+WORK = 1_500_000
+
+
+def sweep(count: int, seed: int = 20260101) -> list[tuple[float, float, int, float]]:
+    """The published sweep: (noise_multiplier, rate, steps, delta), all uniform in logarithm."""
+    rng = np.random.default_rng(seed)
+    cases = []
+    for _ in range(count):
+        steps = round(10 ** rng.uniform(0, 6))
+        rate, noise, delta = 10 ** rng.uniform(-4, 0), 0.4 * 50 ** rng.uniform(), 10 ** rng.uniform(-20, -3)
+        cases.append((noise, rate, steps, delta))
+    return cases
+
+
+def rough(noise: float, rate: float, steps: int, delta: float, add: bool) -> tuple[float, float, float]:
+    """Tilt, spread and epsilon by a plain Chernoff bound in doubles."""
+    cap = 2 * noise * 12 + 4 * noise**2 * math.log(1 / rate) + 5
+    x = np.arange(-12 * noise, cap + 12 * noise, min(noise, noise**2) / 8)
+    loss = np.logaddexp(math.log1p(-rate), math.log(rate) + (2 * x - 1) / (2 * noise**2))
+    base = -(x**2) / (2 * noise**2)
+    best = (math.inf, 1.0, 1.0)
+    for tilt in np.geomspace(1e-2, cap, 400):
+        logs = base + (-tilt if add else 1 + tilt) * loss
+        top = logs.max()
+        weights = np.exp(logs - top)
+        log_m = top + math.log(weights.sum() * (x[1] - x[0]) / (noise * math.sqrt(2 * math.pi)))
+        mean = (weights @ loss) / weights.sum()
+        spread = math.sqrt(steps * (weights @ (loss - mean) ** 2) / weights.sum())
+        value = (steps * log_m - math.log(delta) + tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)) / tilt
+        best = min(best, (value, tilt, spread))
+    return best[1], best[2], best[0]
+
+
+class Line:
+    """M(t + iu)^T on equispaced u, as balls."""
+
+    def __init__(self, case: tuple[float, float, int], tilt: float, period: float, add: bool, fine: float) -> None:
+        noise, rate, steps = case
+        s, q = arb(noise), arb(rate)
+        h = min(noise, noise**2) / fine
+        high = 14 * noise + (0 if add else 1 + tilt)
+        places = [arb(-14 * noise + h * j) for j in range(int((high + 14 * noise) / h) + 1)]
+        self.tilt, self.period, step = tilt, period, 2 * math.pi / period
+        losses = [(1 - q + q * ((2 * x - 1) / (2 * s * s)).exp()).log() for x in places]
+        power = arb(-tilt) if add else arb(1 + tilt)
+        weights = [(-(x * x) / (2 * s * s) + power * loss).exp() for x, loss in zip(places, losses, strict=True)]
+        turn = [acb(0, (-step if add else step) * loss).exp() for loss in losses]
+        scale = arb(h) / (s * (2 * arb.pi()).sqrt())
+        terms = [acb(w) for w in weights]
+        self.values: list[acb] = []
+        quiet = 0
+        for k in range(WORK // len(places)):
+            z = acb(tilt, step * k)
+            value = (sum(terms, acb(0)) * scale) ** steps / (z * (1 + z))
+            self.values.append(value)
+            first = self.values[0].real
+            quiet = quiet + 1 if abs(value) < first * arb(10) ** -40 else 0
+            if quiet > 20:
+                break
+            terms = [term * factor for term, factor in zip(terms, turn, strict=True)]
+        else:
+            raise OverflowError
+        self.step = step
+
+    def delta(self, epsilon: arb) -> arb:
+        turn = acb(0, -arb(self.step) * epsilon).exp()
+        total, wave = self.values[0].real, acb(1)
+        for value in self.values[1:]:
+            wave *= turn
+            total += 2 * (value * wave).real
+        return (total * (-arb(self.tilt) * epsilon).exp()) / arb(self.period)
+
+
+def root(line: Line, delta: float, low: float, high: float) -> float | None:
+    """Bisection; 0 when delta(0) is below; None when the bracket does not hold."""
+    a, b = arb(low), arb(high)
+    if line.delta(a) <= delta:
+        return 0.0 if low == 0 else None
+    if not line.delta(b) <= delta:
+        return None
+    for _ in range(60):
+        middle = ((a + b) / 2).mid()
+        if line.delta(middle) > delta:
+            a = middle
+        else:
+            b = middle
+    return float(b.mid())
+
+
+def epsilon(case: tuple[float, float, int, float]) -> float | None:
+    """The larger of both directions, or None where two contours do not agree to 1e-13."""
+    noise, rate, steps, delta = case
+    found = 0.0
+    for add in (False, True):
+        tilt, spread, bound = rough(noise, rate, steps, delta, add)
+        if bound <= 0:
+            continue
+        answers = []
+        for factor, wide, fine in ((0.97, 1.0, 8.0), (0.85, 1.7, 11.0)):
+            t = factor * tilt
+            period = wide * (26 * spread + 100 / t)
+            try:
+                line = Line((noise, rate, steps), t, period, add, fine)
+            except OverflowError:
+                return None
+            answers.append(root(line, delta, 0.0, 1.05 * bound + 1e-9))
+        if None in answers or abs(answers[0] - answers[1]) > 1e-13 * (1 + answers[0]):
+            return None
+        found = max(found, answers[0])
+    return found
+
+
+def main(count: int) -> None:
+    ctx.dps = 60
+    kept = []
+    for case in sweep(1000):
+        if case[2] == 1:
+            continue
+        value = epsilon(case)
+        if value is not None:
+            noise, rate, steps, delta = case
+            kept.append({"noise_multiplier": noise, "rate": rate, "steps": steps, "delta": delta, "epsilon": value})
+            print(len(kept), case, value, flush=True)
+        if len(kept) == count:
+            break
+    GOLDEN.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 120)

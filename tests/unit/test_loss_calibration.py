@@ -1,0 +1,59 @@
+"""Calibration meets its target when evaluated again, and only just."""
+
+import pytest
+
+from tacit.core.errors import BadInput
+from tacit.loss import calibrate, epsilon, privacy_loss
+from tacit.loss.reading import training_event
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"epsilon": 3.0, "rate": 256 / 60_000, "steps": 14_062}, 0.968408),
+        ({"epsilon": 1.0, "rate": 256 / 60_000, "steps": 14_062}, 2.024858),
+        ({"epsilon": 3.0, "rate": 16_384 / 50_000, "steps": 2000}, 20.412317),
+    ],
+)
+def test_noise_multiplier_for_epsilon(arguments, expected):
+    setting = calibrate(delta=1e-5, **arguments)
+    assert setting.noise_multiplier == pytest.approx(expected, abs=1e-6)
+    assert setting.epsilon.upper <= arguments["epsilon"]
+    assert setting.epsilon.upper >= arguments["epsilon"] * (1 - 1e-8)
+
+
+def test_rate_and_steps():
+    setting = calibrate("rate", epsilon=3.0, delta=1e-5, noise_multiplier=1.1, steps=100)
+    assert setting.epsilon.upper <= 3.0
+    assert epsilon(noise_multiplier=1.1, rate=setting.rate * (1 + 1e-6), steps=100, delta=1e-5).upper > 3.0
+    setting = calibrate("steps", epsilon=3.0, delta=1e-5, noise_multiplier=1.1, rate=0.01)
+    more = epsilon(noise_multiplier=1.1, rate=0.01, steps=setting.steps + 1, delta=1e-5)
+    assert setting.epsilon.upper <= 3.0 < more.upper
+
+
+def test_attack_targets():
+    setting = calibrate(advantage=0.2, delta=1e-5, rate=0.1, steps=50)
+    loss = privacy_loss(training_event(setting.noise_multiplier, 0.1, 50), "add-remove")
+    assert 0.2 * (1 - 1e-6) <= loss.advantage().upper <= 0.2
+    setting = calibrate(tpr=0.1, fpr=0.01, delta=1e-5, steps=10)
+    loss = privacy_loss(training_event(setting.noise_multiplier, 1.0, 10), "add-remove")
+    assert 0.1 * (1 - 1e-6) <= loss.tradeoff(0.01).upper <= 0.1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        {"epsilon": 1.0, "advantage": 0.1},
+        {"tpr": 0.1},
+        {"tpr": 0.1, "fpr": 0.2},
+        {"epsilon": -1.0},
+        {"epsilon": 1.0, "noise_multiplier": 1.0},
+        {"solve": "weather", "epsilon": 1.0},
+        {"solve": "steps", "epsilon": 1.0},
+        {"solve": "steps", "epsilon": 1e-3, "noise_multiplier": 0.5},
+    ],
+)
+def test_bad_targets_are_refused(bad):
+    with pytest.raises(BadInput):
+        calibrate(delta=1e-5, **bad)

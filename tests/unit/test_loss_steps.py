@@ -1,0 +1,64 @@
+"""One step on a lattice lies above the true profile from above, and below it from below, and both are close."""
+
+import numpy as np
+import pytest
+
+from tacit.loss.noise import GaussianNoise, LaplaceNoise
+from tacit.loss.pairs import Discrete, Halves, Location, RangePair
+from tacit.loss.steps import lower_step, upper_step
+
+
+def sampled(noise_multiplier: float, rate: float) -> Location:
+    return Location(GaussianNoise(noise_multiplier), ((1 - rate, 0.0), (rate, 1.0)))
+
+
+PAIRS = {
+    "gaussian": Location(GaussianNoise(1.0), ((1.0, 1.0),)),
+    "remove": sampled(1.1, 0.05),
+    "add": sampled(1.1, 0.05).mirrored(),
+    "rare": sampled(0.8, 3e-4),
+    "replace": Location(GaussianNoise(1.0), ((0.9, 0.0), (0.1, 1.0)), ((0.9, 0.0), (0.1, -1.0))),
+    "laplace": Location(LaplaceNoise(1.0), ((1.0, 1.0),)),
+    "sampled laplace": Location(LaplaceNoise(0.5), ((0.8, 0.0), (0.2, 1.0))),
+    "range": RangePair(1.5),
+    "three outcomes": Discrete(((0.5, 0.2), (0.3, 0.3), (0.2, 0.5))),
+    "fixed size": Halves(sampled(0.55, 0.05)),
+}
+
+
+def profile(pair, epsilon):
+    p, q = pair.masses(np.array([epsilon]))
+    return pair.infinite + p[1] - np.exp(epsilon) * q[1]
+
+
+def on_lattice(step, epsilon):
+    return step.infinite + step.mass @ np.maximum(0.0, 1 - np.exp(epsilon - step.losses))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("width", [0.05, 0.01, 0.002])
+def test_lattices_enclose_the_profile(name, width):
+    pair = PAIRS[name]
+    low, high = lower_step(pair, width, -50.0), upper_step(pair, width, -50.0)
+    assert low.mass.min() >= 0
+    assert high.mass.min() >= 0
+    for epsilon in np.concatenate([np.linspace(-1.0, 3.0, 41), [-1e-3, 1e-4, 2.5 * width]]):
+        exact = profile(pair, float(epsilon))
+        assert on_lattice(low, epsilon) <= exact * (1 + 1e-9) + 1e-14
+        assert on_lattice(high, epsilon) >= exact * (1 - 1e-9) - 1e-14
+
+
+@pytest.mark.parametrize("name", ["gaussian", "remove", "replace"])
+def test_both_lattices_are_second_order(name):
+    pair = PAIRS[name]
+    gaps = []
+    for width in (0.02, 0.01):
+        ends = [on_lattice(make(pair, width, -50.0), 0.3) for make in (lower_step, upper_step)]
+        gaps.append(ends[1] - ends[0])
+    assert gaps[1] < gaps[0] / 3.2
+
+
+def test_the_enclosure_can_fail():
+    """A lattice of a slightly noisier pair is not an upper bound."""
+    noisier = Location(GaussianNoise(1.01), ((1.0, 1.0),))
+    assert on_lattice(upper_step(noisier, 0.002, -50.0), 0.3) < profile(PAIRS["gaussian"], 0.3)
