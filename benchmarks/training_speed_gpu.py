@@ -1,0 +1,250 @@
+"""Examples per second of a private step on a GPU, beside plain PyTorch and the peers that are installed, in one run.
+
+    python benchmarks/training_speed_gpu.py [--workloads gpt2 wrn cnn] [--out FILE]
+
+A step is forward, backward, clip, noise, SGD on one fixed batch; wall time between synchronisations, interleaved, the
+median of the repeats. Non-private is bfloat16 and compiled. Results are written after every workload.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from machine import describe
+from tacit.loss import Plan
+from tacit.train import Speed, private
+from tacit.train.sample import Batch, Examples
+
+Step = Callable[[], Any]
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, length, width = x.shape
+        q, k, v = self.qkv(self.first(x)).view(rows, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(rows, length, width)
+        x = x + self.out(mixed)
+        return x + self.down(F.gelu(self.up(self.second(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    """The shape of GPT-2 small with an untied head."""
+
+    def __init__(self, vocabulary: int = 50257, width: int = 768, layers: int = 12, length: int = 256) -> None:
+        super().__init__()
+        self.embed, self.place = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, 12) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        place = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0).expand(len(ids), -1)
+        return self.head(self.norm(self.blocks(self.embed(ids) + self.place(place))))
+
+
+class Unit(nn.Module):
+    """A pre-activation residual unit with group norm."""
+
+    def __init__(self, fan_in: int, fan_out: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.GroupNorm(16, fan_in), nn.GroupNorm(16, fan_out)
+        self.conv1 = nn.Conv2d(fan_in, fan_out, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(fan_out, fan_out, 3, 1, 1, bias=False)
+        self.skip = None if fan_in == fan_out else nn.Conv2d(fan_in, fan_out, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.relu(self.first(x))
+        straight = x if self.skip is None else self.skip(h)
+        return straight + self.conv2(F.relu(self.second(self.conv1(h))))
+
+
+def wrn() -> nn.Module:
+    """WRN-16-4."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1, bias=False)]
+    fan_in = 16
+    for width, stride in ((64, 1), (128, 2), (256, 2)):
+        layers += [Unit(fan_in, width, stride), Unit(width, width, 1)]
+        fan_in = width
+    return nn.Sequential(
+        *layers, nn.GroupNorm(16, fan_in), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(fan_in, 10)
+    )
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 8, 2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1),
+        nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10),
+    )  # fmt: skip
+
+
+def text(rows: int) -> tuple[Tensor, Tensor]:
+    return torch.randint(0, 50257, (rows, 256)), torch.randint(0, 50257, (rows, 256))
+
+
+WORKLOADS: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Tensor, Tensor]]]] = {
+    "gpt2": (Gpt2, lambda: text(32)),
+    "wrn": (wrn, lambda: (torch.randn(512, 3, 32, 32), torch.randint(0, 10, (512,)))),
+    "cnn": (cnn, lambda: (torch.randn(4096, 1, 28, 28), torch.randint(0, 10, (4096,)))),
+}
+
+
+def losses(logits: Tensor, y: Tensor) -> Tensor:
+    """Per example; the mean over tokens for text."""
+    if logits.dim() == 3:
+        return F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape).mean(1)
+    return F.cross_entropy(logits, y, reduction="none")
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=1e-3)
+
+
+def plain(make: Callable[[], nn.Module], x: Tensor, y: Tensor, *, compiled: bool) -> Step:
+    model = make().cuda()
+    optimizer = sgd(model)
+
+    def forward(a: Tensor, b: Tensor) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            return losses(model(a), b).mean()
+
+    run = torch.compile(forward, dynamic=False) if compiled else forward
+
+    def step() -> None:
+        optimizer.zero_grad()
+        run(x, y).backward()
+        optimizer.step()
+
+    return step
+
+
+def ours(make: Callable[[], nn.Module], x: Tensor, y: Tensor, *, compiled: bool, rng: Any = 0) -> Step:
+    model, rows = make().cuda(), len(x)
+    plan = Plan(rows, 1.0, 10**6, 1.0)
+    speed = Speed(physical_batch=rows, compile=compiled, precision="bfloat16")
+    loss = lambda model, batch: losses(model(batch[0]), batch[1])  # noqa: E731
+    step = private(model, sgd(model), plan, loss=loss, rng=rng, speed=speed)
+    examples, index = Examples((x, y), rows, direct=True), np.arange(rows)
+    return lambda: step(Batch(examples, index, step.done, rows, fixed=True))
+
+
+def vmapped(make: Callable[[], nn.Module], x: Tensor, y: Tensor) -> Step:
+    """Per-example gradients by vmap, compiled: the strongest peer on convolutions."""
+    model = make().cuda()
+    optimizer = sgd(model)
+
+    def loss(parameters: dict[str, Tensor], a: Tensor, b: Tensor) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            return losses(functional_call(model, parameters, (a[None],)), b[None])[0]
+
+    @torch.compile(dynamic=False)
+    def sums(parameters: dict[str, Tensor], a: Tensor, b: Tensor) -> dict[str, Tensor]:
+        each = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, a, b)
+        norm = torch.stack([value.flatten(1).square().sum(1) for value in each.values()]).sum(0).sqrt()
+        factor = (1 / norm).clamp(max=1.0)
+        return {name: torch.einsum("b,b...->...", factor, value) for name, value in each.items()}
+
+    def step() -> None:
+        found = sums({name: value.detach() for name, value in model.named_parameters()}, x, y)
+        for name, value in model.named_parameters():
+            value.grad = (found[name] + torch.randn_like(value)) / len(x)
+        optimizer.step()
+
+    return step
+
+
+def opacus_hooks(make: Callable[[], nn.Module], x: Tensor, y: Tensor) -> Step:
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    model = GradSampleModule(make().cuda())
+    optimizer = DPOptimizer(sgd(model), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=len(x))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        losses(model(x), y).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def modes(make: Callable[[], nn.Module], x: Tensor, y: Tensor) -> dict[str, Callable[[], Step]]:
+    small = (x[:8], y[:8]) if x.dtype == torch.int64 else (x, y)
+    return {
+        "plain, bf16": lambda: plain(make, x, y, compiled=False),
+        "plain, bf16, compiled": lambda: plain(make, x, y, compiled=True),
+        "tacit, bf16": lambda: ours(make, x, y, compiled=False),
+        "tacit, bf16, compiled": lambda: ours(make, x, y, compiled=True),
+        "tacit, bf16, compiled, cryptographic": lambda: ours(make, x, y, compiled=True, rng=None),
+        "vmap, bf16, compiled": lambda: vmapped(make, *small),
+        "opacus hooks": lambda: opacus_hooks(make, *small),
+    }
+
+
+def measure(name: str, mode: str, build: Callable[[], Step], rows: int, repeats: int = 8) -> dict[str, Any]:
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    try:
+        step = build()
+        for _ in range(4):
+            step()
+        times = []
+        for _ in range(repeats):
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+            step()
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - started)
+    except Exception as error:
+        traceback.print_exc(limit=-3)
+        return {"mode": mode, "failed": type(error).__name__}
+    rate = rows / statistics.median(times)
+    memory = torch.cuda.max_memory_allocated() / 2**30
+    print(f"{name:5} {mode:38} {rate:12,.0f} examples/s  {memory:6.1f} GiB", flush=True)
+    return {"mode": mode, "examples_per_second": rate, "peak_gib": memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--only", nargs="+", default=None, help="modes whose names contain one of these words")
+    parser.add_argument("--out", type=Path, default=Path("training-speed-gpu.json"))
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_float32_matmul_precision("high")
+    results: dict[str, Any] = {"machine": {**describe("torch"), "gpu": torch.cuda.get_device_name()}, "workloads": {}}
+    for name in asked.workloads:
+        torch.manual_seed(0)
+        make, data = WORKLOADS[name]
+        x, y = (part.cuda() for part in data())
+        rows = []
+        for mode, build in modes(make, x, y).items():
+            if asked.only is None or any(word in mode for word in asked.only):
+                small = 8 if name == "gpt2" and ("vmap" in mode or "opacus" in mode) else len(x)
+                rows.append(measure(name, mode, build, small))
+        results["workloads"][name] = rows
+        asked.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
