@@ -61,7 +61,7 @@ def test_both_forms_of_a_norm_agree(rows, groups, positions, p, d, device) -> No
     gram = torch.einsum("bgtp,bgsp,bgtd,bgsd->b", left, left, right, right)
     torch.testing.assert_close(norm2([Outer(left, right, shape)]), square(written), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(gram, square(written), rtol=1e-4, atol=1e-5)
-    assert inner_is_cheaper(1, p, d, device) in (True, False)
+    assert inner_is_cheaper(1, p, d, rows, device) in (True, False)
 
 
 @settings(max_examples=50, deadline=None)
@@ -77,5 +77,20 @@ def test_an_embedding_tied_to_a_head_has_an_exact_cross_term(rows, positions, lo
 def test_the_cheaper_form_follows_the_sizes() -> None:
     assert inner_is_cheaper(8, 512, 512)
     assert not inner_is_cheaper(1024, 16, 16)
-    assert inner_is_cheaper(256, 768, 768, "cuda")
-    assert not inner_is_cheaper(1024, 64, 576, "cuda")
+    assert not inner_is_cheaper(128, 256, 1024, 32)
+    assert inner_is_cheaper(128, 256, 1024, 1024)
+    assert inner_is_cheaper(256, 768, 768, 32, "cuda")
+    assert not inner_is_cheaper(1024, 64, 576, 64, "cuda")
+
+
+def test_pieces_change_nothing(monkeypatch) -> None:
+    torch.manual_seed(0)
+    outer = Outer(torch.randn(7, 2, 9, 3), torch.randn(7, 2, 9, 4), torch.Size((6, 4)))
+    weight = torch.rand(7)
+    whole, norms, sums = outer.dense(), norm2([outer]), outer.weighted(weight)
+    monkeypatch.setattr("tacit.train.clip.terms.PIECE", 2 * 4 * 24)
+    cut = Outer(outer.left, outer.right, outer.shape)
+    torch.testing.assert_close(cut.dense(), whole)
+    assert len(cut._written) == 4
+    torch.testing.assert_close(norm2([cut]), norms)
+    torch.testing.assert_close(cut.weighted(weight), sums)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .cost import inner_is_cheaper
 
+PIECE = 2**24
 REDUCED = (torch.bfloat16, torch.float16)
 Memo = dict[tuple[int, torch.Size], Tensor]
 
@@ -57,7 +58,7 @@ class Outer:
     right: Tensor
     shape: torch.Size
     keys: tuple[int, int] | None = None
-    _written: Tensor | None = field(default=None, repr=False)
+    _written: list[Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Under autocast one side is kept in reduced precision, and the product was made of both in it."""
@@ -67,17 +68,19 @@ class Outer:
 
     def norm2(self, memo: Memo) -> Tensor:
         r"""|G|^2 by the cheaper of two forms: \sum_{ts} (l_t.l_s)(r_t.r_s), or G written out and kept."""
-        *_, positions, rows = self.left.shape
+        batch, groups, positions, rows = self.left.shape
         if positions == 1:
             return (_squares(self.left) * _squares(self.right)).sum((1, 2))
-        if inner_is_cheaper(positions, rows, self.right.shape[-1], self.left.device.type):
+        if inner_is_cheaper(positions, rows, self.right.shape[-1], batch * groups, self.left.device.type):
             inner, other = (self._inner(side, memo) for side in (0, 1))
-            return (inner * other).view(self.left.shape[0], -1).sum(1).clamp(min=0)
-        return square(self.dense())
+            return (inner * other).view(batch, -1).sum(1).clamp(min=0)
+        return torch.cat([square(piece) for piece in self._pieces()])
 
     def weighted(self, weight: Tensor) -> Tensor:
         if self._written is not None:
-            return (weight @ self._written.flatten(1)).view(self.shape)
+            weights = weight.split([len(piece) for piece in self._written])
+            products = [part @ piece for part, piece in zip(weights, self._written, strict=True)]
+            return torch.stack(products).sum(0).view(self.shape) if len(products) > 1 else products[0].view(self.shape)
         small = 0 if self.left.numel() <= self.right.numel() else 1
         sides = [wide(self.left), wide(self.right)]
         sides[small] = sides[small] * weight[:, None, None, None]
@@ -87,9 +90,16 @@ class Outer:
         return torch.bmm(left.mT, right).view(self.shape)
 
     def dense(self) -> Tensor:
+        return torch.cat(self._pieces()).view(-1, *self.shape)
+
+    def _pieces(self) -> list[Tensor]:
+        """G written out and kept, some examples at a time: memory in moderate pieces is reused, not mapped anew."""
         if self._written is None:
-            product = torch.bmm(wide(self.left).flatten(0, 1).mT, wide(self.right).flatten(0, 1))
-            self._written = product.view(self.left.shape[0], *self.shape)
+            rows = len(self.left)
+            if self.left.device.type == "cpu":
+                rows = max(1, PIECE // (4 * self.shape.numel()))
+            sides = zip(wide(self.left).split(rows), wide(self.right).split(rows), strict=True)
+            self._written = [_product(left, right) for left, right in sides]
         return self._written
 
     def _inner(self, side: int, memo: Memo) -> Tensor:
@@ -236,6 +246,11 @@ def _squares(values: Tensor) -> Tensor:
 def wide(values: Tensor) -> Tensor:
     """Float32 at least: norms and sums are never made in reduced precision (soundness rule 11)."""
     return values.float() if values.dtype in REDUCED else values
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """G of some examples, each as one row."""
+    return torch.bmm(left.flatten(0, 1).mT, right.flatten(0, 1)).view(len(left), -1)
 
 
 def _join_outer(terms: Sequence[Outer]) -> Outer:
