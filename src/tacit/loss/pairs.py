@@ -264,13 +264,15 @@ class Tabulated(Pair):
     p: Array
     q: Array
     tells_all: float = 0.0
+    mirror_tells_all: float = 0.0
 
     @property
     def infinite(self) -> float:
         return self.tells_all
 
     def mirrored(self) -> Tabulated:
-        return Tabulated(-self.losses[::-1], self.q[::-1], self.p[::-1], max(1.0 - float(self.q.sum()), 0.0))
+        back = -self.losses[::-1], self.q[::-1], self.p[::-1]
+        return Tabulated(*back, self.mirror_tells_all, self.tells_all)
 
     def masses(self, losses: Array) -> tuple[Array, Array]:
         cells = np.searchsorted(losses, self.losses, side="left")

@@ -1,0 +1,178 @@
+"""Laws that every event obeys, over the whole registry; a new event without an example here fails the first test."""
+
+import math
+
+import pytest
+
+from tacit.core.errors import Unsupported
+from tacit.core.events import (
+    ZCDP,
+    AboveThreshold,
+    Allocation,
+    ApproximateDP,
+    BoundedRange,
+    Compose,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    FixedSize,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    NonPrivate,
+    NoOp,
+    PartitionSelection,
+    Poisson,
+    RandomizedResponse,
+    Repeat,
+    RepeatAndSelect,
+    Shuffled,
+    TruncatedPoisson,
+    family,
+    rescaled,
+)
+from tacit.loss import privacy_loss
+
+DELTA = 1e-6
+EXAMPLES: dict[str, Event] = {
+    "AboveThreshold": AboveThreshold(0.3),
+    "Allocation": Allocation(1, 8, Gaussian(2.0)),
+    "ApproximateDP": ApproximateDP(0.2, 1e-8),
+    "BoundedRange": BoundedRange(0.4),
+    "Compose": Compose((Gaussian(3.0), Laplace(5.0))),
+    "DiscreteGaussian": DiscreteGaussian(3.0),
+    "DiscreteLaplace": DiscreteLaplace(4.0),
+    "FixedSize": FixedSize(10, 1000, Gaussian(2.0)),
+    "Gaussian": Gaussian(2.0),
+    "Laplace": Laplace(4.0),
+    "NoOp": NoOp(),
+    "NoisyMax": NoisyMax(0.3, "laplace"),
+    "NonPrivate": NonPrivate(),
+    "PartitionSelection": PartitionSelection(0.3, 1e-8),
+    "Poisson": Poisson(0.1, Gaussian(1.0)),
+    "RandomizedResponse": RandomizedResponse(0.5, 3),
+    "Repeat": Repeat(Poisson(0.05, Gaussian(1.5)), 20),
+    "RepeatAndSelect": RepeatAndSelect(Gaussian(5.0), 5.0),
+    "Shuffled": Shuffled(10, Gaussian(2.0)),
+    "TruncatedPoisson": TruncatedPoisson(0.1, 50, Gaussian(1.0), 300),
+    "ZCDP": ZCDP(0.05),
+}
+UNSUPPORTED = {
+    ("FixedSize", "add-remove"),
+    ("FixedSize", "zero-out"),
+    ("Shuffled", "add-remove"),
+    ("Allocation", "replace"),
+    ("TruncatedPoisson", "add-remove"),
+    ("TruncatedPoisson", "replace"),
+    ("TruncatedPoisson", "zero-out"),
+}
+ADJACENCY = {"FixedSize": "replace", "Shuffled": "replace"}
+SUPPORTED = [name for name in EXAMPLES if name != "TruncatedPoisson"]
+
+
+def loss_of_example(name: str):
+    return privacy_loss(EXAMPLES[name], ADJACENCY.get(name, "add-remove"))
+
+
+def overlap(a, b, slack=0.0):
+    if math.isinf(a.upper) or math.isinf(b.upper):
+        return a.upper == b.upper
+    return a.lower <= b.upper * (1 + slack) and b.lower <= a.upper * (1 + slack)
+
+
+def test_every_event_has_an_example():
+    built_in = {name for name, cls in Event.registry.items() if cls.__module__ == "tacit.core.events"}
+    assert built_in == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_json_round_trip(name):
+    event = EXAMPLES[name]
+    assert Event.from_json(event.to_json()) == event
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace", "zero-out"])
+def test_every_pair_has_a_theorem_or_raises(name, adjacency):
+    if (name, adjacency) in UNSUPPORTED:
+        with pytest.raises(Unsupported):
+            privacy_loss(EXAMPLES[name], adjacency)
+    else:
+        assert privacy_loss(EXAMPLES[name], adjacency).epsilon(1e-3).upper >= 0
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_repeating_is_composing(name):
+    event, adjacency = EXAMPLES[name], ADJACENCY.get(name, "add-remove")
+    repeated = privacy_loss(Repeat(event, 3), adjacency).epsilon(DELTA)
+    composed = privacy_loss(Compose((event,) * 3), adjacency).epsilon(DELTA)
+    added = (3 * privacy_loss(event, adjacency)).epsilon(DELTA)
+    assert overlap(repeated, composed)
+    assert overlap(repeated, added)
+    assert overlap(composed, added)
+    once = privacy_loss(event, adjacency).epsilon(DELTA)
+    assert once.lower <= repeated.upper
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_nothing_is_neutral_and_order_does_not_matter(name):
+    loss = loss_of_example(name)
+    nothing = privacy_loss(NoOp(), ADJACENCY.get(name, "add-remove"))
+    other = privacy_loss(Gaussian(4.0), ADJACENCY.get(name, "add-remove"))
+    assert (loss + nothing).epsilon(DELTA) == loss.epsilon(DELTA) or name == "Allocation"
+    assert overlap((loss + nothing).epsilon(DELTA), loss.epsilon(DELTA))
+    assert overlap((loss + other).epsilon(DELTA), (other + loss).epsilon(DELTA))
+    assert (0 * loss).epsilon(0.0).upper == 0
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_delta_never_rises_and_agrees_with_epsilon(name):
+    loss = loss_of_example(name)
+    ends = [loss.delta(epsilon) for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0)]
+    for earlier, later in zip(ends, ends[1:], strict=False):
+        assert later.lower <= earlier.upper
+    found = loss.epsilon(1e-3)
+    if math.isfinite(found.upper):
+        assert loss.delta(found.upper * (1 + 1e-6) + 1e-9).lower <= 1e-3 * (1 + 1e-9)
+        assert loss.delta(found.lower * (1 - 1e-6)).upper >= 1e-3 * (1 - 1e-3) or found.lower == 0
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_the_trade_off_curve_is_one(name):
+    loss = loss_of_example(name)
+    powers = [loss.tradeoff(fpr) for fpr in (0.0, 0.01, 0.1, 0.5, 0.9, 1.0)]
+    for fpr, power in zip((0.0, 0.01, 0.1, 0.5, 0.9, 1.0), powers, strict=True):
+        assert fpr <= power.lower <= power.upper <= 1
+    for earlier, later in zip(powers, powers[1:], strict=False):
+        assert earlier.lower <= later.upper
+    advantage = max(power.lower - fpr for fpr, power in zip((0.01, 0.1, 0.5, 0.9), powers[1:5], strict=True))
+    assert advantage <= loss.advantage().upper + 1e-12
+
+
+@pytest.mark.parametrize("name", [name for name in SUPPORTED if rescaled(EXAMPLES[name], 2.0) != EXAMPLES[name]])
+def test_more_noise_never_costs_more_and_stays_in_the_family(name):
+    event, adjacency = EXAMPLES[name], ADJACENCY.get(name, "add-remove")
+    noisier = rescaled(event, 1.3)
+    assert family(noisier) == family(event)
+    assert privacy_loss(noisier, adjacency).epsilon(DELTA).lower <= privacy_loss(event, adjacency).epsilon(DELTA).upper
+    assert privacy_loss(noisier, adjacency).epsilon(DELTA).upper < privacy_loss(event, adjacency).epsilon(DELTA).upper
+
+
+@pytest.mark.parametrize("event", [Gaussian(2.0), Laplace(3.0), Poisson(0.1, Gaussian(1.0)), ApproximateDP(0.2, 1e-9), ZCDP(0.1)])
+def test_a_larger_group_costs_more(event):
+    found = [privacy_loss(event, "add-remove", group=k).epsilon(1e-4).upper for k in (1, 2, 3)]
+    assert found[0] < found[1] < found[2]
+
+
+def test_group_privacy_of_approximate_dp_has_its_constant():
+    """delta (e^{k epsilon} - 1)/(e^epsilon - 1): at k = 10, epsilon 1 it is 12,818 delta."""
+    loss = privacy_loss(ApproximateDP(1.0, 1e-9), "add-remove", group=10)
+    assert loss.delta(10.0).upper == pytest.approx(12_818e-9, rel=1e-4)
+
+
+def test_releases_on_one_sample_are_not_two_samples():
+    rate, steps = 256 / 60_000, 2340
+    joint = privacy_loss(Repeat(Poisson(rate, Compose((Gaussian(1.1), Gaussian(1.1)))), steps), "add-remove")
+    wrong = privacy_loss(Repeat(Compose((Poisson(rate, Gaussian(1.1)),) * 2), steps), "add-remove")
+    assert joint.epsilon(1e-5).upper == pytest.approx(2.06, abs=0.01)
+    assert wrong.epsilon(1e-5).upper == pytest.approx(1.32, abs=0.01)
