@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,20 +72,19 @@ def tpr_at(scores: Scores, fpr: float, confidence: float = 0.95) -> Estimate:
 
 
 def area(scores: Scores, confidence: float = 0.95) -> Estimate:
-    """Area under the curve: P[member's score > non-member's] + P[tie] / 2 (DeLong et al. 1988 for the interval).
+    """Area under the curve A: P[member's score > non-member's] + P[tie] / 2.
 
-    At the ends of the scale, where that variance vanishes, the interval widens by the exact limit of n agreeing pairs.
+    Its variance is at most A (1 - A) / n, n the smaller side (van Dantzig 1951; Birnbaum and Klose 1957), which is
+    that of a proportion: the interval is Clopper and Pearson's for n A of n. The normal interval of DeLong et al. 1988
+    is narrower and holds too seldom: for 50 against 50 and A = 0.99, 81 times in 100 at a nominal 95.
     """
+    check.probability("confidence", confidence, zero=False, one=False)
     members, nonmembers = _both(scores)
-    by_member = _placement(members, nonmembers)
-    by_nonmember = 1 - _placement(nonmembers, members)
-    value = float(by_member.mean())
-    spread = [side.var(ddof=1) / side.size if side.size > 1 else 0.25 for side in (by_member, by_nonmember)]
-    width = float(special.ndtri((1 + confidence) / 2)) * math.sqrt(sum(spread))
-    slack = float(upper_proportion(0, min(members.size, nonmembers.size), (1 + confidence) / 2))
-    width = max(width, slack * max(value, 1 - value)) if width < 1e-12 else width
-    lower, upper = max(0.0, value - width), min(1.0, value + width)
-    return Estimate(value, lower, upper, confidence, min(members.size, nonmembers.size))
+    value, n = float(_placement(members, nonmembers).mean()), min(members.size, nonmembers.size)
+    hits, each = value * n, (1 + confidence) / 2
+    lower = float(special.betaincinv(hits, n - hits + 1, 1 - each)) if hits > 0 else 0.0
+    upper = float(special.betainccinv(hits + 1, n - hits, 1 - each)) if hits < n else 1.0
+    return Estimate(value, lower, upper, confidence, n)
 
 
 def _share_above(values: Floats, threshold: Floats) -> Floats:
