@@ -5,10 +5,10 @@ One record added or removed: P = mean over i of N(e_i, s^2 I_t) against Q = N(0,
     R = (1/t) sum_i r_i,   r_i = e^{(2 x_i - 1)/2s^2},   x_i independent N(0, s^2) under Q.
 
 H_K(P, Q) = E_Q (R - K)_+ and H_K(Q, P) = E_Q (1 - K R)_+ grow in the convex order of R, which sums of independent
-variables keep. From above, r_i is split between the two ends of its cell on a lattice of values, mean kept. From below,
-cells are merged into one outcome, and the value then moved down to the lattice for the first function (which rises with R),
-up for the second (which falls). The t-fold sum is built by doubling; what leaves the lattice on the way is dropped, and its P
-mass counts as telling all.
+variables keep. From above, r_i is split between the two ends of its cell on a lattice of values, mean kept. From
+below, cells are merged into one outcome, and the value then moved down to the lattice for the first function (which
+rises with R), up for the second (which falls). The t-fold sum is built by doubling; what leaves the lattice on the
+way is dropped, and its P mass counts as telling all.
 
 Reference: Chua et al. 2025 (balls-and-bins sampling), Theorem 3; docs/proofs/accounting.md, Theorem 4.
 """
@@ -58,14 +58,14 @@ def _cells(scale: float, cuts: Array) -> tuple[Array, Array, float]:
 
 def _split(scale: float, width: float, size: int) -> tuple[Array, float]:
     """Both ends of every cell, mass and mean kept."""
-    q, p, lost = _cells(scale, width * np.arange(size + 1))
+    q, p, lost = _cells(scale, width * np.arange(size + 1, dtype=np.float64))
     right = np.clip(p / width - q * np.arange(size), 0.0, q)
     return np.append(q - right, 0.0) + np.append(0.0, right), lost
 
 
 def _merged(scale: float, width: float, size: int, *, up: bool) -> tuple[Array, float]:
     """One outcome per cell; cuts are moved until no mean lies on the wrong side of its lattice value."""
-    values, side = width * np.arange(size + 1), -1.0 if up else 1.0
+    values, side = width * np.arange(size + 1, dtype=np.float64), -1.0 if up else 1.0
     cuts = np.append(values - width / 2, values[-1] + width / 2)
     for _ in range(6):
         q, p, lost = _cells(scale, np.maximum(cuts, 0.0))
@@ -94,17 +94,14 @@ def _table(mass: Array, lost: float, width: float, steps: int, points: int, sign
 def _power(mass: Array, steps: int, width: float, points: int, sign: int) -> tuple[Array, float]:
     """The `steps`-fold convolution by doubling, cut to `points` values, and a bound of the P mass cut away.
 
-    A block of m ratios that leaves the lattice with value v has P mass at most (v + t)/t, and there are t/m such blocks.
+    A block of m ratios that leaves the lattice at value v has P mass at most (v + t)/t, and there are t/m such blocks.
     """
     block, size, rest, dropped = mass, 1, steps, 0.0
-    total: Array | None = None
+    total = np.ones(1)
     while True:
         if rest % 2:
-            if total is None:
-                total = block
-            else:
-                total, lost = _convolved(total, block, width, steps, points, sign)
-                dropped += lost
+            total, lost = _convolved(total, block, width, steps, points, sign) if total.size > 1 else (block, 0.0)
+            dropped += lost
         rest //= 2
         if not rest:
             return total, dropped

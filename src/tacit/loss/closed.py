@@ -30,7 +30,7 @@ class Direction(Protocol):
         """inf over epsilon >= 0 of delta(epsilon) + e^epsilon fpr."""
 
     def head(self, fpr: float) -> Interval:
-        """inf over epsilon >= 0 of 1 - e^-epsilon (1 - delta(epsilon) - fpr): what this direction says of its mirror."""
+        """inf over epsilon >= 0 of 1 - e^-epsilon (1 - delta(epsilon) - fpr): what this way says of its mirror."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class GaussianTotal:
         if a > 0:
             scale = math.exp(-a * a / 2) / 2
             first, second = scale * float(erfcx(a / math.sqrt(2))), scale * float(erfcx(b / math.sqrt(2)))
-            first_error = (8 + a * a) * EPS * first
+            first_error = (16 + 2 * a * b) * EPS * first
         else:
             first, second = float(ndtr(-a)), math.exp(epsilon + float(log_ndtr(-b)))
-            first_error = 8 * EPS * first
-        error = first_error + (16 + a * a + b * b + epsilon) * EPS * second + 1e-320
+            first_error = (16 + 2 * b) * EPS * first
+        error = first_error + (16 + 2 * b * b + epsilon) * EPS * second + 1e-320
         return Interval(max(first - second - error, 0.0), min(max(first - second + error, 0.0), 1.0))
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
@@ -139,7 +139,8 @@ class Single:
     def delta(self, epsilon: float) -> Interval:
         masses = self.pair.masses(np.array([epsilon]))
         p, q = float(masses[0][1]), float(masses[1][1]) * math.exp(min(epsilon, 700.0))
-        error = 64 * EPS * (1 + abs(epsilon)) * (p + q)
+        place = float(np.abs(self.pair.position(np.array([epsilon])))[0]) / self.pair.noise.scale
+        error = EPS * (64 + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
         return Interval(min(max(p - q - error, 0.0), 1.0), min(max(p - q + error, 0.0), 1.0))
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
@@ -196,7 +197,7 @@ def _cross(value: Callable[[float], float], delta: float, start: float) -> tuple
         if high > 1e16:
             return low, math.inf
         below = value(high)
-    log = lambda number: math.log(max(number, 1e-320) / delta)  # noqa: E731
+    log: Callable[[float], float] = lambda number: math.log(max(number, 1e-320) / delta)  # noqa: E731
     y_low, y_high, side = log(above), log(below), 0
     for step in range(200):
         if high - low <= 2e-15 * high:

@@ -63,8 +63,8 @@ class Composed(PrivacyLoss):
         times = check.whole("the number of repetitions", times, least=0)
         if times == 0:
             return Composed()
-        scaled = lambda items: tuple((item, times * count) for item, count in items)  # noqa: E731
-        return Composed(scaled(self.releases), scaled(self.curves))
+        releases = tuple((release, times * count) for release, count in self.releases)
+        return Composed(releases, tuple((curve, times * count) for curve, count in self.curves))
 
     def epsilon(self, delta: float) -> Interval:
         delta = check.delta(delta)

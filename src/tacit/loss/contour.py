@@ -2,9 +2,9 @@ r"""delta(epsilon) as an integral over a vertical line of the complex plane, wit
 
     delta(epsilon) = 1/(2 pi) Int M(t + iu) e^{-(t + iu) epsilon} / ((t + iu)(1 + t + iu)) du,   M = prod_l M_l^{n_l}.
 
-The trapezoid sum of step D equals sum_m delta(epsilon + m X) e^{m t X}, X = 2 pi/D, exactly: all aliases are non-negative
-and bounded by Chernoff at other tilts. Beyond |u| = U the integrand is bounded by `decay`; each M_l comes from
-`quadrature` with its own bound. Cost does not depend on the counts. Proof: docs/proofs/accounting.md, Theorem 3.
+The trapezoid sum of step D equals sum_m delta(epsilon + m X) e^{m t X}, X = 2 pi/D, exactly: all aliases are
+non-negative and bounded by Chernoff at other tilts. Beyond |u| = U the integrand is bounded by `decay`; each M_l comes
+from `quadrature` with its own bound. Cost does not depend on the counts. Proof: docs/proofs/accounting.md, Theorem 3.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -67,20 +68,28 @@ class Contour:
     right: tuple[float, float]
     error: float
 
+    @cached_property
+    def _sizes(self) -> tuple[float, float]:
+        """Sums over both signs of u of |value| and |u value|, over the period: what rounding acts on."""
+        size = np.abs(self.values)
+        total = 2 * float(size.sum()) - float(size[0])
+        return total / self.period, 2 * float(self.u @ size) / self.period
+
     def sums(self, epsilon: float) -> tuple[float, float]:
         """The trapezoid sum for delta(epsilon) and its derivative in epsilon."""
         wave = self.values * np.exp(-1j * self.u * epsilon)
         turned = (self.tilt + 1j * self.u) * wave
         scale = math.exp(min(self.log_m - self.tilt * epsilon, 700.0)) / self.period
-        both = lambda terms: scale * (2 * float(terms.real.sum()) - float(terms[0].real))  # noqa: E731
-        return both(wave), -both(turned)
+        total, slope = (scale * (2 * float(terms.real.sum()) - float(terms[0].real)) for terms in (wave, turned))
+        return total, -slope
 
     def delta(self, epsilon: float) -> Interval:
         """Certified ends of delta(epsilon); they are tight near the epsilon that the tilt was chosen for."""
         total, _ = self.sums(epsilon)
         scale = math.exp(min(self.log_m - self.tilt * epsilon, 700.0))
-        error = scale * self.error * (1 + EPS * float(self.u[-1]) * epsilon)
-        error += 8 * EPS * (1 + self.tilt * epsilon + abs(self.log_m)) * abs(total)
+        size, moment = self._sizes
+        exponent = 1 + self.tilt * epsilon + abs(self.log_m)
+        error = scale * (self.error + 4 * EPS * ((4 + exponent + self.u.size) * size + epsilon * moment))
         low = total - error - self._aliases(epsilon)
         return Interval(min(max(low, 0.0), 1.0), min(max(total + error, 0.0), 1.0))
 
@@ -104,7 +113,7 @@ def contour(total: Sum, tilt: float, log_delta: float, epsilon: float) -> Contou
     top, beyond = _range(lines, total.gaussian, spread, aim - log_m + tilt * epsilon, step)
     if top / step * sum(line.size for _, line, _ in lines) > WORK:
         raise NotMet
-    u = step * np.arange(math.ceil(top / step) + 1)
+    u = step * np.arange(math.ceil(top / step) + 1, dtype=np.float64)
     lines = [(pair, line.refined(pair, count, float(u[-1])), count) for pair, line, count in lines]
     log_m = math.fsum(count * line.log_m for _, line, count in lines) + total.gaussian**2 * tilt * (tilt + 1) / 2
     if u.size * sum(line.size for _, line, _ in lines) > WORK:
@@ -164,7 +173,7 @@ def _range(
 def _integrand(
     lines: Sequence[tuple[Location, Line, int]], gaussian: float, tilt: float, u: Array
 ) -> tuple[Complex, float]:
-    """Values relative to M(t), and the sum over both signs of u of the errors that quadrature and rounding leave in them."""
+    """Values relative to M(t), and the sum over both signs of u of what quadrature and rounding leave uncertain."""
     z = tilt + 1j * u
     log_value = -((gaussian * u) ** 2) / 2 + 1j * u * (tilt + 0.5) * gaussian**2 - np.log(z) - np.log1p(z)
     log_size = log_value.real.copy()
@@ -178,5 +187,5 @@ def _integrand(
             log_size = log_size + count * np.log(size + exact + rounding)
         doubt += count * (exact + rounding) / (size + exact + rounding)
     weight = np.where(np.arange(u.size) > 0, 2.0, 1.0)
-    errors = np.exp(np.minimum(log_size, 600.0)) * np.minimum(doubt + EPS * (16 + np.abs(log_value.imag)), 1.0)
+    errors = np.exp(np.minimum(log_size, 600.0)) * np.minimum(doubt + 4 * EPS * (4 + np.abs(log_value)), 2.0)
     return np.exp(log_value), float(weight @ errors)

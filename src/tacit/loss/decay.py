@@ -36,8 +36,8 @@ def log_decay(pair: Location, line: Line, count: int, u: Array) -> Array:
 def shifted(pair: Location, line: Line, u: Array) -> Array:
     r"""An upper bound of log |phi| at each u, from the integral over Im x = b > 0 instead of the real line.
 
-    There |r_p(x + ib)^{iu}| = e^{-u arg r_p} and |r_p(x + ib)| <= r_p(x), so every such bound falls with u. The cell-wise
-    bound of the integral overshoots a little, which powers of it multiply: sharp for few steps only.
+    There |r_p(x + ib)^{iu}| = e^{-u arg r_p} and |r_p(x + ib)| <= r_p(x), so every such bound falls with u. The
+    cell-wise bound of the integral overshoots a little, which powers of it multiply: sharp for few steps only.
     """
     low, high, log_outside = line.core(1e-30)
     nodes = Nodes.of(pair, low, high, (high - low) / 256)
@@ -69,7 +69,7 @@ class Layers:
         rising = (1 + t) * nodes.p.log_ratio - t * nodes.q.log_ratio
         log_density = np.minimum(bell[:-1], bell[1:]) + rising[:-1] - line.log_m - math.log(s * math.sqrt(2 * math.pi))
         slope = (nodes.p.mean[1:] + nodes.q.mean[:-1]) / s**2
-        height = np.exp(log_density - np.log(slope))
+        height = np.exp(log_density - np.log(np.maximum(slope, 1e-300)))
         return cls.of(height, np.diff(nodes.loss))
 
     @classmethod

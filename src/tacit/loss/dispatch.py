@@ -119,7 +119,10 @@ def _(event: BoundedRange, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: NoisyMax, adjacency: Adjacency, group: int) -> Composed:
-    """Gumbel noise is the exponential mechanism; the others are only pure. Reference: Dong et al. 2020; McKenna 2020."""
+    """Gumbel noise is the exponential mechanism; the others are only pure.
+
+    Reference: Dong, Durfee and Rogers 2020; McKenna and Sheldon 2020, Theorem 1.
+    """
     if event.noise == "gumbel":
         return loss_of(BoundedRange(event.epsilon), adjacency, group)
     return loss_of(ApproximateDP(event.epsilon), adjacency, group)
@@ -171,7 +174,7 @@ def _(event: Compose, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
-    r"""A sample holds j of the group's records with probability Bin(group, rate)(j), and these move the sum by at most j.
+    r"""A sample holds j of the group's records with probability Bin(group, rate)(j); they move the sum by at most j.
 
     Remove: sum_j w_j g(x - j) against g(x); add: the mirror image; replace: against sum_j w_j g(x + j).
     Reference: docs/proofs/accounting.md, Lemma 1 (Zhu, Dong and Wang 2022, Theorem 11, for one record).
@@ -185,8 +188,8 @@ def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
     if base is None:
         return _sampled_atoms(event, inner, adjacency, group)
     noise, shift = base
-    weights = binom.pmf(range(group + 1), group, event.rate)
-    moved: Parts = tuple((float(weight), shift * j) for j, weight in enumerate(weights) if weight > 0)
+    weights = [float(binom.pmf(j, group, event.rate)) for j in range(group + 1)]
+    moved: Parts = tuple((weight, shift * j) for j, weight in enumerate(weights) if weight > 0)
     if adjacency is Adjacency.REPLACE:
         return once(Release.symmetric(Location(noise, moved, tuple((weight, -place) for weight, place in moved))))
     return once(Release.mirrored(Location(noise, moved)))
@@ -200,7 +203,9 @@ def _(event: FixedSize, adjacency: Adjacency, group: int) -> Composed:
     Reference: Zhu, Dong and Wang 2022, Theorem 11 and Proposition 30.
     """
     if adjacency is not Adjacency.REPLACE:
-        raise Unsupported(event, adjacency, fix="A fixed batch size is not defined when a record is added: use replace.")
+        raise Unsupported(
+            event, adjacency, fix="A fixed batch size is not defined when a record is added: use replace."
+        )
     if group > 1:
         raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
     if event.batch == event.size:
@@ -217,7 +222,9 @@ def _(event: Shuffled, adjacency: Adjacency, group: int) -> Composed:
     Reference: joint convexity over the shuffle; Chua et al. 2024 show that amplification as if Poisson is false.
     """
     if adjacency is Adjacency.ADD_REMOVE:
-        raise Unsupported(event, adjacency, fix="Another record shifts all batches of a shuffle: use replace or zero-out.")
+        raise Unsupported(
+            event, adjacency, fix="Another record shifts all batches of a shuffle: use replace or zero-out."
+        )
     if group > 1:
         raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
     inner = loss_of(event.event, adjacency, 1)
@@ -232,7 +239,9 @@ def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
     """
     base = _plain(loss_of(event.event, Adjacency.ADD_REMOVE, 1))
     if adjacency is Adjacency.REPLACE or group > 1 or base is None or type(base[0]) is not GaussianNoise:
-        raise Unsupported(event, adjacency, fix="Random allocation is supported for one Gaussian, add-remove or zero-out.")
+        raise Unsupported(
+            event, adjacency, fix="Random allocation is supported for one Gaussian, add-remove or zero-out."
+        )
     noise, shift = base
     steps = event.steps // event.times
     if steps == 1:
@@ -264,7 +273,11 @@ def _shift(noise: Noise, distance: float) -> Release:
 def _plain(loss: Composed) -> tuple[Noise, float] | None:
     """The noise and shift of one additive release; several Gaussians on one sample are one of the joint multiplier."""
     pairs = [(release.remove, count) for release, count in loss.releases]
-    if not pairs or loss.curves or not all(isinstance(pair, Location) and len(pair.p) == len(pair.q) == 1 for pair, _ in pairs):
+    if (
+        not pairs
+        or loss.curves
+        or not all(isinstance(pair, Location) and len(pair.p) == len(pair.q) == 1 for pair, _ in pairs)
+    ):
         return None
     located = [(pair, count) for pair, count in pairs if isinstance(pair, Location)]
     if all(type(pair.noise) is GaussianNoise for pair, _ in located):

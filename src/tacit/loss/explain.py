@@ -88,7 +88,9 @@ def _advanced(prefix: str, epsilon: float, k: int, delta: float) -> Iterator[The
     wide = epsilon * math.sqrt(2 * k * math.log(2 / delta))
     lemma = "; Balle, Barthe and Gaboardi 2018, Theorem 8" if prefix else ""
     if epsilon < 1:
-        yield Theorem(f"{prefix}advanced composition, k epsilon^2", wide + k * epsilon**2, f"Dwork and Roth 2014{lemma}")
+        yield Theorem(
+            f"{prefix}advanced composition, k epsilon^2", wide + k * epsilon**2, f"Dwork and Roth 2014{lemma}"
+        )
     drift = k * epsilon * math.expm1(epsilon)
     reference = f"Dwork, Rothblum and Vadhan 2010, Theorem III.3{lemma}"
     yield Theorem(f"{prefix}advanced composition, k epsilon (e^epsilon - 1)", wide + drift, reference)

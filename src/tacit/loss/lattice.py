@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from ..core.interval import Interval
-from .contour import conversion
 from .closed import head_of, tail_of
+from .contour import conversion
 from .noise import Array
 from .pairs import Discrete, Pair
 from .quadrature import NotMet
@@ -39,7 +39,9 @@ class Lattice:
         """The supremum of the loss; no epsilon beyond it is needed."""
         if any(pair.infinite > 0 for pair, _ in self.pairs):
             return math.inf
-        return max(math.fsum(count * pair.largest for pair, count in self.pairs), 0.0) * (1 + 1e-15 * (len(self.pairs) + 8))
+        return max(math.fsum(count * pair.largest for pair, count in self.pairs), 0.0) * (
+            1 + 1e-15 * (len(self.pairs) + 8)
+        )
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         """Smallest epsilon with delta(epsilon) <= delta; anything up to `known` is as good as `known`."""
@@ -137,9 +139,9 @@ class Lattice:
 
     def _fitted(self, width: float) -> float:
         """The next smaller width that divides the common step of the pairs' own lattices."""
-        steps = {pair.grid and pair.grid[1] for pair, _ in self.pairs}
+        steps = {pair.grid[1] if pair.grid else 0.0 for pair, _ in self.pairs}
         step = steps.pop()
-        if steps or not step:
+        if steps or step == 0.0:
             return width
         if all(isinstance(pair, Discrete) for pair, _ in self.pairs):
             return step

@@ -63,7 +63,7 @@ class GaussianNoise(Noise):
         return float(ndtri_exp(log_mass)) * self.scale
 
     def between(self, a: Array, b: Array) -> Array:
-        r"""Narrow cells by the midpoint series w phi(m) (1 + w^2 He_2(m)/24 + w^4 He_4(m)/1920), which keeps all digits."""
+        r"""Narrow cells by the midpoint series w phi(m) (1 + w^2 He_2(m)/24 + w^4 He_4(m)/1920): all digits kept."""
         wide = super().between(a, b)
         with np.errstate(invalid="ignore"):
             w, m = (b - a) / self.scale, (a + b) / (2 * self.scale)

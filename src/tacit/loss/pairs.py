@@ -73,8 +73,8 @@ class Location(Pair):
     q: Parts = ((1.0, 0.0),)
 
     def mirrored(self) -> Location:
-        flip = lambda parts: tuple((weight, -place) for weight, place in parts)  # noqa: E731
-        return Location(self.noise, flip(self.q), flip(self.p))
+        p, q = (tuple((weight, -place) for weight, place in parts) for parts in (self.q, self.p))
+        return Location(self.noise, p, q)
 
     def masses(self, losses: Array) -> tuple[Array, Array]:
         x = np.concatenate([[-np.inf], self.position(losses), [np.inf]])
@@ -82,7 +82,7 @@ class Location(Pair):
 
     def _mass(self, parts: Parts, x: Array) -> Array:
         pieces = [weight * self.noise.between(x[:-1] - place, x[1:] - place) for weight, place in parts]
-        return np.maximum(np.sum(pieces, axis=0), 0.0)
+        return np.asarray(np.maximum(np.sum(pieces, axis=0), 0.0))
 
     def reach(self, log_mass: float) -> tuple[float, float]:
         tail = self.noise.lower_quantile(min(log_mass, -0.7))
@@ -100,7 +100,7 @@ class Location(Pair):
 
     @property
     def grid(self) -> tuple[float, float] | None:
-        """Laplace noise has its least and largest loss with positive mass; Gaussian noise none; see `DiscreteGaussianNoise`."""
+        """Laplace noise has its least and largest loss with positive mass, discrete Gaussian noise all of them."""
         if not self.noise.atoms:
             return None
         if isinstance(self.noise, GaussianNoise):
@@ -277,7 +277,8 @@ class Tabulated(Pair):
     def masses(self, losses: Array) -> tuple[Array, Array]:
         cells = np.searchsorted(losses, self.losses, side="left")
         count = losses.size + 1
-        return np.bincount(cells, self.p, count), np.bincount(cells, self.q, count)
+        p, q = (np.bincount(cells, mass, count).astype(np.float64) for mass in (self.p, self.q))
+        return p, q
 
     def reach(self, log_mass: float) -> tuple[float, float]:
         allowed = math.exp(log_mass)

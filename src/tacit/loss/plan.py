@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..core import check
 from ..core.adjacency import Adjacency
@@ -36,7 +38,7 @@ class Plan:
     unit: str = "record"
 
     def __post_init__(self) -> None:
-        set_ = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        set_: Callable[[str, object], None] = partial(object.__setattr__, self)
         set_("public_size", check.whole("public_size", self.public_size))
         set_("rate", check.probability("rate", self.rate, zero=False))
         set_("steps", check.whole("steps", self.steps))
@@ -94,7 +96,7 @@ class Plan:
             adjacency=self.adjacency,
             unit=self.unit,
             assumes=family(event),
-            assumptions=(*(text for _, text in samplings(event)), f"one {self.unit} contributes at most one clipped vector per step"),
+            assumptions=(*(text for _, text in samplings(event)), f"one {self.unit} gives one clipped vector per step"),
         )
 
     def _warn(self, delta: float) -> None:
@@ -119,7 +121,7 @@ def plan(
 ) -> Plan:
     """A plan that meets (epsilon, delta): rate = batch_size / public_size, steps = epochs / rate, least noise.
 
-    Without `batch_size`, an expected batch of about 2 sqrt(public_size), rounded up to a power of two, at most a quarter.
+    Without `batch_size`: about 2 sqrt(public_size), rounded up to a power of two, at most a quarter of the data.
     """
     size = check.whole("public_size", public_size)
     if batch_size is None:

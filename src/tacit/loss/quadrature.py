@@ -1,15 +1,15 @@
 r"""Moments of one Gaussian location pair on a vertical line of the complex plane, with certified errors.
 
-For P = sum_j w_j N(c_j, s^2), Q = sum_j v_j N(d_j, s^2) write r_p, r_q for their ratios to N(0, s^2) and phi for its density:
+For P = sum_j w_j N(c_j, s^2), Q = sum_j v_j N(d_j, s^2) write r_p, r_q for their ratios to N(0, s^2), of density phi:
 
     M(z) = E_P e^{z L} = Int phi(x) r_p(x)^{1+z} r_q(x)^{-z} dx,   z = t + iu.
 
-The trapezoid rule of step h is off by at most 2 N / (e^{2 pi a/h} - 1), where N bounds the integral of |integrand| on every
-line |Im x| <= a (docs/proofs/accounting.md, Lemma 5). With m_p, m_q the posterior mean shifts and theta = a max|c|/s^2 < pi/2,
+The trapezoid rule of step h is off by at most 2 N / (e^{2 pi a/h} - 1), where N bounds the integral of |integrand| over
+every line |Im x| <= a. There, for |b| <= a,
 
-    |integrand(x + ib)| <= phi r_p^{1+t} r_q^{-t} e^{a^2/2s^2} e^{|u| a (m_p + m_q)/(s^2 cos theta)} (1 - a^2 E_q c^2/2 s^4)^{-t},
+    |integrand(x + ib)| <= phi r_p^{1+t} r_q^{-t} e^{a^2/2s^2} e^{|u| (|arg r_p| + |arg r_q|)} (|r_q(x + ib)|/r_q)^{-t},
 
-whose factors are monotone, so that a sum over cells of their larger ends bounds N.
+whose factors are bounded cell by cell (`Mixture.angle`, `Mixture.dip`). Proof: docs/proofs/accounting.md, Lemma 5.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from .mixture import Mixture
 from .noise import Array
-from .pairs import Location, Parts
+from .pairs import Location
 
 Complex = NDArray[np.complex128]
 EPS = float(np.finfo(float).eps)
-ANGLE = 1.1
-"""Largest theta used."""
 STRIPS = (0.02, 0.06, 0.15, 0.35, 0.65, 1.0)
 """Half-widths of the strips tried, as shares of the largest."""
 LEVELS = np.array([0.0, 0.25, 0.6, 1.0])
@@ -38,85 +37,6 @@ SHARE = 1e-21
 
 class NotMet(Exception):
     """The error budget cannot be met at reasonable cost; another method must answer."""
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """One side at given places: log r, posterior mean and mean square of the shift, and for two parts their odds."""
-
-    log_ratio: Array
-    mean: Array
-    square: Array
-    odds: Array | None
-    largest: float
-
-    @classmethod
-    def at(cls, parts: Parts, x: Array, scale: float) -> Mixture:
-        largest = max(abs(place) for _, place in parts)
-        if len(parts) == 1:
-            place = parts[0][1]
-            return cls(place * (x - place / 2) / scale**2, np.full_like(x, largest), np.full_like(x, place**2), None, largest)
-        if len(parts) == 2 and parts[0][1] == 0.0:
-            return cls._two(parts[1][0], parts[1][1], x, scale)
-        places = np.array([place for _, place in parts])[:, None]
-        weights = np.array([weight for weight, _ in parts])[:, None]
-        exponents = places * (x - places / 2) / scale**2
-        top = exponents.max(axis=0)
-        terms = weights * np.exp(exponents - top)
-        total = terms.sum(axis=0)
-        moment = lambda power: np.asarray((terms * np.abs(places) ** power).sum(axis=0) / total)  # noqa: E731
-        return cls(top + np.log(total), moment(1), moment(2), None, largest)
-
-    @classmethod
-    def _two(cls, weight: float, place: float, x: Array, scale: float) -> Mixture:
-        """log(1 - w + w e^y) by log1p, so that small rates keep their digits."""
-        y = place * (x - place / 2) / scale**2
-        log_ratio = np.where(y < 700.0, np.log1p(weight * np.expm1(np.minimum(y, 700.0))), y + math.log(weight))
-        mean = np.exp(math.log(weight) + y - log_ratio)
-        odds = np.exp(np.minimum(y + math.log(weight / (1 - weight)), 700.0))
-        return cls(log_ratio, abs(place) * mean, place**2 * mean, odds, abs(place))
-
-    def angle(self, turn: float) -> Array:
-        """A bound of |arg r(x + ib)| over |b| <= a, turn = a/s^2, at every node; it rises with the mean shift."""
-        theta = turn * self.largest
-        if not self.largest:
-            return self.mean
-        if self.odds is None:
-            return turn * self.mean / math.cos(min(theta, ANGLE)) if theta <= ANGLE else np.full_like(self.mean, theta)
-        free = np.arctan2(self.odds * math.sin(theta), 1 + self.odds * math.cos(theta))
-        if math.cos(theta) >= 0:
-            return free
-        return np.where(self.odds < -math.cos(theta), np.arcsin(np.minimum(self.odds, 1.0)), free)
-
-    def least_angle(self, turn: float) -> Array:
-        """|arg r(x + ia)| from below, turn = a/s^2, at most pi/2 over the largest shift: it rises with the mean shift."""
-        if self.odds is None:
-            return turn * self.mean * math.sin(turn * self.largest) / max(turn * self.largest, 1e-300)
-        theta = turn * self.largest
-        return np.arctan2(self.odds * math.sin(theta), 1 + self.odds * math.cos(theta))
-
-    def dip(self, turn: float) -> Array:
-        """A bound of -log |r(x + ib)| / r(x) over |b| <= a on every cell between nodes."""
-        theta = turn * self.largest
-        if not self.largest:
-            return np.zeros(self.mean.size - 1)
-        if self.odds is None:
-            return _most(-np.log(np.maximum(1 - turn**2 * self.square / 2, 1e-300)))
-        with np.errstate(divide="ignore"):
-            ends = -0.5 * np.log1p(-2 * (1 - math.cos(theta)) * self.odds / (1 + self.odds) ** 2)
-        inside = (self.odds[:-1] - 1) * (self.odds[1:] - 1) < 0
-        return np.where(inside, -math.log(max(math.cos(theta / 2), 1e-300)), _most(ends))
-
-    def deepest(self, turn: float) -> float:
-        """The largest `dip` anywhere."""
-        if self.odds is None:
-            return -math.log(max(1 - (turn * self.largest) ** 2 / 2, 1e-300))
-        return -math.log(max(math.cos(turn * self.largest / 2), 1e-300))
-
-    @property
-    def steepest(self) -> float:
-        """Largest theta for which `angle` and `dip` are useful."""
-        return 2.8 if self.odds is not None else ANGLE
 
 
 @dataclass(frozen=True)
@@ -134,7 +54,7 @@ class Nodes:
     @classmethod
     def of(cls, pair: Location, low: float, high: float, step: float) -> Nodes:
         scale = pair.noise.scale
-        x = low + step * np.arange(math.ceil((high - low) / step) + 1)
+        x = low + step * np.arange(math.ceil((high - low) / step) + 1, dtype=np.float64)
         p, q = Mixture.at(pair.p, x, scale), Mixture.at(pair.q, x, scale)
         base = p.log_ratio - x * x / (2 * scale**2) + math.log(step / (scale * math.sqrt(2 * math.pi)))
         return cls(scale, step, x, base, p.log_ratio - q.log_ratio, p, q)
@@ -176,7 +96,7 @@ class Nodes:
         first = int(np.searchsorted(left, SHARE))
         last = self.x.size - int(np.searchsorted(right, SHARE))
         keep = slice(first, max(last, first + 2))
-        dropped = float((left[first - 1] if first else 0.0) + (right[self.x.size - last - 1] if last < self.x.size else 0.0))
+        dropped = float(left[first - 1]) * (first > 0) + float(right[self.x.size - last - 1]) * (last < self.x.size)
         return Line(self, tilt, log_m, weights, keep, dropped)
 
 
@@ -194,7 +114,7 @@ class Line:
     @property
     def size(self) -> int:
         """How many nodes the sums run over."""
-        return self.keep.stop - self.keep.start
+        return int(self.keep.stop - self.keep.start)
 
     def core(self, share: float) -> tuple[float, float, float]:
         """Places around all weights above `share` of the largest, and log of the tilted mass outside of them."""
@@ -230,12 +150,13 @@ class Line:
         loss, weights = self.nodes.loss[self.keep], self.weights[self.keep]
         inner = math.isqrt(u.size) + 1
         coarse, fine = u[::inner], u[:inner]
-        return np.asarray(((weights * np.exp(1j * np.outer(coarse, loss))) @ np.exp(1j * np.outer(loss, fine))).ravel()[: u.size])
+        grid = (weights * np.exp(1j * np.outer(coarse, loss))) @ np.exp(1j * np.outer(loss, fine))
+        return np.asarray(grid.ravel()[: u.size])
 
     def rounding(self, u: Array) -> Array:
         """Relative to M(t): exponents and phases each carry a rounding of their own size."""
         n = self.nodes
-        size = np.abs(n.x) ** 2 / (2 * n.scale**2) + (1 + self.tilt) * np.abs(n.p.log_ratio) + self.tilt * np.abs(n.q.log_ratio)
+        size = n.x**2 / (2 * n.scale**2) + (1 + self.tilt) * np.abs(n.p.log_ratio) + self.tilt * np.abs(n.q.log_ratio)
         phase = float(self.weights @ np.abs(n.loss))
         return np.asarray(4 * EPS * (8 + float(self.weights @ size) + math.sqrt(n.x.size) + u * phase))
 
@@ -271,14 +192,16 @@ class Line:
         dip = self.tilt * n.q.dip(turn)
         p_angle, q_angle = n.p.angle(turn), n.q.angle(turn)
         log_left, log_right = self.log_tails
-        cells = np.concatenate([[log_left + self.tilt * n.q.deepest(turn)], self.log_cells + dip, [log_right + float(dip[-1])]])
+        deepest = self.tilt * n.q.deepest(turn)
+        cells = np.concatenate([[log_left + deepest], self.log_cells + dip, [log_right + deepest]])
         left, right = p_angle[0] + turn * n.q.largest, turn * n.p.largest + q_angle[-1]
         angle = np.concatenate([[left], p_angle[1:] + q_angle[:-1], [right]])
         exponents = cells + levels[:, None] * angle
         top = exponents.max(axis=1)
         log_n = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1)) + a * a / (2 * n.scale**2)
         exponent = 2 * math.pi * a / n.step
-        return np.exp(np.minimum(math.log(2) + log_n - exponent - math.log1p(-math.exp(-exponent)), 700.0))
+        log_bound = math.log(2) + log_n - exponent - math.log1p(-math.exp(-exponent))
+        return np.asarray(np.exp(np.minimum(log_bound, 700.0)))
 
     @cached_property
     def log_cells(self) -> Array:
@@ -304,12 +227,14 @@ def useful_tilt(pair: Location, log_delta: float) -> float:
 def _steepest(pair: Location) -> float:
     """Largest useful a/s^2, as `Nodes.steepest` says it."""
     return min(
-        (2.5 if len(parts) == 2 else 1.0) / max(abs(place) for _, place in parts) for parts in (pair.p, pair.q) if len(parts) > 1
+        (2.5 if len(parts) == 2 else 1.0) / max(abs(place) for _, place in parts)
+        for parts in (pair.p, pair.q)
+        if len(parts) > 1
     )
 
 
 def _right_end(pair: Location, cap: float) -> float:
-    """Beyond all tilted mass for tilts up to `cap`: an upper bound of the root of x = (1 + t) c + t m_q(x), and then some.
+    """Beyond all tilted mass for tilts up to `cap`: above the root of x = (1 + t) c + t m_q(x), and then some.
 
     m_q falls with x, so every second iterate from the left is an upper bound.
     """
@@ -318,11 +243,7 @@ def _right_end(pair: Location, cap: float) -> float:
     x = start
     if pair.q != ((1.0, 0.0),):
         for _ in range(7):
-            terms = [(weight * math.exp(min(place * (x - place / 2) / s**2, 600.0)), -place) for weight, place in pair.q]
-            x = start + cap * math.fsum(term * shift for term, shift in terms) / math.fsum(term for term, _ in terms)
+            terms = [weight * math.exp(min(place * (x - place / 2) / s**2, 600.0)) for weight, place in pair.q]
+            moved = math.fsum(-term * place for term, (_, place) in zip(terms, pair.q, strict=True))
+            x = start + cap * moved / math.fsum(terms)
     return x + 9.5 * s
-
-
-def _most(values: Array) -> Array:
-    """The larger end of every cell."""
-    return np.maximum(values[1:], values[:-1])

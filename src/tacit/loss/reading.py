@@ -12,12 +12,17 @@ from ..core.events import Allocation, Event, FixedSize, Gaussian, Poisson, Repea
 from ..core.interval import Interval
 from .dispatch import privacy_loss
 
-
 SAMPLING: dict[type[Event], tuple[str, str]] = {
     Poisson: ("poisson", "every batch is a fresh Poisson sample: each record independently with probability `rate`"),
     FixedSize: ("fixed-size", "every batch is a fresh uniform sample of exactly `batch` records, without replacement"),
-    Shuffled: ("shuffled", "every pass shuffles the records and cuts them into batches; the shuffle is counted as known"),
-    Allocation: ("allocation", "each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly"),
+    Shuffled: (
+        "shuffled",
+        "every pass shuffles the records and cuts them into batches; the shuffle is counted as known",
+    ),
+    Allocation: (
+        "allocation",
+        "each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly",
+    ),
 }
 """How batches are drawn, by the event that says so: its name, and what the reader must believe."""
 

@@ -1,4 +1,4 @@
-r"""Epsilon and delta of composed Gaussian location pairs by the contour integral: where to put it, and verified ends."""
+"""Epsilon and delta of composed Gaussian location pairs by the contour integral: its place, and verified ends."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ ENOUGH = 4e-4
 """A relative gap that the lattice would not beat."""
 RETREATS = (1.0, 0.8, 0.6)
 """Shares of the best tilt tried when moments explode just beyond it."""
+Bounding = Callable[[Sum, Array], Array]
 RATIOS = np.geomspace(1e-3, 1.0, 26)
 """Tilts tried, as shares of the largest."""
 
@@ -49,10 +50,11 @@ class Saddle:
     def epsilon(self, delta: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
         log_delta = math.log(delta)
-        total, tilt, bound = self._placed(log_delta, lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t)
-        if bound <= 0 and total.trusted(tilt):
+        bound: Bounding = lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t  # noqa: E731
+        total, tilt, least = self._placed(log_delta, bound)
+        if least * tilt <= -0.01 and total.trusted(tilt):
             return Interval(0.0, 0.0)
-        start = self._guess(total, tilt, bound)
+        start = self._guess(total, tilt, least)
         for retreat in RETREATS if total.steps > 30 else RETREATS[:1]:
             try:
                 return _searched(total, retreat * tilt, retreat, delta, start)
@@ -62,7 +64,7 @@ class Saddle:
 
     def delta(self, epsilon: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
-        total, tilt, log_bound = self._placed(-30.0, lambda total, t: total.log_moments(t) + conversion(t) - t * epsilon)
+        total, tilt, log_bound = self._placed(-30.0, _chernoff(epsilon))
         log_delta = min(log_bound, 0.0) - 2.0
         for retreat in (1.0, 1.0, 0.8, 0.6):
             try:
@@ -76,18 +78,18 @@ class Saddle:
 
     def at_most(self, epsilon: float, delta: float) -> bool:
         """Whether a Chernoff bound already shows delta(epsilon) <= delta."""
-        bound = lambda total, t: total.log_moments(t) + conversion(t) - t * epsilon  # noqa: E731
         try:
-            total, tilt, log_bound = self._placed(math.log(delta), bound)
+            total, tilt, log_bound = self._placed(math.log(delta), _chernoff(epsilon))
         except NotMet:
             return False
         return log_bound + 0.01 <= math.log(delta) and total.trusted(tilt)
 
-    def _placed(self, log_delta: float, bound: Callable[[Sum, Array], Array]) -> tuple[Sum, float, float]:
+    def _placed(self, log_delta: float, bound: Bounding) -> tuple[Sum, float, float]:
         """Nodes, and the tilt at which a Chernoff bound is least, with that bound."""
         cap = max(useful_tilt(pair, log_delta) for pair, _ in self.pairs)
         for _ in range(4):
-            total = Sum(tuple((pair, Nodes.fit(pair, count, cap), count) for pair, count in self.pairs), self.gaussian, cap)
+            parts = tuple((pair, Nodes.fit(pair, count, cap), count) for pair, count in self.pairs)
+            total = Sum(parts, self.gaussian, cap)
             tilt, value = _best(total, bound)
             if tilt < 0.7 * cap:
                 return total, tilt, value
@@ -97,11 +99,17 @@ class Saddle:
     def _guess(self, total: Sum, tilt: float, chernoff: float) -> float:
         """Leading order at the saddle point: delta is about M(t) e^{-t epsilon}/(t (1 + t) sqrt(2 pi) spread)."""
         spread = self.gaussian**2 + sum(count * nodes.line(tilt).variance for _, nodes, count in total.parts)
-        drop = 0.5 * math.log(2 * math.pi * spread) + math.log(tilt) + math.log1p(tilt) + float(conversion(np.array([tilt]))[0])
+        factor = math.log(tilt * (1 + tilt)) + 0.5 * math.log(2 * math.pi * spread)
+        drop = factor + float(conversion(np.array([tilt]))[0])
         return max(chernoff - max(drop, 0.0) / tilt, 0.0)
 
 
-def _best(total: Sum, bound: Callable[[Sum, Array], Array]) -> tuple[float, float]:
+def _chernoff(epsilon: float) -> Bounding:
+    """log of the bound c(t) M(t) e^{-t epsilon} of delta(epsilon)."""
+    return lambda total, t: total.log_moments(t) + conversion(t) - t * epsilon
+
+
+def _best(total: Sum, bound: Bounding) -> tuple[float, float]:
     """The tilt at which a bound is least, on a grid and then on a finer one."""
     tilts = total.cap * RATIOS
     best = int(bound(total, tilts).argmin())
@@ -112,7 +120,7 @@ def _best(total: Sum, bound: Callable[[Sum, Array], Array]) -> tuple[float, floa
 
 
 def _searched(total: Sum, tilt: float, retreat: float, delta: float, guess: float) -> Interval:
-    """Move guess and contour towards each other until the gap is met; `retreat` keeps away from where moments explode."""
+    """Move guess and contour to each other until the gap is met; `retreat` keeps away from where moments explode."""
     best = Interval(0.0, math.inf)
     for _ in range(4):
         line = contour(total, tilt, math.log(delta), guess)
@@ -123,7 +131,7 @@ def _searched(total: Sum, tilt: float, retreat: float, delta: float, guess: floa
             return best
         if abs(guess - before) <= 1e-3 * guess:
             break
-        tilt = retreat * _best(total, lambda total, t, at=guess: total.log_moments(t) + conversion(t) - t * at)[0]  # type: ignore[misc]
+        tilt = retreat * _best(total, _chernoff(guess))[0]
     if not best.upper - best.lower <= ENOUGH * min(best.upper, 1e9):
         raise NotMet
     return best

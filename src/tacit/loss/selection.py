@@ -54,8 +54,10 @@ def _poisson(mean: float, inner: Composed, one: Array) -> Array:
 
 def success(mean: float, shape: float) -> float:
     """The parameter gamma at which the truncated negative binomial of this shape has this mean."""
-    if shape == 0:
-        of = lambda g: (1 / g - 1) / math.log(1 / g)  # noqa: E731
-    else:
-        of = lambda g: shape * (1 - g) / (g * (1 - g**shape))  # noqa: E731
-    return math.exp(float(brentq(lambda log_g: of(math.exp(log_g)) - mean, -60.0, math.log1p(-1e-9))))
+
+    def excess(log_gamma: float) -> float:
+        g = math.exp(log_gamma)
+        found = (1 / g - 1) / -log_gamma if shape == 0 else shape * (1 - g) / (g * -math.expm1(shape * log_gamma))
+        return found - mean
+
+    return math.exp(float(brentq(excess, -60.0, math.log1p(-1e-9))))

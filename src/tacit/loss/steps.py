@@ -35,7 +35,7 @@ class Step:
 
     @property
     def losses(self) -> Array:
-        return self.origin + self.width * np.arange(self.start, self.start + self.mass.size)
+        return self.origin + self.width * np.arange(self.start, self.start + self.mass.size, dtype=np.float64)
 
     def log_moments(self, tilts: Array) -> Array:
         """log E_P e^{t L} over finite losses, for several t."""
@@ -54,11 +54,11 @@ def _points(pair: Pair, width: float, log_mass: float) -> tuple[float, int, Arra
     origin = _origin(pair, width, low, high) if pair.grid is None else pair.grid[0]
     first = math.floor((low - origin) / width - 1e-6)
     last = max(math.ceil((high - origin) / width + 1e-6), first + 1)
-    return origin, first, origin + width * np.arange(first, last + 1)
+    return origin, first, origin + width * np.arange(first, last + 1, dtype=np.float64)
 
 
 def _origin(pair: Pair, width: float, low: float, high: float) -> float:
-    """The loss of the heaviest cell as a whole, so that this cell lies around a lattice point and needs no neighbour."""
+    """The loss of the heaviest cell as a whole: it then lies around a lattice point and needs no neighbour."""
     while high - low > 1.5 * width:
         edges = np.linspace(low, high, min(2 + math.ceil((high - low) / width), 200))
         p, _ = pair.masses(edges)
@@ -94,14 +94,14 @@ def upper_step(pair: Pair, width: float, log_mass: float) -> Step:
 def lower_step(pair: Pair, width: float, log_mass: float) -> Step:
     r"""Merge and lean: the mirror image of connect the dots, and like it exact to second order in the width.
 
-    The mass P_i, Q_i between two cuts around lattice point g_i becomes one outcome, which is post-processing. Let t_i be the
-    lines of the resulting piecewise linear u; with v_i = min(t_{i-1}, t_i) at e^{g_i}, the chords of the v_i lie below u. With
-    e_i = P_i - e^{g_i} Q_i their kinks are the masses
+    The mass P_i, Q_i between two cuts around lattice point g_i becomes one outcome, which is post-processing. Let t_i
+    be the lines of the resulting piecewise linear u; with v_i = min(t_{i-1}, t_i) at e^{g_i}, the chords of the v_i lie
+    below u. With e_i = P_i - e^{g_i} Q_i their kinks are the masses
 
         p_i = e^{g_i} Q_i + (e_i^- - e_{i+1}^+)/(e^h - 1) - (e_{i-1}^- - e_i^+)/(1 - e^{-h}).
 
-    A point lends to each neighbour less than half of what it has, so that p_i >= 0: excess beyond that is given up (Q_i is
-    raised), and a cell that lacks more gets its cuts raised (`_cells`).
+    A point lends to each neighbour less than half of what it has, so that p_i >= 0: excess beyond that is given up (Q_i
+    is raised), and a cell that lacks more gets its cuts raised (`_cells`).
 
     Mass below the lattice is dropped, mass above it belongs to the last point.
     Reference: docs/proofs/accounting.md, Theorem 2.
@@ -127,14 +127,20 @@ def _cells(pair: Pair, losses: Array, width: float) -> tuple[Array, Array]:
     for attempt in range(6):
         p, q = (mass[1:] for mass in pair.masses(cuts))
         scaled = q * np.exp(losses)
-        lack = scaled - p - LENT * -math.expm1(-width) * np.append(np.minimum(scaled, p)[1:], 0.0)
+        lack = _lack(p, scaled, width)
         poor = lack > ROUNDING * p
         if not poor.any():
             break
         raised = np.where(poor, 1.5 * lack / np.maximum(p, 1e-300), 0.0)
         raised = np.maximum(raised, np.append(0.0, raised[:-1]))
         cuts = np.where(poor & (attempt == 4), losses, np.minimum(cuts + raised, np.maximum(cuts, losses)))
-    gone = scaled - p - LENT * -math.expm1(-width) * np.append(np.minimum(scaled, p)[1:], 0.0) > ROUNDING * p
-    p, scaled = np.where(gone, 0.0, p), np.where(gone, 0.0, scaled)
+    while np.any(gone := (_lack(p, scaled, width) > ROUNDING * p) & (scaled > 0)):
+        p, scaled = np.where(gone, 0.0, p), np.where(gone, 0.0, scaled)
     near = np.abs(scaled - p) <= ROUNDING * p
     return p, np.where(near, p, scaled)
+
+
+def _lack(p: Array, scaled: Array, width: float) -> Array:
+    """What a cell lacks beyond what the next one can lend."""
+    lent = LENT * -math.expm1(-width) * np.append(np.minimum(scaled, p)[1:], 0.0)
+    return np.asarray(scaled - p - lent)

@@ -1,7 +1,7 @@
 r"""Composition on a lattice: one tilted Fourier transform, with every error counted.
 
-After the tilt a_j = p_j e^{t g_j} / M the interesting losses are the likely ones, so that delta = 1e-20 is no harder than
-1e-5. With T_k the composed tilted masses, an anchor c near the epsilon in question and
+After the tilt a_j = p_j e^{t g_j} / M the interesting losses are the likely ones, so that delta = 1e-20 is no harder
+than 1e-5. With T_k the composed tilted masses, an anchor c near the epsilon in question and
 f_k = e^{-t (k h - c)} (1 - e^{epsilon - k h})_+,
 
     delta(epsilon) = M e^{-t c} sum_k T_k f_k.
@@ -39,7 +39,7 @@ def log_moments(parts: Counts, tilts: Array) -> Array:
 
 @dataclass(frozen=True)
 class Window:
-    """Composed tilted masses over a window of losses, as sums from above; `sign` +1 bounds delta from above, -1 below."""
+    """Composed tilted masses over a window of losses, as sums from above; sign +1 bounds delta from above, -1 below."""
 
     sign: int
     tilt: float
@@ -63,7 +63,11 @@ class Window:
         p = self.p_above[index]
         q = self.q_above[index] * np.exp(np.minimum(moved - self.anchor, 600.0))
         finite = p - q + self.sign * (p + q) * self.relative
-        total = self.infinite + math.exp(min(self.log_scale, 600.0)) * np.maximum(finite, 0.0) + self.sign * self._outside(moved)
+        total = (
+            self.infinite
+            + math.exp(min(self.log_scale, 600.0)) * np.maximum(finite, 0.0)
+            + self.sign * self._outside(moved)
+        )
         far = ((self.anchor - moved) * (1 + self.tilt) > 600.0) | (self.sign * (self.anchor - moved) > 600.0)
         known = np.where(far | (self.log_scale > 600.0), (1.0 + self.sign) / 2, total)
         return np.asarray(np.clip(known, 0.0, 1.0))
@@ -71,11 +75,13 @@ class Window:
     def _outside(self, epsilons: Array) -> Array:
         """What mass outside the window can add or, as aliases, fake: TAIL times the largest weight it can have."""
         t, low, high = self.tilt, float(self.losses[0]), float(self.losses[-1])
-        size = lambda place: TAIL * np.exp(np.minimum(self.log_scale - t * (place - self.anchor), 600.0))  # noqa: E731
         peak = epsilons + (math.log1p(1 / t) if t > 0 else 0.0)
         if self.sign < 0:
-            return np.asarray(2 * size(np.maximum(peak, low)))
-        return np.asarray(size(np.maximum(high, peak)) + np.where(epsilons < low, size(peak), 0.0))
+            return 2 * self._weight(np.maximum(peak, low))
+        return self._weight(np.maximum(high, peak)) + np.where(epsilons < low, self._weight(peak), 0.0)
+
+    def _weight(self, losses: Array) -> Array:
+        return np.asarray(TAIL * np.exp(np.minimum(self.log_scale - self.tilt * (losses - self.anchor), 600.0)))
 
 
 def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
@@ -89,7 +95,7 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
     start = math.floor((low - origin) / width)
     density, error = convolve(parts, tilt, size)
     density = np.maximum(np.roll(density, -(start % size)) + sign * error, 0.0)
-    losses = origin + width * np.arange(start, start + size)
+    losses = origin + width * np.arange(start, start + size, dtype=np.float64)
     log_weight = -tilt * (losses - anchor)
     least = -700.0 if sign > 0 else -math.inf
     p = density * np.exp(np.clip(log_weight, least, 600.0))
@@ -104,7 +110,7 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
         losses,
         _above(p),
         _above(q),
-        EPS * (steps * (64 + 4 * tilt * largest) + size + 2000),
+        EPS * (steps * (600 + 4 * tilt * largest) + size + 2000),
         8 * EPS * steps * (largest + 1),
         -math.expm1(math.fsum(count * math.log1p(-step.infinite) for step, count in parts)),
     )
