@@ -30,7 +30,7 @@ _ROOMS = {
         "Unsupported",
         "Verdict",
     ),
-    "loss": ("Plan", "Setting", "calibrate", "epsilon", "plan", "privacy_loss"),
+    "loss": ("Plan", "Setting", "Theorem", "calibrate", "epsilon", "explain", "plan", "privacy_loss"),
     "train": ("Speed", "fit", "private"),
     "audits": ("Choice", "audit", "audit_mechanism", "choose", "lower_bound", "verify"),
     "study": ("attack", "bracket"),
