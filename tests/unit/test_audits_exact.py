@@ -5,7 +5,7 @@ import pytest
 from scipy import special, stats
 
 from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve
-from tacit.audits.exact import NUISANCE, chance
+from tacit.audits.exact import NUISANCE, unlikely
 from tacit.audits.frontier import pair_limit
 from tacit.core import Adjacency, BadInput, Counts, clopper_pearson
 from tacit.core.events import Gaussian, Poisson, RandomizedResponse
@@ -31,10 +31,15 @@ def brute_force(limit, counts, error):
 
 @pytest.mark.parametrize("counts", [Counts(15, 6, 20, 20), Counts(30, 2, 40, 25), Counts(9, 9, 10, 30)])
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
-def test_chance_is_brute_force_and_never_below_it(counts, epsilon):
+def test_unlikely_is_brute_force_and_never_bolder(counts, epsilon):
+    """The smallest error at which the claim falls lies at the brute-force value or a little above it."""
     limit = lambda q: pair_limit(epsilon, 0.01, q)  # noqa: E731
-    found, truth = chance(limit, counts, 0.05), brute_force(limit, counts, 0.05)
-    assert truth - 1e-12 <= found <= 1.2 * truth + 1e-3
+    for error in np.geomspace(1e-4, 0.5, 25):
+        truth = brute_force(limit, counts, error)
+        if unlikely(limit, counts, error):
+            assert truth <= error + 1e-9
+        else:
+            assert truth > 0.8 * error
 
 
 def test_reading_exceeds_the_claim_exactly_when_it_is_ruled_out():

@@ -30,11 +30,11 @@ Floats = NDArray[np.float64]
 Limit = Callable[[Floats], Floats]
 Hits = Callable[[Floats], Floats]
 """At each number of alarms, the fewest hits with S >= s (a real number)."""
-CELLS = 128
+CELLS, FINER = 16, 8
 NUISANCE = 0.02
 """gamma as a share of the error."""
-REACH = 10.0
-"""Standard deviations about the mean that are summed; the mass outside is below 1e-20."""
+REACH, OUTSIDE = 8.0, 1e-14
+"""Standard deviations (and 50 counts) about the mean that are summed, and more than the mass outside of them."""
 
 
 def fewest_hits(counts: Counts) -> Hits:
@@ -44,20 +44,37 @@ def fewest_hits(counts: Counts) -> Hits:
     return lambda alarms: (counts.n_in + 1) * special.ndtr(seen + special.ndtri(_share(alarms, counts.n_out))) - 0.5
 
 
-def chance(limit: Limit, counts: Counts, error: float) -> float:
-    """At least the largest probability of S >= s under rates that the claim allows, gamma included.
+def unlikely(limit: Limit, counts: Counts, error: float) -> bool:
+    """Whether S >= s has probability at most `error`, gamma included, at all rates that the claim allows.
 
-    On a cell [q_j, q_{j+1}] the probability is at most that at (T(q_{j+1}), q_j), as it rises in p and falls in q.
+    On a cell [q_j, q_{j+1}] the probability is at most that at (T(q_{j+1}), q_j), as it rises in p and falls in q. Wide
+    cells come first; one that does not settle it is asked for its middle, then looked at more closely.
     """
     low, high = (float(end) for end in clopper_pearson(counts.false_positives, counts.n_out, 1 - NUISANCE * error))
+    allowed = (1 - NUISANCE) * error - OUTSIDE
     edges = np.linspace(low, high, CELLS + 1)
-    p, q = np.minimum(limit(edges[1:]), 1.0)[:, None], edges[:-1, None]
+    left, right = edges[:-1], edges[1:]
+    unsettled = _cells(limit, counts, left, right) > allowed
+    if not unsettled.any():
+        return True
+    left, right = left[unsettled], right[unsettled]
+    middle = (left + right) / 2
+    if _cells(limit, counts, middle, middle).max() > allowed:
+        return False
+    inner = np.linspace(left, right, FINER + 1)
+    return bool(_cells(limit, counts, inner[:-1].ravel(), inner[1:].ravel()).max() <= allowed)
+
+
+def _cells(limit: Limit, counts: Counts, left: Floats, right: Floats) -> Floats:
+    """At most P[S >= s] on each cell."""
     n = counts.n_out
-    reach = REACH * np.sqrt(n * high * (1 - low)) + 50
-    alarms = np.arange(max(0, int(n * low - reach)), min(n, int(n * high + reach)) + 1, dtype=np.float64)
+    p, q = np.minimum(limit(right), 1.0)[:, None], left[:, None]
+    reach = REACH * math.sqrt(n * float(right.max()) * (1 - float(left.min()))) + 50
+    first, last = max(0, int(n * left.min() - reach)), min(n, int(n * right.max() + reach))
+    alarms = np.arange(first, last + 1, dtype=np.float64)
     fewest = np.ceil(fewest_hits(counts)(alarms) - 1e-7)
     weight = np.exp(_log_choose(n, alarms) + special.xlogy(alarms, q) + special.xlog1py(n - alarms, -q))
-    return float((weight * _at_least(fewest, counts.n_in, p)).sum(axis=1).max()) + NUISANCE * error + 1e-15
+    return np.asarray((weight * _at_least(fewest, counts.n_in, p)).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -80,8 +97,7 @@ class Exact(Estimator):
 
     def ruled_out(self, epsilon: float, counts: Counts, confidence: float) -> bool:
         """Whether (epsilon, delta) is ruled out."""
-        error = _error(confidence)
-        return chance(lambda q: pair_limit(epsilon, self.delta, q), counts, error) <= error
+        return unlikely(lambda q: pair_limit(epsilon, self.delta, q), counts, _error(confidence))
 
 
 @dataclass(frozen=True)
@@ -97,12 +113,12 @@ class ExactCurve(Family):
 
     def ruled_out(self, factor: float, counts: Counts, confidence: float) -> bool:
         """Whether the member with its noise scaled by `factor` is ruled out."""
-        error, loss = _error(confidence), self.loss(factor)
+        loss = self.loss(factor)
 
         def limit(fpr: Floats) -> Floats:
             return np.array([loss.tradeoff(float(rate)).upper for rate in fpr])
 
-        return chance(limit, counts, error) <= error
+        return unlikely(limit, counts, _error(confidence))
 
 
 def _near(counts: Counts, confidence: float) -> Limits:
