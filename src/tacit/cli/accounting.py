@@ -54,7 +54,12 @@ def epsilon(
         "method": METHOD,
         "assumptions": [text for _, text in drawn],
     }
-    rows = [("epsilon", spelled(interval)), ("delta", f"{delta:g}"), ("adjacency", neighbours.value), ("method", METHOD)]
+    rows = [
+        ("epsilon", spelled(interval)),
+        ("delta", f"{delta:g}"),
+        ("adjacency", neighbours.value),
+        ("method", METHOD),
+    ]
     lines = [f"Assumes that {text}." for _, text in drawn]
     if explain:
         theorems = loss.explain(described, delta=delta, adjacency=neighbours)

@@ -25,7 +25,9 @@ def _chart(altair: object, loss: PrivacyLoss) -> object:
     rates = np.unique(np.concatenate([np.geomspace(1e-5, 1.0, 60), np.linspace(0.0, 1.0, 41)]))
     curve = [{"fpr": float(rate), "tpr": loss.tradeoff(float(rate)).upper} for rate in rates]
     top = min(max(loss.epsilon(1e-9).upper, 0.1), 50.0)
-    profile = [{"epsilon": float(e), "delta": max(loss.delta(float(e)).upper, 1e-12)} for e in np.linspace(0.0, top, 60)]
+    profile = [
+        {"epsilon": float(e), "delta": max(loss.delta(float(e)).upper, 1e-12)} for e in np.linspace(0.0, top, 60)
+    ]
     line = lambda rows: altair.Chart(altair.Data(values=rows)).mark_line()  # type: ignore[attr-defined]  # noqa: E731
     left = line(curve).encode(
         x=altair.X("fpr:Q", title="false-positive rate"),  # type: ignore[attr-defined]

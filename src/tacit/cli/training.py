@@ -28,6 +28,7 @@ def train(
     require("safetensors", "torch")
     from safetensors.torch import save_file
 
+    from ..audits import stated
     from ..study.training import planned, trained
     from ..train.loop import accuracy
 
@@ -50,7 +51,8 @@ def train(
     rates = {"train": accuracy(done.model, data), "validation": accuracy(done.model, held_out)}
     weights = folder / "model.safetensors"
     save_file({name: tensor.contiguous() for name, tensor in done.model.state_dict().items()}, weights)
-    evidence = done.evidence.with_(subject=file.path.stem, utility={"test accuracy": rates["validation"]})
+    accuracies = {"test accuracy": rates["validation"]}
+    evidence = done.evidence.with_(subject=file.path.stem, claim=stated(plan, delta=delta), utility=accuracies)
     path = evidence.save(folder / "evidence.json")
     return _told(folder, weights, path, plan, bound, rates)
 

@@ -47,7 +47,10 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
         not_covered=NOT_COVERED if step.ledger is not None else (*NOT_COVERED, "other releases: no ledger was given"),
         threat={
             "released": "the model after every step",
-            "attacker": "sees all released parameters and knows the plan",
+            "attacker sees": "all released parameters, and knows the plan",
+            "trust": "whoever trains holds the records and is trusted with them",
+            "composition": "this training run alone, unless a ledger was charged",
+            "tuning": "not counted",
         },
         provenance={
             "randomness": step.source_name,
