@@ -16,6 +16,7 @@ from ..attacks import ATTACKS, blind_baseline
 from ..audits import controls as audit_controls
 from ..audits import demonstrate, play, stated
 from ..audits.canary import maker, pair
+from ..audits.demonstration import same_adjacency
 from ..audits.game import failures
 from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measurement, Observations, Source
 from ..fleet import Epochs, Fleet, MakeOptimizer
@@ -33,6 +34,8 @@ THREAT = {
     "composition": "this one training run; other releases on the same records are not counted",
     "tuning": "not counted: the settings are the authors' choice, made beforehand",
 }
+OTHER_CODE = "the code that trained the released model: the audit's runs are the fleet's, tested to take the same steps"
+SHARED_ORDER = "secrecy of the batch order: the audit's runs share one, and its lower bound holds for who knows it"
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
@@ -74,15 +77,17 @@ class Experiment:
     def bracket(self, recipe: Recipe) -> tuple[Evidence, Trained | None]:
         """Evidence from both sides; a private recipe also gives the model that would be released.
 
-        The reference models share one batch order, which no claim is made about. In the audit the canary's inclusion
-        is drawn per (model, step), and all models start from the same, public, parameters.
+        The reference models share one batch order, which no claim is made about. In the audit of a plan the canary's
+        inclusion is drawn per (model, step), and all models start from the same, public, parameters; plain training,
+        which claims nothing, starts every run anew.
         """
+        claim = self._claim(recipe)
+        same_adjacency(claim, Adjacency.ADD_REMOVE)
         member = halves(len(self.x), self.effort.references, self.chance)
         start = _seeded(recipe.make, self.chance)
         released = self._release(recipe, copy.deepcopy(start), member[:, 0])
         seen, accuracy = self._references(recipe, released, member)
         found, measurement_tests = self._attack(recipe, seen)
-        claim = self._claim(recipe)
         shown, audit_tests = self._audit(recipe, start, claim, member[:, 0])
         base = Evidence(subject=recipe.name, not_covered=()) if released is None else released.evidence
         evidence = base.with_(
@@ -92,7 +97,7 @@ class Experiment:
             measurements=found,
             utility={"test accuracy": accuracy},
             controls=(*measurement_tests, *audit_tests),
-            not_covered=(*NOT_COVERED, *base.not_covered),
+            not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else OTHER_CODE),
             threat=THREAT,
             provenance={**base.provenance, **provenance(self.chance, references=self.effort.references)},
         )
@@ -145,7 +150,7 @@ class Experiment:
         self.note(f"{recipe.name}: auditing with {effort.runs} models")
         name, make = maker(effort.canary)
         game = pair(self.x[member], self.y[member], make, self.chance.generator(), Adjacency.ADD_REMOVE)
-        fleet = Fleet(start, recipe.optimizer)
+        fleet = Fleet(start if isinstance(recipe.schedule, Plan) else recipe.make, recipe.optimizer)
         scores = play(runner(fleet, game, recipe.schedule, self.chance), effort.runs, self.chance)
         shown = demonstrate(
             scores,
@@ -156,6 +161,7 @@ class Experiment:
             canary=name,
             planned=effort.runs,
             failed=failures(scores),
+            adjacency=game.adjacency,
         )
         return shown, (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
 
