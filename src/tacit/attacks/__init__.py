@@ -2,31 +2,43 @@
 
 from .calibration import calibrated, calibrated_online, reference
 from .controls import blind_baseline, leaking, null, planted_leak
+from .groups import GroupRisk, disparity
+from .label import label, label_calibrated
 from .likelihood import lira, lira_offline
 from .measurement import measure
 from .predictive import student, student_offline
+from .records import Exposure, exposed, memorisation
 from .registry import ATTACKS, Attack, References, attack, fitting, named
 from .relative import rmia, rmia_offline
+from .shadow import shadow
+from .snapshots import snapshots
 from .targets import joined, leave_one_out
 from .threshold import entropy, loss_threshold, modified_entropy, modified_entropy_per_class, population
 
 __all__ = [
     "ATTACKS",
     "Attack",
+    "Exposure",
+    "GroupRisk",
     "References",
     "attack",
     "blind_baseline",
     "calibrated",
     "calibrated_online",
+    "disparity",
     "entropy",
+    "exposed",
     "fitting",
     "joined",
+    "label",
+    "label_calibrated",
     "leaking",
     "leave_one_out",
     "lira",
     "lira_offline",
     "loss_threshold",
     "measure",
+    "memorisation",
     "modified_entropy",
     "modified_entropy_per_class",
     "named",
@@ -36,6 +48,8 @@ __all__ = [
     "reference",
     "rmia",
     "rmia_offline",
+    "shadow",
+    "snapshots",
     "student",
     "student_offline",
 ]

@@ -1,0 +1,70 @@
+"""Risk record by record, across many target models: what averages hide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, Estimate, Observations, Source, check, clopper_pearson, source
+
+Floats = NDArray[np.float64]
+Randomness = Source | int | np.random.Generator | None
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """One record: how surely its membership shows, estimated on models that did not select it."""
+
+    record: int
+    selected_by: float
+    memorisation: Estimate
+
+
+def memorisation(observations: Observations, name: str = "probability") -> Floats:
+    """Mean signal of models with the record minus that of models without (Feldman 2020, with a signal for accuracy).
+
+    NaN for a record that all models, or none, were trained on: nothing can be said of it.
+    """
+    member, values = observations.need("member").astype(bool), observations.need(name)
+    inside, outside = member.sum(axis=1), (~member).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_in = np.where(member, values, 0.0).sum(axis=1) / inside
+        mean_out = np.where(member, 0.0, values).sum(axis=1) / outside
+    return np.where((inside > 0) & (outside > 0), mean_in - mean_out, np.nan)
+
+
+def exposed(observations: Observations, count: int, rng: Randomness, *, confidence: float = 0.95) -> list[Exposure]:
+    """The `count` records with the largest memorisation on half of the models, estimated on the other half.
+
+    Selecting and estimating on the same models would report luck (soundness rule 21). A model is sure of a record when
+    its signal is above the record's median over the selecting half; the estimate is the difference of the shares of
+    sure models with and without the record. Its limits are Clopper and Pearson's, corrected for the number of records
+    (Bonferroni), so that `confidence` holds for all of them together.
+    """
+    count = check.whole("count", count)
+    if observations.models < 4:
+        raise BadInput(f"Exposed records need at least four models, got {observations.models}.")
+    name = "margin" if observations.margin is not None else "probability"
+    order = source(rng).permutation(observations.models)
+    half = observations.models // 2
+    select, judge = observations.select(models=order[:half]), observations.select(models=order[half:])
+    score = memorisation(select, name)
+    known = np.flatnonzero(~np.isnan(score) & ~np.isnan(memorisation(judge, name)))
+    chosen = known[np.argsort(-score[known], kind="stable")][:count]
+    sure = judge.need(name) > np.median(select.need(name), axis=1)[:, None]
+    member = judge.need("member").astype(bool)
+    each = 1 - (1 - confidence) / max(len(chosen), 1)
+    record = np.arange(observations.records) if observations.record is None else observations.record
+    return [Exposure(int(record[row]), float(score[row]), _difference(sure[row], member[row], each)) for row in chosen]
+
+
+def _difference(sure: NDArray[np.bool_], member: NDArray[np.bool_], confidence: float) -> Estimate:
+    """P[sure | with] - P[sure | without] for one record."""
+    each = (1 + confidence) / 2
+    inside, outside = int(member.sum()), int((~member).sum())
+    low_in, high_in = (float(end) for end in clopper_pearson(int(sure[member].sum()), inside, each))
+    low_out, high_out = (float(end) for end in clopper_pearson(int(sure[~member].sum()), outside, each))
+    value = float(sure[member].mean() - sure[~member].mean())
+    return Estimate(value, low_in - high_out, high_in - low_out, confidence, inside + outside)

@@ -1,0 +1,127 @@
+"""Shadow classifiers, labels alone, snapshots, records and groups."""
+
+import numpy as np
+import pytest
+
+from tacit import attacks
+from tacit.attacks.groups import _holm
+from tacit.core import BadInput, Observations, Scores
+
+
+def fleet(records=200, models=8, gap=1.0, seed=0, classes=3):
+    rng = np.random.default_rng(seed)
+    member = np.stack([rng.permutation(records) < records // 2 for _ in range(models)], axis=1)
+    label = rng.integers(0, classes, records)
+    logits = rng.normal(0, 0.5, (records, models, classes))
+    hard = rng.normal(0, 1, records)[:, None]
+    logits[np.arange(records), :, label] += (
+        hard + np.asarray(gap)[..., None] * member + 0.5 * rng.normal(size=member.shape)
+    )
+    return Observations.from_logits(logits, label, member=member)
+
+
+def parts(seen):
+    return seen.select(models=[0]), seen.select(models=np.arange(1, seen.models))
+
+
+def test_label_alone_by_hand():
+    target = Observations.from_logits([[2.0, 1.0], [0.0, 1.0], [1.0, 1.0]], [0, 0, 0], member=[[1], [0], [1]])
+    assert attacks.label(target).score.tolist() == [1.0, 0.0, 1.0]
+    others = Observations.from_logits(
+        np.array([[[1.0, 0.0]] * 4, [[0.0, 1.0]] * 4, [[1.0, 0.0]] * 2 + [[0.0, 1.0]] * 2]),
+        [0, 0, 0],
+        member=np.zeros((3, 4)),
+    )
+    assert attacks.label_calibrated(target, others).score.tolist() == [0.0, 0.0, 0.5]
+
+
+def test_shadow_learns_what_members_look_like():
+    """Members here are LESS sure than others: a fixed sign fails, a learned one does not."""
+    seen = fleet(gap=-2.0, records=600)
+    assert attacks.loss_threshold(seen.select(models=[0])).auc().value < 0.3
+    assert attacks.shadow(*parts(seen)).auc().value > 0.75
+
+
+def test_one_snapshot_is_lira_with_pooled_variances():
+    target, references = parts(fleet())
+    one = attacks.snapshots([target], [references])
+    np.testing.assert_allclose(one.score, attacks.lira(target, references).score, rtol=1e-4)
+
+
+def test_more_snapshots_tell_more():
+    rng = np.random.default_rng(1)
+    member, hard = fleet(records=800, models=17).member, rng.normal(size=(800, 1))
+    runs = [Observations(member=member, margin=hard + member + rng.normal(size=member.shape)) for _ in range(4)]
+    seen = [parts(run) for run in runs]
+    one = attacks.snapshots([seen[0][0]], [seen[0][1]]).auc().value
+    four = attacks.snapshots([target for target, _ in seen], [other for _, other in seen]).auc().value
+    assert four > one + 0.1
+
+
+def test_snapshots_must_fit_together():
+    target, references = parts(fleet())
+    with pytest.raises(BadInput, match="at least one"):
+        attacks.snapshots([], [])
+    with pytest.raises(BadInput, match="same models"):
+        attacks.snapshots([target, target.select(records=np.arange(5))], [references, references])
+
+
+def test_memorisation_by_hand():
+    seen = Observations(
+        member=np.array([[1, 1, 0, 0], [1, 1, 1, 1]], bool),
+        probability=np.array([[0.9, 0.7, 0.2, 0.4], [1.0, 1, 1, 1]]),
+    )
+    found = attacks.memorisation(seen)
+    assert found[0] == pytest.approx(0.5)
+    assert np.isnan(found[1])
+
+
+def test_exposed_records_are_estimated_where_they_were_not_selected():
+    gap = np.zeros(300)
+    gap[:5] = 6.0
+    seen = fleet(records=300, models=128, gap=gap, seed=2)
+    worst = attacks.exposed(seen, 5, 0)
+    assert {item.record for item in worst} == {0, 1, 2, 3, 4}
+    assert all(item.memorisation.lower > 0.2 for item in worst)
+
+
+def test_selection_by_luck_is_not_reported():
+    """No record is exposed: the selecting half shows large numbers, the judging half does not confirm them."""
+    worst = attacks.exposed(fleet(records=300, models=64, gap=0.0, seed=3), 20, 0)
+    assert np.mean([item.selected_by for item in worst]) > 0.3
+    assert all(item.memorisation.lower <= 0 <= item.memorisation.upper for item in worst)
+    assert abs(np.mean([item.memorisation.value for item in worst])) < 0.15
+
+
+def test_exposed_needs_models():
+    with pytest.raises(BadInput, match="four models"):
+        attacks.exposed(fleet(models=3), 5, 0)
+
+
+def grouped(advantage_of_b, n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    member, group = np.arange(n) % 2 == 0, np.where(np.arange(n) % 4 < 2, "a", "b")
+    score = rng.normal(size=n) + member * np.where(group == "b", advantage_of_b, 0.5)
+    return Scores(score, member, attack="x", randomised=False, group=group)
+
+
+def test_disparity_finds_the_group_that_is_easier_to_find():
+    found = {row.group: row for row in attacks.disparity(grouped(3.0, n=1200), 0)}
+    assert found["b"].advantage.lower > found["a"].advantage.upper
+    assert found["b"].p_value < 0.01
+
+
+def test_equal_groups_are_not_told_apart():
+    assert all(row.p_value > 0.01 for row in attacks.disparity(grouped(0.5), 0))
+
+
+def test_disparity_needs_groups():
+    with pytest.raises(BadInput, match="group in every row"):
+        attacks.disparity(Scores([1.0, 0.0], [1, 0], attack="x", randomised=False), 0)
+    lonely = Scores([1.0, 0.0], [1, 0], attack="x", randomised=False, group=["a", "b"])
+    with pytest.raises(BadInput, match="two members"):
+        attacks.disparity(lonely, 0)
+
+
+def test_holm_by_hand():
+    assert _holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
