@@ -1,0 +1,258 @@
+"""The pages tell the truth: their blocks run and print what is shown, commands parse, links and names hold."""
+
+import dataclasses
+import importlib.util
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import tacit
+import tacit.cli
+import tacit.train
+from command import Command
+from report_samples import plain, private
+from tacit.audits import stated
+from tacit.audits.playing import GAMES
+from tacit.cli.app import app
+from tacit.study.run_file import SECTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if "_build" not in page.parts)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# (\w+\.(?:py|toml))$")
+NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
+VERBS = typer.main.get_command(app).commands
+NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block and the output shown under it. One whose first line names a file is that file."""
+
+    kind: str
+    text: str
+    output: str = ""
+
+    @property
+    def file(self):
+        found = FILE.match(self.text.splitlines()[0]) if self.kind in ("python", "toml") else None
+        return found and found[1]
+
+    @property
+    def commands(self):
+        return (
+            [line for line in self.text.splitlines() if line.startswith("tacit ")] if self.kind in ("", "shell") else []
+        )
+
+
+def blocks(page):
+    found = []
+    for kind, text in FENCE.findall(page.read_text(encoding="utf-8")):
+        if kind == "output":
+            found[-1] = dataclasses.replace(found[-1], output=text)
+        else:
+            found.append(Block(kind, text))
+    return found
+
+
+def runnable(page):
+    return [block for block in blocks(page) if block.kind == "python" and not block.file]
+
+
+def played(page, folder):
+    """What each Python block prints, all run in order in one process, as a reader would."""
+    save_files(page, folder)
+    script = "\n".join(
+        f"exec(compile({block.text!r}, 'block {k}', 'exec'), globals())\nprint('=== block', {k})"
+        for k, block in enumerate(runnable(page))
+    )
+    command = [sys.executable, "-W", "error::tacit.PrivacyWarning", "-c", script]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return re.split(r"=== block \d+\n", done.stdout)[:-1]
+
+
+def save_files(page, folder):
+    for block in blocks(page):
+        if block.file:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+
+
+def unlike(shown, real, *, numbers):
+    """The first line shown that the real output has not, in order; `...` stands for anything."""
+    rest = iter(real.splitlines())
+    for line in shown.splitlines():
+        if line.strip() != "..." and not any(agree(line, other, numbers=numbers) for other in rest):
+            return line
+    return None
+
+
+def agree(shown, real, *, numbers):
+    """Equal words; equal numbers too, where asked for and nothing was left out."""
+    words = ".*".join(re.escape(" ".join(NUMBER.sub("0", part).split())) for part in shown.split("..."))
+    if not re.fullmatch(words, " ".join(NUMBER.sub("0", real).split())):
+        return False
+    pairs = zip(found_numbers(shown), found_numbers(real), strict=False)
+    return not numbers or "..." in shown or all(math.isclose(a, b, rel_tol=2e-3) for a, b in pairs)
+
+
+def found_numbers(line):
+    return [float(text.replace(",", "")) for text in NUMBER.findall(line)]
+
+
+def test_comparison_can_fail():
+    assert unlike("a 1.0\n...\nb 2", "a 1.0\nx\nb 2", numbers=True) is None
+    assert unlike("a 1.0", "a 1.1", numbers=True) == "a 1.0"
+    assert unlike("a 1.0", "a 1.1", numbers=False) is None
+    assert unlike("b 2\na 1", "a 1\nb 2", numbers=False) == "a 1"
+    assert unlike("refuted", "consistent", numbers=False) == "refuted"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tour", "lectures"])
+def test_python_blocks(name, tmp_path):
+    """Accounting gives the numbers shown; experiments (which say "at least", "finds", TPR) the words."""
+    page = DOCS / f"{name}.md"
+    for block, real in zip(runnable(page), played(page, tmp_path), strict=True):
+        exact = not re.search("at least|finds|TPR|by proof", block.output)
+        assert unlike(block.output, real, numbers=exact) is None, real
+
+
+def shell_blocks(name):
+    """Those that are run: not a script, which repeats commands of the page, and not the examples, which have tests."""
+    found = [block for block in blocks(DOCS / f"{name}.md") if block.commands]
+    run = [block for block in found if "set -e" not in block.text and "examples." not in block.text]
+    slow = re.compile("tacit (bracket|report)")
+    return [pytest.param(block, marks=[pytest.mark.slow] if slow.search(block.text) else []) for block in run]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where the tour has arrived: its files, its data, and evidence of other runs."""
+    save_files(DOCS / "tour.md", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    code = [block.text for block in runnable(DOCS / "tour.md") if "np.sav" in block.text]
+    exec(compile("\n".join(code), "tour", "exec"), {})
+    claim = stated(tacit.plan(899, epsilon=4.0, delta=1e-5, batch_size=180), delta=1e-5)
+    for name, evidence in (("own", plain()), ("tacit-bracket", private().with_(claim=claim))):
+        (tmp_path / name).mkdir()
+        evidence.save(tmp_path / name / "evidence.json")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "block", [*shell_blocks("tour"), *shell_blocks("lectures")], ids=lambda block: block.text[6:30]
+)
+def test_commands_run(block, folder, capsys, monkeypatch):
+    """Every command ends with the status the page says and prints the rows the page shows."""
+    real = ""
+    for line in block.commands:
+        words = shlex.split(line, comments=True)[1:]
+        status, out, err = Command(capsys, monkeypatch)(*words)
+        said = re.search(r"# exit status (\d)", line)
+        assert status == (int(said[1]) if said else 0), err
+        real += out
+    assert unlike(block.output, real, numbers=False) is None, real
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+def test_commands_parse(page):
+    text = page.read_text(encoding="utf-8")
+    lines = [line for block in blocks(page) for line in block.commands] + re.findall(r"`(tacit [a-z][^`]*)`", text)
+    for line in lines:
+        verb, *words = shlex.split(re.split(r" [>|] ", line)[0], comments=True)[1:]
+        assert verb in VERBS, line
+        if words or line in text.splitlines():
+            VERBS[verb].make_context(verb, words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+def test_links_resolve(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_in_the_contents():
+    listed = (DOCS / "index.md").read_text(encoding="utf-8")
+    for page in DOCS.glob("*.md"):
+        assert page.stem == "index" or f"\n{page.stem}\n" in listed, page.name
+    assert "\nproofs/index\n" in listed
+    assert "\n*\n" in (DOCS / "proofs" / "index.md").read_text(encoding="utf-8")
+
+
+OTHER_NAMES = {
+    "alpha", "eps", "failure_probability", "iterations", "l2_norm_clip", "max_grad_norm", "neighboring_relation",
+    "num_queries", "random_seed", "sample_rate", "sampling_prob", "seed", "sigma", "significance", "target_epsilon",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+def test_one_name_per_quantity(page):
+    """No block gives a quantity another name than the glossary's."""
+    for block in blocks(page):
+        if block.kind == "python":
+            given = set(re.findall(r"\b(\w+)\s*=(?!=)", block.text))
+            assert not given & OTHER_NAMES, block.text
+
+
+def test_glossary_has_the_names():
+    words = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    for name in ("clip_norm", "noise_multiplier", "rate", "steps", "adjacency", "confidence", "epsilon, delta", "rng"):
+        assert f"| **{name}** |" in words, name
+
+
+def standing(row):
+    """The names under "here" and under "planned" in a row of the contract's first table."""
+    page = (DOCS / "contract.md").read_text(encoding="utf-8")
+    _, here, planned, _ = re.search(rf"^\| {re.escape(row)} (\|.*\|)$", page, re.MULTILINE)[1].split("|")
+    return sorted(re.findall(r"`([^`]+)`", here)), sorted(re.findall(r"`([^`]+)`", planned))
+
+
+@pytest.mark.parametrize(
+    ("row", "real"),
+    [
+        ("verbs", VERBS),
+        ("names in `tacit`", [name for name in tacit.__all__ if name != "__version__"]),
+        ("names in `tacit.events`", tacit.events.Event.registry),
+        ("names in `tacit.train`", tacit.train.__all__),
+        ("games of an audit", GAMES),
+        ("sections of `run.toml`", SECTIONS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_where_we_stand(row, real):
+    """A new name moves to "here" in docs/contract.md when it comes."""
+    here, planned = standing(row)
+    assert here == sorted(real)
+    assert not set(planned) & set(real)
+
+
+def test_not_yet_is_not_yet():
+    """What docs/lectures.md calls absent is absent: move its row when it comes."""
+    waiting = (DOCS / "lectures.md").read_text(encoding="utf-8").split("## Not yet")[1]
+    names = set(re.findall(r"`tacit\.(\w+)`", waiting))
+    assert names
+    assert not names & set(tacit.__all__)
+    assert not any(importlib.util.find_spec(f"tacit.{name}") for name in names)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("sphinx")
+@pytest.mark.needs("myst_parser")
+@pytest.mark.needs("furo")
+def test_documentation_builds(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "dummy", str(DOCS), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}, check=False)
+    assert done.returncode == 0, done.stderr
