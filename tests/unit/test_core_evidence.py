@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tacit.core import (
@@ -88,6 +89,18 @@ def test_round_trip(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_numbers_of_numpy_survive_the_round_trip(tmp_path):
+    demonstration = replace(WHOLE.demonstrations[0], planned=np.int64(20), threshold=np.float32(0.5))
+    evidence = WHOLE.with_(
+        utility={"accuracy": np.float32(0.5)},
+        provenance={"runs": np.int64(7), "exact": np.bool_(True)},
+        demonstrations=(demonstration,),
+    )
+    back = Evidence.load(evidence.save(tmp_path / "e.json"))
+    assert (dict(back.utility), dict(back.provenance)) == ({"accuracy": 0.5}, {"runs": 7, "exact": True})
+    assert (back.demonstrations[0].planned, back.demonstrations[0].threshold) == (20, 0.5)
+
+
 def test_infinity_survives_the_round_trip(tmp_path):
     evidence = replace(WHOLE, claim=claim(math.inf))
     assert Evidence.load(evidence.save(tmp_path / "e.json")).upper.epsilon == math.inf
@@ -103,6 +116,10 @@ def test_infinity_survives_the_round_trip(tmp_path):
         lambda data: data["bounds"][1].update(epsilon=0.1),
         lambda data: data["demonstrations"][0]["counts"].update(tp=99),
         lambda data: data.update(controls=[{"name": "x"}]),
+        lambda data: data["controls"][0].update(passed="no"),
+        lambda data: data.update(bounds=None),
+        lambda data: data.update(bounds=[{}]),
+        lambda data: data["bounds"][0].update(more=1),
     ],
 )
 def test_damaged_evidence_is_refused(tmp_path, damage):

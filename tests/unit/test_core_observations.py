@@ -61,3 +61,16 @@ def test_labels_must_be_classes(label):
 def test_negative_probabilities_are_refused():
     with pytest.raises(BadInput):
         Observations.from_probabilities([[1.2, -0.2]], [0])
+
+
+@pytest.mark.parametrize("label", [[0.5, 1.0], [np.nan, 1.0], ["a", "b"], [0, 2], [-1, 0]])
+def test_labels_that_name_no_column_are_refused(label):
+    with pytest.raises(BadInput, match="number of classes"):
+        Observations.from_logits([[1.0, 0.0], [0.0, 1.0]], label)
+
+
+def test_membership_the_wrong_way_round_is_refused():
+    """Reshaped it would pass, and say of each record what is true of others."""
+    with pytest.raises(BadInput, match="records x models"):
+        Observations.from_logits(np.zeros((3, 2, 4)), [0, 1, 2], member=np.ones((2, 3)))
+    assert Observations.from_logits(np.zeros((3, 4)), [0, 1, 2], member=[1, 0, 1]).member.shape == (3, 1)

@@ -18,7 +18,8 @@ def test_members_and_nonmembers_part_the_rows():
 
 
 @pytest.mark.parametrize(
-    ("score", "member"), [([1.0, np.nan], [0, 1]), ([1.0], [2]), ([1.0, 2.0], [1]), ([1.0], ["yes"]), ([[1.0]], [[1]])]
+    ("score", "member"),
+    [([1.0, np.nan], [0, 1]), ([1.0], [2]), ([1.0, 2.0], [1]), ([1.0], ["yes"]), ([[1.0]], [[1]]), (["x"], [1])],
 )
 def test_bad_columns_are_refused(score, member):
     with pytest.raises(BadInput):
@@ -53,6 +54,8 @@ def test_file_round_trip(tmp_path):
     assert back.score.tolist() == made.score.tolist()
     assert back.member.tolist() == [True, False]
     assert (back.attack, back.randomised, back.group.tolist()) == ("lira", True, ["a", "b"])
+    assert back.fingerprints() == made.fingerprints()
+    assert [path.name for path in tmp_path.iterdir()] == ["scores.csv"]
 
 
 def test_a_file_without_the_columns_is_refused(tmp_path):

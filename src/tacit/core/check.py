@@ -47,7 +47,7 @@ def whole(name: str, value: int, *, least: int = 1) -> int:
 
 
 def _number(name: str, value: float) -> float:
-    if isinstance(value, bool):
+    if isinstance(value, bool | str | bytes):
         raise BadInput(f"{name} must be a number, got {value!r}.")
     try:
         number = float(value)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from .bound import Bound
 from .errors import BadInput
 from .events import Event
@@ -24,11 +26,11 @@ def encode(evidence: Evidence) -> dict[str, Any]:
         "claim": None if evidence.claim is None else _claim(evidence.claim),
         "demonstrations": [_demonstration(item) for item in evidence.demonstrations],
         "measurements": [_measurement(item) for item in evidence.measurements],
-        "utility": dict(evidence.utility),
+        "utility": _plain(evidence.utility),
         "controls": [vars(control) for control in evidence.controls],
         "not_covered": list(evidence.not_covered),
         "threat": dict(evidence.threat),
-        "provenance": dict(evidence.provenance),
+        "provenance": _plain(evidence.provenance),
     }
 
 
@@ -44,15 +46,15 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
             demonstrations=tuple(_read_demonstration(item) for item in data["demonstrations"]),
             measurements=tuple(_read_measurement(item) for item in data["measurements"]),
             utility=dict(data["utility"]),
-            controls=tuple(Control(**item) for item in data["controls"]),
+            controls=tuple(_read_control(item) for item in data["controls"]),
             not_covered=tuple(data["not_covered"]),
             threat=dict(data["threat"]),
             provenance=dict(data["provenance"]),
         )
+        stated = [Bound.from_json(item) for item in data["bounds"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = error.message if isinstance(error, BadInput) else "a part is missing or of the wrong type"
         raise BadInput(f"The evidence is damaged: {reason.rstrip('.')}.") from None
-    stated = [Bound.from_json(item) for item in data.get("bounds", [])]
     if stated != list(evidence.bounds) or data.get("verdict") != evidence.verdict.value:
         raise BadInput("The evidence is damaged: its bounds or verdict do not follow from its parts.")
     return evidence
@@ -70,7 +72,7 @@ def _read_claim(data: dict[str, Any]) -> Claim:
 
 def _demonstration(item: Demonstration) -> dict[str, Any]:
     return {
-        **vars(item),
+        **_plain(vars(item)),
         "bound": item.bound.to_json(),
         "counts": item.counts.to_json(),
         "attainable": finite(item.attainable),
@@ -107,6 +109,18 @@ def _read_measurement(data: dict[str, Any]) -> Measurement:
         "roc": tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in data["roc"]),
     }
     return Measurement(**{**rest, **changed})
+
+
+def _read_control(data: dict[str, Any]) -> Control:
+    if not isinstance(data["passed"], bool):
+        raise BadInput("a control has passed or not")
+    return Control(**data)
+
+
+def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Numpy's numbers as Python's, so that JSON can hold them; null where there is no finite value."""
+    items = {key: value.item() if isinstance(value, np.generic) else value for key, value in table.items()}
+    return {key: finite(value) if isinstance(value, float) else value for key, value in items.items()}
 
 
 def _number(value: float | None) -> float:

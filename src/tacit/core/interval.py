@@ -62,4 +62,4 @@ class Estimate:
 
 def finite(value: float) -> float | None:
     """JSON has no infinity: null means no finite value."""
-    return value if math.isfinite(value) else None
+    return float(value) if math.isfinite(value) else None

@@ -92,7 +92,7 @@ class Observations:
         y = np.asarray(label)
         if z.ndim != 3 or y.shape != z.shape[:1]:
             raise BadInput("Logits must be records x models x classes with one label per record.")
-        if z.shape[2] < 2 or (y.size and not (int(y.min()) >= 0 and int(y.max()) < z.shape[2])):
+        if z.shape[2] < 2 or not np.isin(y, np.arange(z.shape[2])).all():
             raise BadInput(f"Labels must be whole numbers below the number of classes ({z.shape[2]}).")
         y = y.astype(np.int64)
         z_y = np.take_along_axis(z, y[:, None, None], axis=2)[..., 0]
@@ -100,7 +100,7 @@ class Observations:
         np.put_along_axis(others, np.broadcast_to(y[:, None, None], (*z.shape[:2], 1)), -np.inf, axis=2)
         margin = z_y - special.logsumexp(others, axis=2)
         return cls(
-            member=None if member is None else np.asarray(member, dtype=bool).reshape(z.shape[:2]),
+            member=None if member is None else _membership(member, z.shape[:2]),
             loss=np.logaddexp(0.0, -margin),
             margin=margin,
             probability=special.expit(margin),
@@ -117,3 +117,12 @@ class Observations:
         if (p < 0).any() or not np.isfinite(p).all():
             raise BadInput("Probabilities must be finite and at or above 0.")
         return cls.from_logits(np.log(np.maximum(p, np.finfo(np.float64).tiny)), label, **more)
+
+
+def _membership(member: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Records x models; one column may come without its second axis."""
+    found = np.asarray(member, dtype=bool)
+    found = found[:, None] if found.ndim == 1 else found
+    if found.shape != shape:
+        raise BadInput(f"member must be records x models {shape}, got shape {found.shape}.")
+    return found

@@ -47,7 +47,7 @@ class Scores:
         target: ArrayLike | None = None,
         group: ArrayLike | None = None,
     ) -> None:
-        columns = {"score": np.asarray(score, dtype=np.float64), "member": _boolean(member)}
+        columns = {"score": _numbers(score), "member": _boolean(member)}
         count = columns["score"].size
         columns["record"] = np.arange(count) if record is None else np.asarray(record)
         columns["target"] = np.zeros(count, dtype=np.int64) if target is None else np.asarray(target)
@@ -88,8 +88,8 @@ class Scores:
         )
 
     def fingerprints(self) -> frozenset[bytes]:
-        """One short hash per (record, target): enough to see that two sets of scores share a row."""
-        rows = zip(self.record.tolist(), self.target.tolist(), strict=True)
+        """One short hash per (record, target), by their text: enough to see that two sets of scores share a row."""
+        rows = zip(map(str, self.record.tolist()), map(str, self.target.tolist()), strict=True)
         return frozenset(hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows)
 
     def split(
@@ -153,6 +153,13 @@ class Evaluation:
     """Scores that a bound may be made from, and nothing may be chosen on."""
 
     scores: Scores
+
+
+def _numbers(score: ArrayLike) -> NDArray[np.float64]:
+    try:
+        return np.asarray(score, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("score must hold a number in every row.") from None
 
 
 def _boolean(member: ArrayLike) -> NDArray[np.bool_]:

@@ -15,9 +15,10 @@ COLUMNS = ("score", "member", "attack", "record", "target", "group", "randomised
 
 
 def write(scores: Sequence[Scores], path: str | Path) -> Path:
-    """Write all attacks into one file."""
+    """Write all attacks into one file, whole or not at all."""
     path = Path(path)
-    with path.open("w", newline="", encoding="utf-8") as file:
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(COLUMNS)
         for item in scores:
@@ -27,6 +28,7 @@ def write(scores: Sequence[Scores], path: str | Path) -> Path:
                 table.writerow(
                     (repr(float(score)), int(member), item.attack, record, target, group, int(item.randomised))
                 )
+    partial.replace(path)
     return path
 
 
@@ -40,7 +42,7 @@ def read(path: str | Path) -> list[Scores]:
             if not {"score", "member"} <= header:
                 raise BadInput(f"{path.name} must have the columns score and member.")
             rows = list(table)
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError, csv.Error):
         raise BadInput(f"{path.name} cannot be read as a CSV file.") from None
     if not rows:
         raise BadInput(f"{path.name} holds no rows.")
