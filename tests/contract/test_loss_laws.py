@@ -1,5 +1,6 @@
 """Laws that every event obeys, over the whole registry; a new event without an example here fails the first test."""
 
+import itertools
 import math
 
 import pytest
@@ -129,7 +130,7 @@ def test_nothing_is_neutral_and_order_does_not_matter(name):
 def test_delta_never_rises_and_agrees_with_epsilon(name):
     loss = loss_of_example(name)
     ends = [loss.delta(epsilon) for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0)]
-    for earlier, later in zip(ends, ends[1:], strict=False):
+    for earlier, later in itertools.pairwise(ends):
         assert later.lower <= earlier.upper
     found = loss.epsilon(1e-3)
     if math.isfinite(found.upper):
@@ -143,7 +144,7 @@ def test_the_trade_off_curve_is_one(name):
     powers = [loss.tradeoff(fpr) for fpr in (0.0, 0.01, 0.1, 0.5, 0.9, 1.0)]
     for fpr, power in zip((0.0, 0.01, 0.1, 0.5, 0.9, 1.0), powers, strict=True):
         assert fpr <= power.lower <= power.upper <= 1
-    for earlier, later in zip(powers, powers[1:], strict=False):
+    for earlier, later in itertools.pairwise(powers):
         assert earlier.lower <= later.upper
     advantage = max(power.lower - fpr for fpr, power in zip((0.01, 0.1, 0.5, 0.9), powers[1:5], strict=True))
     assert advantage <= loss.advantage().upper + 1e-12
@@ -158,7 +159,9 @@ def test_more_noise_never_costs_more_and_stays_in_the_family(name):
     assert privacy_loss(noisier, adjacency).epsilon(DELTA).upper < privacy_loss(event, adjacency).epsilon(DELTA).upper
 
 
-@pytest.mark.parametrize("event", [Gaussian(2.0), Laplace(3.0), Poisson(0.1, Gaussian(1.0)), ApproximateDP(0.2, 1e-9), ZCDP(0.1)])
+@pytest.mark.parametrize(
+    "event", [Gaussian(2.0), Laplace(3.0), Poisson(0.1, Gaussian(1.0)), ApproximateDP(0.2, 1e-9), ZCDP(0.1)]
+)
 def test_a_larger_group_costs_more(event):
     found = [privacy_loss(event, "add-remove", group=k).epsilon(1e-4).upper for k in (1, 2, 3)]
     assert found[0] < found[1] < found[2]

@@ -1,6 +1,6 @@
 """delta by simulation, independent of every integral: 20 cases, each interval at confidence 1 - 2e-8 (total 4e-7).
 
-delta(epsilon) = E_P (1 - e^{epsilon - L})_+ is the mean of a variable in [0, 1]; Hoeffding's inequality bounds its error.
+delta(epsilon) = E_P (1 - e^{epsilon - L})_+ is the mean of a variable in [0, 1]; Hoeffding's inequality bounds it.
 """
 
 import math

@@ -68,7 +68,9 @@ def test_tradeoff_of_laplace_is_piecewise_known():
     assert found.upper - found.lower < 1e-3
 
 
-@pytest.mark.parametrize("arguments", [{}, {"event": Gaussian(1.0), "noise_multiplier": 1.0}, {"event": Gaussian(1.0), "steps": 2}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"event": Gaussian(1.0), "noise_multiplier": 1.0}, {"event": Gaussian(1.0), "steps": 2}]
+)
 def test_epsilon_wants_an_event_or_numbers(arguments):
     with pytest.raises(BadInput):
         epsilon(delta=1e-5, **arguments)

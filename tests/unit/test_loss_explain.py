@@ -51,5 +51,5 @@ def test_zcdp_and_the_classic_rule_need_plain_gaussians():
 
 def test_pure_events_keep_basic_composition_at_delta_zero():
     found = explain(Repeat(Laplace(10.0), 100), delta=0)
-    assert [item.name for item in found][0] == "basic composition"
+    assert found[0].name == "basic composition"
     assert found[-1].epsilon == pytest.approx(10.0)

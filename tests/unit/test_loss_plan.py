@@ -53,7 +53,9 @@ def test_a_large_delta_warns():
         plan(1000, epsilon=1.0, delta=2e-3, epochs=1)
 
 
-@pytest.mark.parametrize("bad", [{"rate": 0.0}, {"steps": 0}, {"noise_multiplier": 0.0}, {"clip_norm": -1.0}, {"public_size": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"rate": 0.0}, {"steps": 0}, {"noise_multiplier": 0.0}, {"clip_norm": -1.0}, {"public_size": 0}]
+)
 def test_bad_plans_are_refused(bad):
     with pytest.raises(BadInput):
         Plan(**{"public_size": 100, "rate": 0.1, "steps": 5, "noise_multiplier": 1.0, **bad})

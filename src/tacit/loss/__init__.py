@@ -2,8 +2,20 @@
 
 from .calibration import Setting, calibrate
 from .dispatch import loss_of, privacy_loss
+from .dynamics import NoisyDescent
 from .explain import Theorem, explain
 from .plan import Plan, plan
 from .reading import epsilon
 
-__all__ = ["Plan", "Setting", "Theorem", "calibrate", "epsilon", "explain", "loss_of", "plan", "privacy_loss"]
+__all__ = [
+    "NoisyDescent",
+    "Plan",
+    "Setting",
+    "Theorem",
+    "calibrate",
+    "epsilon",
+    "explain",
+    "loss_of",
+    "plan",
+    "privacy_loss",
+]

@@ -18,9 +18,9 @@ import numpy as np
 
 from ..core.interval import Interval
 from .decay import log_decay
-from .noise import Array
+from .noise import Array, Complex
 from .pairs import Location
-from .quadrature import EPS, Complex, Line, Nodes, NotMet
+from .quadrature import EPS, Line, Nodes, NotMet
 
 WORK = 8_000_000
 """Largest number of (node, frequency) pairs before the lattice is the better tool."""

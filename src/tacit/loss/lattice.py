@@ -99,22 +99,29 @@ class Lattice:
     def _refined(
         self, tilt: float, anchor: float, log_mass: float, read: Callable[[Window, Window], Interval]
     ) -> Interval:
-        """Refine the lattice until the gap is as small as aimed at, or the work too large."""
-        width, answer = self._fitted(self._span(log_mass) / 400), None
+        """Refine the lattice until the gap is as small as aimed at, refining no longer pays, or the work is too large.
+
+        Every reading is certified, so what is known is their intersection.
+        """
+        width, known, idle = self._fitted(self._span(log_mass) / 400), Interval(0.0, math.inf), 0
         while True:
             try:
                 t = min(tilt, STEEPEST / width)
                 low, high = (compose(self._lattices(width, log_mass, sign), t, sign, anchor) for sign in (-1, 1))
             except NotMet:
-                if answer is not None:
-                    return answer
+                if math.isfinite(known.upper):
+                    return known
                 width *= 8
                 continue
-            answer = read(low, high)
-            finer = self._fitted(width * max(0.05, min(0.6, 0.8 * math.sqrt(self.aim / max(answer.gap, self.aim)))))
-            enough = answer.gap <= self.aim or answer.upper <= 1e-9 or math.isinf(answer.upper)
-            if enough or finer >= width or high.losses.size * width / finer > POINTS:
-                return answer
+            found, before = read(low, high), known.gap
+            known = Interval(
+                max(known.lower, found.lower), max(min(known.upper, found.upper), known.lower, found.lower)
+            )
+            idle = idle + 1 if known.gap > 0.8 * before else 0
+            finer = self._fitted(width * max(0.1, min(0.6, 0.8 * math.sqrt(self.aim / max(found.gap, self.aim)))))
+            done = known.gap <= self.aim or known.upper <= 1e-9 or found.lower == math.inf or idle == 2
+            if done or finer >= width or high.losses.size * width / finer > POINTS:
+                return known
             width = finer
 
     def _lattices(self, width: float, log_mass: float, sign: int) -> Counts:
@@ -125,8 +132,9 @@ class Lattice:
         return self._lattices(self._span(log_mass) / 600, log_mass, 1)
 
     def _span(self, log_mass: float) -> float:
-        low, high = zip(*(pair.reach(log_mass) for pair, _ in self.pairs), strict=True)
-        return max(min(max(high), LARGEST) - max(min(low), -LARGEST), 1e-9)
+        reaches = [pair.reach(log_mass) for pair, _ in self.pairs]
+        low, high = min(low for low, _ in reaches), max(high for _, high in reaches)
+        return max(min(high, LARGEST) - max(low, -LARGEST), 1e-9)
 
     def _chernoff(self, log_mass: float, bound: Callable[[Array, Array], Array]) -> tuple[float, float]:
         parts, tilts = self._coarse(log_mass), TILTS

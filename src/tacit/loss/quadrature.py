@@ -19,13 +19,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .mixture import Mixture
-from .noise import Array
+from .noise import Array, Complex
 from .pairs import Location
 
-Complex = NDArray[np.complex128]
 EPS = float(np.finfo(float).eps)
 STRIPS = (0.02, 0.06, 0.15, 0.35, 0.65, 1.0)
 """Half-widths of the strips tried, as shares of the largest."""

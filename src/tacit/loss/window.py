@@ -20,13 +20,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft
 
-from .noise import Array
+from .noise import Array, Complex
 from .quadrature import NotMet
 from .steps import Step
 
 EPS = float(np.finfo(float).eps)
-TAIL = 1e-13
+TAIL = 1e-16
 """Tilted mass allowed outside the window on either side."""
+RARE = 25.0
+"""Where fewer than about so many of all steps move, moves are counted apart from the steps that stay."""
 LARGEST_SIZE = 1 << 20
 """Points of a window beyond which the lattice gives up."""
 Counts = Sequence[tuple[Step, int]]
@@ -148,13 +150,17 @@ def _tilted(step: Step, tilt: float) -> Array:
 
 def convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float]:
     """The circular convolution of all tilted steps, and a bound on the error of each of its entries."""
+    if len(parts) == 1:
+        step, count = parts[0]
+        tilted = _tilted(step, tilt)
+        if -count * math.log(max(float(tilted.max()), 1e-300)) < RARE:
+            return _few_moves(tilted, step.start, count, size)
     log_total = np.zeros(size // 2 + 1, dtype=np.complex128)
     log_size = np.zeros(size // 2 + 1)
     transform = 4 * EPS * math.log2(size)
     pieces = []
     for step, count in parts:
-        tilted = _tilted(step, tilt)
-        folded = np.bincount(np.arange(step.start, step.start + tilted.size) % size, tilted, minlength=size)
+        folded = _folded(_tilted(step, tilt), step.start, size)
         spectrum = fft.rfft(folded)
         spectrum[spectrum == 0] = 1e-300
         logs = np.log(spectrum)
@@ -168,6 +174,51 @@ def convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float]:
         error += count * rms * math.sqrt(_mean(rest**2, size))
     density = fft.irfft(total, size)
     return density, error + transform * float(np.linalg.norm(density))
+
+
+def _few_moves(tilted: Array, start: int, count: int, size: int) -> tuple[Array, float]:
+    r"""The same where most steps stay at one point, of mass m: m^n (1 + n x + [(1 + x)^n - 1 - n x]), x = r/m.
+
+    No move and one move need no transform, so the large mass that stays adds no rounding to the small ones that matter.
+    """
+    main = int(tilted.argmax())
+    mass = float(tilted[main])
+    moves = tilted / mass
+    moves[main] = 0.0
+    folded = _folded(moves, -main, size)
+    x = fft.rfft(folded)
+    some, slope = _two_or_more(x, count)
+    transform = 4 * EPS * math.log2(size)
+    more = fft.irfft(some, size)
+    error = transform * float(np.linalg.norm(folded)) * math.sqrt(_mean(np.abs(slope) ** 2, size))
+    error += 64 * EPS * _mean(np.abs(some) * (1 + np.abs(count * x)), size) + transform * float(np.linalg.norm(more))
+    density = more + count * folded
+    density[0] += 1.0
+    scale = math.exp(count * math.log(mass))
+    return np.roll(scale * density, (start + main) * count % size), scale * (error + 8 * EPS)
+
+
+def _two_or_more(x: Complex, n: int) -> tuple[Complex, Complex]:
+    """(1 + x)^n - 1 - n x and its derivative; by the binomial series where n x is small."""
+    small = np.abs(x) * n < 0.05
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole = np.expm1(n * np.log1p(x)) - n * x
+        slope = n * np.expm1((n - 1) * np.log1p(x))
+    tail = 1 + (n - 4) * x / 5 * (1 + (n - 5) * x / 6 * (1 + (n - 6) * x / 7))
+    series = n * (n - 1) / 2 * x**2 * (1 + (n - 2) * x / 3 * (1 + (n - 3) * x / 4 * tail))
+    return np.where(small, series, whole), slope
+
+
+def _folded(mass: Array, start: int, size: int) -> Array:
+    """`mass` placed from `start` on, around a circle of `size` points."""
+    if mass.size > size:
+        return np.bincount(np.arange(start, start + mass.size) % size, mass, minlength=size).astype(np.float64)
+    circle = np.zeros(size)
+    first = start % size
+    fits = min(mass.size, size - first)
+    circle[first : first + fits] = mass[:fits]
+    circle[: mass.size - fits] = mass[fits:]
+    return circle
 
 
 def _mean(half: Array, size: int) -> float:

@@ -1,0 +1,115 @@
+"""The verbs epsilon, calibrate and plan: what they print and how they refuse."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from command import Command
+
+
+@pytest.fixture
+def tacit(capsys, monkeypatch):
+    return Command(capsys, monkeypatch)
+
+
+TRAINING = ("--noise-multiplier", "1.1", "--rate", "0.01", "--steps", "1000", "--delta", "1e-5")
+
+
+def test_epsilon_as_json(tacit):
+    status, out, _ = tacit("epsilon", *TRAINING, "--json")
+    data = json.loads(out)
+    assert status == 0
+    assert data["schema"] == "tacit.epsilon/1"
+    assert data["epsilon"]["lower"] - 1e-8 <= 1.515361917 <= data["epsilon"]["upper"] + 1e-8
+    assert data["event"]["type"] == "Repeat"
+    assert data["sampling"] == "poisson"
+    assert "Poisson sample" in data["assumptions"][0]
+
+
+def test_epsilon_for_a_person_names_the_assumption_and_the_theorems(tacit):
+    status, out, _ = tacit("epsilon", *TRAINING, "--explain")
+    assert status == 0
+    assert out.startswith("epsilon")
+    assert "1.515362" in out
+    assert "fresh Poisson sample" in out
+    assert "approximation, not a bound" in out
+
+
+def test_an_event_from_standard_input(tacit, monkeypatch):
+    event = {"type": "Laplace", "noise_multiplier": 2.0}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(event)))
+    status, out, _ = tacit("epsilon", "--event", "-", "--delta", "0", "--json")
+    assert status == 0
+    assert json.loads(out)["epsilon"]["upper"] == pytest.approx(0.5)
+
+
+def test_an_infinite_epsilon_is_null(tacit):
+    status, out, _ = tacit("epsilon", "--noise-multiplier", "1", "--delta", "0", "--json")
+    assert status == 0
+    assert json.loads(out)["epsilon"] == {"lower": None, "upper": None}
+
+
+def test_sampling_is_part_of_the_event(tacit):
+    _, out, _ = tacit("epsilon", *TRAINING, "--sampling", "shuffled", "--adjacency", "replace", "--json")
+    data = json.loads(out)
+    assert data["event"]["event"]["type"] == "Shuffled"
+    assert data["epsilon"]["upper"] > 10
+    status, _, err = tacit("epsilon", *TRAINING, "--sampling", "shuffled")
+    assert status == 2
+    assert "replace or zero-out" in err
+
+
+def test_groups_cost_more(tacit):
+    one, three = (json.loads(tacit("epsilon", *TRAINING, "--group", k, "--json")[1])["epsilon"] for k in (1, 3))
+    assert three["upper"] > 2 * one["upper"]
+
+
+def test_calibrate(tacit):
+    status, out, _ = tacit(
+        "calibrate", "--epsilon", "3", "--delta", "1e-5", "--rate", "0.01", "--steps", "1000", "--json"
+    )
+    data = json.loads(out)
+    assert status == 0
+    assert data["parameter"] == "noise_multiplier"
+    assert data["value"] == data["noise_multiplier"]
+    assert 3 * (1 - 1e-8) <= data["epsilon"]["upper"] <= 3
+
+
+def test_plan(tacit):
+    words = ("plan", "--records", "10000", "--epsilon", "2", "--delta", "1e-6", "--epochs", "5", "--batch-size", "200")
+    status, out, _ = tacit(*words, "--json")
+    data = json.loads(out)
+    assert status == 0
+    assert (data["public_size"], data["rate"], data["steps"]) == (10_000, 0.02, 250)
+    assert data["epsilon"]["upper"] <= 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("epsilon", "--delta", "1e-5"),
+        ("epsilon", "--noise-multiplier", "-1", "--delta", "1e-5"),
+        ("epsilon", "--noise-multiplier", "nan", "--delta", "1e-5"),
+        ("epsilon", "--noise-multiplier", "1", "--rate", "1.5", "--delta", "1e-5"),
+        ("epsilon", "--noise-multiplier", "1", "--steps", "0", "--delta", "1e-5"),
+        ("epsilon", "--noise-multiplier", "1", "--steps", "2.5", "--delta", "1e-5"),
+        ("epsilon", "--noise-multiplier", "1", "--delta", "1"),
+        ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--adjacency", "odd"),
+        ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--sampling", "odd"),
+        ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--group", "0"),
+        ("epsilon", "--event", "nowhere.json", "--delta", "1e-5"),
+        ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--plot", "picture.bmp"),
+        ("calibrate", "--delta", "1e-5"),
+        ("calibrate", "--epsilon", "-1", "--delta", "1e-5"),
+        ("calibrate", "--epsilon", "1", "--delta", "1e-5", "--solve", "weather"),
+        ("plan", "--records", "0", "--epsilon", "1", "--delta", "1e-5"),
+        ("plan", "--records", "100", "--epsilon", "1", "--delta", "1e-5", "--batch-size", "101"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_status_2(tacit, words):
+    status, out, err = tacit(*words)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
