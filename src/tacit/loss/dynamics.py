@@ -3,7 +3,7 @@ r"""Privacy dynamics: what the last iterate of noisy gradient descent gives away
     theta <- theta - (eta/n) g(theta) + sqrt(2 eta sigma^2) N(0, I),   theta_0 ~ N(0, (2 sigma^2/lambda) I),
 
 g the total gradient of n losses, each lambda-strongly convex and beta-smooth, eta < 1/beta, |g - g'| <= S between
-neighbours (so sigma is not a noise multiplier). Full batches, true gradients: no clipping, no sampling (soundness rule 7).
+neighbours (so sigma is not a noise multiplier). Full batches, true gradients: no clipping, no sampling.
 """
 
 from __future__ import annotations
