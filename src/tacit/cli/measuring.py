@@ -15,7 +15,7 @@ from ..data import Records
 from ..study.run_file import RunFile
 from .app import NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
 from .auditing import audited
-from .entry import resolve_callable
+from .entry import resolve, resolve_callable
 from .inputs import out_folder, read_data, require, seeded
 
 
@@ -45,7 +45,7 @@ def attack(
         if members is None or nonmembers is None:
             raise BadInput("--model needs --members and --nonmembers.")
         sides = [read_data(path, label=label) for path in (members, nonmembers)]
-        evidence = _attacked(resolve_callable(str(model)), *sides, names, references, seed)
+        evidence = _attacked(resolve(str(model)), *sides, names, references, seed)
     folder = out_folder(out)
     path = evidence.save(folder / "evidence.json")
     scores = write(evidence.scores, folder / "scores.csv")
