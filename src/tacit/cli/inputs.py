@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event
-from ..data import Records, load
+from ..data import Records, labels, load
 from .entry import call
 
 
@@ -33,7 +33,7 @@ def read_data(source: str, **columns: str | None) -> Records:
     found = call(source)
     try:
         x, y = found
-        return Records(np.asarray(x, dtype=np.float32), np.asarray(y).astype(np.int64), name=source)
+        return Records(np.asarray(x, dtype=np.float32), labels(np.asarray(y), "y", {}), name=source)
     except (TypeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise

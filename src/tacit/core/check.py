@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .errors import BadInput
 
@@ -44,6 +48,15 @@ def whole(name: str, value: int, *, least: int = 1) -> int:
     if math.isinf(number) or number != math.floor(number) or number < least:
         raise BadInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
     return int(value)
+
+
+def flags(name: str, values: Iterable[object]) -> NDArray[np.bool_]:
+    """0 or 1, true or false, in every row, as numbers or as text."""
+    words = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+    try:
+        return np.array([words[str(value).strip().lower()] for value in values], dtype=bool)
+    except KeyError:
+        raise BadInput(f"{name} must hold 0 or 1 in every row.") from None
 
 
 def _number(name: str, value: float) -> float:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from . import check
 from .errors import BadInput
 from .scores import Scores
 
@@ -57,18 +59,14 @@ def _scores(rows: list[dict[str, str]], attack: str, name: str) -> Scores:
         values = [row.get(key) or "" for row in rows]
         return values if any(values) else None
 
-    def flags(key: str) -> list[bool]:
-        words = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
-        try:
-            return [words[(row[key] or "").strip().lower()] for row in rows]
-        except KeyError:
-            raise BadInput(f"{name}: column {key} must hold 0 or 1 in every row.") from None
+    def flags(key: str) -> NDArray[np.bool_]:
+        return check.flags(f"{name}: column {key}", [row[key] or "" for row in rows])
 
     try:
         score = [float(row["score"]) for row in rows]
     except (TypeError, ValueError):
         raise BadInput(f"{name}: column score must hold a number in every row.") from None
-    randomised = set(flags("randomised")) if column("randomised") else {False}
+    randomised = set(flags("randomised").tolist()) if column("randomised") else {False}
     if len(randomised) > 1:
         raise BadInput(f"{name}: column randomised must be the same in all rows of one attack.")
     return Scores(

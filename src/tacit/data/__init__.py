@@ -1,6 +1,6 @@
 """Public data sets, read from what is already there: nothing is ever downloaded."""
 
-from .files import read_table
+from .files import labels, read_table
 from .loaders import NAMES, Records, load
 
-__all__ = ["NAMES", "Records", "load", "read_table"]
+__all__ = ["NAMES", "Records", "labels", "load", "read_table"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +19,28 @@ ENVIRONMENT = "TACIT_DATA"
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Features `x` and labels `y` (0 .. classes - 1), optionally membership and group of each row."""
+    """Features `x` and labels `y` (0 .. classes - 1), optionally membership and group of each row.
+
+    `words` are those that a file's columns held, in the order of their numbers; two files with other words cannot be
+    compared.
+    """
 
     x: NDArray[np.float32]
     y: NDArray[np.int64]
     members: NDArray[np.bool_] | None = None
     groups: NDArray[Any] | None = None
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     name: str = ""
 
     def __post_init__(self) -> None:
-        columns = [column for column in (self.x, self.y, self.members, self.groups) if column is not None]
-        if len({len(column) for column in columns}) != 1 or not len(self.x):
+        columns = [column for column in (self.y, self.members, self.groups) if column is not None]
+        if self.x.ndim < 2 or not len(self.x) or any(column.shape != (len(self.x),) for column in columns):
             raise BadInput(
-                "The data needs x and y (and members, groups) with one row per record, and at least one row."
+                "The data needs x of shape (records, ...) with a row at least, and one entry per record in y, members, groups."
             )
         if not np.isfinite(self.x).all():
             raise BadInput("Features must be finite numbers.", fix="Fill or drop missing values first.")
-        if self.y.ndim != 1 or self.y.min() < 0:
+        if self.y.min() < 0:
             raise BadInput("Labels must be whole numbers from 0, one per record.")
 
     @property

@@ -1,0 +1,117 @@
+"""Data from files: whole numbers stay what they are, words are numbered, and what is neither is refused."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from tacit import BadInput
+from tacit.data import load
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(text, name="t.csv", **columns):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return load(str(tmp_path / name), **{"label": "y", **columns})
+
+    return write
+
+
+def test_whole_labels_keep_their_numbers(table):
+    """As text, 10 comes before 2; a model's eleventh column is still class 10."""
+    assert table("a,y\n" + "".join(f"{k},{k}\n" for k in range(12))).y.tolist() == list(range(12))
+    assert table("a,y\n1,3\n2,5\n").y.tolist() == [3, 5]
+    assert table("a,y\n1,0.0\n2,1.0\n").y.tolist() == [0, 1]
+
+
+def test_words_are_numbered_and_remembered(table):
+    found = table("a,colour,y\n1,red,cat\n2,blue,dog\n3,red,dog\n")
+    assert found.y.tolist() == [0, 1, 1]
+    assert found.x.tolist() == [[1, 0, 1], [2, 1, 0], [3, 0, 1]]
+    assert found.words == {"colour": ("blue", "red"), "y": ("cat", "dog")}
+    assert table("a,y\n1,-1\n2,1\n").y.tolist() == [0, 1]
+
+
+def test_members_are_said_with_0_and_1(table):
+    assert table("a,y,m\n1,0,1\n2,1,False\n3,0,true\n", members="m").members.tolist() == [True, False, True]
+    with pytest.raises(BadInput, match="column m must hold 0 or 1"):
+        table("a,y,m\n1,0,yes\n2,1,no\n", members="m")
+
+
+def test_blank_lines_and_a_byte_order_mark_are_nothing(table):
+    assert len(table("\ufeffa,y\n1,0\n\n2,1\n\n").x) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "with a header"),
+        ("a,y\n", "no rows"),
+        ("a,y\n1,0\n2\n", "different lengths"),
+        ("a,a,y\n1,2,0\n", "two columns of one name"),
+        ("a,y\n1,0\n,1\n2,1\n", "finite numbers"),
+        ("a,y\n1,0\nNA,1\n2,1\n", "finite numbers"),
+        ("a,y\n1,\n2,1\n", "a label in every row"),
+        ("a,y\n1,0.5\n2,1\n", "whole numbers or words"),
+        ("y\n0\n1\n", "at least one column besides"),
+        ("a;y\n1;0\n", "has no column 'y'"),
+        ("a,y\n" + "1" * 200_000 + ",0\n", "cannot be read"),
+    ],
+)
+def test_what_is_no_table_is_refused(table, text, said):
+    with pytest.raises(BadInput, match=said):
+        table(text)
+
+
+def test_one_column_has_one_role(table):
+    with pytest.raises(BadInput, match="different columns"):
+        table("a,y\n1,0\n", members="y")
+
+
+def test_a_broken_archive_is_refused(tmp_path):
+    whole = gzip.compress(b"a,y\n" + b"1,0\n" * 500)
+    for name, content in (("a.csv.gz", whole[:30]), ("b.csv.gz", b"hello"), ("c.npz", b"PK\x03\x04x"), ("d.npz", b"x")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(BadInput):
+            load(str(tmp_path / name), **({"label": "y"} if ".csv" in name else {}))
+
+
+X, Y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"a": X, "b": Y},
+        {"x": np.array([{}, []], dtype=object), "y": Y},
+        {"x": np.array([["a"]] * 4), "y": Y},
+        {"x": X + 1j, "y": Y},
+        {"x": np.array(3.0), "y": np.array(1)},
+        {"x": X[:, 0], "y": Y},
+        {"x": X, "y": np.eye(2)[Y]},
+        {"x": X, "y": Y[:-1]},
+        {"x": X, "y": Y + 0.5},
+        {"x": X, "y": np.where(Y == 0, np.nan, 1.0)},
+        {"x": X, "y": Y, "members": np.array(["yes", "no"] * 2)},
+        {"x": X, "y": Y, "members": np.full(4, 0.3)},
+        {"x": X, "y": Y, "members": np.ones((4, 2))},
+        {"x": X, "y": Y, "groups": np.array(3)},
+        {"x": np.full((4, 2), np.inf), "y": Y},
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays):
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(BadInput):
+        load(str(tmp_path / "t.npz"))
+
+
+def test_an_array_alone_is_no_archive(tmp_path):
+    np.save(tmp_path / "t.npy", X)
+    (tmp_path / "t.npy").rename(tmp_path / "t.npz")
+    with pytest.raises(BadInput, match="x and y"):
+        load(str(tmp_path / "t.npz"))
+    np.savez(tmp_path / "u.npz", x=X, y=Y, members=Y, groups=np.array(list("aabb")))
+    found = load(str(tmp_path / "u.npz"))
+    assert found.members.tolist() == [False, True, False, True]
+    assert found.groups.tolist() == list("aabb")
