@@ -26,6 +26,8 @@ WORK = 8_000_000
 """Largest number of (node, frequency) pairs before the lattice is the better tool."""
 MOVES = np.array([0.02, 0.05, 0.1, 0.17, 0.25, 0.35, 0.5, 0.7, 1.0, 1.5, 2.2, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0])
 """Distances of other tilts tried for the aliases, in units of one over the spread."""
+FREQUENCIES = (np.geomspace(2.0, 40.0, 20), np.geomspace(20.0, 1e6, 56))
+"""Ends of the range of frequencies tried, near ones first, in units of one over the spread."""
 BUDGET = 1e-9
 """Relative error of delta aimed at, for each of the sources."""
 
@@ -141,7 +143,7 @@ def _period(
     need = (logs - tilts * epsilon - aim + 0.1) / np.abs(tilts - tilt)
     best_right = lower.size + int(need[lower.size :].argmin())
     left, left_need = (0.0, 0.0), (0.1 - aim) / tilt
-    if lower.size and need[: lower.size].min() < left_need:
+    if lower.size and max(float(need[: lower.size].min()), float(need[best_right])) < left_need:
         best = int(need[: lower.size].argmin())
         left, left_need = (float(tilts[best]), float(logs[best])), float(need[best])
     right = (float(tilts[best_right]), float(logs[best_right]))
@@ -158,16 +160,16 @@ def _range(
 
     Decreasing integrand: sum_{k D > U} D g(k D) <= Int_U g, and g(u) <= |phi(u)|^n/u^2.
     """
-    u = np.geomspace(1.0 / spread, 1e6 / spread, 64)
-    log_phi = -((gaussian * u) ** 2) / 2
-    for pair, line, count in lines:
-        log_phi = log_phi + log_decay(pair, line, count, u)
-    cells = np.exp(log_phi) * (1 / u - 1 / np.append(u[1:], math.inf)) / math.pi
-    tail = np.cumsum(cells[::-1])[::-1]
-    good = np.flatnonzero(tail <= math.exp(max(aim, -700.0)))
-    if not good.size:
-        raise NotMet
-    return float(u[good[0]]) + step, float(tail[good[0]])
+    for u in FREQUENCIES:
+        log_phi = -((gaussian * u / spread) ** 2) / 2
+        for pair, line, count in lines:
+            log_phi = log_phi + log_decay(pair, line, count, u / spread)
+        cells = np.exp(log_phi) * (1 / u - 1 / np.append(u[1:], math.inf)) * spread / math.pi
+        tail = np.cumsum(cells[::-1])[::-1]
+        good = np.flatnonzero(tail <= math.exp(max(aim, -700.0)))
+        if good.size:
+            return float(u[good[0]]) / spread + step, float(tail[good[0]])
+    raise NotMet
 
 
 def _integrand(

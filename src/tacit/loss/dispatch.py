@@ -10,8 +10,6 @@ import math
 from dataclasses import replace
 from functools import singledispatch
 
-from scipy.stats import binom
-
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.errors import Unsupported
@@ -188,7 +186,7 @@ def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
     if base is None:
         return _sampled_atoms(event, inner, adjacency, group)
     noise, shift = base
-    weights = [float(binom.pmf(j, group, event.rate)) for j in range(group + 1)]
+    weights = [math.comb(group, j) * event.rate**j * (1 - event.rate) ** (group - j) for j in range(group + 1)]
     moved: Parts = tuple((weight, shift * j) for j, weight in enumerate(weights) if weight > 0)
     if adjacency is Adjacency.REPLACE:
         return once(Release.symmetric(Location(noise, moved, tuple((weight, -place) for weight, place in moved))))

@@ -135,7 +135,8 @@ class Line:
         need = 30 + math.log(count)
         log_weights = n.base + self.tilt * n.loss - self.log_m
         step, low = 0.0, float(n.x[0])
-        for theta in np.minimum(_steepest(pair) * np.array(STRIPS), math.sqrt(2 * need) / s):
+        for share in STRIPS[1:]:
+            theta = min(share * _steepest(pair), math.sqrt(2 * need) / s)
             grown = log_weights + top * (n.p.angle(theta) + n.q.angle(theta))
             found = 2 * math.pi * theta * s * s / (need + max(float(grown.max()), 0.0) + (theta * s) ** 2 / 2)
             if found > step:
@@ -167,7 +168,12 @@ class Line:
             return np.full(u.shape, math.inf)
         n = self.nodes
         most = min(n.steepest, 2 * math.pi / n.step) * n.scale**2
-        bounds = np.min([self._strip(levels, share * most) for share in strips], axis=0)
+        bounds = self._strip(levels, strips[-1] * most)
+        for share in strips[-2::-1]:
+            narrower = self._strip(levels, share * most)
+            if np.all(narrower >= bounds):
+                break
+            bounds = np.minimum(bounds, narrower)
         index = np.minimum(np.searchsorted(levels, u * (1 - 1e-12), side="left"), levels.size - 1)
         cut = 2 * (math.exp(min(log_left, 0.0)) + math.exp(min(log_right, 0.0))) + self.dropped
         return np.asarray(np.maximum.accumulate(bounds)[index] + cut)

@@ -55,7 +55,8 @@ class Saddle:
         if least * tilt <= -0.01 and total.trusted(tilt):
             return Interval(0.0, 0.0)
         start = self._guess(total, tilt, least)
-        for retreat in RETREATS if total.steps > 30 else RETREATS[:1]:
+        gentle = total.steps > 30 or all(nodes.scale > 2.5 for _, nodes, _ in total.parts)
+        for retreat in RETREATS if gentle else RETREATS[:1]:
             try:
                 return _searched(total, retreat * tilt, retreat, delta, start)
             except NotMet:

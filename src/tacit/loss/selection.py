@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import brentq
 
 from ..core.adjacency import Adjacency
 from ..core.events import RepeatAndSelect
@@ -60,4 +59,8 @@ def success(mean: float, shape: float) -> float:
         found = (1 / g - 1) / -log_gamma if shape == 0 else shape * (1 - g) / (g * -math.expm1(shape * log_gamma))
         return found - mean
 
-    return math.exp(float(brentq(excess, -60.0, math.log1p(-1e-9))))
+    low, high = -60.0, math.log1p(-1e-9)
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return math.exp(low)
