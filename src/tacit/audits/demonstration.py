@@ -159,7 +159,8 @@ def _shown(
 
 
 def _chosen(calibration: Calibration, claim: Claim, confidence: float) -> Choice:
-    stated = claim.bound
+    """Any rule may choose; at a confidence that few runs can reach the limits would be poor rulers."""
+    stated, confidence = claim.bound, min(confidence, 0.95)
     return choose(calibration, delta=stated.delta, adjacency=stated.adjacency, confidence=confidence, event=claim.event)
 
 

@@ -17,7 +17,7 @@ from .stage import Stage, unusable
 from .workers import Result
 
 FIRST = 32
-"""Runs that choose the threshold of a sequential game."""
+"""Runs that choose the threshold of a sequential game, at least; a twentieth of a long one."""
 BATCH = 16
 REFERENCES = 4
 """Runs without any canary, by which each canary's own difficulty is taken out of its score."""
@@ -67,7 +67,7 @@ def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confi
 
     def play() -> Iterator[Scores]:
         while (done := len(results)) < runs and not budget.over:
-            coins = balanced(min(BATCH if done else FIRST, runs - done), budget.chance)
+            coins = balanced(min(BATCH if done else max(FIRST, runs // 20), runs - done), budget.chance)
             found = budget.run(rehearsal.task, coins.tolist())
             results.extend(found)
             batches.append(scored(np.array([result.score for result in found]), coins, first=done))
