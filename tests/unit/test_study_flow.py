@@ -125,12 +125,12 @@ def test_attack_takes_a_run_file(tacit_, tmp_path):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 5)).astype(np.float32), rng.integers(0, 3, 300)
     np.savez("data.npz", x=x, y=y, members=np.arange(300) % 2 == 0)
-    Path("mine.py").write_text(
+    Path("nearest.py").write_text(
         "from sklearn.neighbors import KNeighborsClassifier\n"
         "def fit(x, y, rng):\n    return KNeighborsClassifier(1).fit(x, y)\n"
     )
     Path("run.toml").write_text(
-        '[data]\nsource = "data.npz"\n[model]\nfit = "mine:fit"\n[attack]\nreferences = 2\nattacks = ["loss", "lira"]\n'
+        '[data]\nsource = "data.npz"\n[model]\nfit = "nearest:fit"\n[attack]\nreferences = 2\nattacks = ["loss", "lira"]\n'
         "fpr = [0.1, 0.02]\n"
     )
     status, out, _ = tacit_("attack", "run.toml", "--json")

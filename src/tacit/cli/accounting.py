@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -159,6 +158,7 @@ def spelled(interval: Interval) -> str:
 
 def _event(source: str | None, noise_multiplier: float | None, rate: float, steps: int, sampling: str) -> Event:
     from ..loss.reading import training_event
+    from .inputs import read_event
 
     if (source is None) == (noise_multiplier is None):
         raise BadInput("epsilon needs either --noise-multiplier or --event.", fix="Give exactly one of them.")
@@ -166,9 +166,4 @@ def _event(source: str | None, noise_multiplier: float | None, rate: float, step
         return training_event(noise_multiplier or 0.0, rate, steps, sampling)
     if rate != 1.0 or steps != 1 or sampling != "poisson":
         raise BadInput("--rate, --steps and --sampling go with --noise-multiplier.", fix="Put them into the event.")
-    if source == "-":
-        return Event.from_json(sys.stdin.read())
-    path = Path(source)
-    if not path.is_file():
-        raise BadInput(f"There is no file {source}.")
-    return Event.from_json(path.read_text(encoding="utf-8"))
+    return read_event(source)

@@ -13,6 +13,7 @@ import json as json_module
 import sys
 import time
 import typing
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -85,11 +86,13 @@ def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
 
 @contextlib.contextmanager
 def reported(as_json: bool) -> Iterator[None]:
-    """Turn the error tree into one sentence (or one JSON object) on standard error and an exit status."""
-    try:
-        yield
-    except TacitError as error:
-        fail(error, as_json=as_json)
+    """Turn the error tree into one sentence (or one JSON object) on standard error and an exit status; warnings too."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *rest, **more: note(f"tacit: {message}")
+        try:
+            yield
+        except TacitError as error:
+            fail(error, as_json=as_json)
 
 
 def fail(error: TacitError, *, as_json: bool) -> typing.NoReturn:

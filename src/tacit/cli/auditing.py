@@ -12,6 +12,7 @@ from ..core.evidence import Demonstration, Evidence
 from ..core.interval import finite
 from .app import DONE, REFUTED, STATUS_OF_VERDICT, Result, note, verb
 from .entry import resolve, resolve_callable
+from .inputs import canary as canary_maker
 from .inputs import out_folder, read_data, read_event, seeded
 
 
@@ -41,6 +42,8 @@ def audit(
         raise BadInput("Give the claim as --epsilon with --delta, or as --event FILE.")
     if (data is None) == (pair is None):
         raise BadInput("Give --data for a training function, or --pair for a mechanism.")
+    if pair is not None and (game, canary, seconds, label) != ("runs", "auto", None, None):
+        raise BadInput("--game, --canary, --seconds and --label go with --data.")
     claim: Any = (epsilon, delta) if event is None else read_event(event)
     target = resolve_callable(entry)
     folder = out_folder(out)
@@ -49,24 +52,23 @@ def audit(
         evidence = audit_mechanism(target, resolve(pair), delta=delta, adjacency=adjacency, **common)
     else:
         records = read_data(str(data), label=label)
-        maker = resolve_callable(canary) if ":" in canary else canary
         note(f"auditing {entry} with {runs} runs")
         evidence = audit_fit(
             target,
             (records.x, records.y),
             game=game,
-            canary=maker,
+            canary=canary_maker(canary),
             seconds=seconds,
             delta=delta,
             adjacency=adjacency,
             **common,
         )
     path = evidence.save(folder / "evidence.json")
-    return audited(evidence, str(path))
+    return audited(evidence, str(path), asked=runs)
 
 
-def audited(evidence: Evidence, path: str) -> Result:
-    """The fields of the contract, and a small table."""
+def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
+    """The fields of the contract, and a small table; `asked` is how many runs were wanted."""
     shown, upper = evidence.lower, evidence.upper
     data = {
         "verdict": evidence.verdict.value,
@@ -75,8 +77,8 @@ def audited(evidence: Evidence, path: str) -> Result:
         "lower": None if shown is None else shown.bound.to_json(),
         "attainable": evidence.to_json()["attainable"],
         "counts": None if shown is None else shown.counts.to_json(),
-        "runs": None if shown is None else _runs(shown),
-        "stopped": "all runs done",
+        "runs": None if shown is None else _runs(shown, evidence),
+        "stopped": None if shown is None else _stopped(shown, evidence, asked),
         "controls": [vars(control) for control in evidence.controls],
         "evidence": path,
     }
@@ -112,8 +114,19 @@ def verify(
     )
 
 
-def _runs(shown: Demonstration) -> dict[str, int]:
-    return {"done": shown.planned - shown.failed, "planned": shown.planned, "failed": shown.failed}
+def _runs(shown: Demonstration, evidence: Evidence) -> dict[str, Any]:
+    """A game that may end early says itself how many runs it had; the others do all that were planned."""
+    done = shown.planned - shown.failed
+    if shown.game == "sequential":
+        done = evidence.provenance.get("runs_done", done)  # type: ignore[assignment]
+    return {"done": done, "planned": shown.planned, "failed": shown.failed}
+
+
+def _stopped(shown: Demonstration, evidence: Evidence, asked: int | None) -> str:
+    runs = _runs(shown, evidence)
+    if runs["done"] + runs["failed"] < runs["planned"]:
+        return "the claim was refuted" if evidence.verdict == "refuted" else "the time was up"
+    return "as many runs as the time allowed" if asked is not None and runs["planned"] < asked else "all runs done"
 
 
 def _compared(stored: float, recomputed: float | None, equal: bool, **_: str) -> str:

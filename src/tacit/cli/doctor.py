@@ -10,7 +10,7 @@ import typer
 
 from ..core.errors import BadInput, MissingExtra
 from .app import Result, verb
-from .entry import call
+from .entry import Guarded
 
 NEEDED = {
     "numpy": ("everything", "pip install tacit"),
@@ -68,7 +68,7 @@ def _rules(entry: str) -> list[tuple[str, str]]:
 
     from ..train import rules
 
-    made = call(entry)
+    made = Guarded(entry)()
     if not isinstance(made, nn.Module):
         raise BadInput(f"{entry} must return a torch module.")
     return [(str(name), str(rule)) for name, rule in rules(made)]

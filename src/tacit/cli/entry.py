@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from pathlib import Path
@@ -39,15 +40,26 @@ def resolve(entry: str) -> Any:
     return found
 
 
-def call(entry: str) -> Any:
-    """What the user's function returns, called without arguments."""
-    made: Any = None
-    function = resolve_callable(entry)
-    with Border() as border:
-        made = function()
-    if border.problem:
-        raise BadInput(f"{entry} {border.problem} when called without arguments.")
-    return made
+class Guarded:
+    """The user's function; what it raises becomes one sentence that holds its kind and not its text."""
+
+    def __init__(self, entry: str) -> None:
+        self._entry, self._function = entry, resolve_callable(entry)
+        functools.update_wrapper(self, self._function, updated=())
+
+    def __call__(self, *arguments: Any) -> Any:
+        made: Any = None
+        with Border() as border:
+            made = self._function(*arguments)
+        if border.problem:
+            raise BadInput(f"{self._entry} {border.problem} when called with {len(arguments)} arguments.")
+        return made
+
+
+def resolve_model(entry: str) -> Any:
+    """A trained estimator as it is, or predict(x), guarded."""
+    found = resolve(entry)
+    return found if callable(getattr(found, "predict_proba", None)) else Guarded(entry)
 
 
 def resolve_callable(entry: str) -> Any:

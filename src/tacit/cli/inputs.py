@@ -13,7 +13,7 @@ import numpy as np
 from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event
 from ..data import Records, labels, load
-from .entry import call
+from .entry import Guarded, resolve_callable
 
 
 def read_event(path: str) -> Event:
@@ -30,7 +30,7 @@ def read_data(source: str, **columns: str | None) -> Records:
     """A named data set, a file, or `package:function` returning (x, y)."""
     if ":" not in source:
         return load(source, **columns)
-    found = call(source)
+    found = Guarded(source)()
     try:
         x, y = found
         return Records(np.asarray(x, dtype=np.float32), labels(np.asarray(y), "y", {}), name=source)
@@ -50,6 +50,11 @@ def out_folder(path: str) -> Path:
     if not os.access(folder, os.W_OK):
         raise BadInput(f"The folder {path} cannot be written to.")
     return folder
+
+
+def canary(name: str) -> Any:
+    """A canary by its name, or `package:function` that makes one."""
+    return resolve_callable(name) if ":" in name else name
 
 
 def require(module: str, extra: str) -> None:

@@ -9,14 +9,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
 from ..data import Records
 from ..study.run_file import RunFile
 from .app import NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
 from .auditing import audited
-from .entry import resolve, resolve_callable
-from .inputs import out_folder, read_data, require, seeded
+from .entry import Guarded, resolve_callable, resolve_model
+from .inputs import canary, out_folder, read_data, require, seeded
 
 
 @verb("attack")
@@ -28,7 +29,7 @@ def attack(
     label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
     references: Annotated[int, typer.Option(help="Reference models to train, where the model can be retrained.")] = 16,
     attacks: Annotated[str | None, typer.Option(metavar="A,B", help="Which attacks; all that fit if absent.")] = None,
-    out: Annotated[str, typer.Option(metavar="DIR", help="Where evidence.json and scores.csv go.")] = "tacit-attack",
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where evidence.json and scores.csv go.")] = None,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Measure membership inference against a model, or read it off a file of scores."""
@@ -38,15 +39,19 @@ def attack(
     if (source is None) == (model is None):
         raise BadInput("Give a run.toml or a scores.csv, or --model with --members and --nonmembers.")
     if source is not None and source.endswith(".toml"):
-        evidence = _attack_run(RunFile.read(source), names, seed)
+        file = RunFile.read(source)
+        out = out or file.get("output").get("folder")
+        evidence = _attack_run(file, names, seed)
     elif source is not None:
+        if names is not None:
+            raise BadInput("A file of scores has its attacks already; --attacks goes with a model.")
         evidence = _attack_scores(source)
     else:
         if members is None or nonmembers is None:
             raise BadInput("--model needs --members and --nonmembers.")
-        sides = [read_data(path, label=label) for path in (members, nonmembers)]
-        evidence = _attacked(resolve(str(model)), *sides, names, references, seed)
-    folder = out_folder(out)
+        sides = _sides(members, nonmembers, label)
+        evidence = _attacked(resolve_model(str(model)), *sides, names, references, seed)
+    folder = out_folder(out or "tacit-attack")
     path = evidence.save(folder / "evidence.json")
     scores = write(evidence.scores, folder / "scores.csv")
     return _found(evidence, str(path), str(scores))
@@ -83,15 +88,15 @@ def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
     from ..study.bracketing import bracket as hold
 
     game, table = file.get("audit"), file.get("plan")
-    claim = (float(file.need("plan", "epsilon")), float(table.get("delta", 1e-5))) if table else None
+    claim = (file.need("plan", "epsilon"), table.get("delta", 1e-5)) if table else None
     return hold(
-        resolve_callable(file.need("model", "fit")),
+        Guarded(file.need("model", "fit")),
         (records.x, records.y),
         claim=claim,
-        references=int(file.get("attack").get("references", 16)),
-        runs=int(game.get("runs", 500)),
-        confidence=float(game.get("confidence", 0.95)),
-        canary=game.get("canary", "auto"),
+        references=file.get("attack").get("references", 16),
+        runs=game.get("runs", 500),
+        confidence=game.get("confidence", 0.95),
+        canary=canary(game.get("canary", "auto")),
         seconds=game.get("seconds"),
         rng=chance,
     )
@@ -122,8 +127,10 @@ def _attack_run(file: RunFile, names: list[str] | None, seed: int | None) -> Evi
     if records.members is None:
         raise BadInput(f"{file.path.name} needs `members` in [data]: which records the model was trained on.")
     how = file.one_of("model", ("predict", "make", "fit"))
-    found = resolve_callable(file.need("model", how))
+    found = resolve_model(file.need("model", how)) if how == "predict" else Guarded(file.need("model", how))
     inside = records.members
+    if inside.all() or not inside.any():
+        raise BadInput("An attack needs members and non-members: `members` must hold both 0 and 1.")
     sides = [Records(records.x[rows], records.y[rows]) for rows in (inside, ~inside)]
     seed = file.get("output").get("seed") if seed is None else seed
     fit = None
@@ -132,8 +139,9 @@ def _attack_run(file: RunFile, names: list[str] | None, seed: int | None) -> Evi
         fit, found = found, found(sides[0].x, sides[0].y, np.random.default_rng(seed))
     elif how == "make":
         found = _loaded(found, file)
-    wanted = names or table.get("attacks")
-    return _attacked(found, *sides, wanted, int(table.get("references", 16)), seed, fit=fit, fpr=table.get("fpr"))
+    groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
+    more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups}
+    return _attacked(found, *sides, names or table.get("attacks"), table.get("references", 16), seed, **more)
 
 
 def _loaded(make: Any, file: RunFile) -> Any:
@@ -147,7 +155,10 @@ def _loaded(make: Any, file: RunFile) -> Any:
     if not path.is_file():
         raise BadInput(f"{path.name} is not there.")
     model = make()
-    model.load_state_dict(load_file(path))
+    with Border() as border:
+        model.load_state_dict(load_file(path))
+    if border.problem:
+        raise BadInput(f"{path.name} does not hold the weights of what [model] make returns.")
     return model
 
 
@@ -167,6 +178,17 @@ def _attacked(
     )
 
 
+def _sides(members: str, nonmembers: str, label: str | None) -> list[Records]:
+    """Two files as one: a word must have one number in both."""
+    sides = [read_data(path, label=label) for path in (members, nonmembers)]
+    if sides[0].words != sides[1].words:
+        raise BadInput(
+            "The two files hold different words, which would be numbered differently.",
+            fix="Put all records into one file with a column of members, and name it in a run.toml.",
+        )
+    return sides
+
+
 def _attack_scores(path: str) -> Evidence:
     from ..study.membership import read_scores
 
@@ -176,7 +198,7 @@ def _attack_scores(path: str) -> Evidence:
 def _found(evidence: Evidence, path: str, scores: str) -> Result:
     from ..core.sentence import strongest
 
-    tried = evidence.attacks
+    tried = evidence.attacks or evidence.measurements
     blind = next((item for item in evidence.measurements if item.attack == BLIND_BASELINE), None)
     best = strongest(evidence)
     data = {

@@ -44,8 +44,8 @@ def quickstart(
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """The whole flow on embedded data: train a plain and a private model, attack, audit and report."""
-    require("torch", "quickstart")
-    require("sklearn", "quickstart")
+    for module in ("torch", "sklearn", "safetensors", "cryptography", "altair", "vl_convert"):
+        require(module, "quickstart")
     from ..study.quickstart import quickstart as run
 
     folder = out_folder(out)

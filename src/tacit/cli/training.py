@@ -48,7 +48,8 @@ def train(
     data = (records.x[inside], records.y[inside])
     done = trained(make, data, plan, file.get("train"), seeded(seed), checkpoint=checkpoint, delta=delta)
     held_out = (records.x[~inside], records.y[~inside])
-    rates = {"train": accuracy(done.model, data), "validation": accuracy(done.model, held_out)}
+    rates: dict[str, Any] = {"train": accuracy(done.model, data)}
+    rates["validation"] = accuracy(done.model, held_out) if len(held_out[0]) else None
     weights = folder / "model.safetensors"
     save_file({name: tensor.contiguous() for name, tensor in done.model.state_dict().items()}, weights)
     accuracies = {"test accuracy": rates["validation"]}
@@ -66,9 +67,10 @@ def _training_rows(records: Records) -> Any:
     return rows
 
 
-def _told(folder: Path, weights: Path, evidence: Path, plan: Any, bound: Any, rates: dict[str, float]) -> Result:
+def _told(folder: Path, weights: Path, evidence: Path, plan: Any, bound: Any, rates: dict[str, Any]) -> Result:
     from ..loss import privacy_loss
 
+    held = rates["validation"]
     interval = privacy_loss(plan.event, plan.adjacency).epsilon(bound.delta)
     data = {
         "out": str(folder),
@@ -81,7 +83,7 @@ def _told(folder: Path, weights: Path, evidence: Path, plan: Any, bound: Any, ra
     }
     rows = [
         ("epsilon", f"{interval.upper:.6g} at delta {bound.delta:g}"),
-        ("accuracy", f"{rates['validation']:.2%} on held-out records"),
+        ("accuracy", "no record was held out" if held is None else f"{held:.2%} on held-out records"),
         ("model", str(weights)),
         ("evidence", str(evidence)),
     ]

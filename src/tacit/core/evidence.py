@@ -12,6 +12,7 @@ from typing import Any
 from .bound import Bound
 from .errors import BadInput
 from .events import Event
+from .files import written
 from .interval import Estimate
 from .scores import Scores
 
@@ -183,11 +184,7 @@ class Evidence:
 
     def save(self, path: str | Path) -> Path:
         """Write JSON, whole or not at all. Scores of records are not in it."""
-        path = Path(path)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        partial.replace(path)
-        return path
+        return written(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Evidence:

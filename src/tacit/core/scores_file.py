@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from . import check
 from .errors import BadInput
+from .files import written
 from .scores import Scores
 
 COLUMNS = ("score", "member", "attack", "record", "target", "group", "randomised")
@@ -18,20 +20,15 @@ COLUMNS = ("score", "member", "attack", "record", "target", "group", "randomised
 
 def write(scores: Sequence[Scores], path: str | Path) -> Path:
     """Write all attacks into one file, whole or not at all."""
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(COLUMNS)
-        for item in scores:
-            groups = item.group if item.group is not None else np.full(len(item), "")
-            rows = zip(item.score, item.member, item.record, item.target, groups, strict=True)
-            for score, member, record, target, group in rows:
-                table.writerow(
-                    (repr(float(score)), int(member), item.attack, record, target, group, int(item.randomised))
-                )
-    partial.replace(path)
-    return path
+    text = io.StringIO(newline="")
+    table = csv.writer(text)
+    table.writerow(COLUMNS)
+    for item in scores:
+        groups = item.group if item.group is not None else np.full(len(item), "")
+        rows = zip(item.score, item.member, item.record, item.target, groups, strict=True)
+        for score, member, record, target, group in rows:
+            table.writerow((repr(float(score)), int(member), item.attack, record, target, group, int(item.randomised)))
+    return written(path, text.getvalue())
 
 
 def read(path: str | Path) -> list[Scores]:

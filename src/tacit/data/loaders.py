@@ -36,7 +36,7 @@ class Records:
         columns = [column for column in (self.y, self.members, self.groups) if column is not None]
         if self.x.ndim < 2 or not len(self.x) or any(column.shape != (len(self.x),) for column in columns):
             raise BadInput(
-                "The data needs x of shape (records, ...) with a row at least, and one entry per record in y, members, groups."
+                "The data needs x of shape (records, ...), not empty, and one entry per record in y, members, groups."
             )
         if not np.isfinite(self.x).all():
             raise BadInput("Features must be finite numbers.", fix="Fill or drop missing values first.")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..audits import audit
 from ..audits.claims import Stated
@@ -40,7 +40,7 @@ def bracket(
     x, y = (np.asarray(part) for part in _pair(data))
     if len(x) != len(y) or len(x) < 8:
         raise BadInput("data must be (x, y) with at least eight records.")
-    inside = randomness.permutation(len(x)) < len(x) // 2
+    inside = _halved(x, y, randomness)
     model = train(x[inside], y[inside], randomness.generator())
     check.whole("references", references, least=0)
     measured = attack(
@@ -74,6 +74,13 @@ def bracket(
         provenance={**audited.provenance, **provenance(randomness, references=references)},
         scores=(*measured.scores, *audited.scores),
     )
+
+
+def _halved(x: NDArray[Any], y: NDArray[Any], rng: Source) -> NDArray[np.bool_]:
+    """A random half; records that are alike stay together, so that no member is also a non-member."""
+    number: dict[tuple[bytes, str], int] = {}
+    same = [number.setdefault((row.tobytes(), str(label)), len(number)) for row, label in zip(x, y, strict=True)]
+    return np.asarray(rng.permutation(len(number))[same] < len(number) // 2)
 
 
 def _training(target: Any) -> Fit:

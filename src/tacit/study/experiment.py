@@ -12,20 +12,21 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ..attacks import ATTACKS, blind_baseline
+from ..attacks import ATTACKS, blind_baseline, named
 from ..audits import controls as audit_controls
 from ..audits import demonstrate, play, stated
 from ..audits.canary import maker, pair
 from ..audits.demonstration import same_adjacency
 from ..audits.game import failures
-from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measurement, Observations, Source
+from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measurement, Observations, Source, check
 from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
 from ..train import Trained, fit
 from .fleets import attacked, halves, runner
-from .membership import NOT_COVERED, controls, measured
+from .membership import FPRS, NOT_COVERED, controls, measured
 from .models import predictor
 from .provenance import provenance
+from .start import fresh
 
 THREAT = {
     "released": "final model",
@@ -49,7 +50,19 @@ class Effort:
     runs: int = 1000
     canary: str = "unseen"
     attacks: tuple[str, ...] = ("loss", "calibrated", "rmia", "lira")
+    fpr: tuple[float, ...] = FPRS
     confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        check.whole("references", self.references, least=3)
+        check.whole("targets", self.targets)
+        check.whole("runs", self.runs, least=16)
+        check.probability("confidence", self.confidence, zero=False, one=False)
+        for rate in self.fpr:
+            check.probability("fpr", rate, zero=False)
+        for name in self.attacks:
+            named(name)
+        maker(self.canary)
 
 
 @dataclass(frozen=True)
@@ -84,7 +97,7 @@ class Experiment:
         claim = self._claim(recipe)
         same_adjacency(claim, Adjacency.ADD_REMOVE)
         member = halves(len(self.x), self.effort.references, self.chance)
-        start = _seeded(recipe.make, self.chance)
+        start = fresh(recipe.make, self.x, self.y, self.chance)
         released = self._release(recipe, copy.deepcopy(start), member[:, 0])
         seen, accuracy = self._references(recipe, released, member)
         found, measurement_tests = self._attack(recipe, seen)
@@ -136,7 +149,7 @@ class Experiment:
     def _attack(self, recipe: Recipe, seen: Observations) -> tuple[tuple[Measurement, ...], tuple[Control, ...]]:
         effort = self.effort
         self.note(f"{recipe.name}: attacking {effort.targets} models, each with the others as references")
-        found = measured(attacked(seen, effort.attacks, effort.targets), effort.confidence)
+        found = measured(attacked(seen, effort.attacks, effort.targets), effort.confidence, effort.fpr)
         first, others = seen.select(models=[0]), seen.select(models=np.arange(1, seen.models))
         side = first.need("member")[:, 0]
         baseline, blind = blind_baseline(self.x, side, self.chance, confidence=effort.confidence)
@@ -164,9 +177,3 @@ class Experiment:
             adjacency=game.adjacency,
         )
         return shown, (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
-
-
-def _seeded(make: Callable[[], nn.Module], chance: Source) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(chance.words(1)[0] >> np.uint64(1)))
-        return make()

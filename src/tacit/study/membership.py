@@ -71,7 +71,7 @@ def read_scores(path: str) -> Evidence:
         measurements=measured(found, 0.95),
         not_covered=(*NOT_COVERED, "scores were read from a file: no control could be run"),
         threat={"released": "unknown", "attacker sees": "unknown"},
-        provenance=provenance(source(None)),
+        provenance={**provenance(source(None)), "randomness": "none: the scores were read from a file"},
         scores=tuple(found),
     )
 
@@ -81,8 +81,8 @@ def controls(rule: AnyAttack, seen: Observations, others: Observations | None, r
     return (null(rule, seen, others, rng), planted_leak(rule, seen, others))
 
 
-def measured(scores: Sequence[Scores], confidence: float) -> tuple[Measurement, ...]:
-    return tuple(measure(item, FPRS, confidence) for item in scores)
+def measured(scores: Sequence[Scores], confidence: float, fpr: Sequence[float] = FPRS) -> tuple[Measurement, ...]:
+    return tuple(measure(item, fpr, confidence) for item in scores)
 
 
 def observed_groups(seen: Observations, groups: ArrayLike) -> Observations:

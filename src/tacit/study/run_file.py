@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import BadInput
 
-SECTIONS: dict[str, tuple[str, ...]] = {
-    "data": ("source", "label", "groups", "members"),
-    "model": ("make", "file", "predict", "fit"),
-    "plan": ("epsilon", "delta", "epochs", "batch_size", "clip_norm", "adjacency", "rate", "steps", "noise_multiplier",
-             "public_size"),
-    "train": ("optimizer", "lr", "momentum", "precision", "compile"),
-    "attack": ("attacks", "references", "fpr"),
-    "audit": ("game", "canary", "runs", "seconds", "confidence"),
-    "output": ("folder", "seed"),
+Fits = Callable[[Any], bool]
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and not math.isnan(value)
+
+
+def _list(fits: Fits) -> Fits:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+TEXT, WHOLE, NUMBER = "a text", "a whole number", "a number"
+TEXTS, NUMBERS, SWITCH = "a text or a list of texts", "a list of numbers", "a text, true or false"
+KINDS: dict[str, Fits] = {
+    TEXT: lambda value: isinstance(value, str),
+    WHOLE: lambda value: type(value) is int,
+    NUMBER: _number,
+    TEXTS: lambda value: isinstance(value, str) or _list(KINDS[TEXT])(value),
+    NUMBERS: _list(_number),
+    SWITCH: lambda value: isinstance(value, str | bool),
+}
+SECTIONS: dict[str, dict[str, str]] = {
+    "data": {"source": TEXT, "label": TEXT, "groups": TEXT, "members": TEXT},
+    "model": {"make": TEXT, "file": TEXT, "predict": TEXT, "fit": TEXT},
+    "plan": {
+        "epsilon": NUMBER, "delta": NUMBER, "epochs": NUMBER, "batch_size": WHOLE, "clip_norm": NUMBER,
+        "adjacency": TEXT, "rate": NUMBER, "steps": WHOLE, "noise_multiplier": NUMBER, "public_size": WHOLE,
+    },
+    "train": {"optimizer": TEXT, "lr": NUMBER, "momentum": NUMBER, "precision": TEXT, "compile": SWITCH},
+    "attack": {"attacks": TEXTS, "references": WHOLE, "fpr": NUMBERS},
+    "audit": {"game": TEXT, "canary": TEXT, "runs": WHOLE, "seconds": NUMBER, "confidence": NUMBER},
+    "output": {"folder": TEXT, "seed": WHOLE},
 }  # fmt: skip
+"""Every section's keys, and what kind of value each takes."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +69,10 @@ class RunFile:
             _known(section, SECTIONS, "section")
             if not isinstance(table, dict):
                 raise BadInput(f"{path.name}: {section} must be a section, [{section}].")
-            for key in table:
+            for key, value in table.items():
                 _known(key, SECTIONS[section], f"key of [{section}]")
+                if not KINDS[SECTIONS[section][key]](value):
+                    raise BadInput(f"{path.name}: {key} in [{section}] must be {SECTIONS[section][key]}.")
         return cls(path, found)
 
     def get(self, section: str) -> dict[str, Any]:

@@ -9,31 +9,32 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..core import BadInput, source
+from ..core import BadInput, check, source
 from ..data import Records
 from ..fleet import MakeOptimizer
 from ..loss import Plan, plan
 from ..train import Speed, Trained, fit
 from .experiment import Effort, Experiment
+from .start import fresh
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
 def planned(table: dict[str, Any], records: int) -> tuple[Plan, float]:
     """A plan and its delta from [plan]: the least noise for an epsilon, or a noise multiplier itself."""
-    delta, epsilon = float(table.pop("delta", 1e-5)), table.pop("epsilon", None)
-    size = int(table.pop("public_size", records))
+    delta, epsilon = table.pop("delta", 1e-5), table.pop("epsilon", None)
+    size = table.pop("public_size", records)
     schedule = {"rate", "steps"} & table.keys()
     if (epsilon is None) == ("noise_multiplier" not in table):
         raise BadInput("[plan] needs epsilon or noise_multiplier, one of them.")
     if (schedule and schedule != {"rate", "steps"}) or (epsilon is None and not schedule):
         raise BadInput("[plan] needs both rate and steps.")
+    if schedule and (extra := {"epochs", "batch_size"} & table.keys()):
+        raise BadInput(f"[plan] has rate and steps, so {' and '.join(sorted(extra))} must go.")
     if epsilon is None:
         return Plan(size, **table), delta
     if not schedule:
         return plan(size, epsilon=epsilon, delta=delta, **table), delta
-    if extra := {"epochs", "batch_size"} & table.keys():
-        raise BadInput(f"[plan] has rate and steps, so {' and '.join(sorted(extra))} must go.")
     return Plan(size, noise_multiplier=1.0, **table).calibrated(epsilon=epsilon, delta=delta), delta
 
 
@@ -42,7 +43,8 @@ def optimizer(table: dict[str, Any]) -> MakeOptimizer:
     name = str(table.get("optimizer", "sgd"))
     if name not in OPTIMIZERS:
         raise BadInput(f"Optimizer {name!r} is not known.", fix=f"Use one of: {', '.join(OPTIMIZERS)}.")
-    options = {key: float(table[key]) for key in ("lr", "momentum") if key in table}
+    checks = {"lr": check.positive, "momentum": check.probability}
+    options = {key: checks[key](key, table[key]) for key in checks if key in table}
     if name != "sgd" and "momentum" in options:
         raise BadInput("[train] momentum is for sgd.")
     options.setdefault("lr", 0.5 if name == "sgd" else 1e-3)
@@ -59,12 +61,8 @@ def trained(
 ) -> Trained:
     """One private training run from a fresh model."""
     chance = source(rng)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(chance.words(1)[0] >> np.uint64(1)))
-        model = make()
-    if not isinstance(model, nn.Module):
-        raise BadInput("[model] make must return a torch module.")
     x, y = (np.asarray(part) for part in data)
+    model = fresh(make, x, y, chance)
     pair = (torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y, dtype=torch.int64))
     return fit(
         model,
@@ -81,13 +79,15 @@ def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callab
     """An experiment from [attack] and [audit]; every sixth record is left out of the pool, for the test accuracy."""
     rows = np.zeros(len(records.x), dtype=bool)
     rows[::6] = True
-    references = int(attack.get("references", 48))
-    effort = Effort(
-        references=references,
-        targets=min(16, references),
-        runs=int(audit.get("runs", 1000)),
-        canary=audit.get("canary", "unseen"),
-        confidence=float(audit.get("confidence", 0.95)),
-    )
+    if audit.get("game", "runs") != "runs" or "seconds" in audit:
+        raise BadInput(
+            "A model of [model] make is audited by the game runs, without seconds.", fix="Say how many runs."
+        )
+    asked: dict[str, Any] = {**attack, **{key: audit[key] for key in ("runs", "canary", "confidence") if key in audit}}
+    if "attacks" in asked:
+        asked["attacks"] = [asked["attacks"]] if isinstance(asked["attacks"], str) else asked["attacks"]
+    if asked.get("canary") == "auto":
+        del asked["canary"]
+    effort = Effort(targets=min(16, asked.get("references", 48)), **asked)
     held_out = (records.x[rows], records.y[rows])
     return Experiment(records.x[~rows], records.y[~rows], held_out, source(rng), effort=effort, note=note)

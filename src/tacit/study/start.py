@@ -1,0 +1,36 @@
+"""A fresh model from somebody's maker: under a seed of its own, and known to take the records before any training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..audits.foreign import Border
+from ..core import BadInput, Source
+
+Array = NDArray[Any]
+
+
+def fresh(make: Callable[[], nn.Module], x: Array, y: Array, chance: Source) -> nn.Module:
+    """What `make` returns; a model that cannot take these records, or has no output for some label, is refused."""
+    model: Any = None
+    with Border() as border, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(chance.words(1)[0] >> np.uint64(1)))
+        model = make()
+    if border.problem:
+        raise BadInput(f"[model] make {border.problem}.")
+    if not isinstance(model, nn.Module):
+        raise BadInput("[model] make must return a torch module.")
+    answer: Any = None
+    with Border() as border, torch.no_grad():
+        answer = model.eval()(torch.zeros((2, *x.shape[1:])))
+    if border.problem:
+        raise BadInput(f"The model cannot take records of shape {x.shape[1:]}: it {border.problem}.")
+    if not isinstance(answer, Tensor) or answer.dim() != 2 or answer.shape[1] <= int(np.max(y)):
+        raise BadInput("The model must answer with one row per record and one column per class, for all labels.")
+    return model.train()

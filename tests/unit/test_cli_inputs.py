@@ -1,0 +1,146 @@
+"""Odd but plausible input: one sentence, exit status 2, never a traceback and never a value of the data."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command import Command
+
+CODE = """
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+def predict(x):
+    return np.where(x[:, :1] > 0, [[0.6, 0.4]], [[0.4, 0.6]])
+
+def fails(*arguments):
+    raise KeyError("a value of the data")
+
+def make():
+    return nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 2))
+
+def narrow():
+    return nn.Linear(5, 2)
+
+def listed():
+    return [1]
+
+model = LogisticRegression().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+"""
+
+
+@pytest.fixture
+def tacit_(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.savez("data.npz", x=rng.normal(size=(60, 2)), y=np.arange(60) % 2, members=np.arange(60) // 2 % 2)
+    Path("their_code.py").write_text(CODE)
+    return Command(capsys, monkeypatch)
+
+
+def run_file(model='predict = "their_code:predict"', data='source = "data.npz"', **sections):
+    parts = {"data": data, "model": model, **sections}
+    Path("run.toml").write_text("".join(f"[{name}]\n{text}\n" for name, text in parts.items()))
+    return "run.toml"
+
+
+PLAN = "noise_multiplier = 1.0\nrate = 0.5\nsteps = 2"
+MAKE = 'make = "their_code:make"'
+
+
+@pytest.mark.parametrize(
+    ("verb", "sections", "said"),
+    [
+        ("attack", {"attack": 'references = "many"'}, "references in [attack] must be a whole number"),
+        ("attack", {"attack": "references = 1.5"}, "must be a whole number"),
+        ("attack", {"attack": "fpr = 0.5"}, "fpr in [attack] must be a list of numbers"),
+        ("attack", {"attack": "attacks = 3"}, "must be a text or a list of texts"),
+        ("attack", {"output": 'seed = "x"'}, "seed in [output] must be a whole number"),
+        ("attack", {"model": "predict = 3"}, "predict in [model] must be a text"),
+        ("attack", {"model": 'predict = "their_code:fails"'}, "their_code:fails raised KeyError"),
+        ("attack", {"model": 'fit = "their_code:fails"'}, "their_code:fails raised KeyError"),
+        ("attack", {"model": 'make = "their_code:make"\nfile = "bad.safetensors"'}, "does not hold the weights"),
+        ("train", {"model": MAKE, "plan": 'epsilon = "x"'}, "epsilon in [plan] must be a number"),
+        ("train", {"model": MAKE, "plan": PLAN + "\nepochs = 3"}, "so epochs must go"),
+        ("train", {"model": MAKE, "plan": PLAN, "train": "lr = -1.0"}, "lr must be a finite number above 0"),
+        ("train", {"model": MAKE, "plan": PLAN, "train": "lr = nan"}, "lr in [train] must be a number"),
+        ("train", {"model": MAKE, "plan": PLAN, "output": "folder = 3"}, "folder in [output] must be a text"),
+        ("train", {"model": 'make = "their_code:fails"', "plan": PLAN}, "make raised KeyError"),
+        ("train", {"model": 'make = "their_code:listed"', "plan": PLAN}, "must return a torch module"),
+        ("train", {"model": 'make = "their_code:narrow"', "plan": PLAN}, "cannot take records of shape (2,)"),
+        ("bracket", {"model": MAKE, "plan": PLAN, "attack": "references = 0"}, "references must be a whole number"),
+        ("bracket", {"model": MAKE, "plan": PLAN, "attack": 'attacks = ["lyra"]'}, "'lyra' is not known"),
+        ("bracket", {"model": MAKE, "plan": PLAN, "audit": "runs = -5"}, "runs must be a whole number"),
+        ("bracket", {"model": MAKE, "plan": PLAN, "audit": 'game = "one-run"'}, "audited by the game runs"),
+        ("bracket", {"model": MAKE, "plan": PLAN, "audit": "confidence = 2.0"}, "confidence must be in (0, 1)"),
+        ("bracket", {"model": MAKE, "plan": PLAN + '\nadjacency = "replace"'}, "under add-remove adjacency"),
+        ("bracket", {"model": 'fit = "their_code:fails"', "plan": "epsilon = 1.0"}, "raised KeyError"),
+    ],
+)
+def test_a_run_file_that_cannot_be_run(tacit_, verb, sections, said):
+    Path("bad.safetensors").write_text("garbage")
+    status, out, err = tacit_(verb, run_file(**sections), "--json")
+    message = json.loads(err.splitlines()[-1])["error"]
+    assert status == 2
+    assert not out
+    assert said in message["message"]
+    assert "a value of the data" not in err
+
+
+def test_a_run_file_decides_folder_and_groups(tacit_):
+    data = np.load("data.npz")
+    np.savez("grouped.npz", **data, groups=np.where(np.arange(60) < 30, "young", "old"))
+    file = run_file(data='source = "grouped.npz"', output='folder = "there"')
+    assert tacit_("attack", file, "--json")[0] in (0, 3)
+    assert "young" in Path("there/scores.csv").read_text()
+
+
+def test_a_trained_estimator_is_a_model(tacit_):
+    half = np.arange(60) // 2 % 2 == 0
+    data = np.load("data.npz")
+    for name, rows in (("in.npz", half), ("out.npz", ~half)):
+        np.savez(name, x=data["x"][rows], y=data["y"][rows])
+    words = ("attack", "--model", "their_code:model", "--members", "in.npz", "--nonmembers", "out.npz")
+    assert tacit_(*words, "--references", "0", "--json")[0] in (0, 3)
+
+
+def test_two_files_must_use_the_same_words(tacit_):
+    """Numbered file by file, the second file's cats would be the first one's dogs."""
+    Path("in.csv").write_text("a,b,y\n1,2,cat\n2,1,dog\n")
+    Path("out.csv").write_text("a,b,y\n3,2,cow\n4,1,dog\n")
+    words = ("--model", "their_code:predict", "--members", "in.csv", "--nonmembers", "out.csv", "--label", "y")
+    status, _, err = tacit_("attack", *words)
+    assert status == 2
+    assert "different words" in err
+
+
+def test_everybody_a_member_leaves_nobody_to_measure_on(tacit_):
+    data = np.load("data.npz")
+    np.savez("all.npz", x=data["x"], y=data["y"], members=np.ones(60))
+    status, out, _ = tacit_("train", run_file(MAKE, 'source = "all.npz"', plan=PLAN), "--json")
+    assert status == 0
+    assert json.loads(out)["accuracy"]["validation"] is None
+    status, _, err = tacit_("attack", run_file(data='source = "all.npz"'))
+    assert (status, "both 0 and 1" in err) == (2, True)
+
+
+def test_a_place_that_cannot_be_written_is_bad_input(tacit_):
+    Path("scores.csv").write_text("score,member\n1,1\n0,0\n")
+    Path("full/evidence.json").mkdir(parents=True)
+    status, _, err = tacit_("attack", "scores.csv", "--out", "full")
+    assert (status, err) == (2, "tacit: evidence.json cannot be written. Give a path in a folder that is there.\n")
+    assert [path.name for path in Path("full").iterdir()] == ["evidence.json"]
+
+
+def test_a_warning_is_a_sentence(tacit_):
+    """Not a line of our code with its path."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        status, _, err = tacit_("plan", "--records", "100", "--epsilon", "1", "--delta", "0.5")
+    assert status == 0
+    assert err.startswith("tacit: delta 0.5 is not below")
+    assert err.count("\n") == 1
