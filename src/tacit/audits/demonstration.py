@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +73,7 @@ def demonstrate(
     same_adjacency(claim, adjacency)
     if choice is None:
         first, evaluation = scores.split(rng, share=SHARE)
-        choice = _chosen(first, claim, confidence)
+        choice = chosen(first, claim, confidence)
     else:
         evaluation = Evaluation(scores)
     played = Played(game, canary, planned, failed)
@@ -84,12 +84,14 @@ def demonstrate(
 def demonstrate_once(
     scores: Scores, *, claim: Claim, confidence: float, played: Played, share: float = GUESSED
 ) -> tuple[Demonstration, ...]:
-    """Lower bounds from one run with many canaries, each put in by a coin of its own; `share` of them is guessed.
+    """A lower bound from one run with many canaries, each put in by a coin of its own; `share` of them is guessed.
 
+    A bare (epsilon, delta) is judged by the bound for any mechanism, an event by its curve: one test, one error.
     Caller ensures: coins are independent and fair, and every canary that was played has a row (soundness rule 19).
     """
     same_adjacency(claim, Adjacency.ADD_REMOVE)
-    return _shown(OneRun, OneRunCurve, guessed(scores, share), claim, confidence, math.inf, played)
+    shown = _shown(OneRun, OneRunCurve, guessed(scores, share), claim, confidence, math.inf, played)
+    return shown[-1:]
 
 
 def watch(
@@ -103,7 +105,7 @@ def watch(
     seen = Counts(0, 0, 0, 0)
     for batch in batches:
         if choice is None:
-            choice = _chosen(Calibration(batch), claim, confidence)
+            choice = chosen(Calibration(batch), claim, confidence)
             continue
         seen = _sum(seen, counts(Evaluation(batch), choice))
         if min(seen.n_in, seen.n_out) >= FEWEST and _refuted(seen, claim, confidence):
@@ -158,7 +160,7 @@ def _shown(
     )
 
 
-def _chosen(calibration: Calibration, claim: Claim, confidence: float) -> Choice:
+def chosen(calibration: Calibration | Sequence[Calibration], claim: Claim, confidence: float) -> Choice:
     """Any rule may choose; at a confidence that few runs can reach the limits would be poor rulers."""
     stated, confidence = claim.bound, min(confidence, 0.95)
     return choose(calibration, delta=stated.delta, adjacency=stated.adjacency, confidence=confidence, event=claim.event)

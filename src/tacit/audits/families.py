@@ -49,10 +49,9 @@ class Family(Estimator):
         factor = self.smallest(too_good, search)
         if math.isinf(factor):
             return 0.0
-        found = self.loss(factor).epsilon(self.delta).lower
-        if factor > 1.0 or not too_good(1.0):
-            return found
-        return max(found, math.nextafter(self.loss(1.0).epsilon(self.delta).upper, math.inf))
+        found, claimed = self.loss(factor).epsilon(self.delta).lower, self.loss(1.0).epsilon(self.delta).upper
+        # the claim itself is asked last, so that rounding in the search cannot decide about it
+        return max(found, math.nextafter(claimed, math.inf)) if too_good(1.0) else min(found, claimed)
 
     def smallest(self, too_good: Test, search: Search) -> float:
         """The smallest factor found that is ruled out; infinite when none is."""

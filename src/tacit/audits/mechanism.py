@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, Calibration, Evidence, NotFinished, Scores, Source, check, source
 from . import controls
-from .choice import Choice, choose
 from .claims import Stated, stated
-from .demonstration import demonstrate
+from .demonstration import chosen, demonstrate
 from .features import Feature, fitted
 from .foreign import Border
-from .game import balanced, failures, scored
+from .game import balanced, scored
 
 Release = Callable[[Any, np.random.Generator], Any]
 Coins = NDArray[np.bool_]
@@ -52,9 +51,9 @@ def audit_mechanism(
     train, pick, judge = _parts(coins, chance)
     features = dict(fitted(*_sides(released, coins, train)))
     offers = [Calibration(_score(released, coins, pick, name, feature)) for name, feature in features.items()]
-    bound = claimed.bound
-    rule = choose(offers, delta=bound.delta, adjacency=bound.adjacency, confidence=confidence, event=claimed.event)
+    rule = chosen(offers, claimed, confidence)
     scores = _score(released, coins, judge, rule.attack, features[rule.attack])
+    failed = int(np.count_nonzero(np.isnan(released[:, 0])))
     shown = demonstrate(
         scores,
         claim=claimed,
@@ -63,8 +62,8 @@ def audit_mechanism(
         game="mechanism",
         canary=rule.attack,
         planned=runs,
-        failed=int(np.count_nonzero(np.isnan(released[:, 0]))),
-        choice=Choice(rule.attack, rule.threshold, rule.fingerprints),
+        failed=failed,
+        choice=rule,
     )
     return Evidence(
         subject=getattr(release, "__qualname__", type(release).__name__),
@@ -76,7 +75,8 @@ def audit_mechanism(
         provenance={
             "randomness": chance.name,
             "runs_planned": runs,
-            "runs_failed": failures(scores),
+            "runs_done": runs - failed,
+            "runs_failed": failed,
             "seconds": round(time.monotonic() - began, 3),
         },
         scores=(scores,),

@@ -86,7 +86,7 @@ def one_run(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confiden
     chance = stage.budget.chance
     name, task = stage.many(canary, runs)
     coins = chance.coins(runs)
-    results = stage.budget.run(task, [coins] + [np.zeros(runs, dtype=bool)] * REFERENCES)
+    results = stage.budget.unhurried().run(task, [coins] + [np.zeros(runs, dtype=bool)] * REFERENCES)
     if results[0].problem:
         raise unusable(results[:1])
     usual = [result.score for result in results[1:] if not result.problem]

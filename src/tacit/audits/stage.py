@@ -19,8 +19,8 @@ from .game import balanced
 from .workers import Job, Result, Task, cores, run_all
 
 Array = NDArray[Any]
-PATIENCE = 300.0
-"""Seconds a first run may take when no budget is given."""
+PATIENCE = 3600.0
+"""Seconds a run may take when no budget is given and none has been timed."""
 PROBE = 16
 """Records that are predicted beside the canary: a model that says the same of all of them has failed."""
 
@@ -83,6 +83,10 @@ class Budget:
     def over(self) -> bool:
         """Whether the time is used up."""
         return time.monotonic() >= self.deadline
+
+    def unhurried(self) -> Budget:
+        """The same with all of the time for one run."""
+        return self if math.isinf(self.deadline) else replace(self, limit=self.deadline - self.began)
 
     def patient(self, times: Sequence[float]) -> Budget:
         """The same with a limit per run that no run like these comes near."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,7 @@ class _Pool:
                     results[worker.job] = Result(math.nan, "took too long", now - worker.began)
                     worker = self._replace(slot)
                 if worker.job is None and waiting:
+                    worker = worker if worker.process.is_alive() else self._replace(slot)
                     worker.job, worker.began = waiting.pop(), now
                     worker.pipe.send(jobs[worker.job])
             self._collect(results, min(deadline - now, limit, 1.0))
@@ -159,7 +161,13 @@ class _Pool:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(self._task, theirs))  # type: ignore[attr-defined]
-        process.start()
+        try:
+            process.start()
+        except (AttributeError, TypeError, PicklingError):
+            raise BadInput(
+                "fit cannot be sent to a process of its own here.",
+                fix='Define it at the top of a module, or use isolation="none".',
+            ) from None
         theirs.close()
         return _Worker(process, ours)
 
