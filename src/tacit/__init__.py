@@ -38,17 +38,25 @@ _ROOMS = {
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = ("events",)
+_OPEN_ROOMS = ("train",)
+_EXTRAS = {"torch": "torch", "cryptography": "torch", "safetensors": "torch", "sklearn": "erm"}
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    elif name in _MODULES:
-        value = import_module(f".{name}", __name__)
-    else:
+    if name not in _HOME and name not in _MODULES + _OPEN_ROOMS:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    try:
+        module = import_module(f".{_HOME.get(name, name)}", __name__)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _EXTRAS:
+            raise
+        from .core.errors import MissingExtra
+
+        raise MissingExtra(_EXTRAS[missing]) from None
+    value = getattr(module, name) if name in _HOME else module
     globals()[name] = value
     return value
 

@@ -83,3 +83,8 @@ def test_modules_stay_small_and_say_what_they_are(path):
     text = path.read_text(encoding="utf-8")
     assert ast.get_docstring(ast.parse(text)), "a module says in one line what it is"
     assert len(text.splitlines()) <= 400, "which two things is this?"
+
+
+def test_what_is_not_installed_is_said_with_the_command_that_installs_it():
+    code = "import sys; sys.modules['torch'] = None; import tacit\ntry: tacit.fit\n"
+    assert fresh(code + "except tacit.MissingExtra as e: print(e.command)") == "pip install 'tacit[torch]'"

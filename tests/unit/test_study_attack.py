@@ -100,3 +100,25 @@ def test_the_same_seed_gives_the_same_evidence():
 def test_bad_input(call):
     with pytest.raises(BadInput):
         call()
+
+
+@pytest.mark.parametrize("names", [("no", "yes"), (1, 2), (-1, 1)])
+def test_an_estimator_may_name_its_classes(names):
+    """Labels are what the estimator calls them, and a class that a reference never saw has a column all the same."""
+    labels = np.array(names)
+    renamed = [(x, labels[(y == 0).astype(int)]) for x, y in (IN, OUT)]
+    plain = [(x, (y == 0).astype(int)) for x, y in (IN, OUT)]
+    found = [
+        tacit.attack(forest().fit(*sides[0]), *sides, attacks=["loss"], references=2, rng=3).measurements[0].auc.value
+        for sides in (renamed, plain)
+    ]
+    assert found[0] == found[1]
+
+
+def test_bracket_keeps_records_that_are_alike_on_one_side():
+    """Data with repeated rows can be bracketed, and its accuracy is in the labels' own names."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.normal(size=(40, 3)), 3, axis=0)
+    y = np.where(x[:, 0] > 0, "up", "down")
+    found = tacit.bracket(forest(), (x, y), references=2, runs=16, isolation="none", rng=3)
+    assert found.utility["test accuracy"] > 0.6

@@ -85,7 +85,10 @@ def _margin(seen: Observations) -> NDArray[np.float64]:
 
 
 def _matrix(features: ArrayLike) -> NDArray[np.float64]:
-    x = np.asarray(features, dtype=np.float64)
+    try:
+        x = np.asarray(features, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("The blind baseline needs features that are numbers.") from None
     if not np.isfinite(x).all():
         raise BadInput("The blind baseline needs finite features.")
     return x.reshape(x.shape[0], -1)

@@ -60,6 +60,8 @@ class Bound:
         Raises Mismatch when the two do not speak of the same thing. A bound read from a family says nothing about a
         claim outside that family, so it never contradicts one (soundness rule 15).
         """
+        if not isinstance(other, Bound):
+            raise BadInput(f"A bound is compared with a Bound, not with {type(other).__name__}.")
         if self.side is Side.UPPER:
             if other.side is Side.UPPER:
                 raise Mismatch("Two upper bounds cannot contradict each other; compare a lower with an upper one.")

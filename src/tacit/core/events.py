@@ -38,6 +38,8 @@ class Event:
                 data = json.loads(data)
             except json.JSONDecodeError as error:
                 raise BadInput(f"The event is not JSON (line {error.lineno}, column {error.colno}).") from None
+            except RecursionError:
+                raise BadInput("The event is nested too deeply.") from None
         if not isinstance(data, dict):
             raise BadInput("An event is a JSON object with a `type`.")
         schema = data.get("schema", SCHEMA)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from . import check
 from .bound import Bound
 from .errors import BadInput
 from .events import Event
@@ -55,6 +56,8 @@ class Counts:
     n_out: int
 
     def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            check.whole(name, value, least=0)
         if not (0 <= self.true_positives <= self.n_in and 0 <= self.false_positives <= self.n_out):
             raise BadInput("Counts must satisfy 0 <= tp <= n_in and 0 <= fp <= n_out.")
 
@@ -140,14 +143,17 @@ class Evidence:
     @property
     def lower(self) -> Demonstration | None:
         """The strongest demonstration that speaks of the claim (of anything, when nothing is claimed)."""
-        claimed = None if self.claim is None else self.claim.bound.assumes
-        fitting = [item for item in self.demonstrations if item.bound.assumes in (None, claimed)]
-        return max(fitting, key=lambda item: item.bound.epsilon, default=None)
+        return max(self._fitting, key=lambda item: item.bound.epsilon, default=None)
 
     @property
     def attainable(self) -> float:
-        """The largest epsilon any of the demonstrations could have shown."""
-        return max((item.attainable for item in self.demonstrations), default=0.0)
+        """The largest epsilon that any demonstration which speaks of the claim could have shown."""
+        return max((item.attainable for item in self._fitting), default=0.0)
+
+    @property
+    def _fitting(self) -> list[Demonstration]:
+        claimed = None if self.claim is None else self.claim.bound.assumes
+        return [item for item in self.demonstrations if item.bound.assumes in (None, claimed)]
 
     @property
     def verdict(self) -> Verdict:
@@ -194,7 +200,7 @@ class Evidence:
             data = json.loads(path.read_text(encoding="utf-8"))
         except OSError:
             raise BadInput(f"{path.name} cannot be read.", fix="Give the path of an evidence JSON file.") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise BadInput(f"{path.name} is not JSON.", fix="Give the path of an evidence JSON file.") from None
         if not isinstance(data, dict):
             raise BadInput(f"{path.name} is not evidence: a JSON object was expected.")

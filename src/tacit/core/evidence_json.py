@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import check
 from .bound import Bound
 from .errors import BadInput
 from .events import Event
@@ -45,7 +46,7 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
             claim=None if data["claim"] is None else _read_claim(data["claim"]),
             demonstrations=tuple(_read_demonstration(item) for item in data["demonstrations"]),
             measurements=tuple(_read_measurement(item) for item in data["measurements"]),
-            utility=dict(data["utility"]),
+            utility={name: float(value) for name, value in data["utility"].items() if value is not None},
             controls=tuple(_read_control(item) for item in data["controls"]),
             not_covered=tuple(data["not_covered"]),
             threat=dict(data["threat"]),
@@ -86,6 +87,8 @@ def _read_demonstration(data: dict[str, Any]) -> Demonstration:
         "counts": Counts.from_json(data["counts"]),
         "attainable": _number(data["attainable"]),
         "threshold": _number(data["threshold"]),
+        "planned": check.whole("planned", data["planned"], least=0),
+        "failed": check.whole("failed", data["failed"], least=0),
     }
     return Demonstration(**{**data, **changed})
 

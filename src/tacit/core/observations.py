@@ -33,6 +33,9 @@ class Observations:
     PER_MODEL = ("member", "loss", "margin", "probability", "logits")
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            if (array := getattr(self, field.name)) is not None:
+                object.__setattr__(self, field.name, np.asarray(array))
         shapes = {name: getattr(self, name).shape[:2] for name in self.PER_MODEL if getattr(self, name) is not None}
         if not shapes:
             raise BadInput("Observations need at least one array of records x models.")
@@ -87,7 +90,7 @@ class Observations:
         group: ArrayLike | None = None,
     ) -> Observations:
         """Signals from logits (records x models x classes, or records x classes for one model), all in float64."""
-        z = np.asarray(logits, dtype=np.float64)
+        z = _floats(logits)
         z = z[:, None, :] if z.ndim == 2 else z
         y = np.asarray(label)
         if z.ndim != 3 or y.shape != z.shape[:1]:
@@ -113,10 +116,17 @@ class Observations:
     @classmethod
     def from_probabilities(cls, probabilities: ArrayLike, label: ArrayLike, **more: ArrayLike | None) -> Observations:
         """Signals from class probabilities; zeros become the smallest positive double, so no signal is infinite."""
-        p = np.asarray(probabilities, dtype=np.float64)
+        p = _floats(probabilities)
         if (p < 0).any() or not np.isfinite(p).all():
             raise BadInput("Probabilities must be finite and at or above 0.")
         return cls.from_logits(np.log(np.maximum(p, np.finfo(np.float64).tiny)), label, **more)
+
+
+def _floats(values: ArrayLike) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("A model's answers must be numbers, records x models x classes.") from None
 
 
 def _membership(member: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:

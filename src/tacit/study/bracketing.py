@@ -12,7 +12,7 @@ from ..audits import audit
 from ..audits.claims import Stated
 from ..core import BadInput, Evidence, Source, check, source
 from .membership import attack
-from .models import Fit, predictor, refit
+from .models import Fit, accuracy, refit
 from .provenance import provenance
 
 DELTA = 1e-5
@@ -63,12 +63,11 @@ def bracket(
         canary=canary,
         seconds=seconds,
     )
-    right = predictor(model)(x[~inside]).argmax(1) == y[~inside]
     return audited.with_(
         subject=getattr(target, "__qualname__", type(target).__name__),
         claim=None if claim is None else audited.claim,
         measurements=measured.measurements,
-        utility={"test accuracy": float(right.mean())},
+        utility={"test accuracy": accuracy(model, x[~inside], y[~inside])},
         controls=(*measured.controls, *audited.controls),
         not_covered=(*measured.not_covered, *audited.not_covered),
         provenance={**audited.provenance, **provenance(randomness, references=references)},

@@ -22,8 +22,8 @@ from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measureme
 from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
 from ..train import Trained, fit
-from .fleets import attacked, halves, runner
-from .membership import FPRS, NOT_COVERED, controls, measured
+from .fleets import attacked, runner
+from .membership import FPRS, NOT_COVERED, controls, halves, measured
 from .models import predictor
 from .provenance import provenance
 from .start import fresh

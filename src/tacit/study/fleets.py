@@ -15,14 +15,6 @@ from ..fleet import Epochs, Fleet
 from ..loss import Plan
 
 
-def halves(records: int, models: int, rng: Source) -> NDArray[np.bool_]:
-    """Random halves in pairs, so that every record is in exactly half of an even number of models."""
-    member = np.zeros((records, models), dtype=bool)
-    for k in range(models):
-        member[:, k] = ~member[:, k - 1] if k % 2 else rng.permutation(records) < records // 2
-    return member
-
-
 def attacked(observations: Observations, names: Sequence[str], targets: int) -> list[Scores]:
     """Each of the first `targets` models attacked in turn with all others as references."""
     return [leave_one_out(ATTACKS[name], observations, range(targets)) for name in names]

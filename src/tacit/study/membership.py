@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attacks import ATTACKS, References, blind_baseline, measure, named, null, planted_leak
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
-from .models import Fit, observe, predictor, refit
+from .models import Fit, answers, classes_of, observe, refit
 from .provenance import provenance
 
 AnyAttack = Callable[[Observations, Observations | None], Scores]
@@ -41,16 +41,21 @@ def attack(
     without either only attacks that need none are run.
     """
     randomness = source(rng)
+    if not isinstance(fpr, Sequence):
+        raise BadInput("fpr must be a sequence of false-positive rates.")
     x, y, member = _pool(members, nonmembers)
     train = refit(target, fit)
-    seen = observe([predictor(target)(x)], y, member[:, None])
+    classes = classes_of(target, y)
+    seen = observe([answers(target, x, classes)], y, member[:, None], classes)
     if groups is not None:
         seen = observed_groups(seen, groups)
     others = None
     if train is not None and check.whole("references", references, least=0) > 0:
-        others = _references(train, x, y, references, randomness)
+        others = _references(train, x, y, references, randomness, classes)
     chosen = _chosen(attacks, others)
     scores = [rule(seen, others) for rule in chosen]
+    if not all(isinstance(item, Scores) for item in scores):
+        raise BadInput("An attack must return Scores.")
     baseline, blind = blind_baseline(x.reshape(len(x), -1), member, randomness, confidence=confidence)
     return Evidence(
         subject=type(target).__name__,
@@ -111,15 +116,21 @@ def _overlap(x_in: NDArray[Any], y_in: NDArray[Any], x_out: NDArray[Any], y_out:
     return any((row.tobytes(), str(label)) in inside for row, label in zip(x_out, y_out, strict=True))
 
 
-def _references(fit: Fit, x: NDArray[Any], y: NDArray[Any], count: int, rng: Source) -> Observations:
-    """Train on random halves; models come in pairs, so that every record is in exactly half of them."""
-    member = np.zeros((len(x), count), dtype=bool)
-    for k in range(count):
-        member[:, k] = ~member[:, k - 1] if k % 2 else rng.permutation(len(x)) < len(x) // 2
-    outputs = []
-    for k in range(count):
-        outputs.append(predictor(fit(x[member[:, k]], y[member[:, k]], rng.generator()))(x))
-    return observe(outputs, y, member)
+def halves(records: int, models: int, rng: Source) -> NDArray[np.bool_]:
+    """Random halves in pairs, so that every record is in exactly half of an even number of models."""
+    member = np.zeros((records, models), dtype=bool)
+    for k in range(models):
+        member[:, k] = ~member[:, k - 1] if k % 2 else rng.permutation(records) < records // 2
+    return member
+
+
+def _references(
+    fit: Fit, x: NDArray[Any], y: NDArray[Any], count: int, rng: Source, classes: NDArray[Any] | None
+) -> Observations:
+    """What models trained on random halves say of all records."""
+    member = halves(len(x), count, rng)
+    outputs = [answers(fit(x[rows], y[rows], rng.generator()), x, classes) for rows in member.T]
+    return observe(outputs, y, member, classes)
 
 
 def _chosen(attacks: str | Sequence[str | AnyAttack], others: Observations | None) -> list[AnyAttack]:

@@ -48,9 +48,31 @@ def refit(target: Any, fit: Fit | None) -> Fit | None:
     return train
 
 
-def observe(outputs: list[Array], y: ArrayLike, member: ArrayLike) -> Observations:
+def classes_of(target: Any, y: Array) -> Array | None:
+    """All classes, sorted, where the model names its own as scikit-learn's do; None where labels are column numbers."""
+    names = getattr(target, "classes_", None)
+    return None if names is None else np.union1d(names, y)
+
+
+def answers(model: Any, x: Array, classes: Array | None) -> Array:
+    """A model's outputs with one column per class; a class it never saw gets no probability."""
+    output, names = predictor(model)(x), getattr(model, "classes_", None)
+    if classes is None or names is None or output.ndim != 2 or output.shape[1] != len(names):
+        return output
+    full = np.zeros((len(output), len(classes)))
+    full[:, np.searchsorted(classes, names)] = output
+    return full
+
+
+def accuracy(model: Any, x: Array, y: Array) -> float:
+    """Share of records whose most likely class is their label."""
+    likely, names = predictor(model)(x).argmax(1), getattr(model, "classes_", None)
+    return float(np.mean((likely if names is None else np.asarray(names)[likely]) == y))
+
+
+def observe(outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Array | None = None) -> Observations:
     """Signals of several models on the same records; outputs that are probabilities are taken as such."""
-    labels = np.asarray(y)
+    labels = np.asarray(y) if classes is None else np.searchsorted(classes, np.asarray(y))
     for output in outputs:
         if output.ndim != 2 or len(output) != len(labels):
             raise BadInput("A model must answer with one row per record and one column per class.")
