@@ -178,6 +178,33 @@ def test_bad_input(x, y, member):
         fleet().train(x, y, member, Epochs(1, 8), rng=1)
 
 
+@pytest.mark.parametrize(("y", "own"), [(Y - 1, []), (Y, [RECORDS]), (Y, [-1])])
+def test_labels_and_own_records_that_are_not_there(y, own):
+    with pytest.raises(BadInput):
+        fleet().train(X, y, members(), Plan(20, 0.5, 1, 1.0), own=own, rng=1)
+
+
+def test_frozen_parameters_are_refused():
+    """The released training would leave them alone, and the fleet would not be what it audits."""
+    model = make()
+    model[0].weight.requires_grad_(False)
+    with pytest.raises(BadInput, match="frozen"):
+        Fleet(model).train(X, Y, members(), Epochs(1, 8), rng=1)
+
+
+def test_a_layer_used_twice_is_refused():
+    """Children are listed once each: the second use would be left out of the network."""
+    layer = nn.Linear(FEATURES, FEATURES)
+    with pytest.raises(BadInput, match="one place"):
+        Fleet(nn.Sequential(layer, nn.Tanh(), layer)).train(X, Y, members(2), Epochs(1, 8), rng=1)
+
+
+def test_models_answer_without_dropout():
+    maker = Fleet(lambda: nn.Sequential(nn.Linear(FEATURES, 20), nn.Dropout(0.5), nn.Linear(20, CLASSES)))
+    models = maker.train(X, Y, members(2), Epochs(1, 8), rng=1)
+    assert np.array_equal(models.logits(X), models.logits(X))
+
+
 def test_models_with_buffers_are_refused():
     maker = Fleet(lambda: nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)))
     with pytest.raises(BadInput, match="group norm"):

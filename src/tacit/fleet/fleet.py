@@ -69,7 +69,7 @@ class Fleet:
         """Train `member.shape[1]` models; model k learns from the records i with member[i, k].
 
         An `Epochs` schedule is plain training, a `Plan` is DP-SGD with exact per-example clipping and noise of its own
-        in every model. Deterministic given `rng`, whatever `models_at_once` is.
+        in every model. Deterministic given `rng`, whatever `models_at_once` is, for models without dropout.
         """
         data = _Pool.of(x, y, member, own).to(self.device)
         if isinstance(schedule, Plan) and schedule.sampling != "poisson":
@@ -132,6 +132,8 @@ class _Pool:
         matrix = torch.as_tensor(np.asarray(member, dtype=bool))
         if matrix.dim() != 2 or not len(features) == len(labels) == len(matrix) or 0 in matrix.shape:
             raise BadInput("A fleet needs x and y of one length and a membership matrix of records x models.")
+        if labels.min() < 0 or not all(0 <= index < len(features) for index in own):
+            raise BadInput("A fleet needs labels from 0, and own records that are in the pool.")
         return cls(features, labels, matrix, tuple(int(index) for index in own))
 
     def part(self, models: slice) -> _Pool:

@@ -111,11 +111,11 @@ class AnyStack(Stack):
         self._model = template
 
     def logits(self, x: Tensor) -> Tensor:
-        return vmap(lambda parameters: functional_call(self._model, parameters, (x,)), randomness="different")(
-            self.parameters
-        )
+        self._model.eval()  # a model answers without dropout
+        return vmap(lambda parameters: functional_call(self._model, parameters, (x,)))(self.parameters)
 
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
+        self._model.train()
         if isinstance(weights, Tensor):
             return vmap(grad(self._loss), in_dims=(0, None, None, 0), randomness="different")(
                 self.parameters, x, y, weights
@@ -137,6 +137,10 @@ class AnyStack(Stack):
 
 def stack(template: nn.Module, parameters: dict[str, Tensor]) -> Stack:
     """The fastest stack that knows this architecture; `parameters` have one more, first, axis for the models."""
+    if not all(value.requires_grad for value in template.parameters()):
+        raise BadInput("A fleet trains every parameter; this model has some that are frozen.")
+    if len(list(template.named_parameters(remove_duplicate=False))) > len(parameters):
+        raise BadInput("A fleet takes models that use each parameter in one place.")
     known = (nn.Linear, nn.Flatten, *ELEMENTWISE)
     simple = isinstance(template, nn.Sequential) and all(isinstance(layer, known) for layer in template)
     return LinearStack(template, parameters) if simple else AnyStack(template, parameters)
