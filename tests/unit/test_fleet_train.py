@@ -199,6 +199,18 @@ def test_a_layer_used_twice_is_refused():
         Fleet(nn.Sequential(layer, nn.Tanh(), layer)).train(X, Y, members(2), Epochs(1, 8), rng=1)
 
 
+def test_a_layer_of_ones_own_is_not_taken_for_a_linear_one():
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    torch.manual_seed(0)
+    start = nn.Sequential(Doubled(FEATURES, CLASSES))
+    models = Fleet(start, lambda p: torch.optim.SGD(p, lr=0.0)).train(X, Y, members(2), Epochs(1, 8), rng=1)
+    with torch.no_grad():
+        assert np.allclose(models.logits(X)[:, 0], start(torch.as_tensor(X)).numpy(), atol=1e-6)
+
+
 def test_models_answer_without_dropout():
     maker = Fleet(lambda: nn.Sequential(nn.Linear(FEATURES, 20), nn.Dropout(0.5), nn.Linear(20, CLASSES)))
     models = maker.train(X, Y, members(2), Epochs(1, 8), rng=1)

@@ -142,7 +142,7 @@ def stack(template: nn.Module, parameters: dict[str, Tensor]) -> Stack:
     if len(list(template.named_parameters(remove_duplicate=False))) > len(parameters):
         raise BadInput("A fleet takes models that use each parameter in one place.")
     known = (nn.Linear, nn.Flatten, *ELEMENTWISE)
-    simple = isinstance(template, nn.Sequential) and all(isinstance(layer, known) for layer in template)
+    simple = type(template) is nn.Sequential and all(type(layer) in known for layer in template)
     return LinearStack(template, parameters) if simple else AnyStack(template, parameters)
 
 
