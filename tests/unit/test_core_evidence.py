@@ -64,7 +64,7 @@ def test_verdict(evidence, verdict):
 
 def test_the_sentence_quotes_the_numbers():
     assert "1 in 100 outsiders finds 84 of 1,000 members; the proof allows at most 120." in WHOLE.sentence
-    assert "at most 4 by proof and at least 2 by demonstration" in WHOLE.sentence
+    assert "at most 4 (delta 1e-05) by proof and at least 2 by demonstration" in WHOLE.sentence
 
 
 def test_too_few_outsiders_are_said_to_be_too_few():

@@ -130,8 +130,8 @@ def test_attack_takes_a_run_file(tacit_, tmp_path):
         "def fit(x, y, rng):\n    return KNeighborsClassifier(1).fit(x, y)\n"
     )
     Path("run.toml").write_text(
-        '[data]\nsource = "data.npz"\n[model]\nfit = "nearest:fit"\n[attack]\nreferences = 2\nattacks = ["loss", "lira"]\n'
-        "fpr = [0.1, 0.02]\n"
+        '[data]\nsource = "data.npz"\n[model]\nfit = "nearest:fit"\n'
+        '[attack]\nreferences = 2\nattacks = ["loss", "lira"]\nfpr = [0.1, 0.02]\n'
     )
     status, out, _ = tacit_("attack", "run.toml", "--json")
     found = json.loads(out)

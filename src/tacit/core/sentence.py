@@ -88,7 +88,7 @@ def _judged(evidence: Evidence) -> str:
 
 
 def _bounded(claim: Claim) -> str:
-    return f"Epsilon is at most {claim.bound.epsilon:.3g} by {_word(claim)}"
+    return f"Epsilon is at most {claim.bound.epsilon:.3g} (delta {claim.bound.delta:g}) by {_word(claim)}"
 
 
 def _word(claim: Claim) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..audits import audit
 from ..audits.claims import Stated
 from ..core import BadInput, Evidence, Source, check, source
-from .membership import attack
+from .membership import attack, of_audit
 from .models import Fit, accuracy, refit
 from .provenance import provenance
 
@@ -68,7 +68,7 @@ def bracket(
         claim=None if claim is None else audited.claim,
         measurements=measured.measurements,
         utility={"test accuracy": accuracy(model, x[~inside], y[~inside])},
-        controls=(*measured.controls, *audited.controls),
+        controls=(*measured.controls, *of_audit(audited.controls)),
         not_covered=(*measured.not_covered, *audited.not_covered),
         provenance={**audited.provenance, **provenance(randomness, references=references)},
         scores=(*measured.scores, *audited.scores),

@@ -23,7 +23,7 @@ from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
 from ..train import Trained, fit
 from .fleets import attacked, runner
-from .membership import FPRS, NOT_COVERED, controls, halves, measured
+from .membership import FPRS, NOT_COVERED, controls, halves, measured, of_audit
 from .models import predictor
 from .provenance import provenance
 from .start import fresh
@@ -109,7 +109,7 @@ class Experiment:
             demonstrations=shown,
             measurements=found,
             utility={"test accuracy": accuracy},
-            controls=(*measurement_tests, *audit_tests),
+            controls=(*measurement_tests, *of_audit(audit_tests)),
             not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else OTHER_CODE),
             threat=THREAT,
             provenance={**base.provenance, **provenance(self.chance, references=self.effort.references)},

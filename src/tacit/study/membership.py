@@ -86,6 +86,11 @@ def controls(rule: AnyAttack, seen: Observations, others: Observations | None, r
     return (null(rule, seen, others, rng), planted_leak(rule, seen, others))
 
 
+def of_audit(tests: Sequence[Control]) -> tuple[Control, ...]:
+    """The audit's controls beside the attack's: named for what they test."""
+    return tuple(replace(test, name=f"audit: {test.name}") for test in tests)
+
+
 def measured(scores: Sequence[Scores], confidence: float, fpr: Sequence[float] = FPRS) -> tuple[Measurement, ...]:
     return tuple(measure(item, fpr, confidence) for item in scores)
 

@@ -34,8 +34,8 @@ def warn_delta(delta: float, public_size: int) -> None:
 
 
 def small_delta(public_size: int) -> float:
-    """The largest power of ten below 1/n: the delta used where none is given."""
-    return 10.0 ** (math.ceil(-math.log10(public_size)) - 1)
+    """The delta used where none is given: 1e-5, or less where the data are many: a power of ten at most 1/(10 n)."""
+    return min(1e-5, 10.0 ** math.floor(-math.log10(10 * public_size)))
 
 
 def evidence(step: PrivateStep, delta: float) -> Evidence:

@@ -58,8 +58,8 @@ def fit(
 
     `optimizer` defaults to SGD; `validation` is a second (x, y), never trained on. `checkpoint` names a file that is
     written ten times in a run and taken up again if it exists; it is a secret, and it is destroyed at the end.
-    `delta` of the claim defaults to the largest power of ten below 1 / public_size. `average`: "ema" or "tail" returns
-    an average of the released parameters, which costs no privacy.
+    `delta` of the claim defaults to 1e-5, or to a power of ten at most 1 / (10 public_size) where that is less.
+    `average`: "ema" or "tail" returns an average of the released parameters, which costs no privacy.
 
     Guarantee and Caller ensures: see `private`.
     """
