@@ -13,6 +13,7 @@ from .game import play
 from .mechanism import audit_mechanism
 from .one_run import OneRun, OneRunCurve
 from .training import audit
+from .updates import UpdatesCurve, demonstrate_updates
 from .verification import Recomputed, Verification, verify
 
 __all__ = [
@@ -30,12 +31,14 @@ __all__ = [
     "OneRunCurve",
     "Played",
     "Recomputed",
+    "UpdatesCurve",
     "Verification",
     "audit",
     "audit_mechanism",
     "choose",
     "demonstrate",
     "demonstrate_once",
+    "demonstrate_updates",
     "lower_bound",
     "null",
     "planted_leak",

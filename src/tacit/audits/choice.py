@@ -79,8 +79,15 @@ def lower_bound(
     return bound(use, counts(evaluation, choice), confidence, Adjacency.of(adjacency))
 
 
-def bound(use: Estimator, counted: Counts, confidence: float, adjacency: Adjacency, unit: str = "record") -> Bound:
-    """A Bound from counts at a threshold fixed beforehand."""
+def bound(
+    use: Estimator,
+    counted: Counts,
+    confidence: float,
+    adjacency: Adjacency,
+    unit: str = "record",
+    assumptions: tuple[str, ...] = (),
+) -> Bound:
+    """A Bound from counts at a threshold fixed beforehand; further `assumptions` are printed with it."""
     return Bound(
         use.read(counted, confidence),
         use.delta,
@@ -90,7 +97,7 @@ def bound(use: Estimator, counted: Counts, confidence: float, adjacency: Adjacen
         adjacency,
         unit,
         assumes=use.assumes,
-        assumptions=ASSUMPTIONS,
+        assumptions=ASSUMPTIONS + assumptions,
     )
 
 

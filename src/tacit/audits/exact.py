@@ -107,9 +107,15 @@ class ExactCurve(Family):
     method = "exact test, trade-off curve"
 
     def read(self, counts: Counts, confidence: float) -> float:
-        near = Curve(self.event, self.adjacency, self.delta).factor(_near(counts, confidence))
-        search = Search(near, stride=0.005) if math.isfinite(near) else Search()
+        search = Search(self.near(counts, confidence), stride=0.005)
         return self.reading(lambda s: self.ruled_out(s, counts, confidence), search)
+
+    def near(self, counts: Counts, confidence: float) -> float:
+        """A factor to start from: what limits say, each at z/sqrt(2) where the joint test is at z."""
+        each = float(special.ndtr(special.ndtri(confidence) / math.sqrt(2)))
+        limits = Limits.of(counts, max(2 * each - 1, 0.01))
+        found = Curve(self.event, self.adjacency, self.delta).factor(limits)
+        return found if math.isfinite(found) else 1.0
 
     def ruled_out(self, factor: float, counts: Counts, confidence: float) -> bool:
         """Whether the member with its noise scaled by `factor` is ruled out."""
@@ -119,12 +125,6 @@ class ExactCurve(Family):
             return np.array([loss.tradeoff(float(rate)).upper for rate in fpr])
 
         return unlikely(limit, counts, _error(confidence))
-
-
-def _near(counts: Counts, confidence: float) -> Limits:
-    """Limits whose reading is close to the exact one: each at z/sqrt(2) where the joint test is at z."""
-    each = float(special.ndtr(special.ndtri(confidence) / math.sqrt(2)))
-    return Limits.of(counts, max(2 * each - 1, 0.01))
 
 
 def _error(confidence: float) -> float:

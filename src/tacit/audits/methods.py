@@ -8,11 +8,14 @@ from .estimators import ClopperPearson, Estimator
 from .exact import Exact, ExactCurve
 from .families import Curve, Family
 from .one_run import OneRun, OneRunCurve
+from .updates import UpdatesCurve
 
 FREE: dict[str, type[ClopperPearson] | type[Exact] | type[OneRun] | type[Anytime]] = {
     use.method: use for use in (ClopperPearson, Exact, OneRun, Anytime)
 }
-FAMILIES: dict[str, type[Family]] = {use.method: use for use in (Curve, ExactCurve, OneRunCurve, AnytimeCurve)}
+FAMILIES: dict[str, type[Family]] = {
+    use.method: use for use in (Curve, ExactCurve, OneRunCurve, AnytimeCurve, UpdatesCurve)
+}
 
 
 def estimator(method: str, *, delta: float, adjacency: Adjacency, event: Event | None) -> Estimator | None:

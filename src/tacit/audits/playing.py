@@ -60,7 +60,7 @@ def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confi
     """The same in small batches, looking after each; it ends when the claim is refuted or the runs are used up."""
     if runs < FIRST + 2 * FEWEST:
         raise BadInput(f"A sequential game needs at least {FIRST + 2 * FEWEST} runs, got {runs}.")
-    rehearsal = stage.rehearse(canary, min(runs, 200))
+    rehearsal = stage.rehearse(canary, min(runs, 800))
     budget = stage.budget.patient(rehearsal.times)
     batches: list[Scores] = []
     results: list[Result] = []

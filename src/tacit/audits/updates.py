@@ -1,0 +1,67 @@
+"""All updates seen: every step of a few runs is a game of its own, and the steps compose (Nasr et al. 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import BadInput, Claim, Counts, Demonstration, Evaluation, Event, Scores, Source
+from ..core.events import Repeat
+from .choice import Choice, bound, counts
+from .demonstration import SHARE, Played, chosen, same_adjacency
+from .exact import ExactCurve
+from .families import Family
+from .search import Search
+
+Randomness = Source | int | np.random.Generator | None
+ASSUMES = "each step's release, given the steps before, is dominated by the claimed event's step"
+
+
+@dataclass(frozen=True)
+class UpdatesCurve(Family):
+    """`Repeat(step, steps)`, judged by its steps: a factor that one step rules out is ruled out for all of them.
+
+    Counts are over steps of runs with and of runs without the canary; epsilon is that of the whole event.
+    """
+
+    method = "all updates, exact test, trade-off curve"
+
+    def read(self, counts: Counts, confidence: float) -> float:
+        one = ExactCurve(repeated(self.event).event, self.adjacency, self.delta)
+        search = Search(one.near(counts, confidence), stride=0.005)
+        return self.reading(lambda s: one.ruled_out(s, counts, confidence), search)
+
+
+def demonstrate_updates(
+    scores: Scores, *, claim: Claim, confidence: float, rng: Randomness, played: Played, choice: Choice | None = None
+) -> tuple[Demonstration, ...]:
+    """A lower bound from one score per (run, step), such as the canary's inner product with the noisy update.
+
+    The claim must be an event repeated over the steps. A fifth of the steps chooses the threshold.
+    Caller ensures: a score is made from its own step's release; rows are (record = step, target = run).
+    """
+    if claim.event is None or not isinstance(claim.event, Repeat):
+        raise BadInput("A game of updates tests an event that is repeated step by step (Repeat).")
+    same_adjacency(claim, None)
+    step = Claim(claim.bound, claim.event.event)
+    if choice is None:
+        first, evaluation = scores.split(rng, share=SHARE)
+        choice = chosen(first, step, confidence)
+    else:
+        evaluation = Evaluation(scores)
+    counted = counts(evaluation, choice)
+    stated = claim.bound
+    use = UpdatesCurve(claim.event, stated.adjacency, stated.delta)
+    found = bound(use, counted, confidence, stated.adjacency, stated.unit, (ASSUMES,))
+    most = use.attainable(counted, confidence)
+    return (
+        Demonstration(
+            found, counted, most, choice.threshold, played.game, played.canary, played.planned, played.failed
+        ),
+    )
+
+
+def repeated(event: Event) -> Repeat:
+    """The event as a repetition; anything else is one step."""
+    return event if isinstance(event, Repeat) else Repeat(event, 1)
