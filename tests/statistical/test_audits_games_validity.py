@@ -109,6 +109,7 @@ def test_the_e_process_may_be_watched():
     assert use.ruled_out(1.0, Counts(95, 5, 100, 100), 0.95)
 
 
+@pytest.mark.slow
 def test_the_e_process_for_any_mechanism():
     assert crossings(of_pair(0.0, 0.0), 0.5, 0.5) <= MOST
     assert crossings(of_pair(1.0, 0.0), np.e / (1 + np.e), 1 / (1 + np.e)) <= MOST

@@ -63,7 +63,7 @@ def test_fit_learns_digits_and_holds_evidence() -> None:
     evidence = trained.evidence
     assert evidence.utility["accuracy"] > 0.88
     assert evidence.claim.event == plan.event
-    assert evidence.upper == plan.bound(1e-4)
+    assert evidence.upper == plan.bound(1e-5)
     assert evidence.provenance["cryptographic"] is False
     assert evidence.provenance["steps"] == 100
     assert any("tuning" in line or "choices" in line for line in evidence.not_covered)
