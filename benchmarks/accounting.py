@@ -1,4 +1,4 @@
-"""The accountant against its peers, and a sweep of 1,000 cases. Writes accounting.json beside this file.
+"""The accountant against its peers, and a sweep of 1,000 cases. Writes results/accounting.json.
 
 Times are CPU seconds of this process (user and system, one thread), median of three after a first run; every case is
 computed from nothing. Run: OMP_NUM_THREADS=1 python benchmarks/accounting.py [cases]
@@ -25,7 +25,7 @@ from tacit.core.events import Allocation, Gaussian, Poisson, Repeat
 from tacit.core.interval import Interval
 from tacit.loss import calibrate, privacy_loss
 
-OUT = Path(__file__).with_suffix(".json")
+OUT = Path(__file__).parent / "results" / "accounting.json"
 SETTINGS = {
     "A": (1.1, 256 / 60_000, 14_062, 1e-5, 2.381597),
     "B": (0.6, 0.01, 5000, 1e-5, 15.625251),
