@@ -17,6 +17,10 @@ from torch import nn
 def predict(x):
     return np.where(x[:, :1] > 0, [[0.6, 0.4]], [[0.4, 0.6]])
 
+def chatty(x):
+    print("half way")
+    return predict(x)
+
 def fails(*arguments):
     raise KeyError("a value of the data")
 
@@ -134,6 +138,20 @@ def test_a_place_that_cannot_be_written_is_bad_input(tacit_):
     status, _, err = tacit_("attack", "scores.csv", "--out", "full")
     assert (status, err) == (2, "tacit: evidence.json cannot be written. Give a path in a folder that is there.\n")
     assert [path.name for path in Path("full").iterdir()] == ["evidence.json"]
+
+
+def test_what_foreign_code_prints_is_no_result(tacit_):
+    _, out, err = tacit_("attack", run_file('predict = "their_code:chatty"'), "--json")
+    assert json.loads(out)["schema"] == "tacit.attack/1"
+    assert "half way" in err
+
+
+@pytest.mark.parametrize("size", ["", "\npublic_size = 30"])
+def test_a_size_taken_from_the_data_is_not_covered(tacit_, size):
+    assert tacit_("train", run_file(MAKE, plan=PLAN + size), "--json")[0] == 0
+    assert ("public_size" in Path("tacit-train/evidence.json").read_text().split('"not_covered"')[1].split("]")[0]) == (
+        not size
+    )
 
 
 def test_a_warning_is_a_sentence(tacit_):

@@ -70,7 +70,7 @@ def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
         def run(**arguments: Any) -> None:
             as_json = arguments.pop("json")
             started = time.perf_counter()
-            with reported(as_json):
+            with reported(as_json), contextlib.redirect_stdout(sys.stderr):  # what foreign code prints is no result
                 result = function(**arguments)
             seconds = round(time.perf_counter() - started, 3)
             head = {"schema": f"tacit.{name}/1", "version": __version__, "seconds": seconds}

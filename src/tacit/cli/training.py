@@ -15,6 +15,8 @@ from .app import Result, note, verb
 from .entry import resolve_callable
 from .inputs import out_folder, read_data, require, seeded
 
+OWN_SIZE = "the number of records: the plan gave no public_size, so that of the data was used"
+
 
 @verb("train")
 def train(
@@ -52,8 +54,12 @@ def train(
     rates["validation"] = accuracy(done.model, held_out) if len(held_out[0]) else None
     weights = folder / "model.safetensors"
     save_file({name: tensor.contiguous() for name, tensor in done.model.state_dict().items()}, weights)
-    accuracies = {"test accuracy": rates["validation"]}
-    evidence = done.evidence.with_(subject=file.path.stem, claim=stated(plan, delta=delta), utility=accuracies)
+    evidence = done.evidence.with_(
+        subject=file.path.stem,
+        claim=stated(plan, delta=delta),
+        utility={} if rates["validation"] is None else {"test accuracy": rates["validation"]},
+        not_covered=(*done.evidence.not_covered, *(() if "public_size" in file.get("plan") else (OWN_SIZE,))),
+    )
     path = evidence.save(folder / "evidence.json")
     return _told(folder, weights, path, plan, bound, rates)
 
