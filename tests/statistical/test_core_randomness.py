@@ -57,6 +57,15 @@ def test_uniform_never_touches_the_ends():
     assert values.max() < 1
 
 
+@pytest.mark.parametrize("word", [0, 2**64 - 1])
+def test_uniform_stays_inside_for_the_extreme_words(monkeypatch, word):
+    """In float64 the last midpoint rounds to 1, and a certain event would fail."""
+    monkeypatch.setattr(Seeded, "words", lambda self, count: np.full(count, word, dtype=np.uint64))
+    assert 0.0 < float(source(1).uniform()) < 1.0
+    assert bool(source(1).bernoulli(1.0))
+    assert np.isfinite(source(1).normal(2)).all()
+
+
 def test_coins_and_bernoulli():
     assert is_fair(Seeded(4).coins(N))
     assert is_fair(Seeded(5).bernoulli(0.03, N), 0.03)

@@ -36,9 +36,10 @@ class Source(ABC):
         """Independent sources, for work done in parallel."""
 
     def uniform(self, shape: Shape = ()) -> Floats:
-        """Uniform on the 2^53 midpoints (k + 1/2) 2^-53: never 0, never 1."""
+        """Uniform on the 2^53 midpoints (k + 1/2) 2^-53, rounded to float64: never 0, never 1."""
         words = self.words(_size(shape))
-        return (((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(shape)
+        middle = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        return np.minimum(middle, 1 - 2.0**-53).reshape(shape)  # the last midpoint would round to 1
 
     def normal(self, shape: Shape = ()) -> Floats:
         """Standard normal by Box and Muller 1958, float64; the radius reaches 8.6 standard deviations."""
