@@ -15,7 +15,10 @@ from .families import Family
 from .search import Search
 
 Randomness = Source | int | np.random.Generator | None
-ASSUMES = "each step's release, given the steps before, is dominated by the claimed event's step"
+ASSUMES = (
+    "each step's release, given the steps before, is dominated by the claimed event's step",
+    "the rates of the steps are as good as equal",
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def demonstrate_updates(
     counted = counts(evaluation, choice)
     stated = claim.bound
     use = UpdatesCurve(claim.event, stated.adjacency, stated.delta)
-    found = bound(use, counted, confidence, stated.adjacency, stated.unit, (ASSUMES,))
+    found = bound(use, counted, confidence, stated.adjacency, stated.unit, ASSUMES)
     most = use.attainable(counted, confidence)
     return (
         Demonstration(
