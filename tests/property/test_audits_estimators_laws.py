@@ -19,8 +19,8 @@ MAKE = {
     "gaussian": lambda delta: Curve(Gaussian(1.0), Adjacency.ADD_REMOVE, delta),
     "laplace": lambda delta: Curve(Laplace(1.0), Adjacency.ADD_REMOVE, delta),
 }
-# Known defect: the exact joint tests are valid but not monotone. 200 hits of 200 read 3.622 with 21 alarms and 3.573 with
-# 20. Until they are, their law allows a dip of 5 %; every other estimator obeys it strictly.
+# Known defect: the exact joint tests are valid but not monotone. 200 hits of 200 read 3.622 with 21 alarms and 3.573
+# with 20. Until they are, their law allows a dip of 5 %; every other estimator obeys it strictly.
 DIP = {MAKE["exact"]: 0.05, MAKE["exact gaussian"]: 0.05}
 EVERY = pytest.mark.parametrize("make", MAKE.values(), ids=list(MAKE))
 guesses = st.integers(0, N)
