@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,19 @@ def test_every_verb_has_help_and_json(tacit, verb):
     status, out, _ = tacit(verb, "--help")
     assert status == 0
     assert "--json" in out
+
+
+def test_help_imports_no_verb():
+    """numpy alone would cost more than the page; the verbs come when they are used."""
+    code = "import sys, tacit.cli\nsys.argv = ['tacit', '--help']\ntry:\n    tacit.cli.main()\nfinally:\n"
+    code += "    print(*sorted({'numpy', 'scipy', 'jinja2', 'tacit.core'} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr.strip() == ""
+
+
+def test_a_wrong_verb_names_the_nearest(tacit):
+    assert "Did you mean 'epsilon'?" in tacit("epsilom")[2]
 
 
 def test_no_verb_prints_help(tacit):

@@ -14,7 +14,6 @@ import pytest
 import typer
 
 import tacit
-import tacit.cli
 import tacit.train
 from command import Command
 from report_samples import plain, private
@@ -29,7 +28,8 @@ PAGES = sorted(page for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if "_b
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\w+\.(?:py|toml))$")
 NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
-VERBS = typer.main.get_command(app).commands
+GROUP = typer.main.get_command(app)
+VERBS = {name: GROUP.get_command(None, name) for name in GROUP.list_commands(None)}
 NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
 
 

@@ -158,7 +158,6 @@ def spelled(interval: Interval) -> str:
 
 def _event(source: str | None, noise_multiplier: float | None, rate: float, steps: int, sampling: str) -> Event:
     from ..loss.reading import training_event
-    from .inputs import read_event
 
     if (source is None) == (noise_multiplier is None):
         raise BadInput("epsilon needs either --noise-multiplier or --event.", fix="Give exactly one of them.")
@@ -166,4 +165,6 @@ def _event(source: str | None, noise_multiplier: float | None, rate: float, step
         return training_event(noise_multiplier or 0.0, rate, steps, sampling)
     if rate != 1.0 or steps != 1 or sampling != "poisson":
         raise BadInput("--rate, --steps and --sampling go with --noise-multiplier.", fix="Put them into the event.")
+    from .inputs import read_event
+
     return read_event(source)

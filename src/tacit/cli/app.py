@@ -7,7 +7,9 @@ Status 0: done, and consistent where a claim was tested. 1: refuted. 2: bad inpu
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
+import importlib
 import inspect
 import json as json_module
 import sys
@@ -19,15 +21,53 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from .. import __version__
-from ..core.errors import BadInput, BudgetExceeded, NotFinished, TacitError
 
+if typing.TYPE_CHECKING:
+    from ..core.errors import TacitError
+
+VERBS = {
+    "epsilon": ("accounting", "Certified epsilon of an event, or of Gaussian training."),
+    "calibrate": ("accounting", "The least noise, or the largest rate or number of steps, that meets a target."),
+    "plan": ("accounting", "A plan of private training that meets (epsilon, delta)."),
+    "train": ("training", "Train a model with differential privacy and write its weights and its evidence."),
+    "attack": ("measuring", "Measure membership inference against a model, or read it off a file of scores."),
+    "audit": ("auditing", "Test a privacy claim about somebody's training or mechanism."),
+    "bracket": ("measuring", "Attack, audit and account for one training: epsilon from both sides, in one report."),
+    "report": ("reporting", "Write one self-contained page from evidence files."),
+    "verify": ("auditing", "Recompute every bound of an evidence file from its events and counts; needs no data."),
+    "quickstart": ("reporting", "The whole flow on embedded data: train two models, attack, audit and report."),
+    "doctor": ("doctor", "Say what is installed and, for a model, the clipping rule of every parameter."),
+}
+"""Each verb's module, imported when the verb is used (numpy alone costs more than a page of help), and its help."""
 DONE, REFUTED, BAD_INPUT, NO_ANSWER = 0, 1, 2, 3
 STATUS_OF_VERDICT = {"consistent": DONE, "no claim": DONE, "refuted": REFUTED, "uninformative": NO_ANSWER}
 
+
+class Verbs(TyperGroup):
+    """The verbs in the order of their table, each imported on its first use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in VERBS:
+            near = difflib.get_close_matches(cmd_name, VERBS, n=1)
+            ctx.fail(f"{cmd_name!r} is not a verb.{''.join(f' Did you mean {name!r}?' for name in near)}")
+        importlib.import_module(f".{VERBS[cmd_name][0]}", __package__)
+        info = next(info for info in app.registered_commands if info.name == cmd_name)
+        return typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+
 app = typer.Typer(
     name="tacit",
+    cls=Verbs,
     help="Private machine learning from both sides: prove an upper bound on epsilon, demonstrate a lower one, "
     "show both in one report.",
     add_completion=False,
@@ -63,7 +103,7 @@ class Result:
 
 
 def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
-    """Register a function that returns a Result as the command `name`, and give it `--json`."""
+    """Register a function that returns a Result as the command `name`; give it `--json`, and its help of the table."""
 
     def register(function: Callable[..., Result]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -78,7 +118,7 @@ def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
             raise typer.Exit(result.status)
 
         _add_json_option(run, function)
-        app.command(name)(run)
+        app.command(name, help=VERBS[name][1])(run)
         return run
 
     return register
@@ -87,6 +127,8 @@ def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
 @contextlib.contextmanager
 def reported(as_json: bool) -> Iterator[None]:
     """Turn the error tree into one sentence (or one JSON object) on standard error and an exit status; warnings too."""
+    from ..core.errors import TacitError
+
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *rest, **more: note(f"tacit: {message}")
         try:
@@ -97,6 +139,8 @@ def reported(as_json: bool) -> Iterator[None]:
 
 def fail(error: TacitError, *, as_json: bool) -> typing.NoReturn:
     """Say what went wrong and leave."""
+    from ..core.errors import BudgetExceeded, NotFinished
+
     if as_json:
         body = {"code": error.code, "message": error.message, "fix": error.fix}
         print(json_module.dumps({"schema": "tacit.error/1", "error": body}), file=sys.stderr)
@@ -131,6 +175,8 @@ def main() -> None:
         status = command.main(sys.argv[1:] or ["--help"], prog_name="tacit", standalone_mode=False)
     except usage_error as error:
         sentence = " ".join(str(error.format_message()).split()) or "A verb is missing"  # type: ignore[attr-defined]
+        from ..core.errors import BadInput
+
         sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
         with contextlib.suppress(typer.Exit):
             fail(BadInput(sentence, fix="See tacit --help."), as_json="--json" in sys.argv)
