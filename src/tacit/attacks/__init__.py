@@ -11,9 +11,10 @@ from .records import Exposure, exposed, memorisation
 from .registry import ATTACKS, Attack, References, attack, fitting, named
 from .relative import rmia, rmia_offline
 from .shadow import shadow
-from .snapshots import snapshots
-from .targets import joined, leave_one_out
+from .snapshots import snapshots, with_snapshots
+from .targets import joined, known_split, leave_one_out
 from .threshold import entropy, loss_threshold, modified_entropy, modified_entropy_per_class, population
+from .white_box import gradient_norm, learned_black_box, white_box_gradients, white_box_outputs
 
 __all__ = [
     "ATTACKS",
@@ -29,10 +30,13 @@ __all__ = [
     "entropy",
     "exposed",
     "fitting",
+    "gradient_norm",
     "joined",
+    "known_split",
     "label",
     "label_calibrated",
     "leaking",
+    "learned_black_box",
     "leave_one_out",
     "lira",
     "lira_offline",
@@ -52,4 +56,7 @@ __all__ = [
     "snapshots",
     "student",
     "student_offline",
+    "white_box_gradients",
+    "white_box_outputs",
+    "with_snapshots",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,12 +44,31 @@ def leaking(seen: Observations) -> Observations:
         logits = np.where(member[:, :, None], seen.logits, seen.logits / 10)
         rows, models = np.nonzero(member)
         logits[rows, models, seen.label[rows]] += 10.0 + float(np.ptp(seen.logits))
-        return Observations.from_logits(logits, seen.label, member=member, record=seen.record, group=seen.group)
-    margin = _margin(seen)
-    margin = np.where(member, margin + 10.0 + float(np.ptp(margin)), margin / 10)
-    loss = np.logaddexp(0.0, -margin)
-    told = {"margin": margin, "loss": loss, "probability": np.exp(-loss)}
-    return replace(seen, **{name: value for name, value in told.items() if getattr(seen, name) is not None})
+        sure = Observations.from_logits(logits, seen.label, member=member, record=seen.record, group=seen.group)
+        return replace(sure, features=seen.features, **_flat(seen, member))
+    told: dict[str, Any] = {}
+    if any(getattr(seen, name) is not None for name in ("margin", "loss", "probability")):
+        margin = _margin(seen)
+        margin = np.where(member, margin + 10.0 + float(np.ptp(margin)), margin / 10)
+        loss = np.logaddexp(0.0, -margin)
+        told = {"margin": margin, "loss": loss, "probability": np.exp(-loss)}
+    told = {name: value for name, value in told.items() if getattr(seen, name) is not None}
+    return replace(seen, **told, **_flat(seen, member))
+
+
+def _flat(seen: Observations, member: NDArray[np.bool_]) -> dict[str, Any]:
+    """Gradients of models that fit their members to the end: a thousandth of what they were."""
+    part: dict[str, Any] = {}
+    if seen.gradient_norm is not None:
+        part["gradient_norm"] = np.where(member, 1e-3 * seen.gradient_norm.min(), seen.gradient_norm)
+    if seen.internals is not None:
+        part["internals"] = {
+            name: array * np.where(member, 1e-3, 1.0).reshape(*member.shape, *(1,) * (array.ndim - 2))
+            if "error/" in name or "gradient/" in name
+            else array
+            for name, array in seen.internals.items()
+        }
+    return part
 
 
 def blind_baseline(

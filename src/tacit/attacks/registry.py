@@ -19,11 +19,22 @@ ATTACKS: dict[str, Attack] = {}
 
 
 class References(StrEnum):
-    """What an attack must know of other models on the same records."""
+    """What an attack must know besides the target's answers.
+
+    `OUT`, `BOTH`: other models on the same records, without and with each record. `KNOWN_OUT`, `KNOWN`: the target
+    itself on other records, known to be non-members, or known to be one or the other.
+    """
 
     NONE = "none"
     OUT = "out"
     BOTH = "in and out"
+    KNOWN_OUT = "known non-members"
+    KNOWN = "known members and non-members"
+
+    @property
+    def of_target(self) -> bool:
+        """Whether they are records that the target itself was asked about."""
+        return self in (References.KNOWN_OUT, References.KNOWN)
 
 
 @dataclass(frozen=True)
@@ -59,20 +70,23 @@ class Attack:
         if self.references is References.NONE:
             return ""
         if references is None:
-            return "needs reference models on the same records"
+            known = self.references.of_target
+            return "needs other records of known membership" if known else "needs reference models on the same records"
         return self._unfit(target, references)
 
     def _unfit(self, target: Observations, references: Observations) -> str:
-        if references.records != target.records:
-            return f"needs references on the same {target.records} records, not on {references.records}"
-        if _differ(target.record, references.record):
-            return "needs references on the same records in the same order"
+        known = self.references.of_target
+        unlike = _other_models(target, references) if known else _other_records(target, references)
+        if unlike:
+            return unlike
         absent = [name for name in ("member", *self.needs) if getattr(references, name) is None]
         if absent:
             return f"needs `{absent[0]}` in its references"
         member = references.need("member").astype(bool)
-        if not (~member).any():
-            return "needs reference models that some record was left out of"
+        if not ((~member).any(axis=0).all() if known else (~member).any()):
+            return "needs records known as non-members" if known else "needs models that some record was left out of"
+        if self.references is References.KNOWN and not member.any(axis=0).all():
+            return "needs records known as members"
         if self.references is References.BOTH and not member.any():
             return "needs reference models that some record was used in"
         return ""
@@ -120,5 +134,22 @@ def flatten(score: Floats, target: Observations, name: str) -> Scores:
     )
 
 
-def _differ(mine: NDArray[np.int64] | None, theirs: NDArray[np.int64] | None) -> bool:
-    return mine is not None and theirs is not None and not np.array_equal(mine, theirs)
+def _other_records(target: Observations, references: Observations) -> str:
+    """Reference models must have been asked about the same records."""
+    if references.records != target.records:
+        return f"needs references on the same {target.records} records, not on {references.records}"
+    mine, theirs = target.record, references.record
+    if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
+        return "needs references on the same records in the same order"
+    return ""
+
+
+def _other_models(target: Observations, known: Observations) -> str:
+    """Known records must be of the same models, and none of them is judged."""
+    if known.models != target.models:
+        return f"needs known records of the same {target.models} models, not of {known.models}"
+    if target.record is None or known.record is None:
+        return "needs `record` in its observations, to see that no known record is judged"
+    if np.intersect1d(target.record, known.record).size:
+        return "needs known records that are not among those it judges"
+    return ""

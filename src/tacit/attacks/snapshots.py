@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,20 @@ def snapshots(targets: Sequence[Observations], references: Sequence[Observations
     mean_in = np.stack([with_missing(inside, outside) for inside, outside in moments], axis=1)
     score = _log_normal(phi, mean_in, known, member) - _log_normal(phi, mean_out, known, ~member)
     return flatten(score, first, "snapshots")
+
+
+def with_snapshots(last: Observations, earlier: Sequence[Observations]) -> Observations:
+    """The last snapshot with everything that was seen of earlier ones of the same runs in its `internals`.
+
+    Learned attacks then look at all of them (the passive observer of Nasr et al. 2019).
+    """
+    found: dict[str, NDArray[Any]] = dict(last.internals or {})
+    for k, seen in enumerate(earlier):
+        if (seen.records, seen.models) != (last.records, last.models):
+            raise BadInput("All snapshots must be of the same models on the same records.")
+        old = {"output": seen.need("logits"), "loss": seen.need("loss")[..., None], **(seen.internals or {})}
+        found.update({f"{k}:{name}": array for name, array in old.items()})
+    return replace(last, internals=found)
 
 
 def _log_normal(phi: Floats, mean: Floats, known: Floats, seen: NDArray[np.bool_]) -> Floats:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ..core import BadInput, Observations, Scores
+from ..core import BadInput, Observations, Scores, Source, check, source
 
 AnyAttack = Callable[[Observations, Observations | None], Scores]
+Randomness = Source | int | np.random.Generator | None
 
 
 def leave_one_out(attack: AnyAttack, observations: Observations, targets: Iterable[int] | None = None) -> Scores:
@@ -26,6 +28,25 @@ def leave_one_out(attack: AnyAttack, observations: Observations, targets: Iterab
     if not all(0 <= k < observations.models for k in chosen) or len(set(chosen)) < len(chosen):
         raise BadInput(f"targets must be different model numbers below {observations.models}.")
     return joined([_one(attack, observations, k) for k in chosen])
+
+
+def known_split(
+    observations: Observations, rng: Randomness, *, share: float = 0.5
+) -> tuple[Observations, Observations]:
+    """(judged, known): records that an attack is judged on, and those it may learn from, at random.
+
+    Members and non-members of the first model go the same `share` into the known part.
+    """
+    share = check.probability("share", share, zero=False, one=False)
+    member, chance = observations.need("member").astype(bool)[:, 0], source(rng)
+    known = np.zeros(observations.records, dtype=bool)
+    for side in (np.flatnonzero(member), np.flatnonzero(~member)):
+        if side.size < 2:
+            raise BadInput("Splitting off known records needs at least two members and two non-members.")
+        known[side[chance.permutation(side.size)[: min(max(int(share * side.size), 1), side.size - 1)]]] = True
+    if observations.record is None:
+        observations = replace(observations, record=np.arange(observations.records))
+    return observations.select(records=~known), observations.select(records=known)
 
 
 def joined(parts: Sequence[Scores]) -> Scores:

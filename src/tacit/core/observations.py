@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +20,9 @@ class Observations:
     """Named optional arrays, records x models; an attack declares what it needs.
 
     `member[i, k]` says whether model k was trained on record i. `loss` is -log p_y, `margin` is
-    log p_y - log sum of the others (the logit scale of Carlini et al. 2022), `probability` is p_y.
+    log p_y - log sum of the others (the logit scale of Carlini et al. 2022), `probability` is p_y. `gradient_norm` is
+    the length of the loss's gradient; `internals` holds what a white-box observer sees, each array by its name
+    (records x models x ...). `features` is what is known of each record itself.
     """
 
     member: NDArray[np.bool_] | None = None
@@ -26,25 +30,33 @@ class Observations:
     margin: Floats | None = None
     probability: Floats | None = None
     logits: Floats | None = None
+    gradient_norm: Floats | None = None
+    internals: Mapping[str, NDArray[np.floating]] | None = None
+    features: Floats | None = None
     label: NDArray[np.int64] | None = None
     record: NDArray[np.int64] | None = None
     group: NDArray[np.str_] | None = None
 
-    PER_MODEL = ("member", "loss", "margin", "probability", "logits")
+    PER_MODEL = ("member", "loss", "margin", "probability", "logits", "gradient_norm")
+    PER_RECORD = ("label", "record", "group")
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if (array := getattr(self, field.name)) is not None:
+            if (array := getattr(self, field.name)) is not None and field.name != "internals":
                 object.__setattr__(self, field.name, np.asarray(array))
         shapes = {name: getattr(self, name).shape[:2] for name in self.PER_MODEL if getattr(self, name) is not None}
         if not shapes:
             raise BadInput("Observations need at least one array of records x models.")
         if any(len(shape) < 2 for shape in shapes.values()) or len(set(shapes.values())) > 1:
             raise BadInput(f"Observations must all have records x models of one shape, got {shapes}.")
-        for name in ("label", "record", "group"):
+        for name in self.PER_RECORD:
             column = getattr(self, name)
             if column is not None and column.shape != (self.records,):
                 raise BadInput(f"{name} must have one entry per record ({self.records}), got shape {column.shape}.")
+        if self.features is not None and (self.features.ndim != 2 or len(self.features) != self.records):
+            raise BadInput(f"features must have one row per record ({self.records}), got shape {self.features.shape}.")
+        if any(array.shape[:2] != self._shape for array in (self.internals or {}).values()):
+            raise BadInput(f"Every array of internals must be records x models {self._shape} in its first two axes.")
 
     @property
     def records(self) -> int:
@@ -72,10 +84,14 @@ class Observations:
         """A part: chosen records (rows) and models (columns)."""
         rows = slice(None) if records is None else np.asarray(records)
         columns = slice(None) if models is None else np.atleast_1d(np.asarray(models))
-        part = {}
+        part: dict[str, Any] = {}
         for field in fields(self):
             array = getattr(self, field.name)
-            if array is not None:
+            if array is None:
+                continue
+            if field.name == "internals":
+                part[field.name] = {name: each[rows][:, columns] for name, each in array.items()}
+            else:
                 part[field.name] = array[rows][:, columns] if field.name in self.PER_MODEL else array[rows]
         return Observations(**part)
 

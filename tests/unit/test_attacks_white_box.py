@@ -1,0 +1,172 @@
+"""White-box observations against naive loops, and learned attacks that see what they are shown and nothing else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tacit import BadInput, attacks
+from tacit.core import Observations
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from tacit.attacks.internals import look_inside  # noqa: E402
+from tacit.attacks.network import Matrix, _scaled  # noqa: E402
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(23, 3, 6, 6)).astype(np.float32)
+Y = RNG.integers(0, 4, 23)
+
+
+class Small(nn.Module):
+    """Convolution, batch norm, dropout, two linear layers, registered in another order than they run."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(7, 4)
+        self.conv = nn.Conv2d(3, 5, 3)
+        self.norm = nn.BatchNorm2d(5)
+        self.drop = nn.Dropout(0.5)
+        self.hidden = nn.Linear(5, 7)
+
+    def forward(self, x):
+        z = torch.relu(self.norm(self.conv(x))).mean((2, 3))
+        return self.last(torch.tanh(self.hidden(self.drop(z))))
+
+
+def model():
+    torch.manual_seed(0)
+    made = Small()
+    made(torch.as_tensor(X))  # gives batch norm something to remember
+    return made
+
+
+def naive(made, name):
+    """Gradient of one parameter and the norm of all, record after record."""
+    made.eval()
+    grads, norms = [], []
+    for x, y in zip(X, Y, strict=True):
+        made.zero_grad()
+        nn.functional.cross_entropy(made(torch.as_tensor(x)[None]), torch.as_tensor([y])).backward()
+        grads.append(dict(made.named_parameters())[name].grad.flatten(1).numpy().copy())
+        norms.append(np.sqrt(sum(float(p.grad.square().sum()) for p in made.parameters())))
+    return np.stack(grads), np.array(norms)
+
+
+def test_factors_are_the_gradient_of_a_linear_layer():
+    seen = look_inside(model(), X, Y, batch=10)
+    expected, norms = naive(model(), "last.weight")
+    formed = seen.internals["error/last"][:, 0, :, None] * seen.internals["input/last"][:, 0, None, :]
+    np.testing.assert_allclose(formed, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(seen.gradient_norm[:, 0], norms, rtol=1e-4)
+
+
+def test_other_layers_gradients_are_formed():
+    seen = look_inside(model(), X, Y, gradients=["conv", "hidden"])
+    np.testing.assert_allclose(
+        seen.internals["gradient/conv"][:, 0], naive(model(), "conv.weight")[0], rtol=1e-4, atol=1e-6
+    )
+    assert {"error/hidden", "input/hidden", "gradient/conv"} <= set(seen.internals)
+    assert "error/last" not in seen.internals
+
+
+def test_a_linear_layer_on_sequences_is_formed_too():
+    made = nn.Sequential(nn.Linear(6, 5), nn.Flatten(), nn.Linear(5 * 18, 4))
+    x = X.reshape(23, 18, 6)
+    seen = look_inside(made, x, Y, gradients=["0"])
+    nn.functional.cross_entropy(made(torch.as_tensor(x[:1])), torch.as_tensor(Y[:1])).backward()
+    np.testing.assert_allclose(seen.internals["gradient/0"][0, 0], made[0].weight.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_layers_come_in_the_order_they_run_and_the_model_is_left_as_it_was():
+    made = model()
+    before = {name: value.clone() for name, value in made.state_dict().items()}
+    made.norm.eval()
+    seen = look_inside(made, X, Y, batch=7)
+    assert [name for name in seen.internals if name.startswith("layer/")] == ["layer/conv", "layer/hidden"]
+    assert made.training
+    assert not made.norm.training
+    assert all(torch.equal(before[name], value) for name, value in made.state_dict().items())
+    made.eval()
+    np.testing.assert_allclose(seen.logits[:, 0], made(torch.as_tensor(X)).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_kernel_over_factors_is_the_kernel_over_the_matrix():
+    torch.manual_seed(1)
+    encoder = Matrix(4, 7).double().eval()
+    error, entered = torch.randn(9, 4).double(), torch.randn(9, 7).double()
+    torch.testing.assert_close(encoder(error, entered), encoder(error[:, :, None] * entered[:, None, :]))
+
+
+def test_direction_and_length_of_factors_are_those_of_the_matrix():
+    error, entered = RNG.normal(size=(9, 4)), RNG.normal(size=(9, 7))
+    formed = error[:, :, None] * entered[:, None, :]
+    pair, _ = _scaled({"g": (error, entered)}, {"g": (error, entered)})
+    whole, _ = _scaled({"g": (formed,)}, {"g": (formed,)})
+    np.testing.assert_allclose(pair["g"][0][:, :, None] * pair["g"][1][:, None, :], whole["g"][0])
+    np.testing.assert_allclose(pair["g length"][0], whole["g length"][0])
+
+
+def observed(records=400, tells="error/last", seed=0):
+    """Only one internal array knows who was a member."""
+    rng = np.random.default_rng(seed)
+    member = rng.permutation(records) < records // 2
+    seen = Observations.from_logits(
+        rng.normal(size=(records, 3)), rng.integers(0, 3, records), member=member, record=np.arange(records)
+    )
+    arrays = {name: rng.normal(size=(records, 1, 6)) for name in ("layer/first", "error/last", "input/last")}
+    if tells:
+        arrays[tells] = arrays[tells] * np.where(member, 1.0, 2.0)[:, None, None]
+    return replace(seen, internals=arrays)
+
+
+@pytest.mark.parametrize(
+    ("tells", "finders"),
+    [("error/last", {"white-box-gradients"}), ("layer/first", {"white-box-gradients", "white-box-outputs"})],
+)
+def test_each_sees_what_it_is_shown(tells, finders):
+    """Fixed seed; a finder's area is above 0.5, another's is not, at confidence 0.999."""
+    judged, known = attacks.known_split(observed(tells=tells), 1)
+    found = {
+        name
+        for name in ("learned-black-box", "white-box-outputs", "white-box-gradients")
+        if attacks.named(name)(judged, known).auc(0.999).lower > 0.5
+    }
+    assert found == finders
+
+
+def test_snapshots_stand_beside_the_last_one():
+    last, early = observed(tells=""), observed(tells="error/last")
+    early = replace(early, member=last.member)
+    both = attacks.with_snapshots(last, [early])
+    assert {"0:output", "0:loss", "0:error/last", "0:input/last", "error/last"} <= set(both.internals)
+    alone = attacks.white_box_gradients(*attacks.known_split(last, 1)).auc(0.999)
+    found = attacks.white_box_gradients(*attacks.known_split(both, 1)).auc(0.999)
+    assert alone.lower <= 0.5 < found.lower
+    with pytest.raises(BadInput, match="same models"):
+        attacks.with_snapshots(last, [early.select(records=np.arange(5))])
+
+
+def test_known_split_takes_the_same_share_of_both_sides():
+    judged, known = attacks.known_split(observed(), 0, share=0.25)
+    assert (known.records, known.member.sum(), judged.records) == (100, 50, 300)
+    assert not set(known.record) & set(judged.record)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: look_inside(model(), X, Y[:5]),
+        lambda: look_inside(model(), X, Y, layers=["nowhere"]),
+        lambda: look_inside(nn.Sequential(nn.Flatten(), nn.LayerNorm(108)), X, Y),
+        lambda: look_inside(model(), X, Y, batch=0),
+        lambda: attacks.known_split(observed(), 0, share=1.0),
+        lambda: attacks.white_box_gradients(*attacks.known_split(observed(records=20), 0, share=0.5)),
+        lambda: replace(observed(), internals={"layer/a": np.zeros((3, 1))}),
+        lambda: replace(observed(), features=np.zeros((3, 1))),
+    ],
+)
+def test_bad_input(call):
+    with pytest.raises(BadInput):
+        call()
