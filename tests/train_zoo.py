@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -269,20 +270,31 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
 
 
-def naive(model: nn.Module, loss: Any, batch: Any, clip_norm: float) -> tuple[dict[str, Tensor], Tensor]:
-    """One example at a time, ordinary autograd, clip, add."""
+def gradients(model: nn.Module, loss: Any, batch: Any) -> list[dict[str, Tensor]]:
+    """One example at a time, ordinary autograd."""
     parameters = trainable(model)
-    sums = {name: torch.zeros_like(tensor) for name, tensor in parameters.items()}
-    norms = []
+    rows = []
     for row in range(size(batch)):
         one = mapped(lambda tensor, row=row: tensor[row : row + 1], batch)
         found = torch.autograd.grad(loss(model, one).sum(), list(parameters.values()), allow_unused=True)
         pieces = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters.values(), found, strict=True)]
-        norm = torch.stack([piece.double().square().sum() for piece in pieces]).sum().sqrt()
-        norms.append(norm)
-        for name, piece in zip(sums, pieces, strict=True):
-            sums[name] += piece * min(1.0, clip_norm / float(norm)) if norm > 0 else piece
-    return sums, torch.stack(norms)
+        rows.append(dict(zip(parameters, pieces, strict=True)))
+    return rows
+
+
+def length(pieces: Any) -> float:
+    return math.sqrt(math.fsum(float(piece.double().square().sum()) for piece in pieces))
+
+
+def naive(model: nn.Module, loss: Any, batch: Any, clip_norm: float) -> tuple[dict[str, Tensor], Tensor]:
+    """One example at a time, ordinary autograd, clip, add."""
+    sums = {name: torch.zeros_like(tensor) for name, tensor in trainable(model).items()}
+    norms = []
+    for row in gradients(model, loss, batch):
+        norms.append(length(row.values()))
+        for name, piece in row.items():
+            sums[name] += piece * min(1.0, clip_norm / norms[-1]) if norms[-1] > 0 else piece
+    return sums, torch.tensor(norms, dtype=torch.float64)
 
 
 def furthest(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:

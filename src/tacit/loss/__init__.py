@@ -1,6 +1,7 @@
 """What a release costs: certified privacy accounting, calibration and plans."""
 
 from .calibration import Setting, calibrate
+from .clipping import Adaptive, Automatic, Clipping, Flat, PerLayer
 from .dispatch import loss_of, privacy_loss
 from .dynamics import NoisyDescent
 from .explain import Theorem, explain
@@ -8,7 +9,12 @@ from .plan import Plan, plan
 from .reading import epsilon
 
 __all__ = [
+    "Adaptive",
+    "Automatic",
+    "Clipping",
+    "Flat",
     "NoisyDescent",
+    "PerLayer",
     "Plan",
     "Setting",
     "Theorem",

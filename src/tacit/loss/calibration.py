@@ -108,7 +108,8 @@ def _known(solve: str, noise_multiplier: float | None, rate: float, steps: int) 
     return known
 
 
-def _least_noise(excess: Callable[[float], float]) -> float:
+def least_noise(excess: Callable[[float], float]) -> float:
+    """The smallest noise multiplier whose excess over the target is at most 0."""
     low, high = 1.0, 1.0
     while excess(high) > 0:
         low, high = high, 4 * high
@@ -149,7 +150,7 @@ def _most_steps(excess: Callable[[float], float]) -> int:
 
 
 _SOLVERS: dict[str, Callable[[Callable[[float], float]], float]] = {
-    "noise_multiplier": _least_noise,
+    "noise_multiplier": least_noise,
     "rate": _largest_rate,
     "steps": _most_steps,
 }

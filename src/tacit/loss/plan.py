@@ -13,16 +13,30 @@ from ..core.adjacency import Adjacency
 from ..core.bound import Bound, Side
 from ..core.errors import BadInput, PrivacyWarning, Unsupported
 from ..core.events import Event, family
-from .calibration import calibrate
+from .calibration import least_noise
+from .clipping import FLAT, Clipping
 from .dispatch import privacy_loss
-from .reading import samplings, training_event
+from .reading import sampled_event, samplings
+
+ADJACENCIES: dict[str, tuple[Adjacency, ...]] = {
+    "poisson": tuple(Adjacency),
+    "full": tuple(Adjacency),
+    "fixed-size": (Adjacency.REPLACE,),
+    "shuffled": (Adjacency.REPLACE, Adjacency.ZERO_OUT),
+    "allocation": (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT),
+}
+"""How batches are drawn, and for which neighbours there is a theorem (soundness rule 4)."""
 
 
 @dataclass(frozen=True)
 class Plan:
     r"""`steps` releases of sum_{i in batch} clip(g_i, C) + N(0, (z C)^2 I), C = clip_norm, z = noise_multiplier.
 
-    `public_size` is a public number of records (never the private count); it scales gradients, not the claim.
+    `public_size` is a public number of units (never the private count); it scales gradients, not the claim.
+    `sampling` says how a batch is drawn, which holds a share `rate` of the units: "poisson" (each with probability
+    rate), "fixed-size" (exactly rate x public_size, without replacement), "shuffled" (passes of 1/rate batches in a
+    shuffled order), "allocation" (passes in which each unit picks one of 1/rate steps) or "full" (all, rate 1); each
+    has its own event. `clipping` is one of "flat", "per-layer", "automatic", "adaptive", or a `Clipping`.
 
     Guarantee: `event` under `adjacency`, for the training that follows this plan.
     Caller ensures: one `unit` contributes at most one clipped vector per step.
@@ -36,6 +50,7 @@ class Plan:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     sampling: str = "poisson"
     unit: str = "record"
+    clipping: Clipping = FLAT
 
     def __post_init__(self) -> None:
         set_: Callable[[str, object], None] = partial(object.__setattr__, self)
@@ -45,17 +60,29 @@ class Plan:
         set_("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
         set_("clip_norm", check.positive("clip_norm", self.clip_norm))
         set_("adjacency", Adjacency.of(self.adjacency))
-        if self.sampling != "poisson":
-            raise Unsupported(f"training with {self.sampling} sampling", self.adjacency, fix="Use poisson.")
+        set_("clipping", Clipping.of(self.clipping))
+        if self.sampling in ADJACENCIES and self.adjacency not in ADJACENCIES[self.sampling]:
+            allowed = " or ".join(ADJACENCIES[self.sampling])
+            raise Unsupported(f"{self.sampling} sampling", self.adjacency, fix=f"Use it with {allowed}.")
+        self.event  # noqa: B018  a schedule without an event is refused here
 
     @property
     def event(self) -> Event:
-        """What the training releases: all its noisy sums."""
-        return training_event(self.noise_multiplier, self.rate, self.steps)
+        """What the training releases: all its noisy sums, with the counts that steer the clip norm, if any."""
+        return self._event(self.steps)
+
+    def _event(self, steps: int) -> Event:
+        release = self.clipping.release(self.noise_multiplier, self.expected_batch)
+        return sampled_event(release, self.rate, steps, self.sampling, self.public_size)
+
+    @property
+    def steps_per_pass(self) -> int:
+        """How many steps share one draw of who takes part: 1, or a whole pass of shuffled or allocated batches."""
+        return round(1 / self.rate) if self.sampling in ("shuffled", "allocation") else 1
 
     @property
     def sensitivity(self) -> float:
-        """Largest change of one step's sum between neighbours."""
+        """Largest change of one step's sum between neighbours; every `clipping` keeps to clip_norm."""
         return self.clip_norm * self.adjacency.sensitivity
 
     @property
@@ -75,13 +102,20 @@ class Plan:
             raise BadInput(f"step must be at most {self.steps}, got {step}.")
         if step == 0:
             return self._made(0.0, check.delta(delta), self.event)
-        return self._bound(replace(self, steps=step).event, delta)
+        passes = self.steps_per_pass
+        return self._bound(self._event(-(-step // passes) * passes), delta)
 
     def calibrated(self, *, epsilon: float, delta: float) -> Plan:
         """The same plan with the least noise that keeps its claim at most `epsilon`."""
         self._warn(check.delta(delta))
-        setting = calibrate(epsilon=epsilon, delta=delta, rate=self.rate, steps=self.steps, adjacency=self.adjacency)
-        return replace(self, noise_multiplier=setting.noise_multiplier)
+        target = check.positive("epsilon", epsilon)
+
+        def excess(noise_multiplier: float) -> float:
+            event = replace(self, noise_multiplier=noise_multiplier).event
+            found = privacy_loss(event, self.adjacency).epsilon(delta).upper
+            return math.log(found / target) if found > 0 else -math.inf
+
+        return replace(self, noise_multiplier=least_noise(excess))
 
     def _bound(self, event: Event, delta: float) -> Bound:
         return self._made(privacy_loss(event, self.adjacency).epsilon(delta).upper, delta, event)
@@ -118,10 +152,13 @@ def plan(
     batch_size: int | None = None,
     clip_norm: float = 1.0,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    sampling: str = "poisson",
+    clipping: Clipping | str = "flat",
 ) -> Plan:
     """A plan that meets (epsilon, delta): rate = batch_size / public_size, steps = epochs / rate, least noise.
 
     Without `batch_size`: about 2 sqrt(public_size), rounded up to a power of two, at most a quarter of the data.
+    Where `sampling` goes in passes, batches are of the nearest size that divides one, and epochs are whole.
     """
     size = check.whole("public_size", public_size)
     if batch_size is None:
@@ -129,7 +166,15 @@ def plan(
     batch = check.whole("batch_size", batch_size)
     if batch > size:
         raise BadInput(f"batch_size must be at most public_size {size}, got {batch}.")
-    rate = batch / size
-    steps = max(1, round(check.positive("epochs", epochs) / rate))
-    start = Plan(size, rate, steps, 1.0, clip_norm, Adjacency.of(adjacency))
+    rate, passes = batch / size, check.positive("epochs", epochs)
+    if sampling in ("shuffled", "allocation"):
+        rate = 1 / max(1, round(size / batch))
+    elif sampling == "full":
+        rate = 1.0
+    steps = (
+        max(1, round(passes / rate))
+        if sampling in ("poisson", "fixed-size")
+        else max(1, round(passes)) * round(1 / rate)
+    )
+    start = Plan(size, rate, steps, 1.0, clip_norm, Adjacency.of(adjacency), sampling, clipping=Clipping.of(clipping))
     return start.calibrated(epsilon=epsilon, delta=delta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from fractions import Fraction
 
@@ -29,20 +30,42 @@ SAMPLING: dict[type[Event], tuple[str, str]] = {
 
 def training_event(noise_multiplier: float, rate: float, steps: int, sampling: str = "poisson") -> Event:
     """`steps` Gaussian sums over batches that hold a share `rate` of the records, drawn as `sampling` says."""
-    noise = Gaussian(noise_multiplier)
+    return sampled_event(Gaussian(noise_multiplier), rate, steps, sampling)
+
+
+def sampled_event(release: Event, rate: float, steps: int, sampling: str, size: int | None = None) -> Event:
+    """`release` on `steps` batches that hold a share `rate` of `size` records, drawn as `sampling` says."""
     if sampling == "poisson":
-        return Repeat(Poisson(rate, noise), steps)
+        return Repeat(Poisson(rate, release), steps)
+    if sampling == "full":
+        if rate != 1.0:
+            raise BadInput(f"full sampling takes every record in every step: rate must be 1, got {rate:g}.")
+        return Repeat(release, steps)
     share = Fraction(check.probability("rate", rate, zero=False)).limit_denominator(10**9)
     if sampling == "fixed-size":
-        return Repeat(FixedSize(share.numerator, share.denominator, noise), steps)
+        batch, size = (share.numerator, share.denominator) if size is None else (_batch(rate, size), size)
+        return Repeat(FixedSize(batch, size, release), steps)
     if sampling not in ("shuffled", "allocation"):
-        names = ", ".join(name for name, _ in SAMPLING.values())
+        names = ", ".join([*(name for name, _ in SAMPLING.values()), "full"])
         raise BadInput(f"sampling {sampling!r} is not known.", fix=f"Use one of: {names}.")
     batches = round(1 / share)
+    if not math.isclose(batches * rate, 1.0, rel_tol=1e-6):
+        raise BadInput(f"{sampling} sampling goes in passes of 1 / rate steps: {1 / rate:g} is not a whole number.")
     if check.whole("steps", steps) % batches:
         raise BadInput(f"{sampling} sampling goes in passes of {batches} steps, got {steps} steps.")
-    one = Shuffled(batches, noise) if sampling == "shuffled" else Allocation(1, batches, noise)
+    one = Shuffled(batches, release) if sampling == "shuffled" else Allocation(1, batches, release)
     return Repeat(one, steps // batches)
+
+
+def _batch(rate: float, size: int) -> int:
+    """A fixed batch size must be a whole number of records."""
+    batch = round(rate * size)
+    if not math.isclose(batch, rate * size, rel_tol=1e-9) or batch < 1:
+        raise BadInput(
+            f"A fixed batch of rate x public_size = {rate * size:g} records is not a whole number.",
+            fix="Give rate = batch / public_size.",
+        )
+    return batch
 
 
 def samplings(event: Event) -> list[tuple[str, str]]:
