@@ -19,25 +19,22 @@ MAKE = {
     "gaussian": lambda delta: Curve(Gaussian(1.0), Adjacency.ADD_REMOVE, delta),
     "laplace": lambda delta: Curve(Laplace(1.0), Adjacency.ADD_REMOVE, delta),
 }
-# Known defect: the exact joint tests are valid but not monotone. 200 hits of 200 read 3.622 with 21 alarms and 3.573
-# with 20. Until they are, their law allows a dip of 5 %; every other estimator obeys it strictly.
-DIP = {MAKE["exact"]: 0.05, MAKE["exact gaussian"]: 0.05}
 EVERY = pytest.mark.parametrize("make", MAKE.values(), ids=list(MAKE))
 guesses = st.integers(0, N)
 
 
 @EVERY
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(hits=guesses, alarms=guesses, more=st.integers(0, 20))
 def test_a_stronger_attack_gives_no_smaller_bound(make, hits, alarms, more):
     use = make(1e-3)
     weak = use.read(Counts(hits, alarms, N, N), 0.95)
     strong = use.read(Counts(min(hits + more, N), max(alarms - more, 0), N, N), 0.95)
-    assert strong >= (1 - DIP.get(make, 0.0)) * weak - SLACK
+    assert strong >= weak - SLACK
 
 
 @EVERY
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(hits=guesses, alarms=guesses)
 def test_more_confidence_or_delta_gives_no_larger_bound(make, hits, alarms):
     counts = Counts(hits, alarms, N, N)

@@ -22,7 +22,7 @@ from ..core import Counts, check
 from .estimators import Estimator
 from .families import Family
 from .frontier import GRID, Frontier, of_event, of_pair
-from .search import COARSE, Search
+from .search import Search, largest
 
 Floats = NDArray[np.float64]
 
@@ -50,15 +50,7 @@ class Anytime(Estimator):
     method = "e-process"
 
     def read(self, counts: Counts, confidence: float) -> float:
-        low, high = 0.0, 1.0
-        if not self.ruled_out(low, counts, confidence):
-            return 0.0
-        while self.ruled_out(high, counts, confidence):
-            low, high = high, 2 * high
-        while high - low > COARSE:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.ruled_out(middle, counts, confidence) else (low, middle)
-        return low
+        return largest(lambda epsilon: self.ruled_out(epsilon, counts, confidence))
 
     def ruled_out(self, epsilon: float, counts: Counts, confidence: float) -> bool:
         """Whether (epsilon, delta) is ruled out by now."""

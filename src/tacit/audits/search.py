@@ -1,4 +1,4 @@
-"""Searching for the factor at which a family's noise fits; what it rules out is decided by the test alone."""
+"""Searching for the epsilon, or the factor of a family's noise, that fits; what is ruled out the test alone decides."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ WIDEST = 2.0**12
 """The largest factor by which a family's noise is rescaled, either way."""
 LONGEST = math.log(2.0)
 """One step of the search; small steps keep away from members with next to no noise, which are costly to account."""
+
+
+def largest(ruled_out: Callable[[float], bool]) -> float:
+    """The largest epsilon found that is ruled out, 0 when none is: doubled, then halved to within a thousandth."""
+    low, high = 0.0, 1.0
+    if not ruled_out(low):
+        return 0.0
+    while ruled_out(high):
+        low, high = high, 2 * high
+    while high - low > COARSE:
+        middle = (low + high) / 2
+        low, high = (middle, high) if ruled_out(middle) else (low, middle)
+    return low
 
 
 @dataclass
