@@ -10,12 +10,27 @@ from numpy.typing import NDArray
 
 from .errors import BadInput
 
+LEAST, MOST = 1e-100, 1e100
+"""What a positive number may be: its square and the square's inverse are still numbers."""
+LARGEST_WHOLE = 2**53
+"""Up to here a float holds every whole number."""
+
 
 def positive(name: str, value: float) -> float:
-    """A finite number above 0."""
+    """A finite number above 0, neither absurdly small nor absurdly large."""
     number = _number(name, value)
     if not (number > 0 and math.isfinite(number)):
         raise BadInput(f"{name} must be a finite number above 0, got {value!r}.")
+    if not LEAST <= number <= MOST:
+        raise BadInput(f"{name} must be between {LEAST:g} and {MOST:g}, got {value!r}.")
+    return number
+
+
+def real(name: str, value: float) -> float:
+    """A finite number."""
+    number = _number(name, value)
+    if math.isinf(number):
+        raise BadInput(f"{name} must be a finite number, got {value!r}.")
     return number
 
 
@@ -43,10 +58,12 @@ def delta(value: float) -> float:
 
 
 def whole(name: str, value: int, *, least: int = 1) -> int:
-    """A whole number at or above `least`; 2.0 counts, 2.5 and True do not."""
+    """A whole number at or above `least` and at most 2^53; 2.0 counts, 2.5 and True do not."""
     number = _number(name, value)
     if math.isinf(number) or number != math.floor(number) or number < least:
         raise BadInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    if number > LARGEST_WHOLE:
+        raise BadInput(f"{name} must be at most 2^53, got {value!r}.")
     return int(value)
 
 

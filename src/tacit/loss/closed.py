@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, ndtr, ndtri
 
 from ..core.interval import Interval
 from .noise import Array
@@ -54,7 +54,8 @@ class Never:
 class GaussianTotal:
     r"""A Gaussian mechanism with mu = sensitivity / standard deviation; Gaussians compose to mu^2 = sum mu_i^2.
 
-    delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
+    delta(epsilon) = Phi(-a) - e^epsilon Phi(-b), a = epsilon/mu - mu/2, b = epsilon/mu + mu/2;
+    e^epsilon Phi(-b) = e^{-a^2/2} erfcx(b/sqrt 2)/2, as epsilon = (b^2 - a^2)/2: nothing overflows.
     Reference: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 3.3.
     """
 
@@ -64,12 +65,13 @@ class GaussianTotal:
         if self.mu == 0:
             return Interval(0.0, 0.0)
         a, b = epsilon / self.mu - self.mu / 2, epsilon / self.mu + self.mu / 2
+        scale = math.exp(-a * a / 2) / 2
+        second = scale * float(erfcx(b / math.sqrt(2)))
         if a > 0:
-            scale = math.exp(-a * a / 2) / 2
-            first, second = scale * float(erfcx(a / math.sqrt(2))), scale * float(erfcx(b / math.sqrt(2)))
+            first = scale * float(erfcx(a / math.sqrt(2)))
             first_error = (16 + 2 * a * b) * EPS * first
         else:
-            first, second = float(ndtr(-a)), math.exp(epsilon + float(log_ndtr(-b)))
+            first = float(ndtr(-a))
             first_error = (16 + 2 * b) * EPS * first
         error = first_error + (16 + 2 * b * b + epsilon) * EPS * second + 1e-320
         return Interval(max(first - second - error, 0.0), min(max(first - second + error, 0.0), 1.0))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import TypeVar
 
 import numpy as np
 
 from ..core import check
+from ..core.errors import BadInput, TacitError
 from ..core.interval import Interval
 from ..core.privacy_loss import PrivacyLoss
 from .closed import Direction, GaussianTotal, Never, Once, Single, head_of, tail_of
@@ -22,6 +24,25 @@ from .saddle import Saddle
 
 T = TypeVar("T")
 Counted = tuple[tuple[Pair, int], ...]
+
+
+def held(read: Callable[[Composed, float], Interval]) -> Callable[[Composed, float], Interval]:
+    """A reading whose numbers all fit into floats, or one sentence."""
+
+    @wraps(read)
+    def guarded(loss: Composed, value: float) -> Interval:
+        try:
+            with np.errstate(over="raise", invalid="raise", divide="raise"):
+                return read(loss, value)
+        except (ArithmeticError, ValueError) as error:
+            if isinstance(error, TacitError):
+                raise
+            raise BadInput(
+                "The loss of this event is larger than numbers can hold.",
+                fix="So little noise, or so large an epsilon, protects nobody.",
+            ) from error
+
+    return guarded
 
 
 @dataclass(frozen=True)
@@ -66,6 +87,7 @@ class Composed(PrivacyLoss):
         releases = tuple((release, times * count) for release, count in self.releases)
         return Composed(releases, tuple((curve, times * count) for curve, count in self.curves))
 
+    @held
     def epsilon(self, delta: float) -> Interval:
         delta = check.delta(delta)
         if self.curves:
@@ -76,6 +98,7 @@ class Composed(PrivacyLoss):
             found = _larger(found, other.epsilon(delta, found.lower))
         return self._honest(found)
 
+    @held
     def delta(self, epsilon: float) -> Interval:
         epsilon = check.nonnegative("epsilon", epsilon)
         if self.curves:
@@ -89,6 +112,7 @@ class Composed(PrivacyLoss):
     def advantage(self) -> Interval:
         return self.delta(0.0)
 
+    @held
     def tradeoff(self, fpr: float) -> Interval:
         r"""max over directions of inf_K H_K(P, Q) + K fpr; K < 1 is read from the other direction.
 

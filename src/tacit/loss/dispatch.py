@@ -12,7 +12,7 @@ from functools import singledispatch
 
 from ..core import check
 from ..core.adjacency import Adjacency
-from ..core.errors import Unsupported
+from ..core.errors import BadInput, Unsupported
 from ..core.events import (
     ZCDP,
     AboveThreshold,
@@ -44,13 +44,20 @@ from .pairs import Discrete, Halves, Location, Pair, Parts, RangePair
 from .renyi import Renyi
 from .selection import selected
 
+LARGEST_GROUP = 200
+"""A sampled group of k is a mixture of k + 1 noises; beyond, reading it takes minutes."""
+
 
 def privacy_loss(event: Event, adjacency: Adjacency | str, *, group: int = 1) -> PrivacyLoss:
     """What `event` costs when data sets differ in `group` records under `adjacency`.
 
     Guarantee: every reading of the result is an interval that holds the true value.
     """
-    return loss_of(event, Adjacency.of(adjacency), check.whole("group", group))
+    group = check.whole("group", group)
+    try:
+        return loss_of(event, Adjacency.of(adjacency), group)
+    except (OverflowError, ZeroDivisionError):
+        raise BadInput("This event has numbers too large or too small to compute with.") from None
 
 
 @singledispatch
@@ -186,6 +193,8 @@ def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
     if base is None:
         return _sampled_atoms(event, inner, adjacency, group)
     noise, shift = base
+    if group > LARGEST_GROUP:
+        raise Unsupported(event, adjacency, fix=f"Sampled groups have at most {LARGEST_GROUP} records here.")
     weights = [math.comb(group, j) * event.rate**j * (1 - event.rate) ** (group - j) for j in range(group + 1)]
     moved: Parts = tuple((weight, shift * j) for j, weight in enumerate(weights) if weight > 0)
     if adjacency is Adjacency.REPLACE:

@@ -16,7 +16,7 @@ from .noise import Array
 from .pairs import Discrete, Pair
 from .quadrature import NotMet
 from .steps import LARGEST, lower_step, upper_step
-from .window import Counts, Window, compose, log_moments
+from .window import Counts, Window, compose, log_moments, lost
 
 Composition = tuple[tuple[Pair, int], ...]
 TILTS = np.geomspace(1e-2, 2e5, 48)
@@ -51,6 +51,9 @@ class Lattice:
         if left <= 1e-14 * delta:
             return Interval(0.0 if left > 0 else math.inf, math.inf)
         log_mass = math.log(left / self._steps) - SLACK
+        left = delta - lost(self._coarse(log_mass))  # what a moment does not see counts against delta
+        if left <= 0:
+            return Interval(0.0, math.inf)
         bound, tilt = self._chernoff(log_mass, lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t)
         if bound <= 0:
             return Interval(0.0, 0.0)
@@ -63,7 +66,8 @@ class Lattice:
         log_mass = rough - math.log(self._steps) - 20.0
         _, tilt = self._chernoff(log_mass, lambda t, log_m: log_m + conversion(t) - t * epsilon)
         read = lambda low, high: Interval(low.delta(epsilon), high.delta(epsilon))  # noqa: E731
-        return self._refined(tilt, epsilon, log_mass, read)
+        found = self._refined(tilt, epsilon, log_mass, read)
+        return Interval(found.lower, min(found.upper, 1.0))
 
     def tail(self, fpr: float) -> Interval:
         """inf over epsilon >= 0 of delta(epsilon) + e^epsilon fpr."""
@@ -109,7 +113,7 @@ class Lattice:
                 t = min(tilt, STEEPEST / width)
                 low, high = (compose(self._lattices(width, log_mass, sign), t, sign, anchor) for sign in (-1, 1))
             except NotMet:
-                if math.isfinite(known.upper):
+                if math.isfinite(known.upper) or width > LARGEST / 8:
                     return known
                 width *= 8
                 continue

@@ -100,6 +100,8 @@ class Saddle:
     def _guess(self, total: Sum, tilt: float, chernoff: float) -> float:
         """Leading order at the saddle point: delta is about M(t) e^{-t epsilon}/(t (1 + t) sqrt(2 pi) spread)."""
         spread = self.gaussian**2 + sum(count * nodes.line(tilt).variance for _, nodes, count in total.parts)
+        if not 0 < spread < math.inf:
+            raise NotMet
         factor = math.log(tilt * (1 + tilt)) + 0.5 * math.log(2 * math.pi * spread)
         drop = factor + float(conversion(np.array([tilt]))[0])
         return max(chernoff - max(drop, 0.0) / tilt, 0.0)

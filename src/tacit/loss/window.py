@@ -39,6 +39,11 @@ def log_moments(parts: Counts, tilts: Array) -> Array:
     return np.asarray(np.sum([count * step.log_moments(tilts) for step, count in parts], axis=0))
 
 
+def lost(parts: Counts) -> float:
+    """Mass of the composition at infinity."""
+    return -math.expm1(math.fsum(count * math.log1p(-step.infinite) for step, count in parts))
+
+
 @dataclass(frozen=True)
 class Window:
     """Composed tilted masses over a window of losses, as sums from above; sign +1 bounds delta from above, -1 below."""
@@ -90,9 +95,10 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
     """Convolve over a window that holds all but `TAIL` of the tilted mass on either side."""
     width = parts[0][0].width
     log_m, low, high = _extent(parts, tilt)
-    size = fft.next_fast_len(max(64, math.ceil((high - low) / width) + 2), real=True)
-    if size > LARGEST_SIZE:
+    needed = (high - low) / width + 2
+    if not needed <= LARGEST_SIZE:
         raise NotMet
+    size = fft.next_fast_len(max(64, math.ceil(needed)), real=True)
     origin = math.fsum(count * step.origin for step, count in parts)
     start = math.floor((low - origin) / width)
     density, error = convolve(parts, tilt, size)
@@ -114,7 +120,7 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
         _above(q),
         EPS * (steps * (600 + 4 * tilt * largest) + size + 2000),
         8 * EPS * steps * (largest + 1),
-        -math.expm1(math.fsum(count * math.log1p(-step.infinite) for step, count in parts)),
+        lost(parts),
     )
 
 

@@ -1,0 +1,97 @@
+"""At the ends of the numbers: a certified answer or one sentence, never a false small epsilon and never a traceback."""
+
+import contextlib
+import math
+
+import mpmath
+import pytest
+
+import tacit
+from tacit.events import (
+    BoundedRange,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    Poisson,
+    RandomizedResponse,
+    Repeat,
+)
+from tacit.loss.closed import GaussianTotal
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.05, 0.03, 0.02, 0.01, 1e-3, 1e-6, 1e-9])
+def test_more_steps_never_cost_less(noise):
+    """Losses beyond what the lattice holds count as infinite: they must not vanish from the bound."""
+    one, *more = (tacit.epsilon(noise_multiplier=noise, rate=0.1, steps=n, delta=1e-5) for n in (1, 2, 100))
+    assert all(item.upper >= one.lower for item in more)
+    replaced = tacit.epsilon(noise_multiplier=noise, rate=0.1, steps=2, delta=1e-5, adjacency="replace")
+    assert replaced.upper >= one.lower
+
+
+EXTREME = [
+    Laplace(1e-3),
+    Poisson(0.1, Laplace(1e-3)),
+    DiscreteLaplace(1e-3),
+    DiscreteGaussian(1e-2),
+    RandomizedResponse(500.0, 2),
+    RandomizedResponse(1e4, 3),
+    BoundedRange(1000.0),
+    NoisyMax(1000.0, "gumbel"),
+    Poisson(0.1, Gaussian(1e-99)),
+    Poisson(1e-300, Gaussian(1.0)),
+    Gaussian(1e99),
+    Gaussian(1e-90),
+]
+
+
+@pytest.mark.parametrize("event", EXTREME, ids=str)
+@pytest.mark.parametrize("steps", [1, 2, 2**53])
+def test_an_interval_or_a_sentence(event, steps):
+    with contextlib.suppress(tacit.BadInput):
+        loss = tacit.privacy_loss(Repeat(event, steps), "add-remove")
+        found = loss.epsilon(1e-5)
+        assert 0 <= found.lower <= found.upper
+        assert 0 <= loss.delta(1.0).lower <= loss.delta(1.0).upper <= 1
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.3, 5.0, 60.0, 1e4, 1e8])
+@pytest.mark.parametrize("delta", [0.3, 1e-5, 1e-30])
+def test_the_closed_form_holds_for_any_noise(mu, delta):
+    """Both ends of epsilon, put into the formula with 60 digits."""
+    found = GaussianTotal(mu).epsilon(delta)
+
+    def exact(epsilon):
+        with mpmath.workdps(60):
+            e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+            return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e + mpmath.log(mpmath.ncdf(-m / 2 - e / m)))
+
+    assert found.gap <= 1e-7 or found.upper < 1e-5
+    assert exact(found.upper) <= delta
+    assert found.lower == 0 or exact(found.lower) >= delta
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"noise_multiplier": 1e-300},
+        {"noise_multiplier": 1e300},
+        {"noise_multiplier": 1.0, "steps": 10**23},
+        {"noise_multiplier": math.inf},
+    ],
+)
+def test_absurd_numbers_are_refused(arguments):
+    with pytest.raises(tacit.BadInput):
+        tacit.epsilon(delta=1e-5, **arguments)
+
+
+def test_a_large_sampled_group_is_refused():
+    with pytest.raises(tacit.Unsupported):
+        tacit.privacy_loss(Poisson(0.1, Gaussian(1.0)), "add-remove", group=10**12)
+    assert tacit.privacy_loss(Gaussian(1.0), "add-remove", group=10**6).epsilon(1e-5).upper > 1e11
+
+
+def test_a_plan_with_next_to_no_noise_has_a_bound():
+    plan = tacit.Plan(public_size=1000, rate=0.1, steps=10, noise_multiplier=1e-9)
+    assert plan.bound(1e-5).epsilon == math.inf
