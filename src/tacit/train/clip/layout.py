@@ -9,23 +9,23 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Layout:
-    """Examples lie along `axis`; where the axis holds several rows per example, `major` says whether they adjoin.
+    """Examples lie along `axis`; where it holds several rows per example, runs of `inner` of them adjoin (None: all).
 
-    (B, T, d) is axis 0; (T, B, d) is axis 1; (B T, d) from a flattened (B, T, d) is axis 0, major; from a flattened
-    (T, B, d) it is axis 0, minor.
+    (B, T, d) is axis 0; (T, B, d) is axis 1; (B T, d) from a flattened (B, T, d) is axis 0, all adjoin; from a
+    flattened (T, B, d) it is axis 0, inner 1; from a flattened (T, B, K, d), inner K.
     """
 
     axis: int = 0
-    major: bool = True
+    inner: int | None = None
 
     def fits(self, tensor: Tensor, batch: int) -> bool:
-        return tensor.ndim > self.axis and tensor.shape[self.axis] % batch == 0
+        return tensor.ndim > self.axis and tensor.shape[self.axis] % (batch * (self.inner or 1)) == 0
 
     def front(self, tensor: Tensor, batch: int) -> Tensor:
         """(B, *shape) where `axis` keeps only the rows of one example (one, as a rule)."""
         if self.axis == 0 and tensor.shape[0] == batch:
             return tensor.unsqueeze(1)
-        rows = tensor.shape[self.axis] // batch
-        if self.major:
-            return tensor.unflatten(self.axis, (batch, rows)).movedim(self.axis, 0)
-        return tensor.unflatten(self.axis, (rows, batch)).movedim(self.axis + 1, 0)
+        if self.inner is None:
+            return tensor.unflatten(self.axis, (batch, -1)).movedim(self.axis, 0)
+        split = tensor.unflatten(self.axis, (-1, batch, self.inner)).movedim(self.axis + 1, 0)
+        return split.flatten(self.axis + 1, self.axis + 2)

@@ -139,15 +139,20 @@ def _entry(entry: Entry, small: Tensor, large: Tensor) -> Entry:
     (axis,) = axes
     if small.shape[axis] == 2:
         return replace(entry, layout=Layout(axis))
-    return replace(entry, layout=Layout(axis, _adjoin(small, large, axis)))
+    return replace(entry, layout=Layout(axis, _inner(small, large, axis)))
 
 
-def _adjoin(small: Tensor, large: Tensor, axis: int) -> bool:
-    """Whether the rows of one example lie side by side: then the first two examples are the first rows."""
+def _inner(small: Tensor, large: Tensor, axis: int) -> int | None:
+    """How many rows of one example lie side by side: with that many, the first two of three examples are the two."""
     rows = small.shape[axis] // 2
-    major = large.narrow(axis, 0, 2 * rows)
-    minor = large.unflatten(axis, (rows, 3)).narrow(axis + 1, 0, 2).flatten(axis, axis + 1)
-    return bool((major - small).abs().sum() <= (minor - small).abs().sum())
+    runs = [run for run in range(1, rows + 1) if rows % run == 0]
+
+    def off(run: int) -> float:
+        first = large.unflatten(axis, (-1, 3, run)).narrow(axis + 1, 0, 2).flatten(axis, axis + 2)
+        return float((first - small).detach().abs().sum())
+
+    best = min(reversed(runs), key=off)
+    return None if best == rows else best
 
 
 def _checked(

@@ -221,31 +221,36 @@ def broadcast(record: Record, gradient: Tensor, batch: int) -> Found:
     yield used, Dense(reduced(values, used.shape))
 
 
+def _detached(tensor: Tensor) -> Tensor:
+    return tensor.detach()
+
+
 def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
     """No rule: run the operation for one example at a time under vmap and differentiate it by its parameters."""
     from .capture import flat, replaced
 
     layout = record.layout
-    if layout is None or layout.axis != 0 or record.output.shape[0] != batch:
+    if layout is None or layout.axis != 0:
         raise BadInput("the examples are not on the first axis")
-    gradient = gradient.reshape(record.output.shape)
+    total = record.output.shape[0]
     own = [
         tensor
         for tensor in flat(record.args, record.kwargs)
-        if not uses(record, tensor) and id(tensor) not in record.public and tensor.ndim and tensor.shape[0] == batch
+        if not uses(record, tensor) and id(tensor) not in record.public and tensor.ndim and tensor.shape[0] == total
     ]
     used = tuple({id(tensor): tensor for tensor in record.used}.values())
 
     def pulled(gradient_one: Tensor, *own_one: Tensor) -> tuple[Tensor, ...]:
-        one = {id(tensor): part.unsqueeze(0) for tensor, part in zip(own, own_one, strict=True)}
+        one = {id(tensor): part for tensor, part in zip(own, own_one, strict=True)}
 
         def run(*weights: Tensor) -> Tensor:
             table = one | {id(tensor): weight for tensor, weight in zip(used, weights, strict=True)}
             return record.function(*replaced(record.args, table), **replaced(record.kwargs, table))
 
         _, pull = torch.func.vjp(run, *(tensor.detach() for tensor in used))
-        return pull(gradient_one.unsqueeze(0))
+        return pull(gradient_one)
 
-    found = torch.func.vmap(pulled)(gradient, *(tensor.detach() for tensor in own))
+    parts = [front(record, tensor, batch) for tensor in (gradient.reshape(record.output.shape), *map(_detached, own))]
+    found = torch.func.vmap(pulled)(*parts)
     for tensor, values in zip(used, found, strict=True):
         yield tensor, Dense(values)

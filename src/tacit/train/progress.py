@@ -1,0 +1,57 @@
+"""How far a run is, for its operator: one quiet line on standard error.
+
+Examples per second and losses come from the private data without noise, so they are for the operator's eyes; the
+epsilon shown is what the steps so far have cost, not a claim (soundness rule 3).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from .step import PrivateStep, StepInfo
+
+PARTS = 10
+"""Epsilon is read so many times in a run, and a file gets so many lines; a terminal's line moves every second."""
+
+
+@dataclass(eq=False)
+class Progress:
+    """Called after every step with the step and what it told."""
+
+    delta: float
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    _start: float = field(default_factory=time.monotonic, init=False)
+    _first: int = field(default=-1, init=False)
+    _examples: int = field(default=0, init=False)
+    _shown: float = field(default=0.0, init=False)
+    _epsilon: float = field(default=0.0, init=False)
+
+    def __call__(self, step: PrivateStep, info: StepInfo) -> None:
+        if self._first < 0:
+            self._first = step.done - 1
+        self._examples += info.examples
+        now, steps = time.monotonic(), step.plan.steps
+        part = step.done * PARTS // steps > (step.done - 1) * PARTS // steps
+        if part:
+            self._epsilon = step.plan.spent(step.done, self.delta).epsilon
+        if part or (self.stream.isatty() and now - self._shown > 1):
+            self._shown = now
+            self._write(self._line(step, info, now - self._start), last=step.done == steps)
+
+    def _line(self, step: PrivateStep, info: StepInfo, seconds: float) -> str:
+        done, steps = step.done, step.plan.steps
+        left = seconds / (done - self._first) * (steps - done)
+        loss = "" if info.loss is None else f"  loss {info.loss:.3f}"
+        speed = f"{self._examples / max(seconds, 1e-9):,.0f} examples/s"
+        return f"step {done}/{steps}  epsilon {self._epsilon:.3g}{loss}  {speed}  {left:.0f} s left"
+
+    def _write(self, line: str, *, last: bool) -> None:
+        if self.stream.isatty():
+            self.stream.write(f"\r\x1b[2K{line}" + ("\n" if last else ""))
+        else:
+            self.stream.write(f"{line}\n")
+        self.stream.flush()

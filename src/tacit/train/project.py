@@ -1,0 +1,27 @@
+"""Projections of the parameters after each step: post-processing, free in privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from ..core import check
+
+
+def ball(radius: float) -> Callable[[nn.Module], None]:
+    """Onto the Euclidean ball of this radius around zero, all trainable parameters taken together.
+
+    It keeps a convex problem on a set of diameter 2 `radius`, as theorems about the last iterate ask.
+    """
+    limit = check.positive("radius", radius)
+
+    def project(model: nn.Module) -> None:
+        moved = [tensor for tensor in model.parameters() if tensor.requires_grad]
+        norm = math.sqrt(math.fsum(float(tensor.detach().double().square().sum()) for tensor in moved))
+        if norm > limit:
+            torch._foreach_mul_(moved, limit / norm)
+
+    return project
