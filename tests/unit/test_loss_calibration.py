@@ -57,3 +57,10 @@ def test_attack_targets():
 def test_bad_targets_are_refused(bad):
     with pytest.raises(BadInput):
         calibrate(delta=1e-5, **bad)
+
+
+def test_a_loose_target_is_met_exactly_or_refused():
+    setting = calibrate(epsilon=1e9, delta=1e-5)
+    assert 1e9 * (1 - 1e-8) <= setting.epsilon.upper <= 1e9
+    with pytest.raises(BadInput, match="Any noise multiplier"):
+        calibrate(epsilon=1.0, delta=1e-5, rate=1e-7)

@@ -53,3 +53,9 @@ def test_pure_events_keep_basic_composition_at_delta_zero():
     found = explain(Repeat(Laplace(10.0), 100), delta=0)
     assert found[0].name == "basic composition"
     assert found[-1].epsilon == pytest.approx(10.0)
+
+
+def test_a_sample_of_everybody_is_no_sample():
+    """No row comes twice, and plain Gaussians have their theorems."""
+    found = explain(Repeat(Poisson(1.0, Gaussian(2.0)), 10), delta=1e-5)
+    assert [item.name for item in found] == [item.name for item in explain(Repeat(Gaussian(2.0), 10), delta=1e-5)]

@@ -119,8 +119,8 @@ def least_noise(excess: Callable[[float], float]) -> float:
             )
     while low == high or excess(low) <= 0:
         low, high = low / 4, min(low, high)
-        if low < 1e-4:
-            return high
+        if low < 1e-9:
+            raise BadInput("Any noise multiplier down to 1e-9 meets the target.", fix="Ask for a smaller target.")
     return root(excess, low, high)
 
 

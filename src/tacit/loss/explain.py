@@ -57,6 +57,8 @@ def _leaves(event: Event, times: int) -> Iterator[tuple[Event, int]]:
     elif isinstance(event, Compose):
         for part in event.events:
             yield from _leaves(part, times)
+    elif isinstance(event, Poisson) and event.rate == 1:
+        yield from _leaves(event.event, times)
     else:
         yield event, times
 
