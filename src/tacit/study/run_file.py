@@ -39,6 +39,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "plan": {
         "epsilon": NUMBER, "delta": NUMBER, "epochs": NUMBER, "batch_size": WHOLE, "clip_norm": NUMBER,
         "adjacency": TEXT, "rate": NUMBER, "steps": WHOLE, "noise_multiplier": NUMBER, "public_size": WHOLE,
+        "sampling": TEXT, "clipping": TEXT,
     },
     "train": {"optimizer": TEXT, "lr": NUMBER, "momentum": NUMBER, "precision": TEXT, "compile": SWITCH},
     "attack": {"attacks": TEXTS, "references": WHOLE, "fpr": NUMBERS},
