@@ -19,6 +19,7 @@ from tacit.core import (
     Measurement,
     Verdict,
 )
+from tacit.core.sentence import together
 from tacit.events import Gaussian, Poisson, Repeat
 
 EVENT = Repeat(Poisson(0.1, Gaussian(2.0)), 50)
@@ -63,8 +64,18 @@ def test_verdict(evidence, verdict):
 
 
 def test_the_sentence_quotes_the_numbers():
-    assert "1 in 100 outsiders finds 84 of 1,000 members; the proof allows at most 120." in WHOLE.sentence
+    found = "1 in 100 outsiders finds 84 of 1,000 members (70 to 100, 95 % confidence); the proof allows at most 120."
+    assert found in WHOLE.sentence
     assert "at most 4 (delta 1e-05) by proof and at least 2 by demonstration" in WHOLE.sentence
+
+
+def test_the_best_of_several_attacks_is_quoted_with_the_confidence_that_all_of_them_share():
+    """Four intervals at 98.75 % hold together at 95 %; one that a blind baseline has is not among them."""
+    each = [replace(measurement(), attack=name, auc=replace(measurement().auc, confidence=0.9875)) for name in "abcd"]
+    baseline = replace(measurement(), attack="blind baseline")
+    several = replace(WHOLE, measurements=(*each, baseline))
+    assert "(70 to 100, 95 % confidence for the best of 4 attacks)" in several.sentence
+    assert together(several) == pytest.approx(0.95)
 
 
 def test_too_few_outsiders_are_said_to_be_too_few():

@@ -20,7 +20,10 @@ def sentence(evidence: Evidence) -> str:
 
 
 def strongest(evidence: Evidence) -> tuple[Measurement, float, Estimate] | None:
-    """What to quote: the lowest false-positive rate the sample supports, the largest lower limit there."""
+    """What to quote: the lowest false-positive rate the sample supports, the largest lower limit there.
+
+    The best of several attacks is a choice: its interval holds with the confidence that all of them share (`together`).
+    """
     for fpr in sorted({fpr for item in evidence.attacks for fpr, _ in item.tpr_at_fpr}):
         rows = [
             (item, fpr, estimate)
@@ -31,6 +34,11 @@ def strongest(evidence: Evidence) -> tuple[Measurement, float, Estimate] | None:
         if rows:
             return max(rows, key=lambda row: (row[2].lower, row[2].value or 0.0))
     return None
+
+
+def together(evidence: Evidence) -> float:
+    """The confidence with which the intervals of all attacks hold at once (Bonferroni), and so that of the best."""
+    return max(0.0, 1 - sum(1 - item.auc.confidence for item in evidence.attacks))
 
 
 def allowed(claim: Claim, fpr: float) -> float | None:
@@ -47,9 +55,10 @@ def _found(evidence: Evidence) -> str:
         return _too_few(evidence)
     _, fpr, estimate = best
     scale = max(1000, round(10 / fpr)) if fpr < 0.01 else 1000
+    low, found, high = (f"{rate * scale:,.0f}" for rate in (estimate.lower, estimate.value or 0.0, estimate.upper))
     text = (
-        f"An attacker who wrongly accuses 1 in {round(1 / fpr):,} outsiders finds "
-        f"{(estimate.value or 0.0) * scale:,.0f} of {scale:,} members"
+        f"An attacker who wrongly accuses 1 in {round(1 / fpr):,} outsiders finds {found} of {scale:,} members "
+        f"({low} to {high}, {_sure(evidence)})"
     )
     limit = None if evidence.claim is None else allowed(evidence.claim, fpr)
     if evidence.claim is None or limit is None:
@@ -62,11 +71,17 @@ def _too_few(evidence: Evidence) -> str:
     if not evidence.attacks:
         return ""
     best = max(evidence.attacks, key=lambda item: item.auc.lower)
-    area = f"{best.auc.value:.2f} [{best.auc.lower:.2f}, {best.auc.upper:.2f}]"
+    area = f"{best.auc.value:.2f} ({best.auc.lower:.2f} to {best.auc.upper:.2f}, {_sure(evidence)})"
     return (
         f"With {best.nonmembers:,} outsiders the sample is too small for rates at so few false accusations; "
         f"the area under the curve of the attack {best.attack} is {area}, where 0.5 is guessing."
     )
+
+
+def _sure(evidence: Evidence) -> str:
+    count = len(evidence.attacks)
+    best = f" for the best of {count} attacks" if count > 1 else ""
+    return f"{100 * together(evidence):.6g} % confidence{best}"
 
 
 def _judged(evidence: Evidence) -> str:

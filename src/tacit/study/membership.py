@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..attacks import ATTACKS, References, blind_baseline, measure, named, null, planted_leak
+from ..attacks import ATTACKS, Attack, References, blind_baseline, known_split, measure, named, null, planted_leak
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
-from .models import Fit, answers, classes_of, observe, refit
+from .models import Fit, answers, classes_of, inside, observe, refit
 from .provenance import provenance
 
 AnyAttack = Callable[[Observations, Observations | None], Scores]
@@ -38,7 +38,8 @@ def attack(
 
     `members` and `nonmembers` are (x, y); they must come from one distribution (the blind baseline tests that).
     Reference models are trained on random halves of both together, by `fit(x, y, rng)` or by cloning an estimator;
-    without either only attacks that need none are run.
+    without either only attacks that need none are run. An attack that learns from records of known membership is told
+    a random half of them and judged on the other; one that looks inside needs a torch model.
     """
     randomness = source(rng)
     if not isinstance(fpr, Sequence):
@@ -53,16 +54,24 @@ def attack(
     if train is not None and check.whole("references", references, least=0) > 0:
         others = _references(train, x, y, references, randomness, classes)
     chosen = _chosen(attacks, others)
-    scores = [rule(seen, others) for rule in chosen]
+    seen = replace(seen, features=_features(x), record=np.arange(len(x)))
+    looks = any({"internals", "gradient_norm"} & set(getattr(rule, "needs", ())) for rule in chosen)
+    seen = inside(target, x, seen) if looks else seen
+    told = known_split(seen, randomness) if any(map(_learns, chosen)) else (seen, seen)
+    given = {id(rule): told if _learns(rule) else (seen, others) for rule in chosen}
+    scores = [rule(*given[id(rule)]) for rule in chosen]
     if not all(isinstance(item, Scores) for item in scores):
         raise BadInput("An attack must return Scores.")
     baseline, blind = blind_baseline(x.reshape(len(x), -1), member, randomness, confidence=confidence)
     return Evidence(
         subject=type(target).__name__,
-        measurements=(*(measure(item, fpr, confidence) for item in scores), baseline),
-        controls=(*controls(chosen[-1], seen, others, randomness), blind),
+        measurements=(*measured(scores, confidence, fpr), baseline),
+        controls=(*controls(chosen[-1], *given[id(chosen[-1])], randomness), blind),
         not_covered=NOT_COVERED,
-        threat={"released": "final model", "attacker sees": "outputs on chosen records"},
+        threat={
+            "released": "final model",
+            "attacker sees": _sight(looks, told[1].records if told[0] is not seen else 0),
+        },
         provenance=provenance(randomness, references=0 if others is None else references),
         scores=tuple(scores),
     )
@@ -92,12 +101,30 @@ def of_audit(tests: Sequence[Control]) -> tuple[Control, ...]:
 
 
 def measured(scores: Sequence[Scores], confidence: float, fpr: Sequence[float] = FPRS) -> tuple[Measurement, ...]:
-    return tuple(measure(item, fpr, confidence) for item in scores)
+    """What each attack found; the best is quoted, so their intervals hold together with `confidence` (Bonferroni)."""
+    each = 1 - (1 - check.probability("confidence", confidence, zero=False, one=False)) / len(scores)
+    return tuple(measure(item, fpr, each) for item in scores)
 
 
 def observed_groups(seen: Observations, groups: ArrayLike) -> Observations:
     """The same observations with every record's group."""
     return replace(seen, group=np.asarray(groups).astype(str))
+
+
+def _learns(rule: AnyAttack) -> bool:
+    """Whether an attack learns from records of known membership."""
+    return isinstance(rule, Attack) and rule.references.of_target
+
+
+def _sight(looks: bool, known: int) -> str:
+    """What the attackers saw, in words."""
+    seen = "outputs on chosen records" + (", layers and gradients" if looks else "")
+    return seen + (f"; the membership of {known} other records" if known else "")
+
+
+def _features(x: NDArray[Any]) -> NDArray[np.float64] | None:
+    """What is known of each record itself, where it is numbers."""
+    return x.reshape(len(x), -1).astype(np.float64) if x.dtype.kind in "biuf" else None
 
 
 def _pool(members: Any, nonmembers: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
