@@ -69,6 +69,9 @@ def test_other_layers_gradients_are_formed():
     )
     assert {"error/hidden", "input/hidden", "gradient/conv"} <= set(seen.internals)
     assert "error/last" not in seen.internals
+    fewer = look_inside(model(), X, Y, gradients=["conv", "hidden"], norm=False)
+    assert fewer.gradient_norm is None
+    np.testing.assert_allclose(fewer.internals["gradient/conv"], seen.internals["gradient/conv"], rtol=1e-4, atol=1e-6)
 
 
 def test_a_linear_layer_on_sequences_is_formed_too():
@@ -77,6 +80,17 @@ def test_a_linear_layer_on_sequences_is_formed_too():
     seen = look_inside(made, x, Y, gradients=["0"])
     nn.functional.cross_entropy(made(torch.as_tensor(x[:1])), torch.as_tensor(Y[:1])).backward()
     np.testing.assert_allclose(seen.internals["gradient/0"][0, 0], made[0].weight.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_a_layer_whose_output_is_worked_on_in_place():
+    torch.manual_seed(2)
+    made = nn.Sequential(nn.Flatten(), nn.Linear(108, 5), nn.ReLU(inplace=True), nn.Linear(5, 4))
+    seen = look_inside(made, X, Y, layers=["1"], gradients=["1"])
+    plain = nn.functional.linear(torch.as_tensor(X).flatten(1), made[1].weight, made[1].bias)
+    np.testing.assert_allclose(seen.internals["layer/1"][:, 0], plain.detach(), rtol=1e-4, atol=1e-5)
+    nn.functional.cross_entropy(made(torch.as_tensor(X[:1])), torch.as_tensor(Y[:1])).backward()
+    formed = np.outer(seen.internals["error/1"][0, 0], seen.internals["input/1"][0, 0])
+    np.testing.assert_allclose(formed, made[1].weight.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_layers_come_in_the_order_they_run_and_the_model_is_left_as_it_was():

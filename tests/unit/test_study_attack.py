@@ -68,6 +68,38 @@ def test_a_torch_module_is_attacked_by_its_logits():
     assert abs(evidence.measurements[0].auc.value - 0.5) < 0.1
 
 
+def test_attacks_that_learn_from_known_records_are_judged_on_the_others():
+    evidence = tacit.attack(forest().fit(*IN), IN, OUT, attacks=["quantile", "loss"], references=0, rng=6)
+    found = {item.attack: item for item in evidence.measurements}
+    assert (found["quantile"].members, found["quantile"].nonmembers) == (200, 200)
+    assert (found["loss"].members, found["loss"].nonmembers) == (400, 400)
+    assert found["quantile"].auc.lower > 0.6
+    assert "membership of 400 other records" in evidence.threat["attacker sees"]
+    assert all(control.passed for control in evidence.controls)
+
+
+def test_a_torch_module_can_be_looked_into():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+    x, y = (
+        torch.as_tensor(IN[0] / 16, dtype=torch.float32),
+        torch.as_tensor(np.random.default_rng(0).permutation(IN[1])),
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(150):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    sides = (x.numpy(), y.numpy()), (OUT[0] / 16, OUT[1])
+    names = ["gradient-norm", "white-box-gradients"]
+    evidence = tacit.attack(model, *sides, attacks=names, rng=6)
+    assert all(item.auc.lower > 0.6 for item in evidence.measurements if item.attack in names)
+    assert "gradients" in evidence.threat["attacker sees"]
+    with pytest.raises(BadInput, match="torch module"):
+        tacit.attack(forest().fit(*IN), IN, OUT, attacks=["gradient-norm"], references=0)
+
+
 def test_an_attack_of_ones_own():
     def mine(target, references):
         return tacit.Scores(-target.loss[:, 0], target.member[:, 0], attack="mine", randomised=False)

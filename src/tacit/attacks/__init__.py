@@ -7,6 +7,7 @@ from .label import label, label_calibrated
 from .likelihood import lira, lira_offline
 from .measurement import measure
 from .predictive import student, student_offline
+from .quantile import Accusations, accuse, quantile
 from .records import Exposure, exposed, memorisation
 from .registry import ATTACKS, Attack, References, attack, fitting, named
 from .relative import rmia, rmia_offline
@@ -18,10 +19,12 @@ from .white_box import gradient_norm, learned_black_box, white_box_gradients, wh
 
 __all__ = [
     "ATTACKS",
+    "Accusations",
     "Attack",
     "Exposure",
     "GroupRisk",
     "References",
+    "accuse",
     "attack",
     "blind_baseline",
     "calibrated",
@@ -49,6 +52,7 @@ __all__ = [
     "null",
     "planted_leak",
     "population",
+    "quantile",
     "reference",
     "rmia",
     "rmia_offline",

@@ -30,6 +30,7 @@ def look_inside(
     record: ArrayLike | None = None,
     layers: Sequence[str] | None = None,
     gradients: Sequence[str] | None = None,
+    norm: bool = True,
     batch: int = 100,
 ) -> Observations:
     r"""One model's logits on records, the norm of its loss's gradient, and its `internals` (Nasr et al. 2019).
@@ -37,7 +38,8 @@ def look_inside(
     `layers` name modules whose outputs are seen: by default the last two linear or convolutional ones before the last
     that give at most 4096 numbers. `gradients` name modules whose weights' per-example gradients are seen: by default
     the last one. The gradient of a linear layer used once is error x input^T; the two factors stand for it under
-    `error/NAME` and `input/NAME`. Others are formed, as `gradient/NAME` (rows x fan-in).
+    `error/NAME` and `input/NAME`. Others are formed, as `gradient/NAME` (rows x fan-in). Without `norm` no other
+    parameter's gradient is computed.
 
     Caller ensures: in evaluation mode the model treats records one by one.
     """
@@ -51,24 +53,30 @@ def look_inside(
         shown, wanted = _chosen(order, layers, gradients)
         parts = []
         for rows in torch.split(torch.arange(len(label)), batch):
-            parts.append(_batch(model, inputs[rows].to(device), label[rows].to(device), shown, wanted))
+            parts.append(_batch(model, inputs[rows].to(device), label[rows].to(device), shown, wanted, norm))
     joined = {name: np.concatenate([part[name] for part in parts])[:, None] for name in parts[0]}
-    norm, logits = joined.pop("norm"), joined.pop("output")
+    lengths, logits = joined.pop("norm", None), joined.pop("output")
     seen = Observations.from_logits(logits, label.numpy(), member=member, record=record)
-    return replace(seen, gradient_norm=norm.astype(np.float64), internals=joined)
+    return replace(seen, gradient_norm=None if lengths is None else lengths.astype(np.float64), internals=joined)
 
 
 def _batch(
-    model: nn.Module, x: Tensor, y: Tensor, shown: Mapping[str, nn.Module], wanted: Mapping[str, nn.Module]
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    shown: Mapping[str, nn.Module],
+    wanted: Mapping[str, nn.Module],
+    norm: bool,
 ) -> Arrays:
     """All arrays for one batch, records first."""
     outputs: dict[str, list[Tensor]] = {}
     entered: dict[str, list[Tensor]] = {}
 
-    def watch(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+    def watch(name: str) -> Callable[..., Tensor]:
+        def hook(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
             outputs.setdefault(name, []).append(output)
-            entered.setdefault(name, []).append(given[0])
+            entered.setdefault(name, []).append(given[0].detach().clone())
+            return output.clone()  # what comes after may work in place
 
         return hook
 
@@ -86,8 +94,11 @@ def _batch(
     for name, error in zip(simple, errors, strict=True):
         found[f"error/{name}"], found[f"input/{name}"] = error, entered[name][0]
     formed = {f"{name}.weight": f"gradient/{name}" for name in wanted if name not in simple}
-    found["norm"], each = _gradients(model, x, y, tuple(formed))
-    found.update({formed[name]: value.flatten(2) for name, value in each.items()})
+    if norm or formed:
+        each = _gradients(model, x, y, None if norm else tuple(formed))
+        found.update({formed[name]: each[name].flatten(2) for name in formed})
+    if norm:
+        found["norm"] = torch.stack([value.flatten(1).square().sum(1) for value in each.values()]).sum(0).sqrt()
     return {name: np.asarray(value.detach().float().cpu().numpy()) for name, value in found.items()}
 
 
@@ -96,18 +107,17 @@ def _rank_one(module: nn.Module, outputs: Sequence[Tensor]) -> bool:
     return isinstance(module, nn.Linear) and len(outputs) == 1 and outputs[0].dim() == 2
 
 
-def _gradients(model: nn.Module, x: Tensor, y: Tensor, names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Per record: the norm of the gradient of all trainable parameters, and the gradients that were asked for."""
-    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
-    fixed = {name: value.detach() for name, value in model.named_parameters() if not value.requires_grad}
+def _gradients(model: nn.Module, x: Tensor, y: Tensor, names: Sequence[str] | None) -> dict[str, Tensor]:
+    """Per record the gradients of the named parameters, or of all that are trained."""
+    chosen = [name for name, value in model.named_parameters() if value.requires_grad] if names is None else names
+    moved = {name: value.detach() for name, value in model.named_parameters() if name in chosen}
+    fixed = {name: value.detach() for name, value in model.named_parameters() if name not in chosen}
     fixed |= dict(model.named_buffers())
 
     def loss(parameters: dict[str, Tensor], a: Tensor, b: Tensor) -> Tensor:
         return nn.functional.cross_entropy(functional_call(model, (parameters, fixed), (a[None],)), b[None])
 
-    each = vmap(grad(loss), in_dims=(None, 0, 0))(trained, x, y)
-    squared = torch.stack([value.flatten(1).square().sum(1) for value in each.values()]).sum(0)
-    return squared.sqrt(), {name: each[name] for name in names}
+    return vmap(grad(loss), in_dims=(None, 0, 0))(moved, x, y)  # type: ignore[no-any-return]
 
 
 def _order(model: nn.Module, x: Tensor) -> dict[str, tuple[nn.Module, int]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.observations import Observations
 
@@ -21,10 +23,10 @@ def predictor(target: Any) -> Predict:
     """The outputs of an estimator, a torch module or a function."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(target, torch.nn.Module):
-        return lambda x: _torch_outputs(torch, target, x)
+        return lambda x: _asked(lambda rows: _torch_outputs(torch, target, rows), x)
     method = getattr(target, "predict_proba", None)
     if callable(method):
-        return lambda x: np.asarray(method(x))
+        return lambda x: _asked(lambda rows: np.asarray(method(rows)), x)
     if callable(target):
         return lambda x: np.asarray(target(x))
     raise BadInput(
@@ -85,14 +87,38 @@ def observe(outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Arra
     return build(stacked, labels, member=member)
 
 
+def inside(target: Any, x: Array, seen: Observations) -> Observations:
+    """The same observations with a torch model's layers and gradients beside them."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(target, torch.nn.Module):
+        raise BadInput("An attack that looks inside needs a torch module as its target.", fix="Give the module itself.")
+    from ..attacks.internals import look_inside
+
+    found = look_inside(target, x, seen.need("label"))
+    return replace(seen, gradient_norm=found.gradient_norm, internals=found.internals)
+
+
 def _probabilities(outputs: Array) -> bool:
     return bool((outputs >= 0).all() and np.allclose(outputs.sum(-1), 1.0, atol=1e-3))
 
 
+def _asked(answer: Predict, x: Array) -> Array:
+    """What a model says of some records, or one sentence without its text, which may hold data."""
+    found: Any = None
+    with Border() as border:
+        found = answer(x)
+    if border.problem:
+        raise BadInput(f"The model {border.problem} when it was given records of shape {np.shape(x)[1:]}.")
+    return np.asarray(found)
+
+
 def _torch_outputs(torch: Any, model: Any, x: Array) -> Array:
-    training = model.training
+    training, first = model.training, next(model.parameters(), None)
+    rows = torch.as_tensor(np.asarray(x, dtype=np.float32))
     model.eval()
-    with torch.no_grad():
-        outputs = model(torch.as_tensor(np.asarray(x, dtype=np.float32)).to(next(model.parameters()).device))
-    model.train(training)
+    try:
+        with torch.no_grad():
+            outputs = model(rows if first is None else rows.to(first.device))
+    finally:
+        model.train(training)
     return np.asarray(outputs.float().cpu().numpy())

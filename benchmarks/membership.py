@@ -1,0 +1,50 @@
+"""Membership inference, measured: white-box attacks, defences, and LiRA on CIFAR-10.
+
+    python benchmarks/membership.py white-box [--scale small|large] [--device cuda]
+    python benchmarks/membership.py           (all that a CPU can do, at small scale)
+
+Results go to benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+
+import membership_white_box
+from machine import describe, keep
+
+
+def white_box(options: argparse.Namespace) -> None:
+    rows = membership_white_box.run(membership_white_box.SCALES[options.scale], options.device, options.seed)
+    print("ordered as published" if membership_white_box.ordered(rows) else "NOT ordered as published")
+    _kept(f"membership-white-box-{options.scale}", options, rows)
+
+
+def _kept(name: str, options: argparse.Namespace, rows: object) -> None:
+    if options.scale == "tiny":
+        return
+    machine = describe("torch")
+    if options.device.startswith("cuda"):
+        machine["gpu"] = torch.cuda.get_device_name()
+    print(f"kept in {keep(name, {**machine, 'seed': options.seed}, rows).name}")
+
+
+VERBS = {"white-box": white_box}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", nargs="?", choices=VERBS)
+    parser.add_argument("--scale", default="small", choices=("tiny", "small", "large"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    for name, verb in VERBS.items():
+        if options.verb in (None, name):
+            verb(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Black-box, white-box outputs and white-box gradients on CIFAR-100, and five snapshots, later and later.
+
+Nasr et al. 2019, as in the lectures: AlexNet, ResNet, DenseNet; attack accuracy on records that neither the target nor
+the attack network's training saw as such. All three attackers use one network, the same known records, the same judged
+ones; the loss threshold and the gradient norm stand beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import networks
+import pictures
+from tacit.attacks import known_split, named, with_snapshots
+from tacit.attacks.internals import look_inside
+from tacit.attacks.threshold import best_threshold
+from tacit.core import Observations, Scores
+
+ATTACKS = ("loss", "gradient-norm", "learned-black-box", "white-box-outputs", "white-box-gradients")
+SHARES = (0.1, 0.2, 0.5, 1.0)
+PUBLISHED = {"alexnet": (74.2, 74.6, 75.1), "resnet": (62.2, 62.2, 64.3), "densenet": (67.7, 67.7, 74.3)}
+PUBLISHED_SNAPSHOTS = (57.4, 76.5, 79.5, 85.1)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is trained: members, as many non-members, epochs, and the networks' width."""
+
+    records: int
+    epochs: int
+    width: float
+    augment: bool
+    batch: int
+
+
+SCALES = {
+    "small": Scale(2500, 30, 0.25, augment=False, batch=64),
+    "large": Scale(25_000, 60, 1.0, augment=True, batch=128),
+    "tiny": Scale(200, 5, 0.1, augment=False, batch=32),
+}
+
+
+def run(scale: Scale, device: str, seed: int) -> list[dict[str, Any]]:
+    """One row per architecture, and one for AlexNet's snapshots."""
+    x, y = pictures.load("cifar100", 0, 2 * scale.records)
+    data = torch.as_tensor(pictures.scaled(x)), torch.as_tensor(y)
+    rows = [_architecture(name, data, scale, device, seed) for name in networks.ARCHITECTURES]
+    return [*rows, _snapshots(data, scale, device, seed)]
+
+
+def _architecture(name: str, data: Any, scale: Scale, device: str, seed: int) -> dict[str, Any]:
+    model = _trained(name, data, scale, device, seed)
+    seen = _seen(model, data, scale)
+    judged, known = known_split(seen, seed)
+    found = {attack: _accuracy(attack, judged, known) for attack in ATTACKS}
+    right = (seen.need("logits")[:, 0].argmax(1) == data[1].numpy()).astype(float)
+    row = {
+        "architecture": name,
+        "train_accuracy": float(right[: scale.records].mean()),
+        "test_accuracy": float(right[scale.records :].mean()),
+        "attack_accuracy": found,
+        "judged": judged.records,
+        "published": PUBLISHED[name],
+    }
+    numbers = ", ".join(f"{attack} {value['accuracy']:.1%}" for attack, value in found.items())
+    print(f"{name}: train {row['train_accuracy']:.1%}, test {row['test_accuracy']:.1%}; {numbers}", flush=True)
+    return row
+
+
+def _snapshots(data: Any, scale: Scale, device: str, seed: int) -> dict[str, Any]:
+    """Five snapshots, evenly spread up to a share of AlexNet's training; the attacker sees the gradients in all."""
+    sets = [sorted({max(1, round(share * scale.epochs * k / 5)) for k in range(1, 6)}) for share in SHARES]
+    wanted, kept = {epoch for each in sets for epoch in each}, {}
+
+    def keep(model: nn.Module, epoch: int) -> None:
+        if epoch in wanted:
+            kept[epoch] = _seen(model, data, scale, layers=[], norm=False)
+
+    _trained("alexnet", data, scale, device, seed, keep)
+    results = []
+    for epochs in sets:
+        *earlier, last = (kept[epoch] for epoch in epochs)
+        judged, known = known_split(with_snapshots(last, earlier), seed)
+        found = _accuracy("white-box-gradients", judged, known)
+        results.append({"epochs": epochs, **found})
+        print(f"alexnet snapshots {epochs}: attack accuracy {found['accuracy']:.1%}", flush=True)
+    return {"architecture": "alexnet", "snapshots": results, "published": PUBLISHED_SNAPSHOTS}
+
+
+def _trained(name: str, data: Any, scale: Scale, device: str, seed: int, keep: Any = None) -> nn.Module:
+    torch.manual_seed(seed)
+    model = networks.ARCHITECTURES[name](100, scale.width).to(device)
+    generator = torch.Generator().manual_seed(seed)
+    x, y = (part[: scale.records].to(device) for part in data)
+    after = (lambda epoch: keep(model, epoch)) if keep is not None else (lambda epoch: None)
+    return networks.train(
+        model, x, y, epochs=scale.epochs, lr=networks.LEARNING_RATES[name], batch=scale.batch,
+        augment=scale.augment, generator=generator, after=after,
+    )  # fmt: skip
+
+
+def _seen(model: nn.Module, data: Any, scale: Scale, **more: Any) -> Observations:
+    x, y = (part.numpy() for part in data)
+    member = np.arange(len(y)) < scale.records
+    return look_inside(model, x, y, member=member, record=np.arange(len(y)), **more)
+
+
+def _accuracy(name: str, judged: Observations, known: Observations) -> dict[str, float]:
+    """Share of right guesses among judged records, half of them members; the threshold comes from known ones."""
+    attack = named(name)
+    if attack.references.of_target:
+        scores, threshold = attack(judged, known), 0.0  # log-odds
+    else:
+        scores, told = attack(judged), attack(known)
+        threshold = best_threshold(told.members, told.nonmembers)
+    right = ((scores.score >= threshold) == scores.member).mean()
+    return {"accuracy": float(right), "auc": float(_area(scores))}
+
+
+def _area(scores: Scores) -> float:
+    return scores.auc().value or 0.0
+
+
+def ordered(rows: Sequence[dict[str, Any]], slack: float = 0.01) -> bool:
+    """The published ordering, up to `slack`: gradients at least outputs, snapshots of later epochs at least earlier."""
+    fine = True
+    for row in rows:
+        if "snapshots" in row:
+            series = [item["accuracy"] for item in row["snapshots"]]
+        else:
+            series = [row["attack_accuracy"][name]["accuracy"] for name in ATTACKS[3:]]
+        fine &= all(b >= a - slack for a, b in pairwise(series))
+    return fine

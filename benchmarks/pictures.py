@@ -1,0 +1,37 @@
+"""CIFAR from the data folder: JPEGs in one array, decoded once."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.errors import BadInput
+from tacit.data.loaders import folder
+
+Bytes = NDArray[np.uint8]
+MEAN, SPREAD = np.float32(120.0), np.float32(64.0)
+
+
+def load(name: str, split: int, count: int | None = None) -> tuple[Bytes, NDArray[np.int64]]:
+    """(records x 3 x 32 x 32 bytes, labels) of `cifar10` or `cifar100`; split 0 is training, 1 is test."""
+    from PIL import Image  # a package of its own: pip install pillow
+
+    path = folder() / f"{name}.npz"
+    if not path.is_file():
+        raise BadInput(f"The data set {name} is not in the data folder.", fix="Name the folder in TACIT_DATA.")
+    with np.load(path) as arrays:
+        blob, offsets = arrays["blob"], arrays["offsets"]
+        rows = np.flatnonzero(arrays["split"] == split)[:count]
+        labels = arrays["labels"][rows].astype(np.int64)
+    found = np.empty((len(rows), 32, 32, 3), np.uint8)
+    for k, row in enumerate(rows):
+        picture = Image.open(io.BytesIO(blob[offsets[row] : offsets[row + 1]].tobytes()))
+        found[k] = np.asarray(picture.convert("RGB"))
+    return np.ascontiguousarray(found.transpose(0, 3, 1, 2)), labels
+
+
+def scaled(x: Bytes) -> NDArray[np.float32]:
+    """About mean 0 and spread 1."""
+    return (x.astype(np.float32) - MEAN) / SPREAD
