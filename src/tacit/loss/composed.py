@@ -161,10 +161,9 @@ class Fast:
         if delta == 0 or self.lattice.largest <= known:
             return self.lattice.epsilon(delta, known)
         try:
-            return self.saddle.epsilon(delta)
+            return self.saddle.epsilon(delta, known)
         except NotMet:
-            below = known > 0 and self.saddle.at_most(known, delta)
-            return Interval(0.0, known) if below else self.lattice.epsilon(delta, known)
+            return self.lattice.epsilon(delta, known)
 
     def delta(self, epsilon: float) -> Interval:
         if self.lattice.largest <= epsilon:

@@ -4,7 +4,9 @@ r"""delta(epsilon) as an integral over a vertical line of the complex plane, wit
 
 The trapezoid sum of step D equals sum_m delta(epsilon + m X) e^{m t X}, X = 2 pi/D, exactly: all aliases are
 non-negative and bounded by Chernoff at other tilts. Beyond |u| = U the integrand is bounded by `decay`; each M_l comes
-from `quadrature` with its own bound. Cost does not depend on the counts. Proof: docs/proofs/accounting.md, Theorem 3.
+from `quadrature` with its own bound. Outcomes so unlikely that all of them together are a small share of delta are cut
+from every M_l; they may count fully from above. Cost does not depend on the counts. Proof: docs/proofs/accounting.md,
+Theorem 3.
 """
 
 from __future__ import annotations
@@ -15,46 +17,68 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtri_exp
 
-from ..core.interval import Interval
-from .decay import log_decay
+from .decay import FEW, Layers, shifted
 from .noise import Array, Complex
 from .pairs import Location
 from .quadrature import EPS, Line, Nodes, NotMet
 
-WORK = 8_000_000
+WORK = 20_000_000
 """Largest number of (node, frequency) pairs before the lattice is the better tool."""
-MOVES = np.array([0.02, 0.05, 0.1, 0.17, 0.25, 0.35, 0.5, 0.7, 1.0, 1.5, 2.2, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0])
+MOVES = np.geomspace(0.02, 9.0, 14)
 """Distances of other tilts tried for the aliases, in units of one over the spread."""
-FREQUENCIES = (np.geomspace(2.0, 40.0, 20), np.geomspace(20.0, 1e6, 56))
+FREQUENCIES = np.geomspace(2.0, 40.0, 20), np.geomspace(20.0, 1e6, 56)
 """Ends of the range of frequencies tried, near ones first, in units of one over the spread."""
+LEVELS = np.array([0.0, 0.0, 0.0, 0.25, 0.6, 1.0])
+"""Shares of the largest frequency at which the panels are judged; the first two are for other tilts."""
+WAVES = 0.0, 4.0, 2.0, 1.0
+"""Half-widths of panels tried, over the local wave number; 0 leaves them as they are."""
 BUDGET = 1e-9
 """Relative error of delta aimed at, for each of the sources."""
+SHARE = 1e-9
+"""Mass that may be cut from all steps together, relative to delta."""
+REST = 40.0
+"""Tilted mass below e^-REST may be cut from all steps together on the left."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """Pairs with counts, on quadrature nodes: real moments of the composition."""
+    """Pairs with counts, on quadrature nodes: real moments of the composition without what was cut."""
 
-    parts: tuple[tuple[Location, Nodes, int], ...]
+    parts: tuple[tuple[Nodes, int], ...]
     gaussian: float
-    cap: float
+    cut: float
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[Location, int]], gaussian: float, log_delta: float) -> Sum:
+        """Places from where the tilted mass is below e^-REST to where P's is below SHARE delta, for all steps."""
+        log_cut = math.log(SHARE / len(pairs)) + log_delta
+        nodes = tuple((_cut(pair, count, log_cut - math.log(count)), count) for pair, count in pairs)
+        return cls(nodes, gaussian, SHARE * math.exp(log_delta))
 
     def log_moments(self, tilts: Array) -> Array:
         """log E_P e^{t L} of the composition."""
-        total = self.gaussian**2 * tilts * (tilts + 1) / 2
-        for _, nodes, count in self.parts:
+        total = self.gaussian**2 / 2 * tilts * (tilts + 1)
+        for nodes, count in self.parts:
             total = total + count * nodes.log_moments(tilts)
         return np.asarray(total)
 
-    @property
-    def steps(self) -> int:
-        return sum(count for _, _, count in self.parts)
-
     def trusted(self, tilt: float) -> bool:
         """Whether `log_moments` is right to 1e-3 there: Chernoff constants carry a margin of 1e-2."""
-        zero = np.zeros(1)
-        return all(count * float(nodes.line(tilt).error(zero)[0]) < 1e-3 for _, nodes, count in self.parts)
+        t, zero = np.array([tilt]), np.zeros(1)
+        doubts = [float(nodes.log_error(t, zero)[0] - nodes.log_moments(t)[0]) for nodes, _ in self.parts]
+        return all(math.log(count) + doubt < -7 for doubt, (_, count) in zip(doubts, self.parts, strict=True))
+
+
+def _cut(pair: Location, count: int, log_mass: float) -> Nodes:
+    r"""On the left, where r_p <= 1 <= r_q, the tilted mass is at most that of N(0, s^2), and M >= 1."""
+    s, parts = pair.noise.scale, [(weight, place) for weight, place in pair.p if weight > 0]
+    farthest = max(abs(place) for _, place in pair.q)
+    low = -max(s * math.sqrt(2 * (REST + math.log(count) + math.log(len(pair.p) + 1))), farthest)
+    tails = [min(log_mass - math.log(len(parts) * weight), -0.7) for weight, _ in parts]
+    high = max(place - s * float(ndtri_exp(tail)) for tail, (_, place) in zip(tails, parts, strict=True))
+    return Nodes.between(pair, low, high)
 
 
 @dataclass(frozen=True)
@@ -69,6 +93,7 @@ class Contour:
     left: tuple[float, float]
     right: tuple[float, float]
     error: float
+    cut: float
 
     @cached_property
     def _sizes(self) -> tuple[float, float]:
@@ -79,49 +104,56 @@ class Contour:
 
     def sums(self, epsilon: float) -> tuple[float, float]:
         """The trapezoid sum for delta(epsilon) and its derivative in epsilon."""
-        wave = self.values * np.exp(-1j * self.u * epsilon)
-        turned = (self.tilt + 1j * self.u) * wave
-        scale = math.exp(min(self.log_m - self.tilt * epsilon, 700.0)) / self.period
-        total, slope = (scale * (2 * float(terms.real.sum()) - float(terms[0].real)) for terms in (wave, turned))
-        return total, -slope
+        wave = self.values * np.exp(-1j * epsilon * self.u)
+        scale = self._scale(epsilon) / self.period
+        total = scale * (2 * float(wave.real.sum()) - float(wave[0].real))
+        return total, 2 * scale * float(self.u @ wave.imag) - self.tilt * total
 
-    def delta(self, epsilon: float) -> Interval:
+    def delta(self, epsilon: float) -> tuple[float, float]:
         """Certified ends of delta(epsilon); they are tight near the epsilon that the tilt was chosen for."""
         total, _ = self.sums(epsilon)
-        scale = math.exp(min(self.log_m - self.tilt * epsilon, 700.0))
         size, moment = self._sizes
         exponent = 1 + self.tilt * epsilon + abs(self.log_m)
-        error = scale * (self.error + 4 * EPS * ((4 + exponent + self.u.size) * size + epsilon * moment))
-        low = total - error - self._aliases(epsilon)
-        return Interval(min(max(low, 0.0), 1.0), min(max(total + error, 0.0), 1.0))
+        rounding = 4 * EPS * ((4 + exponent + self.u.size) * size + epsilon * moment)
+        error = self._scale(epsilon) * (self.error + rounding)
+        return total - error - self._aliases(epsilon), total + error + self.cut
+
+    def _scale(self, epsilon: float) -> float:
+        return math.exp(min(self.log_m - self.tilt * epsilon, 700.0))
 
     def _aliases(self, epsilon: float) -> float:
         """sum_{m != 0} delta(epsilon + m X) e^{m t X}, each delta(y) at most c(t') M(t') e^{-t' y}."""
-        total = 0.0
-        for tilt, log_c in (self.left, self.right):
+        total = 0.0 if self.left[0] < self.tilt else math.inf
+        for tilt, log_c in (self.left, self.right) if total == 0 else ():
             away = abs(tilt - self.tilt) * self.period
             total += math.exp(min(log_c - tilt * epsilon - away, 0.0)) / -math.expm1(-away)
         return 1.01 * total
 
 
-def contour(total: Sum, tilt: float, log_delta: float, epsilon: float) -> Contour:
-    """Choose period, range and nodes so that delta near `epsilon`, about e^log_delta, is met within the budget."""
-    lines = [(pair, nodes.line(tilt), count) for pair, nodes, count in total.parts]
-    log_m = float(total.log_moments(np.array([tilt]))[0])
-    spread = math.sqrt(sum(count * line.variance for _, line, count in lines) + total.gaussian**2)
-    aim = math.log(BUDGET) + log_delta
-    period, left, right = _period(total, tilt, spread, epsilon, aim)
+def contour(total: Sum, tilt: float, log_delta: float, epsilon: float, *, coarse: bool = False) -> Contour:
+    """Choose period, range and nodes so that delta near `epsilon`, about e^log_delta, is met within the budget.
+
+    A coarse one is for the upper end alone, to some percent: aliases only add to it.
+    """
+    lines = [(nodes.line(tilt), count) for nodes, count in total.parts]
+    spread = math.sqrt(math.fsum(count * line.variance for line, count in lines) + total.gaussian**2)
+    if spread < 1e-150:
+        raise NotMet
+    aim = math.log(1e-3 if coarse else BUDGET) + log_delta
+    guess = max(6.0 * spread, 5.0 / tilt), (tilt, math.inf), (tilt, math.inf)
+    period, left, right = guess if coarse else _period(total, tilt, spread, epsilon, aim)
     step = 2 * math.pi / period
-    top, beyond = _range(lines, total.gaussian, spread, aim - log_m + tilt * epsilon, step)
-    if top / step * sum(line.size for _, line, _ in lines) > WORK:
+    log_m = _log_m(lines, total.gaussian, tilt)
+    goal = min(aim - log_m + tilt * epsilon, 0.0)
+    top, beyond = _range(lines, total.gaussian, spread, goal, step)
+    if top / step * sum(line.weights.size for line, _ in lines) > WORK:
         raise NotMet
     u = step * np.arange(math.ceil(top / step) + 1, dtype=np.float64)
-    lines = [(pair, line.refined(pair, count, float(u[-1])), count) for pair, line, count in lines]
-    log_m = math.fsum(count * line.log_m for _, line, count in lines) + total.gaussian**2 * tilt * (tilt + 1) / 2
-    if u.size * sum(line.size for _, line, _ in lines) > WORK:
-        raise NotMet
-    values, error = _integrand(lines, total.gaussian, tilt, u)
-    return Contour(tilt, log_m, period, u, values, left, right, beyond + error / period)
+    tilts = np.array([left[0], right[0], tilt, tilt, tilt, tilt])
+    lines, errors = _fine(lines, tilts, u, max(goal, -34.0))
+    values, error = _integrand(lines, errors, total.gaussian, tilt, u)
+    log_m = _log_m(lines, total.gaussian, tilt)
+    return Contour(tilt, log_m, period, u, values, left, right, beyond + error / period + math.exp(-REST), total.cut)
 
 
 def conversion(tilts: Array) -> Array:
@@ -129,16 +161,40 @@ def conversion(tilts: Array) -> Array:
     return np.asarray(tilts * np.log(tilts) - (1 + tilts) * np.log1p(tilts))
 
 
+def _log_m(lines: Sequence[tuple[Line, int]], gaussian: float, tilt: float) -> float:
+    return math.fsum(count * line.log_m for line, count in lines) + gaussian**2 * tilt * (tilt + 1) / 2
+
+
+def _fine(
+    lines: Sequence[tuple[Line, int]], tilts: Array, u: Array, goal: float
+) -> tuple[list[tuple[Line, int]], list[Array]]:
+    """Panels fine enough for e^goal, and their errors: at the two other tilts, then at rising frequencies."""
+    allowed = np.append([1e-3, 1e-3], np.exp(goal + 24 * LEVELS[2:] ** 2))
+    found, errors = [], []
+    for line, count in lines:
+        for share in WAVES:
+            if share:
+                line = line.nodes.refined(line.tilt, float(u[-1]), share).line(line.tilt)
+            if u.size * line.weights.size > WORK:
+                raise NotMet
+            logs = np.append(line.nodes.log_moments(tilts[:2]), np.full(4, line.log_m))
+            error = np.exp(np.minimum(line.nodes.log_error(tilts, LEVELS * float(u[-1])) - logs, 300.0))
+            if np.all(count * error <= np.maximum(allowed, 16 * EPS * count)):
+                break
+        if count * float(error[:2].max()) > 1e-3:
+            raise NotMet
+        found.append((line, count))
+        errors.append(error)
+    return found, errors
+
+
 def _period(
     total: Sum, tilt: float, spread: float, epsilon: float, aim: float
 ) -> tuple[float, tuple[float, float], tuple[float, float]]:
     """The least X at which aliases from both sides are below the aim, with the (tilt, log constant) that shows it."""
     moves = MOVES / spread
-    lower, higher = tilt - moves[moves < tilt], tilt + moves
-    higher = higher[higher <= total.cap]
-    if not higher.size:
-        raise NotMet
-    tilts = np.concatenate([lower, higher])
+    lower = tilt - moves[moves < tilt]
+    tilts = np.concatenate([lower, tilt + moves])
     logs = total.log_moments(tilts) + conversion(tilts)
     need = (logs - tilts * epsilon - aim + 0.1) / np.abs(tilts - tilt)
     best_right = lower.size + int(need[lower.size :].argmin())
@@ -147,23 +203,29 @@ def _period(
         best = int(need[: lower.size].argmin())
         left, left_need = (float(tilts[best]), float(logs[best])), float(need[best])
     right = (float(tilts[best_right]), float(logs[best_right]))
-    for side in (left[0], right[0]):
-        if side > 0 and not total.trusted(side):
-            raise NotMet
     return max(left_need, float(need[best_right]), 1 / (right[0] - tilt), 1 / (tilt - left[0])), left, right
 
 
 def _range(
-    lines: Sequence[tuple[Location, Line, int]], gaussian: float, spread: float, aim: float, step: float
+    lines: Sequence[tuple[Line, int]], gaussian: float, spread: float, aim: float, step: float
 ) -> tuple[float, float]:
     """The U beyond which the integrand adds less than the aim, and what it adds, relative to M(t) e^{-t epsilon}.
 
-    Decreasing integrand: sum_{k D > U} D g(k D) <= Int_U g, and g(u) <= |phi(u)|^n/u^2.
+    Decreasing integrand: sum_{k D > U} D g(k D) <= Int_U g, and g(u) <= |phi(u)|^n/u^2. First from layers, then, where
+    that is not enough and steps are few, from the shifted line.
     """
-    for u in FREQUENCIES:
+    layers = [Layers.below(line) for line, _ in lines]
+    near, far = FREQUENCIES
+    few = any(count <= FEW for _, count in lines)
+    for u, sharp in ((near, False), (near, True), (far, False), (far, True)):
+        if sharp and not few:
+            continue
         log_phi = -((gaussian * u / spread) ** 2) / 2
-        for pair, line, count in lines:
-            log_phi = log_phi + log_decay(pair, line, count, u / spread)
+        for (line, count), layer in zip(lines, layers, strict=True):
+            bound = layer.log_bound(u / spread)
+            if sharp and count <= FEW:
+                bound = np.minimum(bound, shifted(line, u / spread))
+            log_phi = log_phi + count * bound
         cells = np.exp(log_phi) * (1 / u - 1 / np.append(u[1:], math.inf)) * spread / math.pi
         tail = np.cumsum(cells[::-1])[::-1]
         good = np.flatnonzero(tail <= math.exp(max(aim, -700.0)))
@@ -173,21 +235,19 @@ def _range(
 
 
 def _integrand(
-    lines: Sequence[tuple[Location, Line, int]], gaussian: float, tilt: float, u: Array
+    lines: Sequence[tuple[Line, int]], errors: Sequence[Array], gaussian: float, tilt: float, u: Array
 ) -> tuple[Complex, float]:
     """Values relative to M(t), and the sum over both signs of u of what quadrature and rounding leave uncertain."""
     z = tilt + 1j * u
-    log_value = -((gaussian * u) ** 2) / 2 + 1j * u * (tilt + 0.5) * gaussian**2 - np.log(z) - np.log1p(z)
-    log_size = log_value.real.copy()
-    doubt = np.zeros_like(u)
-    for _, line, count in lines:
+    log_value = -((gaussian * u) ** 2) / 2 + 1j * u * (tilt + 0.5) * gaussian**2 - np.log(z * (1 + z))
+    log_size, doubt = log_value.real.copy(), np.zeros_like(u)
+    level = np.searchsorted(LEVELS[2:] * float(u[-1]) * (1 + 1e-12), u)
+    for (line, count), error in zip(lines, errors, strict=True):
         phi = line.values(u)
-        exact, rounding = line.error(u), line.rounding(u)
-        size = np.abs(phi)
-        with np.errstate(divide="ignore"):
-            log_value = log_value + count * np.log(np.where(size > 0, phi, 1e-300))
-            log_size = log_size + count * np.log(size + exact + rounding)
-        doubt += count * (exact + rounding) / (size + exact + rounding)
-    weight = np.where(np.arange(u.size) > 0, 2.0, 1.0)
-    errors = np.exp(np.minimum(log_size, 600.0)) * np.minimum(doubt + 4 * EPS * (4 + np.abs(log_value)), 2.0)
-    return np.exp(log_value), float(weight @ errors)
+        size = np.maximum(np.abs(phi), 1e-300)
+        wrong = error[2:][level] + line.rounding(u)
+        log_value = log_value + count * np.log(np.where(size > 1e-300, phi, size))
+        log_size = log_size + count * np.log(size + wrong)
+        doubt += count * wrong / (size + wrong)
+    bounds = np.exp(np.minimum(log_size, 600.0)) * np.minimum(doubt + 4 * EPS * (4 + np.abs(log_value)), 2.0)
+    return np.exp(log_value), 2 * float(bounds.sum()) - float(bounds[0])

@@ -14,42 +14,45 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .mixture import Mixture, steepest
 from .noise import Array
-from .pairs import Location
-from .quadrature import Line, Nodes
+from .quadrature import Line
 
 FEW = 2000
-"""Up to so many steps the shifted line is tried."""
+"""Up to so many steps the shifted line is worth its cost."""
+TURNS = 0.02, 0.05, 0.1, 0.2, 0.35, 0.5
+"""Shifts tried, as shares of the largest."""
+CELLS = 80
 SIDE_LOBE = 0.21723363
 """The largest |sin y/y| beyond its first zero, rounded up."""
 
 
-def log_decay(pair: Location, line: Line, count: int, u: Array) -> Array:
-    """count times an upper bound of log |phi| that holds at each u and beyond."""
-    with np.errstate(divide="ignore"):
-        flat = np.log(Layers.below(pair, line).bound(u))
-    if count > FEW:
-        return np.asarray(count * flat)
-    return np.asarray(count * np.minimum(flat, np.minimum.accumulate(shifted(pair, line, u))))
+def shifted(line: Line, u: Array) -> Array:
+    r"""An upper bound of log |phi| at each u and beyond, from the integral over Im x = b > 0 instead of the real line.
 
-
-def shifted(pair: Location, line: Line, u: Array) -> Array:
-    r"""An upper bound of log |phi| at each u, from the integral over Im x = b > 0 instead of the real line.
-
-    There |r_p(x + ib)^{iu}| = e^{-u arg r_p} and |r_p(x + ib)| <= r_p(x), so every such bound falls with u. The
-    cell-wise bound of the integral overshoots a little, which powers of it multiply: sharp for few steps only.
+    There |r_p(x + ib)^{iu}| = e^{-u arg r_p} and |r_p(x + ib)| <= r_p(x), so every such bound falls with u. The way up
+    and down at both ends adds b times the integrand there. The cell-wise bound of the integral overshoots a little,
+    which powers of it multiply: sharp for few steps only.
     """
-    low, high, log_outside = line.core(1e-30)
-    nodes = Nodes.of(pair, low, high, (high - low) / 256)
-    cells = Line(nodes, line.tilt, line.log_m, line.weights, line.keep, 0.0).log_cells
-    bounds = []
-    for turn in nodes.steepest * np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5]):
-        angle = nodes.p.least_angle(turn)[:-1] + nodes.q.least_angle(turn)[1:]
-        exponents = cells + line.tilt * nodes.q.dip(turn) - np.outer(u, angle)
-        exponents = np.column_stack([exponents, np.full(u.size, log_outside + line.tilt * nodes.q.deepest(turn))])
+    pair, t, s = line.nodes.pair, line.tilt, line.nodes.pair.noise.scale
+    x = np.linspace(line.nodes.edges[0], line.nodes.edges[-1], 4 * CELLS)
+    p, q = Mixture.at(pair.p, x, s), Mixture.at(pair.q, x, s)
+    ends = (1 + t) * p.log_ratio - t * q.log_ratio - x * x / (2 * s * s) - math.log(s * math.sqrt(2 * math.pi))
+    ends -= line.log_m
+    h = float(x[1] - x[0])
+    bulge = h * h / (8 * s * s) * (1 + t * q[:-1].square / s**2)
+    cells = np.logaddexp(ends[:-1], ends[1:]) + math.log(h / 2) + bulge
+    found = np.zeros(u.size)
+    for turn in min(steepest(pair.p), steepest(pair.q)) * np.array(TURNS):
+        dip = Mixture.dip(q[:-1], q[1:], turn) if q.largest else np.zeros(1)
+        sides = np.logaddexp(ends[0], ends[-1]) + math.log(turn * s * s) + t * float(dip.max())
+        exponents = np.empty((u.size, x.size))
+        exponents[:, :-1] = cells + t * dip - np.outer(u, p[:-1].least_angle(turn) + q[1:].least_angle(turn))
+        exponents[:, -1] = sides
         top = exponents.max(axis=1)
-        bounds.append(top + np.log(np.exp(exponents - top[:, None]).sum(axis=1)) + (turn * nodes.scale) ** 2 / 2)
-    return np.asarray(np.minimum(np.min(bounds, axis=0), 0.0))
+        whole = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1)) + (turn * s) ** 2 / 2
+        found = np.minimum(found, whole)
+    return found
 
 
 @dataclass(frozen=True)
@@ -60,33 +63,39 @@ class Layers:
     width: Array
 
     @classmethod
-    def below(cls, pair: Location, line: Line) -> Layers:
+    def below(cls, line: Line) -> Layers:
         """Layers below the tilted density of the loss, from cell-wise lower bounds made to rise and fall once."""
-        low, high, _ = line.core(1e-9)
-        nodes = Nodes.of(pair, low, high, (high - low) / 80)
-        s, t = nodes.scale, line.tilt
-        bell = -(nodes.x**2) / (2 * s * s)
-        rising = (1 + t) * nodes.p.log_ratio - t * nodes.q.log_ratio
-        log_density = np.minimum(bell[:-1], bell[1:]) + rising[:-1] - line.log_m - math.log(s * math.sqrt(2 * math.pi))
-        slope = (nodes.p.mean[1:] + nodes.q.mean[:-1]) / s**2
-        height = np.exp(log_density - np.log(np.maximum(slope, 1e-300)))
-        return cls.of(height, np.diff(nodes.loss))
+        pair, t, s = line.nodes.pair, line.tilt, line.nodes.pair.noise.scale
+        low, high = line.core(1e-9)
+        x = low + (high - low) / CELLS * np.arange(CELLS + 1, dtype=np.float64)
+        p, q = Mixture.at(pair.p, x, s), Mixture.at(pair.q, x, s)
+        bell = x * x / (-2 * s * s)
+        rising = (1 + t) * p.log_ratio - t * q.log_ratio
+        log_density = (
+            np.minimum(bell[:-1], bell[1:]) + rising[:-1] - (line.log_m + math.log(s * math.sqrt(2 * math.pi)))
+        )
+        slope = (p[1:].mean + q[:-1].mean) / s**2
+        loss = p.log_ratio - q.log_ratio
+        return cls.of(np.exp(log_density) / np.maximum(slope, 1e-290), loss[1:] - loss[:-1])
 
     @classmethod
     def of(cls, height: Array, width: Array) -> Layers:
         """Layers of the largest function below `height` that rises to its peak and falls from it."""
         peak = int(height.argmax())
-        left = np.minimum.accumulate(height[peak::-1])[::-1]
-        hill = np.concatenate([left, np.minimum.accumulate(height[peak:])[1:]])
-        order = np.argsort(hill)
-        levels = hill[order]
-        spans = np.cumsum(width[order][::-1])[::-1]
-        return cls(np.diff(levels, prepend=0.0) * spans, spans)
+        hill = height.copy()
+        hill[peak::-1] = np.minimum.accumulate(height[peak::-1])
+        hill[peak:] = np.minimum.accumulate(height[peak:])
+        order = hill.argsort()
+        mass = hill[order]
+        mass[1:] -= mass[:-1].copy()
+        spans = np.add.accumulate(width[order[::-1]])[::-1]
+        return cls(mass * spans, spans)
 
-    def bound(self, u: Array) -> Array:
-        """An upper bound of |phi| at u and beyond."""
-        y = np.outer(u, self.width / 2)
-        near = np.minimum(y, 2.6)
-        series = np.sin(near) / np.maximum(near, 1e-300)
-        sinc = np.where(y < 2.6, np.maximum(series, SIDE_LOBE), np.minimum(SIDE_LOBE, 1 / np.maximum(y, 1.0)))
-        return np.asarray(np.clip(1 - (1 - sinc) @ self.mass * (1 - 1e-12), 0.0, 1.0))
+    def log_bound(self, u: Array) -> Array:
+        """An upper bound of log |phi| at u and beyond."""
+        y = u[:, None] * (self.width / 2)
+        near = np.maximum(np.minimum(y, 2.6), 1e-300)
+        sinc = np.where(
+            y < 2.6, np.maximum(np.sin(near) / near, SIDE_LOBE), np.minimum(SIDE_LOBE, 1 / np.maximum(y, 1.0))
+        )
+        return np.log(np.minimum(np.maximum(1 - (1 - sinc) @ self.mass * (1 - 1e-12), 1e-300), 1.0))

@@ -15,7 +15,7 @@ from ..core.interval import Interval
 from .contour import conversion
 from .noise import Array, GaussianNoise
 from .pairs import Location, Pair
-from .quadrature import Nodes, NotMet, useful_tilt
+from .quadrature import Nodes, NotMet
 from .steps import LARGEST, upper_step
 
 TILTS = np.geomspace(1e-3, 1e5, 400)
@@ -57,18 +57,40 @@ def _gaussian(pair: Location, tilts: Array) -> Array:
     """Orders whose integral is not certified to 1e-10 are left out, that is, infinite."""
     if len(pair.p) == len(pair.q) == 1:
         return (1 + tilts) * ((pair.p[0][1] - pair.q[0][1]) / pair.noise.scale) ** 2 / 2
-    cap = useful_tilt(pair, -60.0)
+    cap = _useful_tilt(pair)
+    inside, found = tilts <= cap, np.full(tilts.shape, np.inf)
+    t, s = tilts[inside], pair.noise.scale
     try:
-        nodes = Nodes.fit(pair, 1, cap)
+        nodes = Nodes.between(pair, -20.0 * s, _right_end(pair, cap)).refined(cap, 0.0, 2.0)
     except NotMet:
-        return np.full(tilts.shape, np.inf)
-    inside = tilts <= cap
-    found = np.full(tilts.shape, np.inf)
-    logs = nodes.log_moments(tilts[inside])
-    doubt = max(float(nodes.line(float(tilt)).error(np.zeros(1))[0]) for tilt in (tilts[inside][0], cap))
-    if doubt <= 1e-10:
-        found[inside] = (logs + 1e-10) / tilts[inside]
+        return found
+    logs = nodes.log_moments(t)
+    doubt = np.exp(np.minimum(nodes.log_error(t, np.zeros_like(t)) - logs, 0.0)) + nodes.beyond(t, logs)
+    found[inside] = np.where(doubt <= 1e-10, (logs + 1e-10) / t, np.inf)
     return found
+
+
+def _useful_tilt(pair: Location) -> float:
+    """A tilt beyond the useful ones: there the moved part alone outweighs e^60."""
+    ratio = pair.noise.scale / max(abs(place) for _, place in (*pair.p, *pair.q))
+    moved = max(weight for weight, place in (*pair.p, *pair.q) if place)
+    return ratio * math.sqrt(140.0) + 2 * ratio**2 * math.log(1 / moved) + 3
+
+
+def _right_end(pair: Location, cap: float) -> float:
+    """Beyond all tilted mass for tilts up to `cap`: above the root of x = (1 + t) c + t m_q(x), and then some.
+
+    m_q falls with x, so every second iterate from the left is an upper bound.
+    """
+    s = pair.noise.scale
+    start = (1 + cap) * max(place for _, place in pair.p)
+    x = start
+    if pair.q != ((1.0, 0.0),):
+        for _ in range(7):
+            terms = [weight * math.exp(min(place * (x - place / 2) / s**2, 600.0)) for weight, place in pair.q]
+            moved = math.fsum(-term * place for term, (_, place) in zip(terms, pair.q, strict=True))
+            x = start + cap * moved / math.fsum(terms)
+    return x + 9.5 * s
 
 
 def classic(curve: Array, tilts: Array, delta: float) -> float:

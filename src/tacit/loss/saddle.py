@@ -12,18 +12,17 @@ from ..core.interval import Interval
 from .contour import Contour, Sum, contour, conversion
 from .noise import Array, GaussianNoise
 from .pairs import Location, Pair
-from .quadrature import Nodes, NotMet, useful_tilt
+from .quadrature import NotMet
 
 GAP = 1e-6
 FLOOR = 1e-9
 """An answer counts as met when its gap is at most GAP relative to epsilon, or FLOOR absolutely."""
 ENOUGH = 4e-4
 """A relative gap that the lattice would not beat."""
-RETREATS = (1.0, 0.8, 0.6)
-"""Shares of the best tilt tried when moments explode just beyond it."""
+TILTS = np.geomspace(1e-3, 1e9, 41)
+FINE = np.geomspace(TILTS[0] / TILTS[1], TILTS[1] / TILTS[0], 13)
+"""Tilts tried, and around the best of them."""
 Bounding = Callable[[Sum, Array], Array]
-RATIOS = np.geomspace(1e-3, 1.0, 26)
-"""Tilts tried, as shares of the largest."""
 
 
 @dataclass(frozen=True)
@@ -47,64 +46,50 @@ class Saddle:
                 mixed.append((pair, count))
         return cls(tuple(mixed), math.sqrt(squares)) if mixed else None
 
-    def epsilon(self, delta: float) -> Interval:
-        """Raises NotMet when the error budget cannot be met."""
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
+        """Smallest epsilon with delta(epsilon) <= delta, or [0, known] where it is at most `known`.
+
+        Raises NotMet when the error budget cannot be met.
+        """
         log_delta = math.log(delta)
-        bound: Bounding = lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t  # noqa: E731
-        total, tilt, least = self._placed(log_delta, bound)
+        total = Sum.of(self.pairs, self.gaussian, log_delta)
+        if known > 0 and _at_most(total, known, log_delta):
+            return Interval(0.0, known)
+        tilt, least = _best(total, lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t)
         if least * tilt <= -0.01 and total.trusted(tilt):
             return Interval(0.0, 0.0)
-        start = self._guess(total, tilt, least)
-        gentle = total.steps > 30 or all(nodes.scale > 2.5 for _, nodes, _ in total.parts)
-        for retreat in RETREATS if gentle else RETREATS[:1]:
-            try:
-                return _searched(total, retreat * tilt, retreat, delta, start)
-            except NotMet:
-                continue
-        raise NotMet
+        return _searched(total, tilt, delta, max(self._guess(total, tilt, least), known))
 
     def delta(self, epsilon: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
-        total, tilt, log_bound = self._placed(-30.0, _chernoff(epsilon))
-        log_delta = min(log_bound, 0.0) - 2.0
-        for retreat in (1.0, 1.0, 0.8, 0.6):
-            try:
-                answer = contour(total, retreat * tilt, log_delta, epsilon).delta(epsilon)
-            except NotMet:
-                continue
-            if answer.upper - answer.lower <= GAP * answer.upper:
-                return answer
-            log_delta = math.log(max(answer.lower, answer.upper / 1e6, 1e-290))
-        raise NotMet
-
-    def at_most(self, epsilon: float, delta: float) -> bool:
-        """Whether a Chernoff bound already shows delta(epsilon) <= delta."""
-        try:
-            total, tilt, log_bound = self._placed(math.log(delta), _chernoff(epsilon))
-        except NotMet:
-            return False
-        return log_bound + 0.01 <= math.log(delta) and total.trusted(tilt)
-
-    def _placed(self, log_delta: float, bound: Bounding) -> tuple[Sum, float, float]:
-        """Nodes, and the tilt at which a Chernoff bound is least, with that bound."""
-        cap = max(useful_tilt(pair, log_delta) for pair, _ in self.pairs)
+        log_delta = -30.0
         for _ in range(4):
-            parts = tuple((pair, Nodes.fit(pair, count, cap), count) for pair, count in self.pairs)
-            total = Sum(parts, self.gaussian, cap)
-            tilt, value = _best(total, bound)
-            if tilt < 0.7 * cap:
-                return total, tilt, value
-            cap *= 4
+            total = Sum.of(self.pairs, self.gaussian, log_delta)
+            tilt, log_bound = _best(total, _chernoff(epsilon))
+            found = contour(total, tilt, max(log_delta, log_bound - 8.0), epsilon).delta(epsilon)
+            low, high = (min(max(end, 0.0), 1.0) for end in found)
+            if high - low <= GAP * high:
+                return Interval(low, high)
+            log_delta = math.log(low) if low > 0.5 * high else max(min(log_bound, log_delta) - 8.0, -650.0)
         raise NotMet
 
     def _guess(self, total: Sum, tilt: float, chernoff: float) -> float:
         """Leading order at the saddle point: delta is about M(t) e^{-t epsilon}/(t (1 + t) sqrt(2 pi) spread)."""
-        spread = self.gaussian**2 + sum(count * nodes.line(tilt).variance for _, nodes, count in total.parts)
-        if not 0 < spread < math.inf:
-            raise NotMet
+        spread = self.gaussian**2 + sum(count * nodes.line(tilt).variance for nodes, count in total.parts)
         factor = math.log(tilt * (1 + tilt)) + 0.5 * math.log(2 * math.pi * spread)
         drop = factor + float(conversion(np.array([tilt]))[0])
         return max(chernoff - max(drop, 0.0) / tilt, 0.0)
+
+
+def _at_most(total: Sum, epsilon: float, log_delta: float) -> bool:
+    """Whether delta(epsilon) <= delta is easily shown."""
+    try:
+        tilt, log_bound = _best(total, _chernoff(epsilon))
+        if log_bound <= log_delta - 0.01 and total.trusted(tilt):
+            return True
+        return contour(total, tilt, log_delta, epsilon, coarse=True).delta(epsilon)[1] <= math.exp(log_delta)
+    except NotMet:
+        return False
 
 
 def _chernoff(epsilon: float) -> Bounding:
@@ -114,16 +99,15 @@ def _chernoff(epsilon: float) -> Bounding:
 
 def _best(total: Sum, bound: Bounding) -> tuple[float, float]:
     """The tilt at which a bound is least, on a grid and then on a finer one."""
-    tilts = total.cap * RATIOS
-    best = int(bound(total, tilts).argmin())
-    fine = np.exp(np.linspace(math.log(tilts[max(best - 1, 0)]), math.log(tilts[min(best + 1, tilts.size - 1)]), 9))
+    best = int(bound(total, TILTS).argmin())
+    fine = TILTS[best] * FINE
     values = bound(total, fine)
     best = int(values.argmin())
     return float(fine[best]), float(values[best])
 
 
-def _searched(total: Sum, tilt: float, retreat: float, delta: float, guess: float) -> Interval:
-    """Move guess and contour to each other until the gap is met; `retreat` keeps away from where moments explode."""
+def _searched(total: Sum, tilt: float, delta: float, guess: float) -> Interval:
+    """Move guess and contour to each other until the gap is met."""
     best = Interval(0.0, math.inf)
     for _ in range(4):
         line = contour(total, tilt, math.log(delta), guess)
@@ -134,7 +118,7 @@ def _searched(total: Sum, tilt: float, retreat: float, delta: float, guess: floa
             return best
         if abs(guess - before) <= 1e-3 * guess:
             break
-        tilt = retreat * _best(total, _chernoff(guess))[0]
+        tilt = _best(total, _chernoff(guess))[0]
     if not best.upper - best.lower <= ENOUGH * min(best.upper, 1e9):
         raise NotMet
     return best
@@ -168,16 +152,16 @@ def _root(line: Contour, delta: float, guess: float) -> float:
 
 def _verified(line: Contour, delta: float, epsilon: float) -> Interval | None:
     """Two ends around the root, each shown to be one by evaluating delta there."""
-    found = line.delta(epsilon)
-    if epsilon == 0.0 and found.upper <= delta:
+    low, high = line.delta(epsilon)
+    if epsilon == 0.0 and high <= delta:
         return Interval(0.0, 0.0)
     slope = line.sums(epsilon)[1]
     if slope >= 0:
         return None
-    margin = 1.1 * max(found.upper - delta, delta - found.lower, 0.0) / -slope + 2e-16 * epsilon
+    margin = 1.1 * max(high - delta, delta - low, 0.0) / -slope + 2e-16 * epsilon
     for _ in range(4):
         low, high = max(epsilon - margin, 0.0), epsilon + margin
-        if line.delta(high).upper <= delta and (low == 0 or line.delta(low).lower > delta):
+        if line.delta(high)[1] <= delta and (low == 0 or line.delta(low)[0] > delta):
             return Interval(low, high)
         margin *= 2
     return None
