@@ -5,8 +5,8 @@ import torch
 
 from tacit.loss import Plan
 from tacit.train import Speed, private
-from tacit.train.clip import Clipper, Forward
-from tacit.train.clip.sums import clip_weights, per_example, total_norm
+from tacit.train.clip import Clipper, Forward, terms
+from tacit.train.clip.sums import group_slack, group_squares, per_example
 from tacit.train.step import ROUNDING
 from train_zoo import CLASSES, ZOO, classify, trainable
 
@@ -17,14 +17,18 @@ def contributions(clipper: Clipper, batch: tuple, rows: int) -> torch.Tensor:
     """Norms of c_i G_i, from the operations' own numbers, in float64."""
     structure = clipper.structure(batch)
     forward = Forward(lambda: clipper.losses(batch), clipper.parameters, clipper.constants())
-    terms, losses = per_example(forward, rows, structure.entries, copies=structure.copies)
+    found, losses = per_example(forward, rows, structure.entries, copies=structure.copies)
     with torch.no_grad():
-        weights = clip_weights(total_norm(terms, losses), torch.ones(rows, dtype=torch.bool), clipper.clip_norm)
+        kept = torch.ones(rows, dtype=torch.bool)
+        memo: dict = {}
+        squares = group_squares(found, losses, clipper.weigh, memo)
+        room = group_slack(found, squares, clipper.weigh, memo)
+        (weights,) = clipper.weigh(squares.sqrt() + room, kept, clipper.clip_norm)
         squares = torch.zeros(rows, dtype=torch.float64)
         for row in range(rows):
             one = torch.zeros(rows)
             one[row] = weights[row]
-            for parts in terms.values():
+            for parts in found.values():
                 piece = sum(part.weighted(one).double() for part in parts)
                 squares[row] += piece.square().sum()
     return squares.sqrt()
@@ -40,6 +44,38 @@ def test_no_contribution_exceeds_the_clip_norm(name: str, precision: str) -> Non
     found = contributions(clipper, batch, 8)
     assert (found > 0.01).any()
     assert (found <= 0.05 * (1 + ROUNDING[precision])).all()
+
+
+def rounded_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU does, here: bfloat16 operands multiplied as they are."""
+    monkeypatch.setattr(terms, "narrow", lambda values: values.dtype == torch.bfloat16)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rounded_operands_leave_contributions_within_the_clip_norm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounded_products(monkeypatch)
+    torch.manual_seed(0)
+    case = ZOO[name]
+    model, batch = case.make(), case.batch(8)
+    found = contributions(Clipper(model, case.loss, trainable(model), 0.05, "bfloat16"), batch, 8)
+    assert (found > 0.01).any()
+    assert (found <= 0.05 * (1 + ROUNDING["bfloat16"])).all()
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_cancelling_positions_need_the_room_for_rounding(room: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """l_1 r + l_2 r nearly cancels and the rounding of c l_1 and c l_2 does not."""
+    rounded_products(monkeypatch)
+    over = 0
+    for scale in torch.linspace(0.5, 1.0, 40):
+        left = torch.tensor([[[[1 + 2**-7] * 300, [-1.0] * 300]]], dtype=torch.bfloat16)
+        right = torch.full((1, 1, 2, 400), 1.0, dtype=torch.bfloat16)
+        outer, memo = terms.Outer(left, right, torch.Size((300, 400))), {}
+        norm = outer.norm2(memo).sqrt()
+        clip = float(scale * norm)
+        weight = (clip / (norm + (outer.slack2(memo) ** 0.5 if room else 0.0))).clamp(max=1.0)
+        over += float(outer.weighted(weight).double().norm()) > clip * (1 + ROUNDING["bfloat16"])
+    assert (over == 0) if room else (over > 5)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,7 +96,7 @@ def test_a_model_kept_in_bfloat16_gets_float32_noise() -> None:
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(100, 0.1, 2, 1.0), loss=classify, rng=0)
     released = []
     keep = step._release
-    step._release = lambda total, key: (released.append(total), keep(total, key))
+    step._release = lambda total, key: (released.extend(total), keep(total, key))
     for batch in step.batches(data):
         step(batch)
     assert {total.dtype for total in released} == {torch.float32}

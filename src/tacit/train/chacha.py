@@ -1,8 +1,8 @@
 r"""The ChaCha20 key stream as torch operations: the same bytes as any other implementation, on any device.
 
 Block j of the stream is P^20(s_j) + s_j on sixteen 32-bit words, s_j = (constants, key, j, nonce), where P^20 is ten
-double rounds of additions, exclusive ors and rotations. Blocks do not depend on each other, so a GPU makes them all at
-once; compiled, it is one kernel without a memory access between its first and last word.
+double rounds of additions, exclusive ors and rotations. Blocks do not depend on each other, so a device makes them all
+at once; `kernels` does it in one go on a GPU and is tested against this.
 
 Reference: Bernstein 2008; RFC 8439, section 2.3 (with a 64-bit counter, as the original has it).
 """
@@ -33,7 +33,7 @@ def key_words(key: bytes, device: torch.device | str) -> Tensor:
 
 
 def stream_of(key: Tensor, counter: Tensor) -> Tensor:
-    """Blocks number `counter` (int64) of the stream, one row of sixteen words each; a pure function, to be compiled."""
+    """Blocks number `counter` (int64) of the stream, one row of sixteen words each."""
     low = counter.to(torch.int32)
     high = (counter >> 32).to(torch.int32)
     zero = torch.zeros_like(low)

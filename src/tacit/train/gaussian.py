@@ -2,7 +2,8 @@ r"""Standard normal numbers from one key, the same on every device up to the rou
 
 Box and Muller 1958: sqrt(-2 ln u) (cos v, sin v), with u on the 2^53 midpoints of (0, 1), so that the radius reaches
 8.6 standard deviations (soundness rule 11), and the angle v on 2^32 points. The stream is read in pieces of `PAIRS`
-pairs: first the 64-bit words of the radii, then the 32-bit words of the angles.
+pairs, the last one of as many as are needed, in whole blocks: first the 64-bit words of the radii, then the 32-bit
+words of the angles. A piece gives all its cosines, then all its sines.
 """
 
 from __future__ import annotations
@@ -22,37 +23,39 @@ from .chacha import WORDS, key_words, stream_of
 NONCE = bytes(16)
 PAIRS = 2**15
 TURN = 2 * math.pi * 2.0**-32
-Pieces = Callable[[Tensor, Tensor, int, int], Tensor]
+Noise = Callable[[Tensor, Tensor, int, int, int, float], None]
 
 
 class Normals:
-    """Standard normal numbers in float32 on one device: on a GPU by a compiled kernel, tested against the eager one."""
+    """Standard normal numbers in float32 on one device: on a GPU by a kernel, tested there against the eager code."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._piece = _Piece(PAIRS)
-        self._tested: set[tuple[int, int]] = set()
-        self._fast: Pieces | None = None
+        self._kernel: Noise | None = None
 
-    def add(self, total: Tensor, key: bytes, scale: float) -> None:
-        """total <- total + scale * noise, in place."""
+    def fill(self, flat: Tensor, key: bytes, scale: float) -> None:
+        """flat <- scale * noise."""
         if self.device.type != "cpu":
-            pieces = self._compiled if self.device.type == "cuda" else eager_pieces
-            total.add_(on_device(key, total.numel(), self.device, pieces), alpha=scale)
+            self._kernel = self._kernel or kernel(self.device)
+            on_device(flat, key, scale, self._kernel)
             return
-        for part, noise in zip(total.split(2 * PAIRS), self._piece.run(key, total.numel()), strict=True):
-            part.add_(noise[: len(part)], alpha=scale)
+        for part, noise in zip(flat.split(2 * PAIRS), self._piece.run(key, flat.numel()), strict=True):
+            torch.mul(noise[: len(part)], scale, out=part)
 
-    def _compiled(self, key: Tensor, blocks: Tensor, many: int, pairs: int) -> Tensor:
-        if self._fast is None:
-            self._fast = torch.compile(eager_pieces, fullgraph=True, dynamic=False)
-        found = self._fast(key, blocks, many, pairs)
-        if (many, pairs) not in self._tested:
-            first = eager_pieces(key, blocks[: -(-3 * pairs // WORDS)], 1, pairs)
-            if not torch.allclose(found[: 2 * pairs], first, rtol=1e-4, atol=1e-5):
-                raise BadInput("The compiled noise is not the eager noise, so it is not used.")
-            self._tested.add((many, pairs))
-        return found
+
+def kernel(device: torch.device) -> Noise:
+    """The kernel where there is one and it makes the eager noise; the eager code elsewhere."""
+    if device.type != "cuda":
+        return eager
+    from .kernels import noise
+
+    ours, theirs = torch.zeros(2, 4 * PAIRS + 1001, device=device)
+    for found, make in ((ours, noise), (theirs, eager)):
+        on_device(found, bytes(range(32)), 3.0, make)
+    if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
+        raise BadInput("The noise kernel of this device does not make the eager noise, so it is not used.")
+    return noise
 
 
 def on_processor(key: bytes, count: int) -> Tensor:
@@ -70,11 +73,10 @@ class _Piece:
         self.noise = torch.empty(2 * pairs)
 
     def run(self, key: bytes, count: int) -> Iterator[Tensor]:
-        """The stream's normal numbers, piece by piece, each valid until the next; the last may be one too long."""
+        """The stream's normal numbers, piece by piece, each valid until the next; the last may be too long."""
         cipher = Cipher(algorithms.ChaCha20(key, NONCE), None).encryptor()
         for start in range(0, count, len(self.noise)):
-            length = min(len(self.noise), count - start)
-            noise = self.noise[: length + length % 2]
+            noise = self.noise[: 2 * pairs_of(min(len(self.noise), count - start))]
             self._fill(cipher, noise)
             yield noise
 
@@ -92,24 +94,29 @@ class _Piece:
         noise.view(2, pairs).mul_(radius)
 
 
-def on_device(key: bytes, count: int, device: torch.device, pieces: Pieces) -> Tensor:
-    """The same numbers with ChaCha20 as torch operations, all pieces at once."""
-    words = key_words(key, device)
-    pairs = (count + 1) // 2
-    whole, rest = divmod(pairs, PAIRS)
-    found = []
-    for first, many, size in ((0, whole, PAIRS), (whole * 3 * PAIRS // WORDS, min(rest, 1), rest)):
-        if many:
-            blocks = torch.arange(first, first - (-many * 3 * size // WORDS), dtype=torch.int64, device=device)
-            found.append(pieces(words, blocks, many, size))
-    return torch.cat(found)[:count] if found else torch.empty(0, device=device)
+def pairs_of(count: int) -> int:
+    """Pairs of a piece that holds `count` numbers: whole blocks of the stream."""
+    return -(-count // (2 * WORDS)) * WORDS
 
 
-def eager_pieces(key: Tensor, blocks: Tensor, many: int, pairs: int) -> Tensor:
-    """`many` pieces of `pairs` pairs from the given blocks of the stream; a pure function, to be compiled."""
-    stream = stream_of(key, blocks).flatten()[: many * 3 * pairs].view(many, 3 * pairs)
-    low, high = (stream[:, : 2 * pairs].reshape(many, pairs, 2).to(torch.int64) & 0xFFFFFFFF).unbind(-1)
+def on_device(flat: Tensor, key: bytes, scale: float, make: Noise) -> None:
+    """flat <- scale * the same numbers, all whole pieces at once, then the last."""
+    words = key_words(key, flat.device)
+    pieces, rest = divmod(flat.numel(), 2 * PAIRS)
+    whole = flat.numel() - rest
+    if pieces:
+        make(flat[:whole], words, 0, pieces, PAIRS, scale)
+    if rest:
+        make(flat[whole:], words, pieces * 3 * PAIRS // WORDS, 1, pairs_of(rest), scale)
+
+
+def eager(flat: Tensor, key: Tensor, first: int, pieces: int, pairs: int, scale: float) -> None:
+    """flat <- scale * noise: `pieces` of `pairs` pairs from block `first` on, as torch operations."""
+    blocks = torch.arange(first, first + pieces * 3 * pairs // WORDS, dtype=torch.int64, device=flat.device)
+    stream = stream_of(key, blocks).view(pieces, 3 * pairs)
+    low, high = (stream[:, : 2 * pairs].reshape(pieces, pairs, 2).to(torch.int64) & 0xFFFFFFFF).unbind(-1)
     uniform = ((high << 21) + (low >> 11)).double().add(0.5).mul(2.0**-53)
     radius = uniform.log().mul(-2.0).float().sqrt()
     angle = stream[:, 2 * pairs :] * TURN
-    return torch.cat((angle.cos() * radius, angle.sin() * radius), dim=1).flatten()
+    made = torch.cat((angle.cos() * radius, angle.sin() * radius), dim=1).flatten()
+    torch.mul(made[: flat.numel()], scale, out=flat)

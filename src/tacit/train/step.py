@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from ..core import BadInput, Bound, Charger, Evidence, Source, source
+from ..loss import Adaptive, Plan
+from ..loss.clipping import DECISION
 from .batch import mapped
 from .claim import evidence, warn_delta
-from .clip import Clipped, Clipper, Compiled
+from .clip import Clipped, Clipper, Compiled, Weigh, on_host
 from .clip.clipper import Loss
+from .correlated import Correlated
+from .draw import Sampler
 from .gaussian import Normals
 from .models import check_model, trainable
 from .noise import Keystream, Secret, digest
-from .sample import Batch, Examples, check_count, physical_size, poisson
+from .sample import Batch, Examples, check_count, physical_size
+from .several import Augment, Users, averaged
 from .speed import Speed
-
-if TYPE_CHECKING:
-    from ..loss import Plan
 
 STATE = "tacit.private-step/1"
 # Rounding may let a contribution exceed clip_norm by a little; the noise is wider by as much (soundness rule 11).
 ROUNDING = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
 COMPILE_FROM = 500
 Part = tuple[Clipped, Tensor]
+Project = Callable[[nn.Module], object]
 
 
 @dataclass(frozen=True)
 class StepInfo:
-    """For the operator's eyes: mean `loss` and the share of examples that were `clipped`; None for an empty sample."""
+    """For the operator's eyes: mean `loss` and share `clipped` (None for an empty sample), and how many `examples`."""
 
     loss: float | None
     clipped: float | None
+    examples: int = 0
 
 
 def cross_entropy(model: nn.Module, batch: Any) -> Tensor:
@@ -58,6 +62,8 @@ def private(
     ledger: Charger | None = None,
     rng: Source | int | np.random.Generator | None = None,
     speed: Speed = Speed(),  # noqa: B008
+    augment: Augment | None = None,
+    project: Project | None = None,
 ) -> PrivateStep:
     r"""Make an ordinary training loop private: three lines change.
 
@@ -66,13 +72,15 @@ def private(
             step(batch)
 
     Each step releases (S + N(0, (z C)^2 I)) / (rate * public_size), where S is the sum of per-example gradients clipped
-    to C = plan.clip_norm over a Poisson sample and z = plan.noise_multiplier; the optimizer sees that and nothing else.
+    to C = plan.clip_norm over a sample and z = plan.noise_multiplier; the optimizer sees that and nothing else.
+    `augment` averages several random versions of every record before it is clipped. `project(model)` runs after every
+    step and may move the parameters: it sees nothing but released ones, and must not hold data itself.
 
     Guarantee: after all steps the model is a release of `plan.event`; `ledger` is charged for all of it beforehand.
     Caller ensures: initial parameters and hyper-parameters do not come from the private data; one record is one
     person's whole contribution; `loss` returns one number per example.
     """
-    return PrivateStep(model, optimizer, plan, loss or cross_entropy, ledger, source(rng), speed)
+    return PrivateStep(model, optimizer, plan, loss or cross_entropy, ledger, source(rng), speed, augment, project)
 
 
 class PrivateStep:
@@ -87,19 +95,24 @@ class PrivateStep:
         ledger: Charger | None,
         rng: Source,
         speed: Speed,
+        augment: Augment | None = None,
+        project: Project | None = None,
     ) -> None:
-        if plan.sampling != "poisson":
-            raise BadInput(f"Training draws Poisson samples; the plan says {plan.sampling!r}.")
         check_model(model)
         self.model, self.optimizer, self.plan, self.ledger, self.speed = model, optimizer, plan, ledger, speed
+        self.augment, self.project = augment, project
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
         self.done = 0
         self.run = secrets.token_hex(16)
-        self._clipper = Clipper(model, loss, trainable(model, optimizer), plan.clip_norm, speed.precision)
+        trained = trainable(model, optimizer)
+        weigh = Weigh.of(plan.clipping, trained)
+        self._clipper = Clipper(model, averaged(loss), trained, plan.clip_norm, speed.precision, weigh)
         self._device = next(iter(self.parameters.values())).device
         self._compiled = Compiled(self._clipper) if self._worth_compiling() else None
         self._secret = Secret.of(rng)
+        self._sample_key = b""
         self._normals = Normals(self._device)
+        self._correlated = Correlated(plan.bands)
         self._charged = False
 
     @property
@@ -107,17 +120,36 @@ class PrivateStep:
         """What is trained, by name."""
         return self._clipper.parameters
 
-    def batches(self, data: Any) -> Iterator[Batch]:
-        """One sample for each step that is left; every one must be given to the step before the next is drawn."""
+    @property
+    def clip_norm(self) -> float:
+        """The clip norm of the next step: the plan's, or where a private quantile has moved it; public either way."""
+        return self._clipper.clip_norm
+
+    def batches(
+        self, data: Any, *, users: ArrayLike | None = None, records_per_user: int | None = None
+    ) -> Iterator[Batch]:
+        """One sample for each step that is left; every one must be given to the step before the next is drawn.
+
+        With `users`, one id per record, a unit is a user: users are sampled, and each contributes the average gradient
+        of at most `records_per_user` own records, clipped once. The plan's unit then is not "record".
+        """
         examples = Examples.of(data)
-        check_count(examples, self.plan.public_size)
+        people = self._users(users, records_per_user, examples.count)
+        count = examples.count if people is None else len(people.records)
+        check_count(count, self.plan.public_size)
+        sampler = Sampler(self.plan, count)
+        many = people.most if people is not None else 1 if self.augment is None else self.augment.times
+        physical = max(1, physical_size(self.plan.expected_batch * many, self.speed.physical_batch) // many)
         self._charge()
-        physical = physical_size(self.plan.expected_batch, self.speed.physical_batch)
         while self.done < self.plan.steps:
             order = self.done
-            stream = Keystream(self._secret.key(b"sample", order.to_bytes(8, "little")))
-            index = poisson(examples.count, self.plan.rate, stream)
-            yield Batch(examples, index, order, physical, fixed=self._compiled is not None)
+            number = order.to_bytes(8, "little")
+            if order % self.plan.steps_per_draw == 0:
+                self._sample_key = self._secret.key(b"sample", number)
+            index, shares = sampler(order, self._sample_key), None
+            if people is not None:
+                index, shares = people.table(index, Keystream(self._secret.key(b"records", number)))
+            yield Batch(examples, index, order, physical, fixed=self._compiled is not None, shares=shares)
             if self.done != order + 1:
                 raise BadInput(
                     "A batch was drawn and not given to the step exactly once.",
@@ -131,16 +163,37 @@ class PrivateStep:
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
             )
         total, parts = self._total(batch)
-        self._release(total, self._noise_key(batch, parts))
+        key = self._noise_key(batch, parts)
+        self._release(total, key)
+        info = self._info(batch, parts)
+        self._adapt(parts, key)
         self.optimizer.step()
+        if self.project is not None:
+            with torch.no_grad():
+                self.project(self.model)
         self._secret.advance()
         self.done += 1
-        return self._info(batch, parts)
+        return info
+
+    def _users(self, ids: ArrayLike | None, most: int | None, rows: int) -> Users | None:
+        if (ids is None) != (self.plan.unit != "user"):
+            raise BadInput(
+                f"The plan's unit is {self.plan.unit!r}, and users were {'not ' if ids is None else ''}given.",
+                fix='Give users with Plan(unit="user"), and only then.',
+            )
+        if ids is None:
+            return None
+        if self.augment is not None:
+            raise BadInput("Augmentation goes with single records; a user's records are averaged already.")
+        return Users.of(ids, most, rows)
 
     def _clip(self, rows: Any, mask: Tensor) -> tuple[Clipped, Tensor]:
         rows = mapped(lambda tensor: tensor.to(self._device, non_blocking=True), rows)
-        mask = mask.to(self._device)
-        return (self._compiled or self._clipper)(rows, mask), mask
+        if self.augment is not None:
+            if not self._clipper.structures:
+                self.augment.check(rows)
+            rows = self.augment(rows)
+        return on_host((self._compiled or self._clipper)(rows, mask.to(self._device))), mask
 
     def _worth_compiling(self) -> bool:
         """As asked; "auto" compiles long runs on a GPU, where it pays most and costs a minute once."""
@@ -148,16 +201,18 @@ class PrivateStep:
             return self._device.type == "cuda" and self.plan.steps >= COMPILE_FROM
         return bool(self.speed.compile)
 
-    def _total(self, batch: Batch) -> tuple[Tensor, list[Part]]:
-        """The clipped sum over all physical batches as one flat float32 vector, and what else each part gave."""
-        total, parts = None, []
+    def _total(self, batch: Batch) -> tuple[list[Tensor], list[Part]]:
+        """The clipped sum over all physical batches in float32, by parameter, and what else each part gave."""
+        total: list[Tensor] = []
+        parts = []
         for part in batch.parts():
             clipped, mask = self._clip(*part)
-            flat = torch.cat([clipped.sums[name].flatten() for name in self.parameters]).float()
-            total = flat if total is None else total.add_(flat)
+            sums = [clipped.sums[name].float() for name in self.parameters]
+            if total:
+                torch._foreach_add_(total, sums)
+            else:  # the next part may overwrite the memory of this one
+                total = [tensor.clone() for tensor in sums] if len(batch.index) > batch.physical else sums
             parts.append((replace(clipped, sums={}), mask))
-        if total is None:
-            total = torch.zeros(sum(tensor.numel() for tensor in self.parameters.values()), device=self._device)
         return total, parts
 
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes:
@@ -167,27 +222,40 @@ class PrivateStep:
             b"noise", self.done.to_bytes(8, "little"), plan, digest(torch.from_numpy(batch.index), *seen)
         )
 
-    def _release(self, total: Tensor, key: bytes) -> None:
-        """total <- (S + noise) / (rate * public_size), handed to the optimizer as gradients."""
-        scale = self.plan.noise_multiplier * self.plan.clip_norm * (1 + ROUNDING[self._clipper.rounding])
-        self._normals.add(total, key, scale)
-        total.div_(self.plan.expected_batch)
-        start = 0
-        for parameter in self.parameters.values():
-            piece = total[start : start + parameter.numel()].view(parameter.shape)
-            parameter.grad = piece.to(parameter.dtype)
-            start += parameter.numel()
+    def _release(self, total: list[Tensor], key: bytes) -> None:
+        """(S + noise) / (rate * public_size), handed to the optimizer as gradients; S is empty for an empty sample."""
+        scale = self.plan.noise_multiplier * self.clip_norm * (1 + ROUNDING[self._clipper.rounding])
+        parameters, expected = list(self.parameters.values()), self.plan.expected_batch
+        flat = torch.empty(sum(tensor.numel() for tensor in parameters), device=self._device)
+        self._normals.fill(flat, key, scale / expected)
+        self._correlated(flat)
+        parts = flat.split([tensor.numel() for tensor in parameters])
+        noisy = [part.view(tensor.shape) for part, tensor in zip(parts, parameters, strict=True)]
+        if total:
+            torch._foreach_add_(noisy, total, alpha=1 / expected)
+        for parameter, gradient in zip(parameters, noisy, strict=True):
+            parameter.grad = gradient.to(parameter.dtype)
 
     def _info(self, batch: Batch, parts: list[Part]) -> StepInfo:
         count = len(batch.index)
         if not count:
             return StepInfo(None, None)
         losses = sum(float(clipped.losses[mask].nansum()) for clipped, mask in parts)
-        over = sum(int((clipped.norms[mask] > self.plan.clip_norm).sum()) for clipped, mask in parts)
-        return StepInfo(losses / count, over / count)
+        over = sum(int(clipped.shortened[mask].sum()) for clipped, mask in parts)
+        return StepInfo(losses / count, over / count, count)
+
+    def _adapt(self, parts: list[Part], key: bytes) -> None:
+        """Move the clip norm by a noisy count of the norms within it, released beside the sum."""
+        rule, expected = self.plan.clipping, self.plan.expected_batch
+        if isinstance(rule, Adaptive):
+            within = sum(int((clipped.norms[mask] <= self.clip_norm).sum()) for clipped, mask in parts)
+            count = within - DECISION * sum(int(mask.sum()) for _, mask in parts)
+            noise = float(Keystream(self._secret.key(b"count", key)).normal()) * DECISION
+            count += noise * rule.count_multiplier(expected)
+            self._clipper.clip_norm = rule.next(self.clip_norm, count, expected)
 
     def _plan(self) -> str:
-        return json.dumps(asdict(self.plan), sort_keys=True)
+        return repr(self.plan)
 
     def _charge(self) -> None:
         """Pay for the whole plan before the first sample; a resumed run has the same key and pays once."""
@@ -211,7 +279,10 @@ class PrivateStep:
             "run": self.run,
             "done": self.done,
             "plan": self._plan(),
+            "clip_norm": self.clip_norm,
             "secret": self._secret.value,
+            "sample": self._sample_key,
+            "noise": self._correlated.past,
             "source": [self.source_name, self.cryptographic],
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -228,5 +299,7 @@ class PrivateStep:
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["dropout"].cpu())
         self.run, self.done = state["run"], state["done"]
-        self._secret = Secret(state["secret"])
+        self._clipper.clip_norm = state["clip_norm"]
+        self._secret, self._sample_key = Secret(state["secret"]), state["sample"]
+        self._correlated.past = [tensor.to(self._device) for tensor in state["noise"]]
         self.source_name, self.cryptographic = state["source"]

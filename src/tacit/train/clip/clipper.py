@@ -16,6 +16,7 @@ from .capture import Changed
 from .probe import Structure, probe
 from .sums import Clipped, Forward, clipped_sum
 from .terms import REDUCED, wide
+from .weigh import FLAT, Weigh
 
 Loss = Callable[[nn.Module, Any], Tensor]
 
@@ -32,6 +33,7 @@ class Clipper:
     parameters: dict[str, Tensor]
     clip_norm: float
     precision: str = "float32"
+    weigh: Weigh = FLAT
     structures: dict[Any, Structure] = field(default_factory=dict)
 
     @property
@@ -45,7 +47,7 @@ class Clipper:
         before = self._buffers()
         forward = Forward(lambda: self.losses(batch), self.parameters, self.constants())
         try:
-            found = clipped_sum(forward, mask, self.clip_norm, structure.entries, copies=structure.copies)
+            found = clipped_sum(forward, mask, self.clip_norm, structure.entries, self.weigh, copies=structure.copies)
         except Changed:
             raise BadInput("The model's operations change from call to call, so they cannot be clipped.") from None
         if self._buffers() != before:

@@ -24,9 +24,10 @@ from ...core import BadInput
 from ..batch import describe
 from .clipper import Clipper
 from .probe import made_up, same_random
-from .sums import Clipped, Forward, clip_weights, per_example, total_norm, weighted_sums
+from .replay import Replay
+from .sums import Clipped, Forward, clipped_terms, on_host, per_example
 
-Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor]]
+Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor, Tensor]]
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05}
 
 
@@ -43,7 +44,7 @@ class Compiled:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, about itself
                 self.graphs[key] = self._compile(batch, mask)
-        found = self._run(self.graphs[key], batch, mask)
+        found = on_host(self._run(self.graphs[key], batch, mask))
         return found if bool(found.norms.isfinite().all()) else self.clipper(batch, mask)
 
     def _compile(self, batch: Any, mask: Tensor) -> Graph:
@@ -52,19 +53,27 @@ class Compiled:
         whole = torch.ones_like(mask)
         trained, public = self._tensors()
 
-        def step(trained: dict[str, Tensor], public: dict[str, Tensor], batch: Any, mask: Tensor) -> Any:
+        def step(
+            trained: dict[str, Tensor], public: dict[str, Tensor], batch: Any, mask: Tensor, clip_norm: Tensor
+        ) -> Any:
             leaves = {name: tensor.detach().requires_grad_() for name, tensor in trained.items()}
             model = _Losses(self.clipper)
             named = {f"model.{name}": tensor for name, tensor in {**public, **leaves}.items()}
             forward = Forward(lambda: functional_call(model, named, (batch,)), leaves, list(public.values()))
             terms, losses = per_example(forward, len(mask), structure.entries, copies=True)
             with torch.no_grad():
-                norms = total_norm(terms, losses)
-                sums = weighted_sums(leaves, terms, clip_weights(norms, mask, self.clipper.clip_norm))
-            return list(sums.values()), norms, losses
+                found = clipped_terms(leaves, terms, losses, mask, clip_norm, self.clipper.weigh, finite=True)
+            return list(found.sums.values()), found.norms, found.losses, found.shortened
 
-        traced = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(trained, public, examples, whole)
+        trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
+        traced = trace(trained, public, examples, whole, self._clip_norm(whole))
+        for node in traced.graph.nodes:
+            if node.target is torch.ops.aten.view.default:  # the compiler may lay tensors out in another way
+                node.target = torch.ops.aten.reshape.default
+        traced.recompile()
         graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False, options={"fallback_random": True})
+        if whole.is_cuda:
+            graph = Replay(graph)
         self._compare(graph, examples, whole)
         return graph
 
@@ -90,8 +99,12 @@ class Compiled:
     def _run(self, graph: Graph, batch: Any, mask: Tensor) -> Clipped:
         trained, public = self._tensors()
         with torch.no_grad():
-            sums, norms, losses = graph(trained, public, batch, mask)
-        return Clipped(dict(zip(trained, sums, strict=True)), norms, losses)
+            sums, *rest = graph(trained, public, batch, mask, self._clip_norm(mask))
+        return Clipped(dict(zip(trained, sums, strict=True)), *rest)
+
+    def _clip_norm(self, like: Tensor) -> Tensor:
+        """An input of the graph, since it may move from step to step."""
+        return torch.tensor(self.clipper.clip_norm, dtype=torch.float32, device=like.device)
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Trained parameters, and the public rest, by name and without history."""

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .image import Image
 from .rules import Found, argument, front, rule, uses
 from .terms import Dense, Outer
 
@@ -32,8 +33,12 @@ def convolution(record: Record, gradient: Tensor, batch: int) -> Found:
     groups = argument(record, 6, "groups", 1)
     if uses(record, weight):
         padded = F.pad(values, _padding(argument(record, 4, "padding", 0), weight.shape[2:], dilation))
-        patches = unfolded(padded, weight.shape[2:], gradient.shape[2:], stride, dilation)
-        yield weight, _outer(record, gradient, patches, groups, weight.shape, batch)
+        whole = Image(padded, gradient, weight.shape, stride, dilation)
+        if groups == 1 and len(gradient) == batch and record.layout.axis == 0 and whole.pays():
+            yield weight, whole
+        else:
+            patches = unfolded(padded, weight.shape[2:], gradient.shape[2:], stride, dilation)
+            yield weight, _outer(record, gradient, patches, groups, weight.shape, batch)
     if bias is not None and uses(record, bias):
         yield bias, Dense(front(record, gradient.flatten(2).sum(2), batch).sum(1))
 

@@ -2,8 +2,9 @@ r"""The clipped sum of per-example gradients: the one thing of the private data 
 
     S = \sum_i m_i min(1, C / |G_i|) G_i,     G_i = gradient of loss_i by all trainable parameters together
 
-with m_i = 0 for padding and for examples whose gradient is not finite (soundness rule 8). One forward and one backward
-pass; no per-example gradient is written out unless that is the cheaper way to its norm.
+with m_i = 0 for padding and for examples whose gradient is not finite (soundness rule 8), or with other weights of the
+same bound (`Weigh`). One forward and one backward pass; no per-example gradient is written out unless that is the
+cheaper way to its norm.
 
 Guarantee: one example changes S by at most `clip_norm` under add-remove and zero-out, 2 `clip_norm` under replace.
 Caller ensures: loss_i depends on example i alone; `probe` tests that before the first step.
@@ -20,18 +21,31 @@ from torch import Tensor
 from ...core import BadInput
 from .capture import Capture, Entry, no_rule
 from .rules import RULES, fallback
-from .terms import REDUCED, Dense, Memo, Term, Viewed, join, norm2, pulled, weighted
+from .terms import REDUCED, Dense, Memo, Term, Viewed, join, norm2, pulled, slack2, weighted
+from .weigh import FLAT, Weigh
 
 Terms = dict[str, list[Term]]
 
 
 @dataclass(frozen=True, eq=False)
 class Clipped:
-    """`sums` by parameter name, and per example its gradient `norms` and `losses` (for the operator only)."""
+    """`sums` by parameter name, and per example its gradient `norms` and `losses` (for the operator only).
+
+    `shortened`: whose gradient was scaled down, in whole or in part.
+    """
 
     sums: dict[str, Tensor]
     norms: Tensor
     losses: Tensor
+    shortened: Tensor
+
+
+def on_host(found: Clipped) -> Clipped:
+    """With everything but the sums in the processor's memory, after one wait for the device."""
+    if not found.norms.is_cuda:
+        return found
+    norms, losses, shortened = torch.stack((found.norms, found.losses, found.shortened)).cpu()
+    return Clipped(found.sums, norms, losses, shortened.bool())
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,40 +58,73 @@ class Forward:
 
 
 def clipped_sum(
-    forward: Forward, mask: Tensor, clip_norm: float, structure: tuple[Entry, ...], *, copies: bool = False
+    forward: Forward,
+    mask: Tensor,
+    clip_norm: float | Tensor,
+    structure: tuple[Entry, ...],
+    weigh: Weigh = FLAT,
+    *,
+    copies: bool = False,
 ) -> Clipped:
     """Clip every example's gradient to `clip_norm` and add up those the mask keeps."""
     terms, losses = per_example(forward, len(mask), structure, copies=copies)
     with torch.no_grad():
-        norms = total_norm(terms, losses)
-        finite = norms.isfinite()
-        if not bool(finite.all()):
-            terms = {name: [term.only(finite) for term in parts] for name, parts in terms.items()}
-        weight = clip_weights(norms, mask, clip_norm)
-        return Clipped(weighted_sums(forward.parameters, terms, weight), norms, losses)
+        return clipped_terms(forward.parameters, terms, losses, mask, clip_norm, weigh)
 
 
-def clip_weights(norms: Tensor, mask: Tensor, clip_norm: float) -> Tensor:
-    """c_i = m_i min(1, C / |G_i|), zero where the norm is not finite."""
-    return torch.where(mask & norms.isfinite(), (clip_norm / norms).clamp(max=1.0), 0.0)
+def clipped_terms(
+    parameters: Mapping[str, Tensor],
+    terms: Terms,
+    losses: Tensor,
+    mask: Tensor,
+    clip_norm: float | Tensor,
+    weigh: Weigh,
+    *,
+    finite: bool = False,
+) -> Clipped:
+    """The clipped sum from its terms; `finite`: the caller looks at the norms itself, and no branch is taken here."""
+    memo: Memo = {}
+    squares = group_squares(terms, losses, weigh, memo)
+    norms = squares.sum(0).sqrt()
+    if not finite and not bool((kept := norms.isfinite()).all()):
+        terms = {name: [term.only(kept) for term in parts] for name, parts in terms.items()}
+    lengths = squares.sqrt() + group_slack(terms, squares, weigh, memo)
+    weight = weigh(lengths, mask & norms.isfinite(), clip_norm)
+    sums = weighted_sums(parameters, terms, weight, weigh)
+    return Clipped(sums, norms, losses, mask & (weight < 1).any(0))
 
 
-def weighted_sums(parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor) -> dict[str, Tensor]:
+def weighted_sums(parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor, weigh: Weigh) -> dict[str, Tensor]:
     """The clipped sum of every parameter; one that no operation used is a declared zero."""
     return {
-        name: weighted(terms[name], weight) if name in terms else torch.zeros_like(parameter, dtype=weight.dtype)
+        name: weighted(terms[name], weight[weigh.group(name)])
+        if name in terms
+        else torch.zeros_like(parameter, dtype=weight.dtype)
         for name, parameter in parameters.items()
     }
 
 
+def group_squares(terms: Terms, losses: Tensor, weigh: Weigh = FLAT, memo: Memo | None = None) -> Tensor:
+    """Squared norms of every group of parameters, (groups, B), in float32 at least."""
+    kind = torch.promote_types(losses.dtype, torch.float32)
+    found = [torch.zeros_like(losses, dtype=kind) for _ in weigh.shares]
+    memo = {} if memo is None else memo
+    for name, parts in terms.items():
+        found[weigh.group(name)] = found[weigh.group(name)] + norm2(parts, memo)
+    return torch.stack(found)
+
+
+def group_slack(terms: Terms, squares: Tensor, weigh: Weigh, memo: Memo) -> Tensor:
+    """How far rounding may carry each group's contribution beyond its norm, per unit of weight: (groups, B)."""
+    found = list(torch.zeros_like(squares))
+    for name, parts in terms.items():
+        found[weigh.group(name)] = found[weigh.group(name)] + slack2(parts, memo)
+    return torch.stack(found).sqrt()
+
+
 def total_norm(terms: Terms, losses: Tensor) -> Tensor:
     """|G_i| over all parameters, in float32 at least."""
-    kind = torch.promote_types(losses.dtype, torch.float32)
-    found = torch.zeros_like(losses, dtype=kind)
-    memo: Memo = {}
-    for parts in terms.values():
-        found = found + norm2(parts, memo)
-    return found.sqrt()
+    return group_squares(terms, losses)[0].sqrt()
 
 
 def per_example(

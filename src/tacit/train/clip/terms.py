@@ -8,19 +8,30 @@ A parameter W used by an operation has, for example i, a gradient G_i. A few for
 
 A parameter used several times (tied weights) has several terms, and G_i is their sum: like terms are joined along t,
 an Outer and a Gather meet in an exact cross term, and any other mixture is written out.
+
+In reduced precision on a GPU the weighted sum of an Outer rounds c_i l_it, so example i contributes c_i G_i + E_i. With
+u the unit of rounding, |e_it| <= u c_i |l_it| and
+
+    |E_i|^2 = \sum_{ts} (e_it . e_is)(r_it . r_is) <= u^2 c_i^2 \sum_{ts} |l_it| |l_is| |r_it . r_is|
+
+`slack2` is that bound for c_i = 1, and the weights make room for it: c_i (|G_i| + slack_i) <= C (soundness rule 11).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .cost import inner_is_cheaper
 
 PIECE = 2**24
+ALIGNED = 8
+UNIT = 1.01 * 2.0**-8
 REDUCED = (torch.bfloat16, torch.float16)
 Memo = dict[tuple[int, torch.Size], Tensor]
 
@@ -33,6 +44,9 @@ class Dense:
 
     def norm2(self, memo: Memo) -> Tensor:
         return square(self.values)
+
+    def slack2(self, memo: Memo) -> Tensor | float:
+        return 0.0
 
     def weighted(self, weight: Tensor) -> Tensor:
         r"""\sum_i c_i G_i."""
@@ -59,35 +73,64 @@ class Outer:
     shape: torch.Size
     keys: tuple[int, int] | None = None
     _written: list[Tensor] | None = field(default=None, repr=False)
+    _sizes: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def __post_init__(self) -> None:
         """Under autocast one side is kept in reduced precision, and the product was made of both in it."""
+        self._sizes = self.left.shape[-1], self.right.shape[-1]
         if self.left.dtype != self.right.dtype:
             least = min(self.left.dtype, self.right.dtype, key=lambda kind: kind.itemsize)
             self.left, self.right = self.left.to(least), self.right.to(least)
+        if narrow(self.left):
+            self.left, self.right = aligned(self.left), aligned(self.right)
 
     def norm2(self, memo: Memo) -> Tensor:
         r"""|G|^2 by the cheaper of two forms: \sum_{ts} (l_t.l_s)(r_t.r_s), or G written out and kept."""
-        batch, groups, positions, rows = self.left.shape
-        if positions == 1:
+        if self.left.shape[2] == 1:
             return (_squares(self.left) * _squares(self.right)).sum((1, 2))
-        if inner_is_cheaper(positions, rows, self.right.shape[-1], batch * groups, self.left.device.type):
+        if self._by_inner():
             inner, other = (self._inner(side, memo) for side in (0, 1))
-            return (inner * other).view(batch, -1).sum(1).clamp(min=0)
+            return (inner * other).view(len(self.left), -1).sum(1).clamp(min=0)
         return torch.cat([square(piece) for piece in self._pieces()])
+
+    def slack2(self, memo: Memo) -> Tensor | float:
+        r"""u^2 \sum_{ts} |l_t| |l_s| |r_t.r_s| where l is the side that is rounded; 0 where nothing is."""
+        if not narrow(self.left):
+            return 0.0
+        if self.left.shape[2] == 1:
+            return UNIT**2 * self.norm2(memo)
+        if not self._by_inner():
+            return 0.0
+        side = self._rounded()
+        lengths = self._inner(side, memo).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+        other = self._inner(1 - side, memo).abs()
+        bound = (lengths[:, :, None] * lengths[:, None, :] * other).view(len(self.left), -1).sum(1)
+        return UNIT**2 * bound
 
     def weighted(self, weight: Tensor) -> Tensor:
         if self._written is not None:
             weights = weight.split([len(piece) for piece in self._written])
             products = [part @ piece for part, piece in zip(weights, self._written, strict=True)]
             return torch.stack(products).sum(0).view(self.shape) if len(products) > 1 else products[0].view(self.shape)
-        small = 0 if self.left.numel() <= self.right.numel() else 1
-        sides = [wide(self.left), wide(self.right)]
-        sides[small] = sides[small] * weight[:, None, None, None]
-        left, right = (side.transpose(0, 1).flatten(1, 2) for side in sides)
-        if len(left) == 1:
-            return (left[0].mT @ right[0]).view(self.shape)
-        return torch.bmm(left.mT, right).view(self.shape)
+        sides, side = [self.left, self.right], self._rounded()
+        scaled = wide(sides[side]) * weight[:, None, None, None]
+        sides[side] = scaled.to(sides[side].dtype) if narrow(self.left) else scaled
+        left, right = (values.transpose(0, 1).flatten(1, 2) for values in sides)
+        if len(left) == 1 and not narrow(left):
+            return (wide(left[0]).mT @ wide(right[0])).view(self.shape)
+        return self._cut(product(left.mT, right)).reshape(self.shape)
+
+    def _by_inner(self) -> bool:
+        batch, groups, positions, rows = self.left.shape
+        return inner_is_cheaper(positions, rows, self.right.shape[-1], batch * groups, self.left.device.type)
+
+    def _rounded(self) -> int:
+        """The side that carries the weights: the one with fewer numbers."""
+        return 0 if self.left.numel() <= self.right.numel() else 1
+
+    def _cut(self, found: Tensor) -> Tensor:
+        """Without what was added to the two sides to align them."""
+        return found[..., : self._sizes[0], : self._sizes[1]]
 
     def dense(self) -> Tensor:
         return torch.cat(self._pieces()).view(-1, *self.shape)
@@ -98,8 +141,11 @@ class Outer:
             rows = len(self.left)
             if self.left.device.type == "cpu":
                 rows = max(1, PIECE // (4 * self.shape.numel()))
-            sides = zip(wide(self.left).split(rows), wide(self.right).split(rows), strict=True)
-            self._written = [_product(left, right) for left, right in sides]
+            sides = zip(self.left.split(rows), self.right.split(rows), strict=True)
+            self._written = [
+                self._cut(product(left.flatten(0, 1).mT, right.flatten(0, 1))).reshape(len(left), -1)
+                for left, right in sides
+            ]
         return self._written
 
     def _inner(self, side: int, memo: Memo) -> Tensor:
@@ -107,15 +153,16 @@ class Outer:
         values = (self.left, self.right)[side]
         key = None if self.keys is None else (self.keys[side], values.shape)
         if key is None or key not in memo:
-            rows = wide(values).flatten(0, 1)
-            found = torch.bmm(rows, rows.mT)
+            rows = values.flatten(0, 1)
+            found = product(rows, rows.mT)
             if key is None:
                 return found
             memo[key] = found
         return memo[key]
 
     def only(self, kept: Tensor) -> Outer:
-        return Outer(_only(self.left, kept), _only(self.right, kept), self.shape)
+        rows, columns = self._sizes
+        return Outer(_only(self.left[..., :rows], kept), _only(self.right[..., :columns], kept), self.shape)
 
 
 @dataclass(eq=False)
@@ -137,8 +184,11 @@ class Gather:
         rows = wide(self.rows)
         return square(torch.zeros_like(rows).scatter_add(1, slot[..., None].expand_as(rows), rows))
 
+    def slack2(self, memo: Memo) -> Tensor | float:
+        return 0.0
+
     def weighted(self, weight: Tensor) -> Tensor:
-        rows = (self.rows * weight[:, None, None]).flatten(0, 1)
+        rows = (wide(self.rows) * weight[:, None, None]).flatten(0, 1)
         return rows.new_zeros(self.shape).index_add_(0, self.index.flatten(), rows)
 
     def dense(self) -> Tensor:
@@ -161,6 +211,9 @@ class Viewed:
     def norm2(self, memo: Memo) -> Tensor:
         return norm2(self.terms, memo)
 
+    def slack2(self, memo: Memo) -> Tensor | float:
+        return slack2(self.terms, memo)
+
     def weighted(self, weight: Tensor) -> Tensor:
         total = weighted(self.terms, weight).to(self.tensor.dtype)
         return torch.autograd.grad(self.tensor, self.parameter, total, retain_graph=True)[0]
@@ -172,7 +225,18 @@ class Viewed:
         return Viewed([term.only(kept) for term in self.terms], self.tensor, self.parameter)
 
 
-Term = Dense | Outer | Gather | Viewed
+class Term(Protocol):
+    """Per-example gradients of one parameter in some form."""
+
+    def norm2(self, memo: Memo) -> Tensor: ...
+
+    def slack2(self, memo: Memo) -> Tensor | float: ...
+
+    def weighted(self, weight: Tensor) -> Tensor: ...
+
+    def dense(self) -> Tensor: ...
+
+    def only(self, kept: Tensor) -> Term: ...
 
 
 def pulled(tensor: Tensor, parameter: Tensor, terms: Sequence[Term]) -> Tensor:
@@ -202,7 +266,7 @@ def join(terms: Sequence[Term]) -> list[Term]:
     dense = [term for term in terms if isinstance(term, Dense)]
     if dense:
         joined.append(dense[0] if len(dense) == 1 else Dense(total(dense)))
-    return joined + [term for term in terms if isinstance(term, Viewed)]
+    return joined + [term for term in terms if not isinstance(term, Outer | Gather | Dense)]
 
 
 def norm2(terms: Sequence[Term], memo: Memo | None = None) -> Tensor:
@@ -217,6 +281,11 @@ def norm2(terms: Sequence[Term], memo: Memo | None = None) -> Tensor:
     return square(total(terms))
 
 
+def slack2(terms: Sequence[Term], memo: Memo) -> Tensor | float:
+    r"""Squared bound on what rounding adds to the sum of the terms: (\sum_j s_j)^2 <= m \sum_j s_j^2."""
+    return len(terms) * sum((term.slack2(memo) for term in terms), start=0.0)
+
+
 def weighted(terms: Sequence[Term], weight: Tensor) -> Tensor:
     r"""\sum_i c_i G_i over all terms."""
     found = terms[0].weighted(weight)
@@ -227,7 +296,8 @@ def weighted(terms: Sequence[Term], weight: Tensor) -> Tensor:
 
 def cross(outer: Outer, gather: Gather) -> Tensor:
     r"""<\sum_t l_t r_t^T, \sum_s e_{k_s} q_s^T> = \sum_{ts} l_t[k_s] (r_t . q_s), per example."""
-    left, right = wide(outer.left[:, 0]), wide(outer.right[:, 0])
+    rows, columns = outer._sizes
+    left, right = wide(outer.left[:, 0, :, :rows]), wide(outer.right[:, 0, :, :columns])
     index = gather.index[:, None, :].expand(-1, left.shape[1], -1)
     picked = left.gather(2, index)
     return (picked * (right @ wide(gather.rows).mT)).sum((1, 2))
@@ -248,14 +318,29 @@ def wide(values: Tensor) -> Tensor:
     return values.float() if values.dtype in REDUCED else values
 
 
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """G of some examples, each as one row."""
-    return torch.bmm(left.flatten(0, 1).mT, right.flatten(0, 1)).view(len(left), -1)
+def narrow(values: Tensor) -> bool:
+    """Whether products take these numbers as they are: a GPU multiplies them exactly and adds up in float32."""
+    return values.dtype == torch.bfloat16 and values.is_cuda
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """Products of a batch of matrices, in float32 at least."""
+    if narrow(left) and left.is_cuda:
+        return torch.bmm(left, right, out_dtype=torch.float32)
+    return torch.bmm(wide(left), wide(right))
+
+
+def aligned(values: Tensor) -> Tensor:
+    """Zeros added to the last axis up to a multiple of eight numbers: matrix units are slow on any other length."""
+    missing = -values.shape[-1] % ALIGNED
+    return F.pad(values, (0, missing)) if missing else values
 
 
 def _join_outer(terms: Sequence[Outer]) -> Outer:
-    left = torch.cat([term.left for term in terms], dim=2)
-    right = torch.cat([term.right for term in terms], dim=2)
+    """Joined along t; what aligned the sides was zeros, and is cut off again."""
+    rows, columns = terms[0]._sizes
+    left = torch.cat([term.left[..., :rows] for term in terms], dim=2)
+    right = torch.cat([term.right[..., :columns] for term in terms], dim=2)
     return Outer(left, right, terms[0].shape)
 
 

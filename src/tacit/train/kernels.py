@@ -1,0 +1,111 @@
+"""The noise of `gaussian` as one kernel for NVIDIA GPUs: nothing but finished numbers goes through memory.
+
+One thread makes a ChaCha20 block of angles and the two blocks of radii that belong to it: 32 normal numbers. The words
+and where they lie are those of `gaussian`, which tests this kernel on the device before it is used.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+ROWS = 128
+
+
+def noise(flat: Tensor, key: Tensor, first: int, pieces: int, pairs: int, scale: float) -> None:
+    """flat <- scale * noise: `pieces` of `pairs` pairs (a multiple of 16) from block `first` on, the last one cut."""
+    tiles = triton.cdiv(pairs, 16 * ROWS)
+    with torch.cuda.device_of(flat):
+        _pieces[(pieces * tiles,)](flat, key, first, pairs, tiles, flat.numel(), scale, ROWS=ROWS, num_warps=4)
+
+
+@triton.jit
+def _pieces(flat, key, first, pairs, tiles, count, scale, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    program = tl.program_id(0).to(tl.int64)
+    piece, tile = program // tiles, program % tiles
+    block = tile * ROWS + tl.arange(0, ROWS)
+    start = first + piece * (3 * pairs // 16)
+    a = _stream(key, start + 2 * block)
+    b = _stream(key, start + 2 * block + 1)
+    turns = _stream(key, start + pairs // 8 + block)
+    radii = (
+        _radius(a[0], a[1]), _radius(a[2], a[3]), _radius(a[4], a[5]), _radius(a[6], a[7]),
+        _radius(a[8], a[9]), _radius(a[10], a[11]), _radius(a[12], a[13]), _radius(a[14], a[15]),
+        _radius(b[0], b[1]), _radius(b[2], b[3]), _radius(b[4], b[5]), _radius(b[6], b[7]),
+        _radius(b[8], b[9]), _radius(b[10], b[11]), _radius(b[12], b[13]), _radius(b[14], b[15]),
+    )  # fmt: skip
+    radius = _sixteen(radii, ROWS) * scale
+    angle = _sixteen(turns, ROWS).to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09
+    pair = tile * (16 * ROWS) + tl.arange(0, 16 * ROWS)
+    place = piece * (2 * pairs) + pair
+    tl.store(flat + place, tl.cos(angle) * radius, mask=(pair < pairs) & (place < count))
+    tl.store(flat + place + pairs, tl.sin(angle) * radius, mask=(pair < pairs) & (place + pairs < count))
+
+
+@triton.jit
+def _radius(low, high):  # type: ignore[no-untyped-def]
+    """sqrt(-2 ln u), u on the midpoints of 2^53 intervals of (0, 1)."""
+    word = (high.to(tl.uint64) << 21) + (low >> 11).to(tl.uint64)
+    uniform = (word.to(tl.float64) + 0.5) * 1.1102230246251565e-16
+    return tl.sqrt((-2.0 * tl.log(uniform)).to(tl.float32))
+
+
+@triton.jit
+def _sixteen(v, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sixteen numbers of every thread, laid out one after the other."""
+    a0, a1, a2, a3 = tl.join(v[0], v[8]), tl.join(v[1], v[9]), tl.join(v[2], v[10]), tl.join(v[3], v[11])
+    a4, a5, a6, a7 = tl.join(v[4], v[12]), tl.join(v[5], v[13]), tl.join(v[6], v[14]), tl.join(v[7], v[15])
+    b0, b1, b2, b3 = tl.join(a0, a4), tl.join(a1, a5), tl.join(a2, a6), tl.join(a3, a7)
+    c0, c1 = tl.join(b0, b2), tl.join(b1, b3)
+    return tl.reshape(tl.join(c0, c1), (16 * ROWS,))
+
+
+@triton.jit
+def _stream(key, counter):  # type: ignore[no-untyped-def]
+    """Block number `counter` of the key stream: sixteen words."""
+    zero = (counter * 0).to(tl.uint32)
+    k0, k1, k2, k3 = zero + _word(key), zero + _word(key + 1), zero + _word(key + 2), zero + _word(key + 3)
+    k4, k5, k6, k7 = zero + _word(key + 4), zero + _word(key + 5), zero + _word(key + 6), zero + _word(key + 7)
+    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
+    x0, x1, x2, x3 = zero + 0x61707865, zero + 0x3320646E, zero + 0x79622D32, zero + 0x6B206574
+    s0, s1, s2, s3 = x0, x1, x2, x3
+    x4, x5, x6, x7, x8, x9, x10, x11 = k0, k1, k2, k3, k4, k5, k6, k7
+    x12, x13, x14, x15 = low, high, zero, zero
+    for _ in tl.static_range(10):
+        x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
+        x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
+        x2, x6, x10, x14 = _quarter(x2, x6, x10, x14)
+        x3, x7, x11, x15 = _quarter(x3, x7, x11, x15)
+        x0, x5, x10, x15 = _quarter(x0, x5, x10, x15)
+        x1, x6, x11, x12 = _quarter(x1, x6, x11, x12)
+        x2, x7, x8, x13 = _quarter(x2, x7, x8, x13)
+        x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
+    return (
+        x0 + s0, x1 + s1, x2 + s2, x3 + s3, x4 + k0, x5 + k1, x6 + k2, x7 + k3,
+        x8 + k4, x9 + k5, x10 + k6, x11 + k7, x12 + low, x13 + high, x14, x15,
+    )  # fmt: skip
+
+
+@triton.jit
+def _word(place):  # type: ignore[no-untyped-def]
+    return tl.load(place).to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]
+    a = a + b
+    d = _rotated(d ^ a, 16)
+    c = c + d
+    b = _rotated(b ^ c, 12)
+    a = a + b
+    d = _rotated(d ^ a, 8)
+    c = c + d
+    b = _rotated(b ^ c, 7)
+    return a, b, c, d
+
+
+@triton.jit
+def _rotated(word, amount: tl.constexpr):  # type: ignore[no-untyped-def]
+    return (word << amount) | (word >> (32 - amount))
