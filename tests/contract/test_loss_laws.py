@@ -19,9 +19,12 @@ from tacit.core.events import (
     FixedSize,
     Gaussian,
     Laplace,
+    LastIterate,
+    MatrixFactorisation,
     NoisyMax,
     NonPrivate,
     NoOp,
+    ObjectivePerturbation,
     PartitionSelection,
     Poisson,
     RandomizedResponse,
@@ -46,9 +49,12 @@ EXAMPLES: dict[str, Event] = {
     "FixedSize": FixedSize(10, 1000, Gaussian(2.0)),
     "Gaussian": Gaussian(2.0),
     "Laplace": Laplace(4.0),
+    "LastIterate": LastIterate(4.0, 500, 0.5, 1.0, 0.25, 100, rate=0.2, diameter=0.5),
+    "MatrixFactorisation": MatrixFactorisation(3.0, ((1.0,), (0.5, 1.0), (0.375, 0.5, 1.0)), 2, 2),
     "NoOp": NoOp(),
     "NoisyMax": NoisyMax(0.3, "laplace"),
     "NonPrivate": NonPrivate(),
+    "ObjectivePerturbation": ObjectivePerturbation(3.0, 0.25, 1.0),
     "PartitionSelection": PartitionSelection(0.3, 1e-8),
     "Poisson": Poisson(0.1, Gaussian(1.0)),
     "RandomizedResponse": RandomizedResponse(0.5, 3),
@@ -63,12 +69,9 @@ UNSUPPORTED = {
     ("FixedSize", "zero-out"),
     ("Shuffled", "add-remove"),
     ("Allocation", "replace"),
-    ("TruncatedPoisson", "add-remove"),
-    ("TruncatedPoisson", "replace"),
-    ("TruncatedPoisson", "zero-out"),
 }
 ADJACENCY = {"FixedSize": "replace", "Shuffled": "replace"}
-SUPPORTED = [name for name in EXAMPLES if name != "TruncatedPoisson"]
+SUPPORTED = list(EXAMPLES)
 
 
 def loss_of_example(name: str):
@@ -148,6 +151,18 @@ def test_the_trade_off_curve_is_one(name):
         assert earlier.lower <= later.upper
     advantage = max(power.lower - fpr for fpr, power in zip((0.01, 0.1, 0.5, 0.9), powers[1:5], strict=True))
     assert advantage <= loss.advantage().upper + 1e-12
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_beliefs_stay_between_what_was_known_and_all(name):
+    loss = loss_of_example(name)
+    for prior in (0.0, 0.1, 1.0):
+        accuracy, posterior = loss.accuracy(prior), loss.posterior(prior, DELTA)
+        assert max(prior, 1 - prior) <= accuracy.lower <= accuracy.upper <= 1
+        assert prior <= posterior.lower <= posterior.upper <= 1
+    half = loss.accuracy(0.5)
+    assert half.upper == pytest.approx((1 + loss.advantage().upper) / 2)
+    assert half.lower == pytest.approx((1 + loss.advantage().lower) / 2)
 
 
 @pytest.mark.parametrize("name", [name for name in SUPPORTED if rescaled(EXAMPLES[name], 2.0) != EXAMPLES[name]])

@@ -15,7 +15,10 @@ from tacit.core.events import (
     FixedSize,
     Gaussian,
     Laplace,
+    LastIterate,
+    MatrixFactorisation,
     NoisyMax,
+    ObjectivePerturbation,
     Poisson,
     RandomizedResponse,
     Repeat,
@@ -74,6 +77,18 @@ def test_bad_json_is_refused_in_one_sentence(text):
         lambda: RepeatAndSelect(Gaussian(1.0), 0.5),
         lambda: RepeatAndSelect(Gaussian(1.0), 5.0, -1.0),
         lambda: DiscreteGaussian(1.0, 0),
+        lambda: MatrixFactorisation(1.0, ()),
+        lambda: MatrixFactorisation(1.0, ((1.0,), (1.0,))),
+        lambda: MatrixFactorisation(1.0, ((math.inf,),)),
+        lambda: MatrixFactorisation(1.0, 3.0),
+        lambda: MatrixFactorisation(1.0, (("a",),)),
+        lambda: MatrixFactorisation(1.0, ((1.0,),), 0),
+        lambda: ObjectivePerturbation(1.0, -0.1, 1.0),
+        lambda: ObjectivePerturbation(1.0, 0.25, 0.0),
+        lambda: LastIterate(1.0, 10, 3.0, 1.0, 1.0, 100),
+        lambda: LastIterate(1.0, 10, 1.0, 1.0, 1.0, 100, rate=0.0),
+        lambda: LastIterate(1.0, 10, 1.0, 1.0, 1.0, 100, diameter=0.0),
+        lambda: LastIterate(1.0, 10, 0.9, 1.0, 1.0, 100, regularization=1.0),
     ],
 )
 def test_impossible_events_are_refused(make):
@@ -94,3 +109,10 @@ def test_a_family_leaves_the_noise_open():
     assert rescaled(event, 2.0) == Compose((Repeat(Poisson(0.1, Gaussian(2.0)), 5), Laplace(4.0)))
     assert family(rescaled(event, 2.0)) == family(event)
     assert family(event) != family(Compose((Repeat(Poisson(0.2, Gaussian(1.0)), 5), Laplace(2.0))))
+
+
+def test_a_long_encoder_has_a_short_family():
+    long = MatrixFactorisation(1.0, tuple((1.0,) * k for k in range(1, 60)))
+    assert len(family(long)) < 2000
+    assert family(rescaled(long, 2.0)) == family(long)
+    assert family(MatrixFactorisation(1.0, tuple((2.0,) * k for k in range(1, 60)))) != family(long)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import BadInput
-from tacit.loss import NoisyDescent
+from tacit.core.events import Gaussian
+from tacit.loss import NoisyDescent, privacy_loss
+from tacit.loss.renyi import TILTS, improved
 
 BASE = {
     "strong_convexity": 1.0,
@@ -20,9 +22,11 @@ ORDERS = np.array([1.5, 2.0, 8.0])
 
 @pytest.mark.parametrize("iterations", [1, 3, 30, 1000])
 @pytest.mark.parametrize("convexity", [0.2, 1.0])
-def test_the_exact_quadratic_lies_below_the_bounds(iterations, convexity):
+def test_the_exact_quadratic_attains_the_bound_and_the_older_ones_lie_above(iterations, convexity):
     run = NoisyDescent(**{**BASE, "iterations": iterations, "strong_convexity": convexity})
-    assert np.all(run.lower(ORDERS) <= run.upper(ORDERS) * (1 + 1e-12))
+    assert run.upper(ORDERS) == pytest.approx(run.lower(ORDERS), rel=1e-12)
+    assert np.all(run.upper(ORDERS) <= run.converging(ORDERS))
+    assert np.all(run.upper(ORDERS) <= run.composition(ORDERS) * (1 + 1e-12))
 
 
 def test_the_lower_curve_is_the_divergence_of_two_gaussians():
@@ -43,7 +47,24 @@ def test_the_curve_converges_where_composition_does_not():
 
 def test_early_on_composition_is_the_smaller():
     run = NoisyDescent(**{**BASE, "iterations": 1})
-    assert np.array_equal(run.upper(ORDERS), run.composition(ORDERS))
+    assert run.upper(ORDERS) == pytest.approx(run.composition(ORDERS), rel=1e-12)
+    assert np.all(run.composition(ORDERS) < run.converging(ORDERS))
+
+
+def test_the_bound_is_a_gaussian_and_below_every_renyi_conversion():
+    run = NoisyDescent(**BASE)
+    mean, variance = 0.0, 0.0
+    for _ in range(run.iterations):
+        mean, variance = 0.9 * mean + 0.1 * 2.0 / 100, 0.81 * variance + 2 * 0.1 * 0.05**2
+    exact = privacy_loss(Gaussian(variance**0.5 / mean), "add-remove").epsilon(1e-5)
+    assert run.bound(1e-5).epsilon == pytest.approx(exact.upper, rel=1e-12)
+    assert run.bound(1e-5).epsilon < improved(run.upper(1 + TILTS), TILTS, 1e-5)
+
+
+def test_tiny_constants_keep_their_digits():
+    run = NoisyDescent(**{**BASE, "strong_convexity": 1e-14, "iterations": 10})
+    assert run.upper(ORDERS) == pytest.approx(run.composition(ORDERS), rel=1e-9)
+    assert run.lower(ORDERS) == pytest.approx(run.composition(ORDERS), rel=1e-9)
 
 
 def test_the_bound_says_what_it_assumes():

@@ -7,6 +7,7 @@ forget them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -299,6 +300,84 @@ class RepeatAndSelect(Event):
 
 
 @dataclass(frozen=True)
+class MatrixFactorisation(Event):
+    r"""C G + N(0, (z s)^2), row after row: C = encoder, row k of G the clipped sum of step k, z = noise_multiplier.
+
+    s bounds the norm of one record's contribution to one step. A record takes part in at most `participations` steps,
+    any two of them at least `separation` apart. Row k of `encoder` holds its k entries up to the diagonal, so steps may
+    be chosen adaptively; every row released is C G + noise, and sums of gradients are post-processing.
+    """
+
+    noise_multiplier: float
+    encoder: tuple[tuple[float, ...], ...]
+    participations: int = 1
+    separation: int = 1
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+        self._set("encoder", _triangle(self.encoder))
+        self._set("participations", check.whole("participations", self.participations))
+        self._set("separation", check.whole("separation", self.separation))
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation(Event):
+    r"""argmin over theta of sum_i f_i(theta) + (lambda/2) |theta|^2 + b . theta,  b ~ N(0, (z s)^2 I), exactly.
+
+    f_i(theta) = l_i(x_i . theta), convex and twice differentiable, with |grad f_i| <= s and second derivatives at most
+    smoothness; lambda = regularization, both for the sum, not for the mean; z = noise_multiplier.
+    """
+
+    noise_multiplier: float
+    smoothness: float
+    regularization: float
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+        self._set("smoothness", check.nonnegative("smoothness", self.smoothness))
+        self._set("regularization", check.positive("regularization", self.regularization))
+
+
+@dataclass(frozen=True)
+class LastIterate(Event):
+    r"""The last of `steps` iterates of noisy gradient descent, when no other is ever seen:
+
+        theta <- Pi(theta - eta ((sum_{i in batch} grad f_i(theta) + N(0, (z l)^2 I))/b + lambda theta)), b = rate size.
+
+    Every f_i is convex, l-Lipschitz (l = lipschitz) and smoothness-smooth; eta = step_size, lambda = regularization,
+    z = noise_multiplier. Batches are Poisson samples of at most `size` records; rate 1 takes all. Pi projects onto a
+    convex set of this `diameter`; without one there is no projection. The start does not depend on the data.
+    """
+
+    noise_multiplier: float
+    steps: int
+    step_size: float
+    lipschitz: float
+    smoothness: float
+    size: int
+    rate: float = 1.0
+    regularization: float = 0.0
+    diameter: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("noise_multiplier", "step_size", "lipschitz"):
+            self._set(name, check.positive(name, getattr(self, name)))
+        for name in ("smoothness", "regularization"):
+            self._set(name, check.nonnegative(name, getattr(self, name)))
+        for name in ("steps", "size"):
+            self._set(name, check.whole(name, getattr(self, name)))
+        self._set("rate", check.probability("rate", self.rate, zero=False))
+        if self.diameter is not None:
+            self._set("diameter", check.positive("diameter", self.diameter))
+        steepest = self.smoothness + 2 * self.regularization
+        if self.step_size * steepest > 2:
+            raise BadInput(
+                f"step_size must be at most 2/(smoothness + 2 regularization) = {2 / steepest:g}, "
+                f"got {self.step_size:g}: a longer step does not contract."
+            )
+
+
+@dataclass(frozen=True)
 class Repeat(Event):
     """`event`, `steps` times, adaptively, each time with fresh randomness. Equals `Compose((event,) * steps)`."""
 
@@ -339,7 +418,7 @@ def family(event: Event) -> str:
         if isinstance(value, Event):
             parts.append(family(value))
         elif isinstance(value, tuple):
-            parts.extend(family(item) if isinstance(item, Event) else repr(item) for item in value)
+            parts.extend(family(item) if isinstance(item, Event) else _short(item) for item in value)
         else:
             parts.append(f"{field_.name}={value!r}")
     return f"{type(event).__name__}({', '.join(parts)})"
@@ -361,6 +440,23 @@ def rescaled(event: Event, factor: float) -> Event:
         elif isinstance(value, tuple):
             changed[field_.name] = tuple(rescaled(item, factor) if isinstance(item, Event) else item for item in value)
     return replace(event, **changed)
+
+
+def _short(value: object) -> str:
+    """Short values as they are, long ones by their fingerprint."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"#{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _triangle(rows: object) -> tuple[tuple[float, ...], ...]:
+    """Rows of a lower triangular matrix, each up to its diagonal."""
+    try:
+        found = tuple(tuple(check.real("encoder", entry) for entry in row) for row in rows)  # type: ignore[attr-defined]
+    except TypeError:
+        raise BadInput("encoder must be a sequence of rows of numbers.") from None
+    if not found or any(len(row) != place for place, row in enumerate(found, start=1)):
+        raise BadInput("encoder must hold the rows of a lower triangular matrix: row k has k entries.")
+    return found
 
 
 def _check_event(event: object) -> None:

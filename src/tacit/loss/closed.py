@@ -146,7 +146,7 @@ class Single:
         return Interval(min(max(p - q - error, 0.0), 1.0), min(max(p - q + error, 0.0), 1.0))
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
-        top = self.pair.reach(-math.inf)[1] if delta == 0 else math.inf
+        top = self.pair.largest if delta == 0 else math.inf
         if delta == 0:
             return Interval(max(top, 0.0) * (1 - 8 * EPS), max(top, 0.0) * (1 + 8 * EPS))
         return invert(self.delta, delta, start=1.0)

@@ -26,23 +26,31 @@ from ..core.events import (
     FixedSize,
     Gaussian,
     Laplace,
+    LastIterate,
+    MatrixFactorisation,
     NoisyMax,
     NonPrivate,
     NoOp,
+    ObjectivePerturbation,
     PartitionSelection,
     Poisson,
     RandomizedResponse,
     Repeat,
     RepeatAndSelect,
     Shuffled,
+    TruncatedPoisson,
 )
 from ..core.privacy_loss import PrivacyLoss
 from .allocation import allocated
 from .composed import Composed, Release
+from .factorised import sensitivity
+from .iterate import last_iterate
 from .noise import DiscreteGaussianNoise, DiscreteLaplaceNoise, GaussianNoise, LaplaceNoise, Noise
-from .pairs import Discrete, Halves, Location, Pair, Parts, RangePair
+from .objective import Folded
+from .pairs import Bracketed, Discrete, Halves, Location, Pair, Parts, RangePair
 from .renyi import Renyi
 from .selection import selected
+from .truncated import Weighted, cut, truncated
 
 LARGEST_GROUP = 200
 """A sampled group of k is a mixture of k + 1 noises; beyond, reading it takes minutes."""
@@ -203,10 +211,37 @@ def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
 
 
 @loss_of.register
+def _(event: TruncatedPoisson, adjacency: Adjacency, group: int) -> Composed:
+    """Reference: docs/proofs/mechanisms.md, Theorem 1."""
+    size = event.size
+    if size is None:
+        raise Unsupported(event, adjacency, fix="The chance of a cut depends on the public number of records: size.")
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
+    if event.cap >= size or event.rate == 0:
+        return loss_of(Poisson(event.rate, event.event), adjacency, 1)
+    inner = loss_of(event.event, Adjacency.ADD_REMOVE, 1)
+    base = _plain(inner)
+    if base is not None:
+        return once(truncated(event, size, *base, adjacency))
+    if adjacency is Adjacency.REPLACE:
+        raise Unsupported(event, adjacency, fix="Here only additive noise is supported for replace.")
+    if adjacency is Adjacency.ZERO_OUT and inner.releases:
+        raise Unsupported(event, adjacency, fix="Here only additive noise is supported for zero-out.")
+    if not inner.releases and not inner.curves:
+        return Composed()
+    rho, exchanged = cut(event, size), loss_of(event.event, Adjacency.REPLACE, 1)
+    parts = ((1 - rho, inner), (rho, exchanged))
+    pair = Weighted(tuple((weight, _sampled(event, part, adjacency, event.rate)) for weight, part in parts))
+    return once(replace(Release.mirrored(pair), tight=False))
+
+
+@loss_of.register
 def _(event: FixedSize, adjacency: Adjacency, group: int) -> Composed:
     r"""Replace one: H_K <= H_K((1 - q) Q + q P, Q) for K >= 1, q = batch/size, where (P, Q) is the pair of `event`.
 
     The whole profile (K < 1 by symmetry) is what composes; the pair for K >= 1 alone does not (Lebeda et al. 2024).
+    Attained, and so a lower bound: all others contribute -1 and the record 1, or the other way round.
     Reference: Zhu, Dong and Wang 2022, Theorem 11 and Proposition 30.
     """
     if adjacency is not Adjacency.REPLACE:
@@ -219,7 +254,9 @@ def _(event: FixedSize, adjacency: Adjacency, group: int) -> Composed:
         return loss_of(event.event, adjacency, group)
     inner = loss_of(event.event, adjacency, 1)
     sampled = _sampled(event, inner, adjacency, event.batch / event.size)
-    return once(Release.symmetric(Halves(sampled), tight=False))
+    tight = isinstance(sampled, Location) and all(item.tight for item, _ in inner.releases)
+    above = Halves(sampled)
+    return once(Release(Bracketed(above, sampled), Bracketed(above, sampled.mirrored()), tight))
 
 
 @loss_of.register
@@ -271,6 +308,38 @@ def _(event: RepeatAndSelect, adjacency: Adjacency, group: int) -> Composed:
         raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
     inner = loss_of(event.event, adjacency, 1)
     return Composed(curves=((selected(event, inner, adjacency), 1),))
+
+
+@loss_of.register
+def _(event: MatrixFactorisation, adjacency: Adjacency, group: int) -> Composed:
+    """One Gaussian whose shift is how far a record can move C G. Reference: docs/proofs/mechanisms.md, Theorem 2."""
+    attained, bound = (group * adjacency.sensitivity * value for value in sensitivity(event))
+    if bound == 0:
+        return Composed()
+    above, below = (Location(GaussianNoise(event.noise_multiplier), ((1.0, value),)) for value in (bound, attained))
+    exact = attained >= bound * (1 - 1e-9)
+    return once(Release.symmetric(above) if exact else Release.symmetric(Bracketed(above, below)))
+
+
+@loss_of.register
+def _(event: ObjectivePerturbation, adjacency: Adjacency, group: int) -> Composed:
+    """With the record the determinant is larger, so only that direction pays for it; replacing pays in both.
+
+    Reference: docs/proofs/mechanisms.md, Theorem 3.
+    """
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Objective perturbation is supported for one record.")
+    growth = event.smoothness / event.regularization
+    if adjacency is Adjacency.REPLACE:
+        return once(Release.symmetric(Folded(event.noise_multiplier, 2.0, growth, 2), tight=False))
+    remove, add = (Folded(event.noise_multiplier, 1.0, kappa, 1) for kappa in (growth, 0.0))
+    return once(Release(remove, add, tight=False))
+
+
+@loss_of.register
+def _(event: LastIterate, adjacency: Adjacency, group: int) -> Composed:
+    """Reference: docs/proofs/dynamics.md, Theorems 1 and 2."""
+    return last_iterate(event, adjacency, group)
 
 
 def _shift(noise: Noise, distance: float) -> Release:

@@ -1,6 +1,6 @@
 r"""Privacy dynamics: what the last iterate of noisy gradient descent gives away, when no other iterate is released.
 
-    theta <- theta - (eta/n) g(theta) + sqrt(2 eta sigma^2) N(0, I),   theta_0 ~ N(0, (2 sigma^2/lambda) I),
+    theta <- theta - (eta/n) g(theta) + sqrt(2 eta sigma^2) N(0, I),
 
 g the total gradient of n losses, each lambda-strongly convex and beta-smooth, eta < 1/beta, |g - g'| <= S between
 neighbours (so sigma is not a noise multiplier). Full batches, true gradients: no clipping, no sampling.
@@ -8,6 +8,7 @@ neighbours (so sigma is not a noise multiplier). Full batches, true gradients: n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +17,13 @@ from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.bound import Bound, Side
 from ..core.errors import BadInput
+from .closed import GaussianTotal
 from .noise import Array
-from .renyi import TILTS, improved
 
 ASSUMPTIONS = (
     "every loss is strongly convex and smooth with the stated constants, without clipping or sampling",
     "the gradient sensitivity holds between all neighbours and comes from public bounds",
-    "the start is drawn from N(0, (2 noise^2/strong_convexity) I) and only the last iterate is released",
+    "the start does not depend on the data and only the last iterate is released",
 )
 
 
@@ -56,38 +57,58 @@ class NoisyDescent:
     def converging(self, orders: Array) -> Array:
         r"""a S^2/(lambda sigma^2 n^2 (1 - eta beta)^2) (1 - e^{-lambda eta K/2}): it stops growing.
 
-        Reference: Chourasia, Ye and Shokri 2021, Theorem 2, in the form with the factor (1 - eta beta)^2.
+        It asks for the start N(0, (2 sigma^2/lambda) I). `upper` does not, and is smaller.
+        Reference: Chourasia, Ye and Shokri 2021, Differential privacy dynamics, with the factor (1 - eta beta)^2.
         """
         grown = -np.expm1(-self.strong_convexity * self.step_size * self.iterations / 2)
         slack = (1 - self.step_size * self.smoothness) ** 2
         return np.asarray(orders * self._unit / (self.strong_convexity * slack) * grown)
 
     def composition(self, orders: Array) -> Array:
-        """a eta K S^2/(4 sigma^2 n^2): every iterate released, K Gaussian mechanisms."""
+        """a eta K S^2/(4 sigma^2 n^2): every iterate released, K Gaussian mechanisms of shift eta S/n."""
         return np.asarray(orders * self.step_size * self.iterations * self._unit / 4)
 
     def upper(self, orders: Array) -> Array:
-        """The smaller of both bounds."""
-        return np.minimum(self.converging(orders), self.composition(orders))
+        r"""a S^2 (2 - eta lambda)/(4 sigma^2 n^2 lambda) (1 - r^K)/(1 + r^K), r = 1 - eta lambda: below both others.
+
+        Reference: docs/proofs/dynamics.md, Theorem 1; Bok, Su and Altschuler 2024, Shifted interpolation.
+        """
+        return np.asarray(orders * self.mu**2 / 2)
+
+    @property
+    def mu(self) -> float:
+        """The last iterate is as private as one Gaussian mechanism with this shift over standard deviation."""
+        shrink = self.iterations * math.log1p(-self.step_size * self.strong_convexity)
+        scale = (2 - self.step_size * self.strong_convexity) / (2 * self.strong_convexity)
+        return math.sqrt(self._unit * scale * -math.expm1(shrink) / (1 + math.exp(shrink)))
 
     def lower(self, orders: Array) -> Array:
-        r"""What the loss (lambda/2)|theta - x|^2 from a point start attains: a statement that such a loss exists.
+        r"""What the loss (lambda/2)|theta - x|^2 from a point start attains: the theorem of `upper` cannot be improved.
 
-        a S^2 (2 - eta lambda)/(4 sigma^2 n^2 lambda) (1 - r^K)/(1 + r^K), r = 1 - eta lambda: two Gaussians.
+        Both last iterates are Gaussian: a step moves their means apart by eta S/n and adds 2 eta sigma^2 to their
+        variance, after shrinking them by r and r^2.
         """
-        shrink = (1 - self.step_size * self.strong_convexity) ** self.iterations
-        scale = (2 - self.step_size * self.strong_convexity) / (4 * self.strong_convexity)
-        return np.asarray(orders * self._unit * scale * (1 - shrink) / (1 + shrink))
+        drift, spread = self.step_size * self.gradient_sensitivity / self.size, 2 * self.step_size * self.noise**2
+        lost = self.step_size * self.strong_convexity
+        mean, variance = (
+            scale * _geometric(share, self.iterations) for scale, share in ((drift, lost), (spread, lost * (2 - lost)))
+        )
+        return np.asarray(orders * mean**2 / (2 * variance))
 
     def bound(self, delta: float) -> Bound:
         """The proven claim for the last iterate, under replace-one."""
-        epsilon = improved(self.upper(1 + TILTS), TILTS, check.probability("delta", delta, zero=False, one=False))
+        delta = check.probability("delta", delta, zero=False, one=False)
         return Bound(
-            epsilon=epsilon,
+            epsilon=GaussianTotal(self.mu).epsilon(delta).upper,
             delta=delta,
             side=Side.UPPER,
             confidence=1.0,
-            method="privacy dynamics (Chourasia, Ye and Shokri 2021, Theorem 2)",
+            method="privacy dynamics, by shifted interpolation (docs/proofs/dynamics.md, Theorem 1)",
             adjacency=Adjacency.REPLACE,
             assumptions=ASSUMPTIONS,
         )
+
+
+def _geometric(lost: float, terms: int) -> float:
+    """1 + r + ... + r^(terms - 1), r = 1 - lost."""
+    return -math.expm1(terms * math.log1p(-lost)) / lost

@@ -123,7 +123,7 @@ class DiscreteGaussianNoise(GaussianNoise):
 
     def lower_quantile(self, log_mass: float) -> float:
         """P(X <= x) is at most this; the left tail is below the Gaussian's of a slightly larger scale."""
-        return math.floor(super().lower_quantile(log_mass)) - 2.0
+        return math.floor(super().lower_quantile(log_mass)) - 2.0 if math.isfinite(log_mass) else -math.inf
 
 
 @dataclass(frozen=True)

@@ -306,6 +306,10 @@ class Bracketed(Pair):
     def infinite(self) -> float:
         return self.above.infinite
 
+    @property
+    def largest(self) -> float:
+        return self.above.largest
+
     def mirrored(self) -> Bracketed:
         return Bracketed(self.above.mirrored(), self.below.mirrored())
 

@@ -1,0 +1,125 @@
+r"""The last iterate of noisy gradient descent on convex losses: loss that stops growing.
+
+A step is a contraction by c = 1 - eta lambda, plus noise. In units of one record's contribution the noise is z, and the
+iterates, `far` = diameter b/(eta l) apart at most, can be brought together over the last t steps by moving each by
+
+    a = c^t far (1 - c)/(1 - c^t)            (far/t where c = 1)
+
+which the noise hides, as it hides the record itself: t steps of sum_j w_j N(j + a, z^2) against sum_j w_j N(-j, z^2).
+Everything before these steps is forgotten. With full batches the moves may differ from step to step, and the whole is
+one Gaussian.
+
+Reference: docs/proofs/dynamics.md, Theorems 1 and 2; the phenomenon is Altschuler and Talwar 2022, Privacy of noisy
+stochastic gradient descent, the proof by interpolation Bok, Su and Altschuler 2024, Shifted interpolation.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import bdtrc, gammaln, logsumexp
+
+from ..core.adjacency import Adjacency
+from ..core.events import LastIterate
+from .composed import Composed, Release
+from .noise import Array, GaussianNoise
+from .pairs import Discrete, Location, Parts
+
+REFERENCE_DELTA = 1e-6
+"""Which of the valid bounds is taken is decided at this delta; none of them is less valid at another."""
+ORDERS = np.unique(np.round(np.geomspace(2, 256, 24)).astype(int))
+LONGEST = 10_000_000
+
+
+def last_iterate(event: LastIterate, adjacency: Adjacency, group: int) -> Composed:
+    """The loss of the last iterate: the least of the bounds for the last t steps and for all of them."""
+    if event.rate == 1:
+        mu = math.sqrt(_full(event, group * adjacency.sensitivity))
+        pair = Location(GaussianNoise(1.0), ((1.0, mu),))
+        return Composed(((Release.symmetric(pair, tight=event.diameter is None), 1),))
+    weights = [math.comb(group, j) * event.rate**j * (1 - event.rate) ** (group - j) for j in range(group + 1)]
+    steps, move = _chosen(event, group * adjacency.sensitivity)
+    here: Parts = tuple((weight, j + move) for j, weight in enumerate(weights) if weight > 0)
+    gone: Parts = tuple((weight, -float(j)) for j, weight in enumerate(weights) if weight > 0)
+    noise = GaussianNoise(event.noise_multiplier)
+    if adjacency is Adjacency.REPLACE:
+        release = Release.symmetric(Location(noise, here, gone), tight=False)
+    else:
+        release = Release(Location(noise, here), Location(noise, ((1.0, move),), gone), tight=False)
+    return steps * Composed(((release, 1),)) + (_oversized(event, steps) if move else Composed())
+
+
+def far(event: LastIterate) -> float:
+    """The diameter, in units of what one record moves a step by."""
+    assert event.diameter is not None
+    return event.diameter * event.rate * event.size / (event.step_size * event.lipschitz)
+
+
+def _full(event: LastIterate, contribution: float) -> float:
+    r"""mu^2 of full batches: with s = contribution/z and R = far/z, the least over t of
+
+    (c^t R + s (1 - c^t)/(1 - c))^2 (1 - c^2)/(1 - c^{2t}),   or with R = 0 and t = all steps.
+    """
+    s, log_c = contribution / event.noise_multiplier, math.log1p(-event.step_size * event.regularization)
+    whole = float(_least_squares(0.0, s, log_c, np.array([event.steps], dtype=np.float64))[0])
+    if event.diameter is None:
+        return whole
+    last = _least_squares(far(event) / event.noise_multiplier, s, log_c, _lengths(event.steps))
+    return min(whole, float(last.min())) * (1 + 1e-12)
+
+
+def _least_squares(apart: float, s: float, log_c: float, t: Array) -> Array:
+    if log_c == 0:
+        return np.asarray((apart + s * t) ** 2 / t)
+    kept, drop = np.exp(t * log_c), -np.expm1(t * log_c)
+    distance = kept * apart + s * drop / -math.expm1(log_c)
+    return np.asarray(distance**2 * -math.expm1(2 * log_c) / (drop * (1 + kept)))
+
+
+def _lengths(steps: int) -> Array:
+    """Numbers of last steps to try: every small one, then 1 % apart; the same ones for every run that has them."""
+    small = np.arange(1, 101)
+    large = np.unique(np.round(np.geomspace(100, LONGEST, 1158)).astype(int))
+    every = np.unique(np.concatenate([small, large]))
+    return every[every <= steps].astype(np.float64)
+
+
+def _chosen(event: LastIterate, contribution: float) -> tuple[int, float]:
+    """How many last steps to count and how far each of them moves; all steps from one start need no move."""
+    lengths = moves = np.zeros(0)
+    if event.diameter is not None:
+        lengths = _lengths(event.steps)
+        log_c = math.log1p(-event.step_size * event.regularization)
+        shrink = 1 / lengths if log_c == 0 else np.exp(lengths * log_c) * math.expm1(log_c) / np.expm1(lengths * log_c)
+        moves = far(event) * shrink * (1 + 1e-12)
+    lengths, moves = np.append(lengths, event.steps), np.append(moves, 0.0)
+    rate = min(event.rate * contribution, 1 - 1e-9)
+    best = int(np.argmin(_guess(rate, event.noise_multiplier, lengths, moves)))
+    return int(lengths[best]), float(moves[best])
+
+
+def _guess(rate: float, noise: float, lengths: Array, moves: Array) -> Array:
+    """Epsilon from Renyi divergences of whole order of (1 - q) N(a) + q N(1 + a) against N(0): only to choose by."""
+    epsilons = np.full(lengths.shape, np.inf)
+    for order in ORDERS:
+        k = np.arange(order + 1)[:, None]
+        log_binomial = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+        total, squares = order * moves + k, (order - k) * moves**2 + k * (1 + moves) ** 2
+        exponents = (total**2 - squares) / (2 * noise**2) + k * math.log(rate) + (order - k) * math.log1p(-rate)
+        log_moment = logsumexp(log_binomial + exponents, axis=0)
+        epsilons = np.minimum(epsilons, (lengths * log_moment + math.log(1 / REFERENCE_DELTA)) / (order - 1))
+    return epsilons
+
+
+def _oversized(event: LastIterate, steps: int) -> Composed:
+    """A batch too large to contract, with what probability it comes, tells all. Reference: Theorem 2."""
+    if event.smoothness == 0:
+        return Composed()
+    most = event.rate * event.size * (2 / event.step_size - 2 * event.regularization) / event.smoothness
+    most = math.floor(most * (1 - 1e-12))
+    if most >= event.size:
+        return Composed()
+    chance = min(steps * float(bdtrc(most, event.size, event.rate)) * (1 + 1e-9) + 1e-300, 1.0)
+    atoms = ((1 - chance, 1 - chance), (chance, 0.0), (0.0, chance))
+    return Composed(((Release.symmetric(Discrete(atoms)), 1),))

@@ -1,0 +1,87 @@
+r"""Poisson samples that are cut down to `cap` records: between two Poisson-like pairs.
+
+Given the other records that were drawn, m of them: with m < cap nothing is cut. Otherwise the record, if it stays,
+takes the place of another one, which moves a sum by up to twice one contribution. So with rho >= P(m >= cap)
+
+    H_K <= (1 - rho) H_K(rate, contribution) + rho H_K(rate, exchange),
+
+which is the H_K of the pair that also tells whether there was a cut. Where all others contribute nothing, the record is
+in the sum with probability q' = rate P(m < cap) + (cap/n) P(Bin(n, rate) > cap): a Poisson sample of rate q'.
+
+Reference: docs/proofs/mechanisms.md, Theorem 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import bdtr, bdtrc
+
+from ..core.adjacency import Adjacency
+from ..core.events import TruncatedPoisson
+from .composed import Release
+from .noise import Array, Noise
+from .pairs import Bracketed, Location, Pair
+
+ROUNDING = 1e-9
+"""Relative allowance for the tails of the binomial distribution."""
+
+
+@dataclass(frozen=True)
+class Weighted(Pair):
+    """One of several pairs, drawn with public weights; which one is told."""
+
+    parts: tuple[tuple[float, Pair], ...]
+
+    def mirrored(self) -> Weighted:
+        return Weighted(tuple((weight, pair.mirrored()) for weight, pair in self.parts))
+
+    @property
+    def largest(self) -> float:
+        return max(pair.largest for _, pair in self.parts)
+
+    @property
+    def infinite(self) -> float:
+        return sum(weight * pair.infinite for weight, pair in self.parts)
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        p, q = np.zeros(losses.size + 1), np.zeros(losses.size + 1)
+        for weight, pair in self.parts:
+            mine, others = pair.masses(losses)
+            p, q = p + weight * mine, q + weight * others
+        return p, q
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        ends = [pair.reach(log_mass) for _, pair in self.parts]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+def cut(event: TruncatedPoisson, size: int) -> float:
+    """P(at least `cap` of the other records are drawn), from above."""
+    return min(float(bdtrc(event.cap - 1, size, event.rate)) * (1 + ROUNDING), 1.0)
+
+
+def kept(event: TruncatedPoisson, size: int) -> float:
+    """The probability that one of `size` records is in the batch, from below."""
+    free = event.rate * float(bdtr(event.cap - 1, size - 1, event.rate))
+    return (free + event.cap / size * float(bdtrc(event.cap, size, event.rate))) * (1 - ROUNDING)
+
+
+def truncated(event: TruncatedPoisson, size: int, noise: Noise, shift: float, adjacency: Adjacency) -> Release:
+    """Additive noise on the batch, from both sides."""
+    rho, q = cut(event, size), event.rate
+    least = kept(event, size)
+    one = Location(noise, _mixed(q, shift), _mixed(q, -shift) if adjacency is Adjacency.REPLACE else _STILL)
+    two = Location(noise, _mixed(q, 2 * shift), _mixed(q, _LOSES[adjacency] * shift))
+    floor = Location(noise, _mixed(least, shift), _mixed(least, -shift) if adjacency is Adjacency.REPLACE else _STILL)
+    return Release.mirrored(Bracketed(Weighted(((1 - rho, one), (rho, two))), floor))
+
+
+_STILL = ((1.0, 0.0),)
+_LOSES = {Adjacency.ADD_REMOVE: 0.0, Adjacency.ZERO_OUT: -1.0, Adjacency.REPLACE: -2.0}
+"""How far the data set without the record may move when a batch is cut: its slot is empty, null, or another's."""
+
+
+def _mixed(rate: float, place: float) -> tuple[tuple[float, float], ...]:
+    return ((1 - rate, 0.0), (rate, place)) if place else _STILL

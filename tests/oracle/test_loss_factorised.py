@@ -1,0 +1,83 @@
+"""Sensitivity of matrix mechanisms against every pattern of participation and every choice of signs."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tacit.core.events import Gaussian, MatrixFactorisation, Repeat
+from tacit.loss import privacy_loss
+from tacit.loss.factorised import sensitivity
+
+
+def rows(matrix):
+    return tuple(tuple(map(float, row[: k + 1])) for k, row in enumerate(matrix))
+
+
+def square_root(steps):
+    """The Toeplitz square root of prefix sums: coefficients binom(2k, k)/4^k."""
+    first = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, steps))])
+    return np.array([[first[i - j] if i >= j else 0.0 for j in range(steps)] for i in range(steps)])
+
+
+def patterns(steps, participations, separation):
+    for count in range(1, participations + 1):
+        for places in itertools.combinations(range(steps), count):
+            if all(b - a >= separation for a, b in itertools.pairwise(places)):
+                yield places
+
+
+def brute(matrix, participations, separation):
+    """The largest |sum of +-columns|, and the largest bound over patterns."""
+    seen = bound = 0.0
+    for places in patterns(len(matrix), participations, separation):
+        products = matrix[:, places].T @ matrix[:, places]
+        bound = max(bound, np.abs(products).sum())
+        for signs in itertools.product((1, -1), repeat=len(places)):
+            seen = max(seen, np.linalg.norm(matrix[:, places] @ signs))
+    return seen, np.sqrt(bound)
+
+
+@pytest.mark.parametrize("participations", [1, 2, 3])
+@pytest.mark.parametrize("separation", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_between_what_is_seen_and_what_is_possible(participations, separation, seed):
+    rng = np.random.default_rng(seed)
+    matrix = np.tril(rng.normal(size=(7, 7)))
+    event = MatrixFactorisation(1.0, rows(matrix), participations, separation)
+    attained, bound = sensitivity(event)
+    seen, exact = brute(matrix, participations, separation)
+    assert attained <= seen * (1 + 1e-9)
+    assert exact <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("participations", "separation"), [(1, 1), (2, 3), (3, 2), (3, 3)])
+def test_positive_matrices_are_exact_where_participations_are_equally_good(participations, separation):
+    matrix = square_root(8)
+    attained, bound = sensitivity(MatrixFactorisation(1.0, rows(matrix), participations, separation))
+    seen, _ = brute(matrix, participations, separation)
+    assert attained <= seen * (1 + 1e-9)
+    assert seen <= bound * (1 + 1e-9)
+    assert bound <= 1.1 * attained
+
+
+def test_bands_no_wider_than_the_separation_are_exact():
+    matrix = np.tril(square_root(9)) * (np.subtract.outer(np.arange(9), np.arange(9)) < 3)
+    attained, bound = sensitivity(MatrixFactorisation(1.0, rows(matrix), 3, 3))
+    assert attained == pytest.approx(brute(matrix, 3, 3)[0])
+    assert bound == pytest.approx(attained)
+
+
+def test_the_identity_is_ordinary_training():
+    event = MatrixFactorisation(4.0, rows(np.eye(6)), 6, 1)
+    for adjacency in ("add-remove", "replace"):
+        ours, plain = (privacy_loss(e, adjacency).epsilon(1e-5) for e in (event, Repeat(Gaussian(4.0), 6)))
+        assert ours.upper == pytest.approx(plain.upper, rel=1e-12)
+
+
+def test_where_signs_matter_both_ends_are_honest():
+    event = MatrixFactorisation(2.0, ((1.0,), (1.0, -1.0)), 2, 1)
+    attained, bound = sensitivity(event)
+    assert attained < bound == pytest.approx(np.sqrt(5))
+    found, exact = (privacy_loss(e, "add-remove").epsilon(1e-5) for e in (event, Gaussian(2.0 / np.sqrt(5))))
+    assert found.lower < exact.upper <= found.upper * 1.001
