@@ -45,7 +45,10 @@ def regression(known: Observations, classes: int) -> Callable[[Observations], Fl
     rows = rows[np.argsort(known.need("record")[rows])]  # their order must not matter
     fitted = known.select(records=rows)
     at = _basis(fitted, classes)
-    mean, spread = location_scale(at(fitted), fitted.need("margin")[:, 0])
+    margin = fitted.need("margin")[:, 0]
+    low, high = np.quantile(margin, (0.25, 0.75))
+    reach = 3.0 * (high - low)  # a saturated answer must not bend the fit
+    mean, spread = location_scale(at(fitted), np.clip(margin, low - reach, high + reach))
 
     def score(seen: Observations) -> Floats:
         where = at(seen)

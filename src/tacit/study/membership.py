@@ -174,7 +174,7 @@ def _chosen(attacks: str | Sequence[str | AnyAttack], others: Observations | Non
         raise BadInput("Name at least one attack.")
     found: list[AnyAttack] = [named(item) if isinstance(item, str) else item for item in wanted]
     for rule in found:
-        if others is None and getattr(rule, "references", References.NONE) is not References.NONE:
+        if others is None and getattr(rule, "references", None) in (References.OUT, References.BOTH):
             raise BadInput(
                 f"The attack {rule.name} needs reference models.",  # type: ignore[attr-defined]
                 fix="Give fit=, or an estimator that can be cloned, and references above 0.",
