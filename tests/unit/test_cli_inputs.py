@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from command import Command
+from tacit import Evidence
 
 CODE = """
 import numpy as np
@@ -34,6 +37,7 @@ def listed():
     return [1]
 
 model = LogisticRegression().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+wide = LogisticRegression().fit([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0]], [0, 1])
 """
 
 
@@ -83,10 +87,24 @@ MAKE = 'make = "their_code:make"'
         ("bracket", {"model": MAKE, "plan": PLAN, "audit": "confidence = 2.0"}, "confidence must be in (0, 1)"),
         ("bracket", {"model": MAKE, "plan": PLAN + '\nadjacency = "replace"'}, "under add-remove adjacency"),
         ("bracket", {"model": 'fit = "their_code:fails"', "plan": "epsilon = 1.0"}, "raised KeyError"),
+        ("bracket", {"model": MAKE, "plan": PLAN, "train": 'average = "ema"'}, "know no average"),
+        ("bracket", {"model": MAKE, "plan": PLAN, "data": 'source = "who.npz"\nunit = "who"'}, "with single records"),
+        ("attack", {"model": 'make = "their_code:narrow"\nfile = "narrow.safetensors"'}, "given records of shape (2,)"),
+        ("attack", {"model": 'predict = "their_code:wide"'}, "The model raised ValueError when it was given records"),
+        ("train", {"model": MAKE, "plan": PLAN, "train": 'schedule = "lunar"'}, "Schedule 'lunar' is not known"),
+        ("train", {"model": MAKE, "plan": PLAN, "train": 'average = "median"'}, "average must be one of"),
+        ("train", {"model": MAKE, "plan": PLAN, "train": "learning_rate = 1.0"}, "is not a key of [train]"),
+        ("train", {"model": MAKE, "plan": PLAN + "\nrecords_per_user = 2"}, "goes with `unit`"),
+        ("train", {"model": MAKE, "plan": PLAN, "data": 'source = "data.npz"\nunit = "who"'}, "has no who"),
+        ("train", {"model": MAKE, "plan": PLAN, "data": 'source = "their_code:make"\nunit = "who"'}, "unit must go"),
+        ("train", {"model": MAKE, "plan": PLAN, "data": 'source = "digits"\nlabel = "y"'}, "no columns to name"),
+        ("train", {"model": MAKE, "plan": PLAN, "data": 'source = "data.npz"\ncategories = 3'}, "lists of texts"),
     ],
 )
 def test_a_run_file_that_cannot_be_run(tacit_, verb, sections, said):
     Path("bad.safetensors").write_text("garbage")
+    save_file({"weight": torch.zeros(2, 5), "bias": torch.zeros(2)}, "narrow.safetensors")
+    np.savez("who.npz", **np.load("data.npz"), who=np.arange(60) // 3)
     status, out, err = tacit_(verb, run_file(**sections), "--json")
     message = json.loads(err.splitlines()[-1])["error"]
     assert status == 2
@@ -152,6 +170,62 @@ def test_a_size_taken_from_the_data_is_not_covered(tacit_, size):
     assert ("public_size" in Path("tacit-train/evidence.json").read_text().split('"not_covered"')[1].split("]")[0]) == (
         not size
     )
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "near"),
+    [
+        ("train", "learning_rate", "'lr'"),
+        ("plan", "sigma", "'noise_multiplier'"),
+        ("plan", "max_grad_norm", "'clip_norm'"),
+        ("plan", "epocs", "'epochs'"),
+        ("plan", "seed", "[output]"),
+        ("data", "lables", "'label'"),
+    ],
+)
+def test_a_wrong_key_names_the_right_one(tacit_, section, key, near):
+    status, _, err = tacit_("train", run_file(MAKE, **{section: f"{key} = 1"}))
+    assert (status, near in err) == (2, True), err
+
+
+def test_users_a_schedule_an_average_and_public_words(tacit_):
+    """All of [data] and [train] in one run; what comes from the data itself is named as not covered."""
+    rng = np.random.default_rng(1)
+    rows = [f"{a:.3f},{'pq'[k % 2]},{('no', 'yes')[k % 2]},{k // 4}" for k, a in enumerate(rng.normal(size=80))]
+    Path("t.csv").write_text("a,w,y,who\n" + "\n".join(rows) + "\n")
+    data = 'source = "t.csv"\nlabel = "y"\nunit = "who"\n'
+    train = 'lr = 0.5\nmomentum = 0.5\nschedule = "cosine"\naverage = "tail"'
+    Path("three.py").write_text("from torch import nn\ndef make():\n    return nn.Linear(3, 2)\n")
+    lists = 'categories.w = ["p", "q"]\ncategories.y = ["no", "yes"]'
+    for public in (False, True):
+        file = run_file('make = "three:make"', data + lists * public, plan=PLAN + "\nrecords_per_user = 2", train=train)
+        status, out, err = tacit_("train", file, "--seed", "3", "--json")
+        assert status == 0, err
+        evidence = Evidence.load(json.loads(out)["evidence"])
+        assert evidence.claim.bound.unit == "user"
+        assert evidence.provenance["public_size"] == 18
+        assert any(text.startswith("the words of w, y") for text in evidence.not_covered) != public
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b"\x80\x02junk", b"PK\x03\x04" + bytes(40), b"\x80\x02}q\x00."])
+def test_a_checkpoint_that_is_none(tacit_, junk):
+    Path("tacit-train").mkdir()
+    Path("tacit-train/checkpoint.secret").write_bytes(junk)
+    status, _, err = tacit_("train", run_file(MAKE, plan=PLAN), "--resume")
+    assert status == 2
+    assert "checkpoint" in err.splitlines()[-1]
+    assert Path("tacit-train/checkpoint.secret").read_bytes() == junk
+
+
+def test_members_are_the_pool_of_a_bracket(tacit_, monkeypatch):
+    """Others are never trained on: they give the test accuracy."""
+    seen = []
+    monkeypatch.setattr("tacit.study.experiment.Experiment.bracket", lambda self, recipe: seen.append(self))
+    with pytest.raises(TypeError):
+        tacit_("bracket", run_file(MAKE, plan=PLAN))
+    members = np.load("data.npz")["members"].astype(bool)
+    assert seen[0].x.tolist() == np.load("data.npz")["x"][members].astype(np.float32).tolist()
+    assert len(seen[0].test[0]) == 60 - members.sum()
 
 
 def test_a_warning_is_a_sentence(tacit_):

@@ -115,3 +115,53 @@ def test_an_array_alone_is_no_archive(tmp_path):
     found = load(str(tmp_path / "u.npz"))
     assert found.members.tolist() == [False, True, False, True]
     assert found.groups.tolist() == list("aabb")
+
+
+def test_public_lists_of_words_decide_and_other_values_never_raise(table):
+    """A feature outside its list is all zeros, a record with another label is left out."""
+    text = "a,colour,y\n1,red,dog\n2,green,cat\n3,blue,bird\n"
+    found = table(text, categories={"colour": ["blue", "red"], "y": ["dog", "cat", "fish"]})
+    assert found.x.tolist() == [[1, 0, 1], [2, 0, 0]]
+    assert found.y.tolist() == [0, 1]
+    assert found.derived == ()
+    assert table(text).derived == ("colour", "y")
+    assert table(text, categories={"colour": ["red"]}).derived == ("y",)
+    with pytest.raises(BadInput, match="no column 'size'"):
+        table(text, categories={"size": ["small"]})
+
+
+def test_neighbouring_files_have_the_same_columns_only_with_public_lists(table):
+    """One more record with a word of its own adds a feature: data-dependent, so no proof can cover it."""
+    one, two = "a,w,y\n1,p,0\n2,q,1\n", "a,w,y\n1,p,0\n2,q,1\n3,z,1\n"
+    assert table(one).x.shape[1] != table(two).x.shape[1]
+    lists = {"categories": {"w": ["p", "q"]}}
+    assert table(one, **lists).x.tolist() == table(two, **lists).x[:2].tolist()
+
+
+def test_whose_record_each_one_is(table, tmp_path):
+    assert table("a,y,who\n1,0,ann\n2,1,bob\n", unit="who").unit.tolist() == ["ann", "bob"]
+    np.savez(tmp_path / "t.npz", x=X, target=Y, who=np.array([1, 1, 2, 2]))
+    found = load(str(tmp_path / "t.npz"), label="target", unit="who")
+    assert (found.y.tolist(), found.unit.tolist()) == (Y.tolist(), [1, 1, 2, 2])
+    np.savez(tmp_path / "u.npz", x=X, y=Y)
+    with pytest.raises(BadInput, match="has no who"):
+        load(str(tmp_path / "u.npz"), unit="who")
+
+
+@pytest.mark.needs("sklearn")
+@pytest.mark.parametrize("name", ["digits", "breast-cancer"])
+def test_embedded_data_are_scaled_by_public_constants(name):
+    """Nothing but a fixed constant lies between the stored numbers and the features."""
+    from sklearn import datasets
+
+    raw = getattr(datasets, f"load_{name.replace('-', '_')}")().data
+    found = load(name).x
+    assert (found >= 0).all()
+    assert (found <= 1).all()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = raw / found
+    for column in ratio.T:
+        known = column[np.isfinite(column)]
+        assert known.size == 0 or np.ptp(known) < 1e-4 * known.max()
+    with pytest.raises(BadInput, match="has no columns to name: label"):
+        load(name, label="y")

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event
 from ..data import Records, labels, load
 from .entry import Guarded, resolve_callable
+
+if TYPE_CHECKING:
+    from ..study.run_file import RunFile
 
 
 def read_event(path: str) -> Event:
@@ -26,14 +29,24 @@ def read_event(path: str) -> Event:
         raise BadInput(f"{path} cannot be read.", fix="Give the path of an event in JSON, or - for input.") from None
 
 
-def read_data(source: str, **columns: str | None) -> Records:
+def read_records(file: RunFile) -> Records:
+    """The data of a run file."""
+    table = file.get("data")
+    return read_data(str(file.need("data", "source")), **{key: table[key] for key in table if key != "source"})
+
+
+def read_data(source: str, **columns: Any) -> Records:
     """A named data set, a file, or `package:function` returning (x, y)."""
     if ":" not in source:
         return load(source, **columns)
+    if given := [key for key, value in columns.items() if value]:
+        raise BadInput(f"{source} gives x and y alone: {', '.join(given)} must go.", fix="They are columns of a file.")
     found = Guarded(source)()
     try:
         x, y = found
-        return Records(np.asarray(x, dtype=np.float32), labels(np.asarray(y), "y", {}), name=source)
+        words: dict[str, tuple[str, ...]] = {}
+        y = labels(np.asarray(y), "y", words)
+        return Records(np.asarray(x, dtype=np.float32), y, words=words, derived=tuple(words), name=source)
     except (TypeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise

@@ -17,7 +17,7 @@ from ..study.run_file import RunFile
 from .app import NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
 from .auditing import audited
 from .entry import Guarded, resolve_callable, resolve_model
-from .inputs import canary, out_folder, read_data, require, seeded
+from .inputs import canary, out_folder, read_data, read_records, require, seeded
 
 
 @verb("attack")
@@ -67,7 +67,12 @@ def bracket(
     from ..reports import report
 
     file = RunFile.read(run)
-    records = _records(file)
+    records = read_records(file)
+    if records.unit is not None or records.groups is not None:
+        raise BadInput(
+            "bracket plays with single records, without groups: `unit` and `groups` in [data] must go.",
+            fix="tacit train takes unit, tacit attack takes groups.",
+        )
     chance = seeded(file.get("output").get("seed") if seed is None else seed)
     how = file.one_of("model", ("fit", "make"))
     evidence = _bracket_make(file, records, chance) if how == "make" else _bracket_fit(file, records, chance)
@@ -84,14 +89,15 @@ def bracket(
 
 
 def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
-    """Somebody's fit(x, y, rng), run after run; [plan] holds the claim."""
+    """Somebody's fit(x, y, rng), run after run on halves of the members; [plan] holds the claim."""
     from ..study.bracketing import bracket as hold
 
     game, table = file.get("audit"), file.get("plan")
     claim = (file.need("plan", "epsilon"), table.get("delta", 1e-5)) if table else None
+    pool = np.ones(len(records.x), dtype=bool) if records.members is None else records.members
     return hold(
         Guarded(file.need("model", "fit")),
-        (records.x, records.y),
+        (records.x[pool], records.y[pool]),
         claim=claim,
         references=file.get("attack").get("references", 16),
         runs=game.get("runs", 500),
@@ -105,6 +111,8 @@ def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
 def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
     """A torch model of ours by a plan of ours: in fleets."""
     require("torch", "torch")
+    if extra := {"schedule", "average"} & file.get("train").keys():
+        raise BadInput(f"The fleets of bracket know no {' and no '.join(sorted(extra))}: leave it out of [train].")
     from ..study.experiment import Recipe
     from ..study.training import experiment, optimizer, planned
 
@@ -115,15 +123,8 @@ def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
     return replace(trial, delta=delta).bracket(recipe)[0]
 
 
-def _records(file: RunFile) -> Records:
-    table = file.get("data")
-    return read_data(
-        str(file.need("data", "source")), **{key: table.get(key) for key in ("label", "members", "groups")}
-    )
-
-
 def _attack_run(file: RunFile, names: list[str] | None, seed: int | None) -> Evidence:
-    records, table = _records(file), file.get("attack")
+    records, table = read_records(file), file.get("attack")
     if records.members is None:
         raise BadInput(f"{file.path.name} needs `members` in [data]: which records the model was trained on.")
     how = file.one_of("model", ("predict", "make", "fit"))

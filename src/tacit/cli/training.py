@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +14,12 @@ from ..data import Records
 from ..study.run_file import RunFile
 from .app import Result, note, verb
 from .entry import resolve_callable
-from .inputs import out_folder, read_data, require, seeded
+from .inputs import out_folder, read_records, require, seeded
 
 OWN_SIZE = "the number of records: the plan gave no public_size, so that of the data was used"
+OWN_WORDS = "the words of {}: they were read off the data; [data] categories would make them public"
+READABLE = "whether the data could be read: that check looks at every value, and its answer goes to the operator"
+RECORDS_PER_USER = 8
 
 
 @verb("train")
@@ -26,6 +30,7 @@ def train(
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Train a model with differential privacy and write its weights and its evidence."""
+    file = RunFile.read(run)
     require("torch", "torch")
     require("safetensors", "torch")
     from safetensors.torch import save_file
@@ -34,12 +39,18 @@ def train(
     from ..study.training import planned, trained
     from ..train.loop import accuracy
 
-    file = RunFile.read(run)
     make = resolve_callable(file.need("model", "make"))
-    table = file.get("data")
-    records = read_data(str(file.need("data", "source")), **{key: table.get(key) for key in ("label", "members")})
+    records = read_records(file)
     inside = _training_rows(records)
-    plan, delta = planned(file.get("plan"), int(inside.sum()))
+    table = file.get("plan")
+    users = None if records.unit is None else records.unit[inside]
+    plan, delta = planned(table, int(inside.sum()) if users is None else len(np.unique(users)))
+    more: dict[str, Any] = {}
+    if users is not None:
+        plan = replace(plan, unit="user")
+        more = {"users": users, "records_per_user": table.get("records_per_user", RECORDS_PER_USER)}
+    elif "records_per_user" in table:
+        raise BadInput("records_per_user goes with `unit` in [data]: whose record each one is.")
     seed = file.get("output").get("seed") if seed is None else seed
     folder = out_folder(out or file.get("output").get("folder", "tacit-train"))
     checkpoint = folder / "checkpoint.secret"
@@ -48,7 +59,7 @@ def train(
     bound = plan.bound(delta)
     note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
     data = (records.x[inside], records.y[inside])
-    done = trained(make, data, plan, file.get("train"), seeded(seed), checkpoint=checkpoint, delta=delta)
+    done = trained(make, data, plan, file.get("train"), seeded(seed), checkpoint=checkpoint, delta=delta, **more)
     held_out = (records.x[~inside], records.y[~inside])
     rates: dict[str, Any] = {"train": accuracy(done.model, data)}
     rates["validation"] = accuracy(done.model, held_out) if len(held_out[0]) else None
@@ -58,19 +69,27 @@ def train(
         subject=file.path.stem,
         claim=stated(plan, delta=delta),
         utility={} if rates["validation"] is None else {"test accuracy": rates["validation"]},
-        not_covered=(*done.evidence.not_covered, *(() if "public_size" in file.get("plan") else (OWN_SIZE,))),
+        not_covered=(*done.evidence.not_covered, *_own(records, table)),
     )
     path = evidence.save(folder / "evidence.json")
     return _told(folder, weights, path, plan, bound, rates)
 
 
 def _training_rows(records: Records) -> Any:
-    """The members, or all but every tenth record."""
+    """The members, or all but every tenth record; all records of every tenth user where there are users."""
     if records.members is not None:
+        if not records.members.any():
+            raise BadInput("`members` names no record to train on.")
         return records.members
-    rows = np.ones(len(records.x), dtype=bool)
-    rows[::10] = False
-    return rows
+    number = np.arange(len(records.x)) if records.unit is None else np.unique(records.unit, return_inverse=True)[1]
+    return number % 10 != 0
+
+
+def _own(records: Records, plan: dict[str, Any]) -> tuple[str, ...]:
+    """What was taken from the data itself before training, which the proof does not cover."""
+    size = () if "public_size" in plan else (OWN_SIZE,)
+    words = (OWN_WORDS.format(", ".join(records.derived)),) if records.derived else ()
+    return (*size, *words, READABLE)
 
 
 def _told(folder: Path, weights: Path, evidence: Path, plan: Any, bound: Any, rates: dict[str, Any]) -> Result:

@@ -1,4 +1,9 @@
-"""Tables from files: .npz with x and y, or a CSV with a label column. Pickles are refused."""
+"""Tables from files: .npz with x and y, or a CSV with a label column. Pickles are refused.
+
+A column of words becomes numbers by a list of words. A list that is not given is read off the data, which no proof
+about a training covers (`derived`). A given one is public, and a value outside it never raises: a feature is then all
+zeros, and a record with another label is left out.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import csv
 import gzip
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,51 +24,65 @@ Words = dict[str, tuple[str, ...]]
 """The words of each column that holds words, in the order they are numbered in."""
 
 
-def read_table(path: Path, *, label: str | None = None, members: str | None = None, groups: str | None = None) -> Any:
-    """The arrays of a file: x, y and, where there are, members and groups; and the words that became numbers."""
+ROLES = {"label": "y", "members": "members", "groups": "groups", "unit": "unit"}
+"""What names a column, and which array it becomes."""
+
+
+def read_table(path: Path, categories: Mapping[str, Sequence[str]] | None = None, **named: str | None) -> Any:
+    """The arrays of a file: x, y and, where there are, members, groups and unit; and the words that became numbers.
+
+    `named` gives the columns' names by their roles (`ROLES`), `categories` the public words of some columns.
+    """
     if not path.is_file():
         raise BadInput(f"{path.name} is not there.", fix="Give the path of an .npz or .csv file.")
-    return _npz(path) if path.suffix == ".npz" else _csv(path, label=label, members=members, groups=groups)
+    if path.suffix != ".npz":
+        return _csv(path, named, {name: tuple(words) for name, words in (categories or {}).items()})
+    if categories:
+        raise BadInput("categories are the words of a CSV file's columns.", fix="An .npz file holds numbers.")
+    return _npz(path, named)
 
 
-def _npz(path: Path) -> dict[str, Any]:
+def _npz(path: Path, named: Mapping[str, str | None]) -> dict[str, Any]:
+    wanted = {key: named.get(role) or key for role, key in ROLES.items()} | {"x": "x"}
     found: dict[str, Any] = {}
     try:
         with path.open("rb") as file:
             arrays = np.load(file, allow_pickle=False)
             if isinstance(arrays, np.lib.npyio.NpzFile):
-                found = {name: arrays[name] for name in ("x", "y", "members", "groups") if name in arrays.files}
+                found = {key: arrays[name] for key, name in wanted.items() if name in arrays.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
         raise BadInput(f"{path.name} is not an .npz file without pickles.") from None
-    if not {"x", "y"} <= found.keys():
-        raise BadInput(f"{path.name} must hold the arrays x and y.")
+    asked = {"x", "y"} | {ROLES[role] for role, name in named.items() if name}
+    if missing := sorted(wanted[key] for key in asked - found.keys()):
+        raise BadInput(f"{path.name} must hold the arrays x and y; it has no {' and no '.join(missing)}.")
     words: Words = {}
     found["x"] = _numbers(found["x"], path.name)
     found["y"] = labels(found["y"], "y", words)
     if "members" in found:
         found["members"] = check.flags("members", found["members"].ravel()).reshape(found["members"].shape)
-    return {**found, "words": words}
+    return {**found, "words": words, "derived": tuple(words)}
 
 
-def _csv(path: Path, *, label: str | None, members: str | None, groups: str | None) -> dict[str, Any]:
+def _csv(path: Path, named: Mapping[str, str | None], lists: Words) -> dict[str, Any]:
     header, rows = _rows(path)
-    if label is None:
-        raise BadInput(f"{path.name} needs the name of its label column.", fix=f"Columns: {', '.join(header)}.")
-    named = {key: name for key, name in (("y", label), ("members", members), ("groups", groups)) if name is not None}
-    for column in named.values():
+    columns = f"Columns: {', '.join(header)}."
+    if named.get("label") is None:
+        raise BadInput(f"{path.name} needs the name of its label column.", fix=columns)
+    taken = {ROLES[role]: name for role, name in named.items() if name is not None}
+    for column in (*taken.values(), *lists):
         if column not in header:
-            raise BadInput(f"{path.name} has no column {column!r}.", fix=f"Columns: {', '.join(header)}.")
-    if len(set(named.values())) < len(named):
-        raise BadInput("Labels, members and groups must be different columns.")
-    columns = {name: np.array([row[k] for row in rows]) for k, name in enumerate(header)}
-    taken = {key: columns.pop(column) for key, column in named.items()}
+            raise BadInput(f"{path.name} has no column {column!r}.", fix=columns)
+    if len(set(taken.values())) < len(taken):
+        raise BadInput("Labels, members, groups and unit must be different columns.")
+    values = {name: np.array([row[k] for row in rows]) for k, name in enumerate(header)}
+    found: dict[str, Any] = {key: values.pop(column) for key, column in taken.items()}
     words: Words = {}
-    found: dict[str, Any] = {"x": _features(columns, words), "y": labels(taken["y"], label, words)}
-    if "members" in taken:
-        found["members"] = check.flags(f"column {members}", taken["members"])
-    if "groups" in taken:
-        found["groups"] = taken["groups"]
-    return {**found, "words": words}
+    found["x"] = _features(values, words, lists)
+    found["y"], kept = _classes(found["y"], taken["y"], words, lists)
+    if "members" in found:
+        found["members"] = check.flags(f"column {taken['members']}", found["members"])
+    found = {key: column[kept] for key, column in found.items()}
+    return {**found, "words": words, "derived": tuple(name for name in words if name not in lists)}
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
@@ -81,23 +101,32 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _features(columns: dict[str, Any], words: Words) -> Any:
+def _features(columns: dict[str, Any], words: Words, lists: Words) -> Any:
     """Numbers as they are; a column of words becomes one indicator per word.
 
-    A column that is mostly numbers has missing values, not words.
+    Without a list, a column that is mostly no numbers holds words; otherwise it has missing values.
     """
     parts = []
     for name, values in columns.items():
         parsed = np.array([_parsed(value) for value in values.tolist()], dtype=np.float32)
-        if np.isnan(parsed).mean() > 0.5:
-            names = np.unique(values)
-            words[name] = tuple(names.tolist())
-            parts.append((values[:, None] == names[None]).astype(np.float32))
+        if name in lists or np.isnan(parsed).mean() > 0.5:
+            words[name] = lists.get(name) or tuple(np.unique(values).tolist())
+            parts.append((values[:, None] == np.array(words[name])[None]).astype(np.float32))
         else:
             parts.append(parsed[:, None])
     if not parts:
-        raise BadInput("The data needs at least one column besides labels, members and groups.")
+        raise BadInput("The data needs at least one column besides labels, members, groups and unit.")
     return np.concatenate(parts, axis=1)
+
+
+def _classes(values: Any, name: str, words: Words, lists: Words) -> tuple[Any, Any]:
+    """Labels as numbers, and which rows have one: all, or those whose label is in the public list."""
+    if name not in lists:
+        return labels(values, name, words), np.ones(len(values), dtype=bool)
+    words[name] = lists[name]
+    number = {word: k for k, word in enumerate(lists[name])}
+    found = np.array([number.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    return found, found >= 0
 
 
 def _parsed(text: str) -> float:

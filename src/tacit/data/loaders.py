@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,24 +19,26 @@ ENVIRONMENT = "TACIT_DATA"
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Features `x` and labels `y` (0 .. classes - 1), optionally membership and group of each row.
+    """Features `x` and labels `y` (0 .. classes - 1), optionally membership, group and unit (whose record) of each row.
 
     `words` are those that a file's columns held, in the order of their numbers; two files with other words cannot be
-    compared.
+    compared. `derived` names the columns whose words were read off the data itself.
     """
 
     x: NDArray[np.float32]
     y: NDArray[np.int64]
     members: NDArray[np.bool_] | None = None
     groups: NDArray[Any] | None = None
+    unit: NDArray[Any] | None = None
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    derived: tuple[str, ...] = ()
     name: str = ""
 
     def __post_init__(self) -> None:
-        columns = [column for column in (self.y, self.members, self.groups) if column is not None]
+        columns = [column for column in (self.y, self.members, self.groups, self.unit) if column is not None]
         if self.x.ndim < 2 or not len(self.x) or any(column.shape != (len(self.x),) for column in columns):
             raise BadInput(
-                "The data needs x of shape (records, ...), not empty, and one entry per record in y, members, groups."
+                "The data needs x of shape (records, ...), not empty, and one entry per record in all other columns."
             )
         if not np.isfinite(self.x).all():
             raise BadInput("Features must be finite numbers.", fix="Fill or drop missing values first.")
@@ -48,16 +50,21 @@ class Records:
         return int(self.y.max()) + 1
 
 
-def load(source: str, **columns: str | None) -> Records:
-    """A data set by name, or an .npz or .csv file; `columns` names label, members and groups of a table."""
-    if source in NAMES:
-        return NAMES[source]()
+def load(source: str, *, categories: Mapping[str, Sequence[str]] | None = None, **columns: str | None) -> Records:
+    """A data set by name, or an .npz or .csv file.
+
+    `columns` names label, members, groups and unit of a table; `categories` the public words of its columns.
+    """
     if source.endswith((".npz", ".csv", ".csv.gz")):
-        return Records(**read_table(Path(source), **columns), name=Path(source).name)
-    known = ", ".join(NAMES)
-    raise BadInput(
-        f"Data source {source!r} is not known.", fix=f"Use a file .npz or .csv, package:function, or: {known}."
-    )
+        return Records(**read_table(Path(source), categories, **columns), name=Path(source).name)
+    if source not in NAMES:
+        known = ", ".join(NAMES)
+        raise BadInput(
+            f"Data source {source!r} is not known.", fix=f"Use a file .npz or .csv, package:function, or: {known}."
+        )
+    if given := [key for key, value in {**columns, "categories": categories}.items() if value]:
+        raise BadInput(f"The data set {source} has no columns to name: {', '.join(given)} must go.")
+    return NAMES[source]()
 
 
 def folder() -> Path:
@@ -65,13 +72,22 @@ def folder() -> Path:
     return Path(os.environ.get(ENVIRONMENT) or Path.home() / ".cache" / "tacit")
 
 
-def _sklearn(name: str, scale: float | None) -> Records:
+BREAST_CANCER_RANGES = (
+    *(30, 40, 200, 3000, 0.2, 0.4, 0.5, 0.25, 0.4, 0.1),
+    *(3, 5, 25, 600, 0.04, 0.15, 0.4, 0.06, 0.08, 0.03),
+    *(40, 50, 300, 5000, 0.25, 1.2, 1.3, 0.3, 0.7, 0.25),
+)
+"""Round numbers at or above the largest value that the data set's description prints for each feature."""
+
+
+def _sklearn(name: str, ranges: float | tuple[float, ...]) -> Records:
+    """Features over fixed public ranges: nothing is computed from the records (soundness: public normalisation)."""
     try:
         from sklearn import datasets
     except ImportError:
         raise MissingExtra("erm") from None
     x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-    x = x / scale if scale else (x - x.mean(0)) / x.std(0)
+    x = x / np.asarray(ranges)
     return Records(x.astype(np.float32), y.astype(np.int64), name=name.replace("_", "-"))
 
 
@@ -88,7 +104,7 @@ def _images(name: str) -> Records:
 
 NAMES: dict[str, Callable[[], Records]] = {
     "digits": lambda: _sklearn("digits", 16.0),
-    "breast-cancer": lambda: _sklearn("breast_cancer", None),
+    "breast-cancer": lambda: _sklearn("breast_cancer", BREAST_CANCER_RANGES),
     "mnist": lambda: _images("mnist"),
     "fashion-mnist": lambda: _images("fashion_mnist"),
 }

@@ -25,6 +25,7 @@ def _list(fits: Fits) -> Fits:
 
 TEXT, WHOLE, NUMBER = "a text", "a whole number", "a number"
 TEXTS, NUMBERS, SWITCH = "a text or a list of texts", "a list of numbers", "a text, true or false"
+LISTS = "a table of lists of texts"
 KINDS: dict[str, Fits] = {
     TEXT: lambda value: isinstance(value, str),
     WHOLE: lambda value: type(value) is int,
@@ -32,21 +33,34 @@ KINDS: dict[str, Fits] = {
     TEXTS: lambda value: isinstance(value, str) or _list(KINDS[TEXT])(value),
     NUMBERS: _list(_number),
     SWITCH: lambda value: isinstance(value, str | bool),
+    LISTS: lambda value: isinstance(value, dict) and all(map(_list(KINDS[TEXT]), value.values())),
 }
 SECTIONS: dict[str, dict[str, str]] = {
-    "data": {"source": TEXT, "label": TEXT, "groups": TEXT, "members": TEXT},
+    "data": {"source": TEXT, "label": TEXT, "groups": TEXT, "members": TEXT, "unit": TEXT, "categories": LISTS},
     "model": {"make": TEXT, "file": TEXT, "predict": TEXT, "fit": TEXT},
     "plan": {
         "epsilon": NUMBER, "delta": NUMBER, "epochs": NUMBER, "batch_size": WHOLE, "clip_norm": NUMBER,
         "adjacency": TEXT, "rate": NUMBER, "steps": WHOLE, "noise_multiplier": NUMBER, "public_size": WHOLE,
+        "records_per_user": WHOLE,
         "sampling": TEXT, "clipping": TEXT,
     },
-    "train": {"optimizer": TEXT, "lr": NUMBER, "momentum": NUMBER, "precision": TEXT, "compile": SWITCH},
+    "train": {
+        "optimizer": TEXT, "lr": NUMBER, "momentum": NUMBER, "schedule": TEXT, "average": TEXT, "precision": TEXT,
+        "compile": SWITCH,
+    },
     "attack": {"attacks": TEXTS, "references": WHOLE, "fpr": NUMBERS},
     "audit": {"game": TEXT, "canary": TEXT, "runs": WHOLE, "seconds": NUMBER, "confidence": NUMBER},
     "output": {"folder": TEXT, "seed": WHOLE},
 }  # fmt: skip
 """Every section's keys, and what kind of value each takes."""
+OTHER_NAMES = {
+    "learning_rate": "lr", "max_grad_norm": "clip_norm", "l2_norm_clip": "clip_norm", "sigma": "noise_multiplier",
+    "sample_rate": "rate", "sampling_prob": "rate", "iterations": "steps", "neighboring_relation": "adjacency",
+    "alpha": "confidence", "significance": "confidence", "eps": "epsilon", "target_epsilon": "epsilon",
+    "target_delta": "delta", "num_epochs": "epochs", "batch": "batch_size", "dataset": "source", "path": "source",
+    "target": "label", "user": "unit", "users": "unit",
+}  # fmt: skip
+"""What other libraries call these keys."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ class RunFile:
             if not isinstance(table, dict):
                 raise BadInput(f"{path.name}: {section} must be a section, [{section}].")
             for key, value in table.items():
-                _known(key, SECTIONS[section], f"key of [{section}]")
+                _known(key, SECTIONS[section], f"key of [{section}]", _home(key))
                 if not KINDS[SECTIONS[section][key]](value):
                     raise BadInput(f"{path.name}: {key} in [{section}] must be {SECTIONS[section][key]}.")
         return cls(path, found)
@@ -95,7 +109,14 @@ class RunFile:
         return given[0]
 
 
-def _known(name: str, names: Any, what: str) -> None:
+def _home(key: str) -> str:
+    """Where a key belongs that stands in the wrong section."""
+    homes = [f"[{section}]" for section, keys in SECTIONS.items() if key in keys]
+    return f"It goes into {' or '.join(homes)}." if homes else ""
+
+
+def _known(name: str, names: Any, what: str, fix: str = "") -> None:
     if name not in names:
-        near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)
-        raise BadInput(f"{name!r} is not a {what}.", fix=f"Did you mean {near[0]!r}? Known: {', '.join(names)}.")
+        near = OTHER_NAMES.get(name, "")
+        near = near if near in names else difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)[0]
+        raise BadInput(f"{name!r} is not a {what}.", fix=fix or f"Did you mean {near!r}? Known: {', '.join(names)}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,15 +14,24 @@ from ..core import BadInput, check, source
 from ..data import Records
 from ..fleet import MakeOptimizer
 from ..loss import Plan, plan
-from ..train import Speed, Trained, fit
+from ..train import PrivateStep, Speed, Trained, fit
 from .experiment import Effort, Experiment
 from .start import fresh
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "linear": lambda done: 1.0 - done,
+    "cosine": lambda done: (1.0 + math.cos(math.pi * done)) / 2,
+}
+"""What the learning rate is multiplied with when a share of the steps is done."""
+
+
 def planned(table: dict[str, Any], records: int) -> tuple[Plan, float]:
     """A plan and its delta from [plan]: the least noise for an epsilon, or a noise multiplier itself."""
+    table = {key: value for key, value in table.items() if key != "records_per_user"}
     delta, epsilon = table.pop("delta", 1e-5), table.pop("epsilon", None)
     size = table.pop("public_size", records)
     schedule = {"rate", "steps"} & table.keys()
@@ -51,6 +61,20 @@ def optimizer(table: dict[str, Any]) -> MakeOptimizer:
     return lambda parameters: OPTIMIZERS[name](parameters, **options)
 
 
+def scheduled(table: dict[str, Any], descent: torch.optim.Optimizer) -> Callable[[PrivateStep, object], None]:
+    """Called after every step: sets the learning rate that [train] schedule gives the next one."""
+    name = str(table.get("schedule", "constant"))
+    if name not in SCHEDULES:
+        raise BadInput(f"Schedule {name!r} is not known.", fix=f"Use one of: {', '.join(SCHEDULES)}.")
+    start = [group["lr"] for group in descent.param_groups]
+
+    def adjust(step: PrivateStep, info: object) -> None:
+        for group, lr in zip(descent.param_groups, start, strict=True):
+            group["lr"] = lr * SCHEDULES[name](step.done / step.plan.steps)
+
+    return adjust
+
+
 def speed(table: dict[str, Any]) -> Speed:
     """The speed settings of [train]."""
     return Speed(**{key: table[key] for key in ("precision", "compile") if key in table})
@@ -64,21 +88,26 @@ def trained(
     x, y = (np.asarray(part) for part in data)
     model = fresh(make, x, y, chance)
     pair = (torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y, dtype=torch.int64))
+    descent = optimizer(table)(list(model.parameters()))
     return fit(
         model,
         pair,
         design,
-        optimizer=optimizer(table)(list(model.parameters())),
+        optimizer=descent,
         rng=chance,
         speed=speed(table),
+        average=str(table.get("average", "none")),
+        progress=scheduled(table, descent),
         **more,
     )
 
 
 def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callable[[str], None]) -> Experiment:
-    """An experiment from [attack] and [audit]; every sixth record is left out of the pool, for the test accuracy."""
-    rows = np.zeros(len(records.x), dtype=bool)
-    rows[::6] = True
+    """An experiment from [attack] and [audit]; the test accuracy is that on the records that are no members, or on
+    every sixth one where `members` is not given."""
+    rows = np.arange(len(records.x)) % 6 == 0 if records.members is None else ~records.members
+    if rows.all() or not rows.any():
+        raise BadInput("`members` must hold both 0 and 1: records to train on, and others to test on.")
     if audit.get("game", "runs") != "runs" or "seconds" in audit:
         raise BadInput(
             "A model of [model] make is audited by the game runs, without seconds.", fix="Say how many runs."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -31,7 +32,7 @@ def read(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
-    except (OSError, RuntimeError, ValueError, EOFError, UnpicklingError):
+    except (OSError, RuntimeError, ValueError, TypeError, LookupError, EOFError, struct.error, UnpicklingError):
         raise BadInput(f"{path.name} is not a checkpoint.", fix="Remove it to start anew.") from None
     if not isinstance(state, dict):
         raise BadInput(f"{path.name} is not a checkpoint.", fix="Remove it to start anew.")
