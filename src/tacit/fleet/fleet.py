@@ -27,6 +27,7 @@ from .stack import Stack, copies, stack, stacked
 BLOCK = 64
 """Models that share a random generator; how many are trained at once is a multiple of it."""
 MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
+MakeStack = Callable[[nn.Module, dict[str, Tensor]], Stack]
 Progress = Callable[[int, int], None]
 
 
@@ -47,13 +48,15 @@ class Fleet:
     """One description, many models.
 
     `start` is a function, called once per model under that model's own seed, or a module: then all models start from
-    its parameters. Models are trained `models_at_once` (rounded up to blocks of 64) on `device`.
+    its parameters. Models are trained `models_at_once` (rounded up to blocks of 64) on `device`. Another `stack` trains
+    by another rule: how gradients are clipped is then its own affair, and any claim about it too.
     """
 
     start: Callable[[], nn.Module] | nn.Module
     optimizer: MakeOptimizer = field(default=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     models_at_once: int = 256
     device: str | torch.device = "cpu"
+    stack: MakeStack = stack
 
     def train(
         self,
@@ -72,8 +75,8 @@ class Fleet:
         in every model. Deterministic given `rng`, whatever `models_at_once` is, for models without dropout.
         """
         data = _Pool.of(x, y, member, own).to(self.device)
-        if isinstance(schedule, Plan) and schedule.sampling != "poisson":
-            raise BadInput("A fleet trains privately with Poisson sampling only.")
+        if isinstance(schedule, Plan) and (schedule.sampling, schedule.clipping.name) != ("poisson", "flat"):
+            raise BadInput("A fleet trains privately with Poisson sampling and flat clipping only.")
         count, randomness = data.member.shape[1], source(rng)
         order_seed, *seeds = (int(word >> np.uint64(1)) for word in randomness.words(2 * count + 1))
         starts, noise = seeds[:count], seeds[count:]  # starts are public: no noise may be drawn from their seeds
@@ -200,7 +203,7 @@ def _started(fleet: Fleet, seeds: list[int]) -> Stack:
     else:
         made = [_make(fleet.start, seed) for seed in seeds]
         template, parameters = made[0], stacked(made)
-    return stack(template, {name: value.to(fleet.device) for name, value in parameters.items()})
+    return fleet.stack(template, {name: value.to(fleet.device) for name, value in parameters.items()})
 
 
 def _gradients(models: Stack, x: Tensor, y: Tensor, mask: Tensor, schedule: Epochs | Plan) -> dict[str, Tensor]:
