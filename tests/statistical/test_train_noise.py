@@ -11,9 +11,9 @@ from torch import nn
 from tacit.core import source
 from tacit.loss import Plan
 from tacit.train import private
+from tacit.train.draw import poisson
 from tacit.train.gaussian import on_processor as normal
 from tacit.train.noise import Keystream, Secret
-from tacit.train.sample import poisson
 
 ERROR = 1e-9
 COUNT = 200_000

@@ -14,9 +14,10 @@ from ..core.bound import Bound, Side
 from ..core.errors import BadInput, PrivacyWarning, Unsupported
 from ..core.events import Event, family
 from .calibration import least_noise
-from .clipping import FLAT, Clipping
+from .clipping import FLAT, Adaptive, Clipping
+from .cyclic import cyclic_event
 from .dispatch import privacy_loss
-from .reading import sampled_event, samplings
+from .reading import sampled_event, samplings, whole_passes
 
 ADJACENCIES: dict[str, tuple[Adjacency, ...]] = {
     "poisson": tuple(Adjacency),
@@ -24,6 +25,7 @@ ADJACENCIES: dict[str, tuple[Adjacency, ...]] = {
     "fixed-size": (Adjacency.REPLACE,),
     "shuffled": (Adjacency.REPLACE, Adjacency.ZERO_OUT),
     "allocation": (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT),
+    "cyclic": (Adjacency.REPLACE, Adjacency.ZERO_OUT),
 }
 """How batches are drawn, and for which neighbours there is a theorem (soundness rule 4)."""
 
@@ -35,8 +37,9 @@ class Plan:
     `public_size` is a public number of units (never the private count); it scales gradients, not the claim.
     `sampling` says how a batch is drawn, which holds a share `rate` of the units: "poisson" (each with probability
     rate), "fixed-size" (exactly rate x public_size, without replacement), "shuffled" (passes of 1/rate batches in a
-    shuffled order), "allocation" (passes in which each unit picks one of 1/rate steps) or "full" (all, rate 1); each
-    has its own event. `clipping` is one of "flat", "per-layer", "automatic", "adaptive", or a `Clipping`.
+    shuffled order), "allocation" (passes in which each unit picks one of 1/rate steps), "cyclic" (1/rate batches that
+    come round in one order) or "full" (all, rate 1); each has its own event. `clipping` is one of "flat", "per-layer",
+    "automatic", "adaptive", or a `Clipping`. `bands`: noise correlated over so many steps of cyclic batches.
 
     Guarantee: `event` under `adjacency`, for the training that follows this plan.
     Caller ensures: one `unit` contributes at most one clipped vector per step.
@@ -51,6 +54,7 @@ class Plan:
     sampling: str = "poisson"
     unit: str = "record"
     clipping: Clipping = FLAT
+    bands: int = 1
 
     def __post_init__(self) -> None:
         set_: Callable[[str, object], None] = partial(object.__setattr__, self)
@@ -61,9 +65,18 @@ class Plan:
         set_("clip_norm", check.positive("clip_norm", self.clip_norm))
         set_("adjacency", Adjacency.of(self.adjacency))
         set_("clipping", Clipping.of(self.clipping))
-        if self.sampling in ADJACENCIES and self.adjacency not in ADJACENCIES[self.sampling]:
+        set_("bands", check.whole("bands", self.bands))
+        if self.sampling not in ADJACENCIES:
+            raise BadInput(f"sampling {self.sampling!r} is not known.", fix=f"Use one of: {', '.join(ADJACENCIES)}.")
+        if self.adjacency not in ADJACENCIES[self.sampling]:
             allowed = " or ".join(ADJACENCIES[self.sampling])
             raise Unsupported(f"{self.sampling} sampling", self.adjacency, fix=f"Use it with {allowed}.")
+        if self.bands > 1 and self.sampling != "cyclic":
+            raise BadInput("Correlated noise goes with cyclic batches.", fix='Give sampling="cyclic", or bands=1.')
+        if self.sampling == "cyclic" and isinstance(self.clipping, Adaptive):
+            raise BadInput(
+                "Cyclic batches need a clip norm that stays.", fix="Use flat, per-layer or automatic clipping."
+            )
         self.event  # noqa: B018  a schedule without an event is refused here
 
     @property
@@ -72,13 +85,20 @@ class Plan:
         return self._event(self.steps)
 
     def _event(self, steps: int) -> Event:
+        if self.sampling == "cyclic":
+            return cyclic_event(self.noise_multiplier, self.bands, steps, whole_passes(self.rate, self.sampling))
         release = self.clipping.release(self.noise_multiplier, self.expected_batch)
         return sampled_event(release, self.rate, steps, self.sampling, self.public_size)
 
     @property
     def steps_per_pass(self) -> int:
-        """How many steps share one draw of who takes part: 1, or a whole pass of shuffled or allocated batches."""
-        return round(1 / self.rate) if self.sampling in ("shuffled", "allocation") else 1
+        """How many steps a pass over the units has; 1 where there are no passes."""
+        return round(1 / self.rate) if self.sampling in ("shuffled", "allocation", "cyclic") else 1
+
+    @property
+    def steps_per_draw(self) -> int:
+        """How many steps share one draw of who takes part: one, a pass, or all."""
+        return self.steps if self.sampling == "cyclic" else self.steps_per_pass
 
     @property
     def sensitivity(self) -> float:
@@ -102,8 +122,8 @@ class Plan:
             raise BadInput(f"step must be at most {self.steps}, got {step}.")
         if step == 0:
             return self._made(0.0, check.delta(delta), self.event)
-        passes = self.steps_per_pass
-        return self._bound(self._event(-(-step // passes) * passes), delta)
+        begun = 1 if self.sampling == "cyclic" else self.steps_per_pass
+        return self._bound(self._event(-(-step // begun) * begun), delta)
 
     def calibrated(self, *, epsilon: float, delta: float) -> Plan:
         """The same plan with the least noise that keeps its claim at most `epsilon`."""
@@ -154,6 +174,7 @@ def plan(
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     sampling: str = "poisson",
     clipping: Clipping | str = "flat",
+    bands: int = 1,
 ) -> Plan:
     """A plan that meets (epsilon, delta): rate = batch_size / public_size, steps = epochs / rate, least noise.
 
@@ -167,14 +188,21 @@ def plan(
     if batch > size:
         raise BadInput(f"batch_size must be at most public_size {size}, got {batch}.")
     rate, passes = batch / size, check.positive("epochs", epochs)
-    if sampling in ("shuffled", "allocation"):
+    if sampling in ("shuffled", "allocation", "cyclic"):
         rate = 1 / max(1, round(size / batch))
     elif sampling == "full":
         rate = 1.0
-    steps = (
-        max(1, round(passes / rate))
-        if sampling in ("poisson", "fixed-size")
-        else max(1, round(passes)) * round(1 / rate)
+    whole = sampling not in ("poisson", "fixed-size")
+    steps = max(1, round(passes)) * round(1 / rate) if whole else max(1, round(passes / rate))
+    start = Plan(
+        size,
+        rate,
+        steps,
+        1.0,
+        clip_norm,
+        Adjacency.of(adjacency),
+        sampling,
+        clipping=Clipping.of(clipping),
+        bands=bands,
     )
-    start = Plan(size, rate, steps, 1.0, clip_norm, Adjacency.of(adjacency), sampling, clipping=Clipping.of(clipping))
     return start.calibrated(epsilon=epsilon, delta=delta)

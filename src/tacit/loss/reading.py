@@ -9,7 +9,7 @@ from fractions import Fraction
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
-from ..core.events import Allocation, Event, FixedSize, Gaussian, Poisson, Repeat, Shuffled
+from ..core.events import Allocation, Event, FixedSize, Gaussian, MatrixFactorisation, Poisson, Repeat, Shuffled
 from ..core.interval import Interval
 from .dispatch import privacy_loss
 
@@ -23,6 +23,10 @@ SAMPLING: dict[type[Event], tuple[str, str]] = {
     Allocation: (
         "allocation",
         "each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly",
+    ),
+    MatrixFactorisation: (
+        "cyclic",
+        "each record takes part in at most `participations` steps, any two of them at least `separation` apart",
     ),
 }
 """How batches are drawn, by the event that says so: its name, and what the reader must believe."""
@@ -46,15 +50,22 @@ def sampled_event(release: Event, rate: float, steps: int, sampling: str, size: 
         batch, size = (share.numerator, share.denominator) if size is None else (_batch(rate, size), size)
         return Repeat(FixedSize(batch, size, release), steps)
     if sampling not in ("shuffled", "allocation"):
-        names = ", ".join([*(name for name, _ in SAMPLING.values()), "full"])
-        raise BadInput(f"sampling {sampling!r} is not known.", fix=f"Use one of: {names}.")
-    batches = round(1 / share)
-    if not math.isclose(batches * rate, 1.0, rel_tol=1e-6):
-        raise BadInput(f"{sampling} sampling goes in passes of 1 / rate steps: {1 / rate:g} is not a whole number.")
+        raise BadInput(
+            f"sampling {sampling!r} is not known.", fix="Use one of: poisson, fixed-size, shuffled, allocation, full."
+        )
+    batches = whole_passes(rate, sampling)
     if check.whole("steps", steps) % batches:
         raise BadInput(f"{sampling} sampling goes in passes of {batches} steps, got {steps} steps.")
     one = Shuffled(batches, release) if sampling == "shuffled" else Allocation(1, batches, release)
     return Repeat(one, steps // batches)
+
+
+def whole_passes(rate: float, sampling: str) -> int:
+    """Steps of one pass over the units: 1/rate, which must be a whole number."""
+    batches = round(1 / rate)
+    if not math.isclose(batches * rate, 1.0, rel_tol=1e-6):
+        raise BadInput(f"{sampling} sampling goes in passes of 1 / rate steps: {1 / rate:g} is not a whole number.")
+    return batches
 
 
 def _batch(rate: float, size: int) -> int:

@@ -42,7 +42,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "epsilon": NUMBER, "delta": NUMBER, "epochs": NUMBER, "batch_size": WHOLE, "clip_norm": NUMBER,
         "adjacency": TEXT, "rate": NUMBER, "steps": WHOLE, "noise_multiplier": NUMBER, "public_size": WHOLE,
         "records_per_user": WHOLE,
-        "sampling": TEXT, "clipping": TEXT,
+        "sampling": TEXT, "clipping": TEXT, "bands": WHOLE,
     },
     "train": {
         "optimizer": TEXT, "lr": NUMBER, "momentum": NUMBER, "schedule": TEXT, "average": TEXT, "precision": TEXT,

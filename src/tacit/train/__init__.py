@@ -1,8 +1,29 @@
 """Private training: DP-SGD with exact per-example clipping of unmodified models."""
 
+from ..loss import Adaptive, Automatic, Flat, PerLayer
 from .loop import Trained, fit
 from .models import replace_batch_norm, rules
+from .progress import Progress
+from .project import ball
+from .several import Augment, flip_and_crop
 from .speed import Speed
 from .step import PrivateStep, StepInfo, private
 
-__all__ = ["PrivateStep", "Speed", "StepInfo", "Trained", "fit", "private", "replace_batch_norm", "rules"]
+__all__ = [
+    "Adaptive",
+    "Augment",
+    "Automatic",
+    "Flat",
+    "PerLayer",
+    "PrivateStep",
+    "Progress",
+    "Speed",
+    "StepInfo",
+    "Trained",
+    "ball",
+    "fit",
+    "flip_and_crop",
+    "private",
+    "replace_batch_norm",
+    "rules",
+]

@@ -60,6 +60,7 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
             "rate": plan.rate,
             "noise_multiplier": plan.noise_multiplier,
             "clip_norm": plan.clip_norm,
+            "clipping": plan.clipping.name,
             "public_size": plan.public_size,
             "sampling": plan.sampling,
             "precision": step.speed.precision,

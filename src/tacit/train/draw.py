@@ -5,6 +5,7 @@ r"""Who takes part in a step: one way to draw for each `sampling` of a plan, in 
     full         everybody
     shuffled     a pass is a uniform order of all units, cut into 1/rate batches of equal size (or one more)
     allocation   a pass is an independent uniform step for each unit (balls and bins)
+    cyclic       one shuffle, cut into 1/rate batches that come round in the same order
 
 Each is what the plan's event says, and no two are accounted alike: the draw is part of the proof.
 """
@@ -27,7 +28,7 @@ Index = NDArray[np.int64]
 
 @dataclass(eq=False)
 class Sampler:
-    """Draws the units of every step of a plan; steps of one pass share a key, and with it one order of the units."""
+    """Draws the units of every step of a plan; steps of one draw share a key, and with it one order of the units."""
 
     plan: Plan
     count: int
@@ -42,7 +43,7 @@ class Sampler:
             )
 
     def __call__(self, order: int, key: bytes) -> Index:
-        """The units of step number `order`; `key` is its pass's own."""
+        """The units of step number `order`; `key` is its draw's own."""
         if self.plan.sampling in ONCE:
             return ONCE[self.plan.sampling](self.plan, self.count, Keystream(key))
         if self._pass[0] != key:
@@ -104,4 +105,8 @@ ONCE: dict[str, Callable[[Plan, int, Source], Index]] = {
     "fixed-size": lambda plan, count, source: without_replacement(count, round(plan.expected_batch), source),
     "full": lambda plan, count, source: np.arange(count),
 }
-PASSES: dict[str, Callable[[int, int, Source], list[Index]]] = {"shuffled": shuffled, "allocation": allocated}
+PASSES: dict[str, Callable[[int, int, Source], list[Index]]] = {
+    "shuffled": shuffled,
+    "allocation": allocated,
+    "cyclic": shuffled,
+}

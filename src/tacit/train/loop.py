@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from ..core import BadInput, Charger, Evidence, Source
@@ -17,9 +18,11 @@ from .average import Average
 from .batch import mapped, size
 from .claim import small_delta
 from .clip.clipper import Loss
-from .sample import as_tensors
+from .progress import Progress
+from .sample import Batch, as_tensors
+from .several import Augment
 from .speed import Speed
-from .step import PrivateStep, StepInfo, private
+from .step import PrivateStep, Project, StepInfo, private
 
 if TYPE_CHECKING:
     from ..loss import Plan
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 LEARNING_RATE = 0.2
 MOMENTUM = 0.9
 CHECKPOINTS = 10
+Hook = Callable[[PrivateStep, StepInfo], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,11 @@ def fit(
     checkpoint: str | Path | None = None,
     delta: float | None = None,
     average: str = "none",
+    users: ArrayLike | None = None,
+    records_per_user: int | None = None,
+    augment: Augment | None = None,
+    project: Project | None = None,
+    progress: bool | Hook = False,
 ) -> Trained:
     """Train `model` on `data` under `plan` and return it with its evidence.
 
@@ -60,6 +69,8 @@ def fit(
     written ten times in a run and taken up again if it exists; it is a secret, and it is destroyed at the end.
     `delta` of the claim defaults to 1e-5, or to a power of ten at most 1 / (10 public_size) where that is less.
     `average`: "ema" or "tail" returns an average of the released parameters, which costs no privacy.
+    `users` and `records_per_user` make users the unit (see `PrivateStep.batches`); `augment` and `project` as in
+    `private`. `progress`: True writes a line to standard error, a function is called as progress(step, info).
 
     Guarantee and Caller ensures: see `private`.
     """
@@ -68,17 +79,22 @@ def fit(
             [tensor for tensor in model.parameters() if tensor.requires_grad], lr=LEARNING_RATE, momentum=MOMENTUM
         )
     model.train()
-    step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed)
+    step = private(
+        model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, augment=augment, project=project
+    )
+    delta = small_delta(plan.public_size) if delta is None else delta
+    hook = Progress(delta) if progress is True else progress
     mean = Average(average, step.parameters, plan.steps)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         state = checkpoints.read(path)
         step.load_state_dict(state)
         mean.load_state_dict(state.get("average", {}))
-    history = tuple(_run(step, mean, data, path))
+    batches = step.batches(data, users=users, records_per_user=records_per_user)
+    history = tuple(_run(step, mean, batches, path, hook or None))
     mean.apply()
     model.eval()
-    found = step.evidence(small_delta(plan.public_size) if delta is None else delta)
+    found = step.evidence(delta)
     if validation is not None:
         found = found.with_(utility={"accuracy": accuracy(model, validation)})
     if path is not None:
@@ -86,11 +102,16 @@ def fit(
     return Trained(model, found, history)
 
 
-def _run(step: PrivateStep, mean: Average, data: Any, path: Path | None) -> Iterator[StepInfo]:
+def _run(
+    step: PrivateStep, mean: Average, batches: Iterator[Batch], path: Path | None, hook: Hook | None
+) -> Iterator[StepInfo]:
     every = max(1, step.plan.steps // CHECKPOINTS)
-    for batch in step.batches(data):
-        yield step(batch)
+    for batch in batches:
+        info = step(batch)
         mean.update(step.done)
+        if hook is not None:
+            hook(step, info)
+        yield info
         if path is not None and step.done % every == 0 and step.done < step.plan.steps:
             checkpoints.write({**step.state_dict(), "average": mean.state_dict()}, path)
 

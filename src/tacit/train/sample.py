@@ -1,7 +1,6 @@
-r"""Which examples a step sees: independent coins, drawn in index space.
+"""The rows of a step's sample, loaded part by part.
 
-Every record is taken with probability `rate`, independently of the others and of every other step; `rate` is the
-plan's parameter, never 1 / number of batches. The true batch size is private: it goes to the operator only, and sums
+Who takes part is drawn in index space (`draw`). The true batch size is private: it goes to the operator only, and sums
 are divided by the public expected size.
 
 The sample is cut into physical batches of one fixed size; the last one is filled up with masked examples that
@@ -21,32 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import IterableDataset, TensorDataset, default_collate
 
-from ..core import BadInput, Source
+from ..core import BadInput
 from .batch import mapped, size
-
-Index = NDArray[np.int64]
-
-
-def poisson(count: int, rate: float, source: Source) -> Index:
-    r"""Indices of 0 .. count - 1, each with probability `rate`, by the gaps between them.
-
-    The gap to the next index is geometric: P(gap > k) = (1 - rate)^k, so gap = 1 + floor(ln u / ln(1 - rate)).
-    """
-    if rate >= 1.0:
-        return np.arange(count)
-    if rate <= 0.0:
-        return np.arange(0)
-    scale = math.log1p(-rate)
-    found: list[Index] = []
-    last = -1
-    while last < count:
-        ask = max(16, math.ceil((count - last) * rate * 1.1) + 16)
-        gaps = np.minimum(np.floor(np.log(source.uniform(ask)) / scale), count) + 1
-        steps = last + np.cumsum(gaps.astype(np.int64))
-        found.append(steps)
-        last = int(steps[-1])
-    index = np.concatenate(found)
-    return index[index < count]
+from .draw import Index
+from .several import Several
 
 
 @runtime_checkable
@@ -81,21 +58,26 @@ class Examples:
         )
 
     def rows(self, index: Index) -> Any:
-        """The chosen examples as one batch."""
+        """The chosen examples as one batch, in the shape of `index`."""
         if self.direct:
             return mapped(lambda tensor: tensor[torch.from_numpy(index).to(tensor.device)], self.data)
-        return default_collate([self.data[int(row)] for row in index])
+        rows = default_collate([self.data[int(row)] for row in index.ravel()])
+        return rows if index.ndim == 1 else mapped(lambda tensor: tensor.unflatten(0, index.shape), rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The sample of one step, not yet loaded. Made by `PrivateStep.batches`, spent by one call of the step."""
+    """The sample of one step, not yet loaded. Made by `PrivateStep.batches`, spent by one call of the step.
+
+    `index` holds a row number for each unit, or several with their `shares` in the unit's gradient.
+    """
 
     examples: Examples
     index: Index
     order: int
     physical: int
     fixed: bool
+    shares: NDArray[np.float32] | None = None
 
     def parts(self) -> Iterator[tuple[Any, Tensor]]:
         """Physical batches with their masks; none for an empty sample."""
@@ -103,7 +85,16 @@ class Batch:
             index = self.index[start : start + self.physical]
             missing = self.physical - len(index) if self.fixed else 0
             mask = torch.arange(len(index) + missing) < len(index)
-            yield self.examples.rows(np.concatenate((index, np.zeros(missing, dtype=np.int64)))), mask
+            rows = self.examples.rows(_filled(index, missing))
+            if self.shares is not None:
+                shares = _filled(self.shares[start : start + self.physical], missing)
+                rows = Several(rows, torch.from_numpy(shares))
+            yield rows, mask
+
+
+def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:
+    """With so many rows of zeros at the end."""
+    return np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), dtype=rows.dtype)))
 
 
 def as_tensors(data: Any) -> Any:
@@ -118,9 +109,9 @@ def as_tensors(data: Any) -> Any:
     return data
 
 
-def check_count(examples: Examples, public_size: int) -> None:
+def check_count(count: int, public_size: int) -> None:
     """The plan's public size must be near the truth, or its rate and the averaging are about other data."""
-    if examples.count == 0 or abs(examples.count - public_size) > 0.1 * public_size:
+    if count == 0 or abs(count - public_size) > 0.1 * public_size:
         raise BadInput(
             f"The data's size differs from the plan's public_size of {public_size} by more than 10 %.",
             fix="Make the plan for this data, or train on the data the plan was made for.",

@@ -1,0 +1,27 @@
+r"""Noise that takes back part of what earlier steps added: C y = Z, row by row, for a banded C.
+
+    y_t = Z_t - \sum_{j=1}^{b-1} c_j y_{t-j}          (c_0 = 1)
+
+The last b - 1 rows are kept. They are noise that was added to released gradients: a checkpoint that holds them undoes
+the privacy of those steps, unlike one of independent noise.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..loss.cyclic import coefficients
+
+
+class Correlated:
+    """The recursion, in place on each step's fresh noise; with one band nothing is done or kept."""
+
+    def __init__(self, bands: int) -> None:
+        self.coefficients = coefficients(bands)[1:]
+        self.past: list[Tensor] = []
+
+    def __call__(self, fresh: Tensor) -> None:
+        if self.coefficients:
+            for share, earlier in zip(self.coefficients, self.past, strict=False):
+                fresh.sub_(earlier, alpha=share)
+            self.past = [fresh.clone(), *self.past][: len(self.coefficients)]
