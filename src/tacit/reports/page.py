@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 
 from ..core import BadInput, Evidence, Verdict
+from ..core.files import written
 from . import assessment, card, comparison, tables, words
 from .chart import Chart, live
 from .comparison_chart import leakage_chart, utility_chart
@@ -59,9 +60,9 @@ def report(
     shown = [public_version(item) for item in evidences] if public else evidences
     context = _context(evidences, shown, public=public, records=records)
     script = bundle()
-    whole = _render(context, script).encode()
-    _write(whole, path)
-    return Page(path, context["sentence"], context["verdict"], len(whole), _render(context, None))
+    whole = _render(context, script)
+    written(path, whole)
+    return Page(path, context["sentence"], context["verdict"], len(whole.encode()), _render(context, None))
 
 
 def _checked(evidence: Evidence | Iterable[Evidence], *, public: bool, records: bool) -> list[Evidence]:
@@ -81,16 +82,6 @@ def _writable(path: str | Path) -> Path:
     if not path.parent.is_dir():
         raise BadInput("The report's folder does not exist.", fix="Make it first, or give another path.")
     return path
-
-
-def _write(content: bytes, path: Path) -> None:
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise BadInput("The report cannot be written there.", fix="Check the folder's permissions and space.") from None
 
 
 def _context(
