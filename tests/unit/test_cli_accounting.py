@@ -66,6 +66,51 @@ def test_groups_cost_more(tacit):
     assert three["upper"] > 2 * one["upper"]
 
 
+def test_groups_are_explained(tacit):
+    _, out, _ = tacit("epsilon", *TRAINING, "--group", 3, "--explain")
+    assert "group privacy, approximate" in out
+
+
+def test_beliefs_are_part_of_the_answer(tacit):
+    words = ("epsilon", "--event", "-", "--delta", "0", "--prior", "0.2")
+    event = {"type": "RandomizedResponse", "epsilon": 1.0986122886681098}
+    data, (_, out, _) = (run_event(tacit, event, *words, *more) for more in (("--json",), ()))
+    data = json.loads(data[1])
+    assert data["prior"] == 0.2
+    assert data["posterior"]["upper"] == pytest.approx(3 / 7)
+    assert data["accuracy"]["upper"] == pytest.approx(0.8)
+    assert "from 0.2 to at most 0.4286" in out
+
+
+def run_event(tacit, event, *words):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.StringIO(json.dumps(event)))
+        return tacit(*words)
+
+
+def test_conditions_of_a_theorem_are_printed(tacit):
+    _, out, _ = tacit("epsilon", "--event", "examples/projected_sgd.json", "--delta", "1e-5")
+    for word in ("Poisson sample", "projection", "convex", "no iterate but the last", "from above"):
+        assert word in out
+    event = {"type": "ObjectivePerturbation", "noise_multiplier": 3.0, "smoothness": 0.25, "regularization": 1.0}
+    _, out, _ = run_event(tacit, event, "epsilon", "--event", "-", "--delta", "1e-5")
+    assert "the minimiser is exact" in out
+
+
+@pytest.mark.needs("altair")
+@pytest.mark.needs("vl_convert")
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<svg")])
+def test_the_picture(tacit, tmp_path, suffix, start):
+    path = tmp_path / f"picture.{suffix}"
+    words = ("epsilon", "--event", "examples/last_iterate.json", "--delta", "1e-5", "--adjacency", "replace")
+    assert tacit(*words, "--plot", path)[0] == 0
+    written = path.read_bytes()
+    assert written.startswith(start)
+    if suffix == "svg":
+        for word in ("trade-off curve", "privacy profile", "by steps", "composition", "at least, for some losses"):
+            assert word in written.decode()
+
+
 def test_calibrate(tacit):
     status, out, _ = tacit(
         "calibrate", "--epsilon", "3", "--delta", "1e-5", "--rate", "0.01", "--steps", "1000", "--json"
@@ -101,6 +146,9 @@ def test_plan(tacit):
         ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--group", "0"),
         ("epsilon", "--event", "nowhere.json", "--delta", "1e-5"),
         ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--plot", "picture.bmp"),
+        ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--plot", "nowhere/picture.png"),
+        ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--prior", "1.5"),
+        ("epsilon", "--noise-multiplier", "1", "--delta", "1e-5", "--prior", "nan"),
         ("calibrate", "--delta", "1e-5"),
         ("calibrate", "--epsilon", "-1", "--delta", "1e-5"),
         ("calibrate", "--epsilon", "1", "--delta", "1e-5", "--solve", "weather"),

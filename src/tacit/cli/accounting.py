@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
 from ..core.events import Event
@@ -14,6 +15,7 @@ from ..core.interval import Interval, finite
 from .app import Result, verb
 
 METHOD = "privacy-loss distribution, certified from both sides"
+ABOVE = "privacy-loss distribution, certified from above"
 Delta = Annotated[float, typer.Option(help="Delta of (epsilon, delta).")]
 Neighbours = Annotated[str, typer.Option(help="add-remove, replace or zero-out.")]
 Noise = Annotated[float | None, typer.Option(help="Noise standard deviation over clip norm.")]
@@ -31,45 +33,61 @@ def epsilon(
     adjacency: Neighbours = "add-remove",
     sampling: Annotated[str, typer.Option(help="poisson, fixed-size, shuffled or allocation.")] = "poisson",
     group: Annotated[int, typer.Option(help="How many records differ.")] = 1,
+    prior: Annotated[float, typer.Option(help="What an attacker believed before, for the posterior.")] = 0.5,
     explain: Annotated[bool, typer.Option("--explain", help="Show what each theorem gives.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw trade-off curve and privacy profile: .png or .svg.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw trade-off curve and privacy profile, for a last iterate its loss by steps: .png or .svg."
+        ),
+    ] = None,
 ) -> Result:
     """Certified epsilon of an event, or of Gaussian training."""
     from .. import loss
-    from ..loss.reading import samplings
+    from ..loss.conditions import conditions, sampling_names
 
     described = _event(event, noise_multiplier, rate, steps, sampling)
+    check.probability("prior", prior)
+    if plot is not None:
+        from .curves import draw, drawable
+
+        drawable(plot)
     found = loss.privacy_loss(described, adjacency, group=group)
     interval = found.epsilon(delta)
+    belief, accuracy = found.posterior(prior, delta), found.accuracy(prior)
     neighbours = Adjacency.of(adjacency)
-    drawn = samplings(described)
+    assumptions = conditions(described)
+    method = ABOVE if interval.lower == 0 < interval.upper else METHOD
     data = {
         "epsilon": interval.to_json(),
         "delta": delta,
         "adjacency": neighbours.value,
-        "sampling": ", ".join(name for name, _ in drawn) or "none",
+        "sampling": sampling_names(described),
         "group": group,
         "event": described.to_json(),
-        "method": METHOD,
-        "assumptions": [text for _, text in drawn],
+        "method": method,
+        "assumptions": assumptions,
+        "prior": prior,
+        "posterior": belief.to_json(),
+        "accuracy": accuracy.to_json(),
     }
     rows = [
         ("epsilon", spelled(interval)),
         ("delta", f"{delta:g}"),
         ("adjacency", neighbours.value),
-        ("method", METHOD),
+        ("method", method),
+        ("belief", f"from {prior:.4g} to at most {belief.upper:.4g}, but for outputs of probability {delta:g}"),
+        ("guess", f"right with probability at most {accuracy.upper:.4g}"),
     ]
-    lines = [f"Assumes that {text}." for _, text in drawn]
+    lines = [f"Assumes that {text}." for text in assumptions]
     if explain:
-        theorems = loss.explain(described, delta=delta, adjacency=neighbours)
+        theorems = loss.explain(described, delta=delta, adjacency=neighbours, group=group)
         data["theorems"] = [
             {"name": item.name, "epsilon": finite(item.epsilon), "reference": item.reference} for item in theorems
         ]
         lines += ["", *(f"{item.epsilon:>12.6g}  {item.name}  ({item.reference})" for item in theorems)]
     if plot is not None:
-        from .curves import draw
-
-        draw(found, plot)
+        draw(found, plot, described, delta, neighbours)
     return Result(data, rows, lines)
 
 

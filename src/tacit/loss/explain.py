@@ -1,7 +1,8 @@
 r"""What each theorem gives for the same event: from the textbooks to the exact answer.
 
 Textbook composition of k releases at total delta: half of delta pays for the composition (delta'), the other half is
-shared by the releases (delta_0 = delta/2k); basic composition shares all of it.
+shared by the releases (delta_0 = delta/2k); basic composition shares all of it. For a group of g records the textbooks
+take one record's (e, d) to (g e, d (e^{g e} - 1)/(e^e - 1)), here with d chosen so that the total is delta.
 """
 
 from __future__ import annotations
@@ -31,13 +32,19 @@ class Theorem:
     bound: bool = True
 
 
-def explain(event: Event, *, delta: float, adjacency: Adjacency | str = Adjacency.ADD_REMOVE) -> list[Theorem]:
-    """All theorems here that apply to the event, tightest last; approximations come first."""
-    adjacency, delta = Adjacency.of(adjacency), check.delta(delta)
-    loss = loss_of(event, adjacency, 1)
+def explain(
+    event: Event, *, delta: float, adjacency: Adjacency | str = Adjacency.ADD_REMOVE, group: int = 1
+) -> list[Theorem]:
+    """All theorems here that apply to the event, for `group` records that differ, tightest last.
+
+    Approximations come first.
+    """
+    adjacency, delta, group = Adjacency.of(adjacency), check.delta(delta), check.whole("group", group)
+    loss = loss_of(event, adjacency, group)
     exact = loss.epsilon(delta)
     name = "sum of Renyi curves" if loss.curves else "privacy-loss distribution, certified"
-    found = [*_textbook(event, delta, adjacency), *_renyi(loss, delta), *_gaussian(event, delta, adjacency)]
+    found = [*_renyi(loss, delta), *_gaussian(event, delta, adjacency, group)]
+    found += _textbook(event, delta, adjacency) if group == 1 else _group(event, delta, adjacency, group)
     found = [item for item in found if math.isfinite(item.epsilon)]
     found.sort(key=lambda item: (item.bound, -item.epsilon))
     return [*found, Theorem(name, exact.upper, "Zhu, Dong and Wang 2022, Theorem 10; docs/proofs/accounting.md")]
@@ -83,6 +90,33 @@ def _textbook(event: Event, delta: float, adjacency: Adjacency) -> Iterator[Theo
             yield from _advanced("subsampling lemma, ", sampled, total, delta)
 
 
+def _group(event: Event, delta: float, adjacency: Adjacency, group: int) -> Iterator[Theorem]:
+    """One record's cost, taken to a group: g epsilon if pure, else at the largest d that grows to at most `delta`.
+
+    d = delta/growth(epsilon(d)), iterated from delta/g, falls to the largest solution.
+    """
+    one = loss_of(event, adjacency, 1)
+    yield Theorem("group privacy, pure: g epsilon", group * one.epsilon(0.0).upper, "Dwork and Roth 2014, Theorem 2.2")
+    share, epsilon, last = delta / group, 0.0, 0.0
+    for _ in range(40):
+        if share < 1e-300:
+            return
+        epsilon, last = one.epsilon(share).upper, share
+        share = min(delta / _growth(epsilon, group), share)
+        if share >= last:
+            name = "group privacy, approximate: (g epsilon, delta (e^{g epsilon} - 1)/(e^epsilon - 1))"
+            yield Theorem(name, group * epsilon, "the triangle inequality, summed: docs/lectures.md")
+            return
+        share *= 0.999
+
+
+def _growth(epsilon: float, group: int) -> float:
+    """(e^{g epsilon} - 1)/(e^epsilon - 1)."""
+    if group * epsilon > 700:
+        return math.inf
+    return math.expm1(group * epsilon) / math.expm1(epsilon) if epsilon else float(group)
+
+
 def _advanced(prefix: str, epsilon: float, k: int, delta: float) -> Iterator[Theorem]:
     """epsilon sqrt(2k ln(1/delta')) plus a drift term, delta' = delta/2; total delta k delta_0 + delta'."""
     if not epsilon < 600:
@@ -113,19 +147,22 @@ def _renyi(loss: Composed, delta: float) -> Iterator[Theorem]:
         yield Theorem("moments (Renyi), improved conversion", improved(curve, TILTS, delta), reference)
 
 
-def _gaussian(event: Event, delta: float, adjacency: Adjacency) -> Iterator[Theorem]:
+def _gaussian(event: Event, delta: float, adjacency: Adjacency, group: int) -> Iterator[Theorem]:
     """Theorems that only Gaussian noise has."""
     counts = parts(event)
     if delta == 0 or not counts:
         return
     if all(isinstance(leaf, Gaussian) for leaf in counts):
-        square = math.fsum(n * (adjacency.sensitivity / leaf.noise_multiplier) ** 2 for leaf, n in counts.items())  # type: ignore[attr-defined]
+        shift = group * adjacency.sensitivity
+        square = math.fsum(n * (shift / leaf.noise_multiplier) ** 2 for leaf, n in counts.items())  # type: ignore[attr-defined]
         rho = square / 2
         yield Theorem("zCDP", rho + 2 * math.sqrt(rho * math.log(1 / delta)), "Bun and Steinke 2016, Proposition 1.3")
         rule = math.sqrt(2 * math.log(1.25 / delta) * square)
         if rule < 1:
             yield Theorem("classic Gaussian rule", rule, "Dwork and Roth 2014, Theorem A.1 (epsilon < 1)")
-    elif len(counts) == 1 and adjacency is not Adjacency.REPLACE:
+        name, reference = "Gaussian differential privacy: mu^2 is the sum of mu_i^2", "Dong, Roth and Su 2022"
+        yield Theorem(name, GaussianTotal(math.sqrt(square)).epsilon(delta).upper, reference)
+    elif len(counts) == 1 and adjacency is not Adjacency.REPLACE and group == 1:
         ((leaf, count),) = counts.items()
         if isinstance(leaf, Poisson) and isinstance(leaf.event, Gaussian):
             mu = leaf.rate * math.sqrt(count * math.expm1(min(leaf.event.noise_multiplier**-2, 600.0)))

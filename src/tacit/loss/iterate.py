@@ -117,9 +117,9 @@ def _oversized(event: LastIterate, steps: int) -> Composed:
     if event.smoothness == 0:
         return Composed()
     most = event.rate * event.size * (2 / event.step_size - 2 * event.regularization) / event.smoothness
-    most = math.floor(most * (1 - 1e-12))
-    if most >= event.size:
+    most, others = math.floor(most * (1 - 1e-12)), event.size - 1
+    if most >= others:
         return Composed()
-    chance = min(steps * float(bdtrc(most, event.size, event.rate)) * (1 + 1e-9) + 1e-300, 1.0)
+    chance = min(steps * float(bdtrc(most, others, event.rate)) * (1 + 1e-9) + 1e-300, 1.0)
     atoms = ((1 - chance, 1 - chance), (chance, 0.0), (0.0, chance))
     return Composed(((Release.symmetric(Discrete(atoms)), 1),))
