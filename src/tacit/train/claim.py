@@ -19,8 +19,8 @@ NOT_COVERED = (
     "choices made by looking at this data: architecture, learning rate, clip norm, number of steps",
     "accuracy measured on private data",
     "the true batch sizes, the run time and checkpoints, which stay with the operator",
-    "rounding of floating-point noise to a grid (granularity attacks)",
 )
+FLOATING = "rounding of floating-point noise (granularity attacks)"
 
 
 def warn_delta(delta: float, public_size: int) -> None:
@@ -41,10 +41,13 @@ def small_delta(public_size: int) -> float:
 def evidence(step: PrivateStep, delta: float) -> Evidence:
     """The whole plan's bound: a run stopped early, by looking at its own output, claims no less (soundness rule 3)."""
     plan = step.plan
+    not_covered = (*NOT_COVERED, FLOATING) if step.noise == "float32" else NOT_COVERED
+    if step.ledger is None:
+        not_covered = (*not_covered, "other releases: no ledger was given")
     return Evidence(
         subject="DP-SGD training run",
         claim=Claim(plan.bound(delta), plan.event),
-        not_covered=NOT_COVERED if step.ledger is not None else (*NOT_COVERED, "other releases: no ledger was given"),
+        not_covered=not_covered,
         threat={
             "released": "the model after every step",
             "attacker sees": "all released parameters, and knows the plan",
@@ -64,6 +67,7 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
             "public_size": plan.public_size,
             "sampling": plan.sampling,
             "precision": step.speed.precision,
+            "noise": step.noise,
             "torch": torch.__version__,
             "python": platform.python_version(),
         },

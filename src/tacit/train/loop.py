@@ -61,6 +61,7 @@ def fit(
     records_per_user: int | None = None,
     augment: Augment | None = None,
     project: Project | None = None,
+    noise: str = "float32",
     progress: bool | Hook = False,
 ) -> Trained:
     """Train `model` on `data` under `plan` and return it with its evidence.
@@ -69,8 +70,8 @@ def fit(
     written ten times in a run and taken up again if it exists; it is a secret, and it is destroyed at the end.
     `delta` of the claim defaults to 1e-5, or to a power of ten at most 1 / (10 public_size) where that is less.
     `average`: "ema" or "tail" returns an average of the released parameters, which costs no privacy.
-    `users` and `records_per_user` make users the unit (see `PrivateStep.batches`); `augment` and `project` as in
-    `private`. `progress`: True writes a line to standard error, a function is called as progress(step, info).
+    `users` and `records_per_user` make users the unit (see `PrivateStep.batches`); `augment`, `project` and `noise`
+    as in `private`. `progress`: True writes a line to standard error, a function is called as progress(step, info).
 
     Guarantee and Caller ensures: see `private`.
     """
@@ -79,9 +80,8 @@ def fit(
             [tensor for tensor in model.parameters() if tensor.requires_grad], lr=LEARNING_RATE, momentum=MOMENTUM
         )
     model.train()
-    step = private(
-        model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, augment=augment, project=project
-    )
+    options = {"augment": augment, "project": project, "noise": noise}
+    step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, **options)
     delta = small_delta(plan.public_size) if delta is None else delta
     hook = Progress(delta) if progress is True else progress
     mean = Average(average, step.parameters, plan.steps)

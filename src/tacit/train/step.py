@@ -23,6 +23,7 @@ from .clip.clipper import Loss
 from .correlated import Correlated
 from .draw import Sampler
 from .gaussian import Normals
+from .grid import Grid
 from .models import check_model, trainable
 from .noise import Keystream, Secret, digest
 from .sample import Batch, Examples, check_count, physical_size
@@ -64,6 +65,7 @@ def private(
     speed: Speed = Speed(),  # noqa: B008
     augment: Augment | None = None,
     project: Project | None = None,
+    noise: str = "float32",
 ) -> PrivateStep:
     r"""Make an ordinary training loop private: three lines change.
 
@@ -74,13 +76,15 @@ def private(
     Each step releases (S + N(0, (z C)^2 I)) / (rate * public_size), where S is the sum of per-example gradients clipped
     to C = plan.clip_norm over a sample and z = plan.noise_multiplier; the optimizer sees that and nothing else.
     `augment` averages several random versions of every record before it is clipped. `project(model)` runs after every
-    step and may move the parameters: it sees nothing but released ones, and must not hold data itself.
+    step and may move the parameters: it sees nothing but released ones, and must not hold data itself. `noise="grid"`
+    rounds contributions to a grid and adds whole-number noise: slower, and safe from floating-point attacks.
 
     Guarantee: after all steps the model is a release of `plan.event`; `ledger` is charged for all of it beforehand.
     Caller ensures: initial parameters and hyper-parameters do not come from the private data; one record is one
     person's whole contribution; `loss` returns one number per example.
     """
-    return PrivateStep(model, optimizer, plan, loss or cross_entropy, ledger, source(rng), speed, augment, project)
+    made = PrivateStep(model, optimizer, plan, loss or cross_entropy, ledger, source(rng), speed, augment, project)
+    return made.on(noise)
 
 
 class PrivateStep:
@@ -114,11 +118,40 @@ class PrivateStep:
         self._normals = Normals(self._device)
         self._correlated = Correlated(plan.bands)
         self._charged = False
+        self._grid: Grid | None = None
+
+    def on(self, noise: str) -> PrivateStep:
+        """The step with noise in float32 or on a grid."""
+        if noise not in ("float32", "grid"):
+            raise BadInput(f"noise must be 'float32' or 'grid', got {noise!r}.")
+        if noise == "grid":
+            if isinstance(self.plan.clipping, Adaptive) or self.plan.bands > 1 or self._compiled is not None:
+                raise BadInput(
+                    "Noise on a grid goes with a clip norm that stays, independent noise and eager steps.",
+                    fix='Use other clipping than "adaptive", bands=1 and Speed(compile=False).',
+                )
+            rounding = ROUNDING[self._clipper.rounding]
+            self._grid = Grid(self._count, self.plan.clip_norm, self.plan.noise_multiplier, rounding)
+            self._clipper.add = self._grid.sums
+        return self
 
     @property
     def parameters(self) -> dict[str, Tensor]:
         """What is trained, by name."""
         return self._clipper.parameters
+
+    @property
+    def noise(self) -> str:
+        """Where the noise lives: "float32", or on a "grid"."""
+        return "float32" if self._grid is None else "grid"
+
+    @property
+    def _kind(self) -> torch.dtype:
+        return torch.float32 if self._grid is None else torch.float64
+
+    @property
+    def _count(self) -> int:
+        return sum(tensor.numel() for tensor in self.parameters.values())
 
     @property
     def clip_norm(self) -> float:
@@ -207,7 +240,7 @@ class PrivateStep:
         parts = []
         for part in batch.parts():
             clipped, mask = self._clip(*part)
-            sums = [clipped.sums[name].float() for name in self.parameters]
+            sums = [clipped.sums[name].to(self._kind) for name in self.parameters]
             if total:
                 torch._foreach_add_(total, sums)
             else:  # the next part may overwrite the memory of this one
@@ -224,11 +257,15 @@ class PrivateStep:
 
     def _release(self, total: list[Tensor], key: bytes) -> None:
         """(S + noise) / (rate * public_size), handed to the optimizer as gradients; S is empty for an empty sample."""
-        scale = self.plan.noise_multiplier * self.clip_norm * (1 + ROUNDING[self._clipper.rounding])
         parameters, expected = list(self.parameters.values()), self.plan.expected_batch
-        flat = torch.empty(sum(tensor.numel() for tensor in parameters), device=self._device)
-        self._normals.fill(flat, key, scale / expected)
-        self._correlated(flat)
+        if self._grid is not None:
+            flat = (self._grid.noisy(total, self._count, key) / expected).to(self._device, torch.float32)
+            total = []
+        else:
+            scale = self.plan.noise_multiplier * self.clip_norm * (1 + ROUNDING[self._clipper.rounding])
+            flat = torch.empty(self._count, device=self._device)
+            self._normals.fill(flat, key, scale / expected)
+            self._correlated(flat)
         parts = flat.split([tensor.numel() for tensor in parameters])
         noisy = [part.view(tensor.shape) for part, tensor in zip(parts, parameters, strict=True)]
         if total:

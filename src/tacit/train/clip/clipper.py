@@ -14,7 +14,7 @@ from ...core import BadInput
 from ..batch import describe
 from .capture import Changed
 from .probe import Structure, probe
-from .sums import Clipped, Forward, clipped_sum
+from .sums import Add, Clipped, Forward, clipped_sum
 from .terms import REDUCED, wide
 from .weigh import FLAT, Weigh
 
@@ -34,6 +34,7 @@ class Clipper:
     clip_norm: float
     precision: str = "float32"
     weigh: Weigh = FLAT
+    add: Add | None = None
     structures: dict[Any, Structure] = field(default_factory=dict)
 
     @property
@@ -47,7 +48,9 @@ class Clipper:
         before = self._buffers()
         forward = Forward(lambda: self.losses(batch), self.parameters, self.constants())
         try:
-            found = clipped_sum(forward, mask, self.clip_norm, structure.entries, self.weigh, copies=structure.copies)
+            found = clipped_sum(
+                forward, mask, self.clip_norm, structure.entries, self.weigh, self.add, copies=structure.copies
+            )
         except Changed:
             raise BadInput("The model's operations change from call to call, so they cannot be clipped.") from None
         if self._buffers() != before:

@@ -25,6 +25,7 @@ from .terms import REDUCED, Dense, Memo, Term, Viewed, join, norm2, pulled, slac
 from .weigh import FLAT, Weigh
 
 Terms = dict[str, list[Term]]
+Add = Callable[[Mapping[str, Tensor], Terms, Tensor, Weigh], dict[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +64,14 @@ def clipped_sum(
     clip_norm: float | Tensor,
     structure: tuple[Entry, ...],
     weigh: Weigh = FLAT,
+    add: Add | None = None,
     *,
     copies: bool = False,
 ) -> Clipped:
-    """Clip every example's gradient to `clip_norm` and add up those the mask keeps."""
+    """Clip every example's gradient to `clip_norm` and add up those the mask keeps, by `add` or as they are."""
     terms, losses = per_example(forward, len(mask), structure, copies=copies)
     with torch.no_grad():
-        return clipped_terms(forward.parameters, terms, losses, mask, clip_norm, weigh)
+        return clipped_terms(forward.parameters, terms, losses, mask, clip_norm, weigh, add)
 
 
 def clipped_terms(
@@ -79,6 +81,7 @@ def clipped_terms(
     mask: Tensor,
     clip_norm: float | Tensor,
     weigh: Weigh,
+    add: Add | None = None,
     *,
     finite: bool = False,
 ) -> Clipped:
@@ -90,7 +93,7 @@ def clipped_terms(
         terms = {name: [term.only(kept) for term in parts] for name, parts in terms.items()}
     lengths = squares.sqrt() + group_slack(terms, squares, weigh, memo)
     weight = weigh(lengths, mask & norms.isfinite(), clip_norm)
-    sums = weighted_sums(parameters, terms, weight, weigh)
+    sums = (add or weighted_sums)(parameters, terms, weight, weigh)
     return Clipped(sums, norms, losses, mask & (weight < 1).any(0))
 
 
