@@ -1,7 +1,9 @@
 """Membership inference, measured: white-box attacks, defences, and LiRA on CIFAR-10.
 
     python benchmarks/membership.py white-box [--scale small|large] [--device cuda]
-    python benchmarks/membership.py           (all that a CPU can do, at small scale)
+    python benchmarks/membership.py defences
+    python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
+    python benchmarks/membership.py           (all but LiRA, at small scale)
 
 Results go to benchmarks/results.
 """
@@ -9,9 +11,12 @@ Results go to benchmarks/results.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import torch
 
+import membership_defences
+import membership_lira
 import membership_white_box
 from machine import describe, keep
 
@@ -20,6 +25,16 @@ def white_box(options: argparse.Namespace) -> None:
     rows = membership_white_box.run(membership_white_box.SCALES[options.scale], options.device, options.seed)
     print("ordered as published" if membership_white_box.ordered(rows) else "NOT ordered as published")
     _kept(f"membership-white-box-{options.scale}", options, rows)
+
+
+def defences(options: argparse.Namespace) -> None:
+    _kept("membership-defences", options, membership_defences.run(options.scale, options.seed))
+
+
+def lira(options: argparse.Namespace) -> None:
+    rows = membership_lira.run(options.scale, options.device, options.seed, Path(options.work), options.part)
+    if rows:
+        _kept(f"membership-lira-{options.scale}", options, rows)
 
 
 def _kept(name: str, options: argparse.Namespace, rows: object) -> None:
@@ -31,7 +46,7 @@ def _kept(name: str, options: argparse.Namespace, rows: object) -> None:
     print(f"kept in {keep(name, {**machine, 'seed': options.seed}, rows).name}")
 
 
-VERBS = {"white-box": white_box}
+VERBS = {"white-box": white_box, "defences": defences, "lira": lira}
 
 
 def main() -> None:
@@ -39,10 +54,12 @@ def main() -> None:
     parser.add_argument("verb", nargs="?", choices=VERBS)
     parser.add_argument("--scale", default="small", choices=("tiny", "small", "large"))
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--work", default="lira-models", help="where finished models are kept")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="train every N-th model, from the I-th on")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     for name, verb in VERBS.items():
-        if options.verb in (None, name):
+        if options.verb == name or (options.verb is None and name != "lira"):
             verb(options)
 
 

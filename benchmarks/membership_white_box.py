@@ -36,31 +36,30 @@ class Scale:
     records: int
     epochs: int
     width: float
-    augment: bool
     batch: int
 
 
-SCALES = {
-    "small": Scale(2500, 30, 0.25, augment=False, batch=64),
-    "large": Scale(25_000, 60, 1.0, augment=True, batch=128),
-    "tiny": Scale(200, 5, 0.1, augment=False, batch=32),
-}
+SCALES = {"tiny": Scale(200, 5, 0.1, 32), "small": Scale(2500, 30, 0.25, 32), "large": Scale(25_000, 60, 1.0, 128)}
 
 
 def run(scale: Scale, device: str, seed: int) -> list[dict[str, Any]]:
     """One row per architecture, and one for AlexNet's snapshots."""
     x, y = pictures.load("cifar100", 0, 2 * scale.records)
     data = torch.as_tensor(pictures.scaled(x)), torch.as_tensor(y)
-    rows = [_architecture(name, data, scale, device, seed) for name in networks.ARCHITECTURES]
-    return [*rows, _snapshots(data, scale, device, seed)]
+    rows = []
+    for name in networks.ARCHITECTURES:
+        model, kept = _trained(name, data, scale, device, seed)
+        rows.append(_architecture(name, _seen(model, data, scale), scale, seed))
+        if kept:
+            rows.append(_snapshots(kept, scale, seed))
+    return rows
 
 
-def _architecture(name: str, data: Any, scale: Scale, device: str, seed: int) -> dict[str, Any]:
-    model = _trained(name, data, scale, device, seed)
-    seen = _seen(model, data, scale)
+def _architecture(name: str, seen: Observations, scale: Scale, seed: int) -> dict[str, Any]:
+    """Every attack on one trained network."""
     judged, known = known_split(seen, seed)
     found = {attack: _accuracy(attack, judged, known) for attack in ATTACKS}
-    right = (seen.need("logits")[:, 0].argmax(1) == data[1].numpy()).astype(float)
+    right = (seen.need("logits")[:, 0].argmax(1) == seen.need("label")).astype(float)
     row = {
         "architecture": name,
         "train_accuracy": float(right[: scale.records].mean()),
@@ -74,18 +73,10 @@ def _architecture(name: str, data: Any, scale: Scale, device: str, seed: int) ->
     return row
 
 
-def _snapshots(data: Any, scale: Scale, device: str, seed: int) -> dict[str, Any]:
-    """Five snapshots, evenly spread up to a share of AlexNet's training; the attacker sees the gradients in all."""
-    sets = [sorted({max(1, round(share * scale.epochs * k / 5)) for k in range(1, 6)}) for share in SHARES]
-    wanted, kept = {epoch for each in sets for epoch in each}, {}
-
-    def keep(model: nn.Module, epoch: int) -> None:
-        if epoch in wanted:
-            kept[epoch] = _seen(model, data, scale, layers=[], norm=False)
-
-    _trained("alexnet", data, scale, device, seed, keep)
+def _snapshots(kept: dict[int, Observations], scale: Scale, seed: int) -> dict[str, Any]:
+    """Five snapshots, evenly spread up to a share of the training; the attacker sees the gradients in all."""
     results = []
-    for epochs in sets:
+    for epochs in _sets(scale):
         *earlier, last = (kept[epoch] for epoch in epochs)
         judged, known = known_split(with_snapshots(last, earlier), seed)
         found = _accuracy("white-box-gradients", judged, known)
@@ -94,16 +85,28 @@ def _snapshots(data: Any, scale: Scale, device: str, seed: int) -> dict[str, Any
     return {"architecture": "alexnet", "snapshots": results, "published": PUBLISHED_SNAPSHOTS}
 
 
-def _trained(name: str, data: Any, scale: Scale, device: str, seed: int, keep: Any = None) -> nn.Module:
+def _sets(scale: Scale) -> list[list[int]]:
+    """Which epochs are seen, for each share of the training."""
+    return [sorted({max(1, round(share * scale.epochs * k / 5)) for k in range(1, 6)}) for share in SHARES]
+
+
+def _trained(name: str, data: Any, scale: Scale, device: str, seed: int) -> tuple[nn.Module, dict[int, Observations]]:
+    """A trained network, and what was seen of AlexNet's snapshots."""
     torch.manual_seed(seed)
     model = networks.ARCHITECTURES[name](100, scale.width).to(device)
-    generator = torch.Generator().manual_seed(seed)
+    wanted = {epoch for each in _sets(scale) for epoch in each} if name == "alexnet" else set()
+    kept: dict[int, Observations] = {}
+
+    def after(epoch: int) -> None:
+        if epoch in wanted:
+            kept[epoch] = _seen(model, data, scale, layers=[], norm=False)
+
     x, y = (part[: scale.records].to(device) for part in data)
-    after = (lambda epoch: keep(model, epoch)) if keep is not None else (lambda epoch: None)
-    return networks.train(
-        model, x, y, epochs=scale.epochs, lr=networks.LEARNING_RATES[name], batch=scale.batch,
-        augment=scale.augment, generator=generator, after=after,
+    networks.train(
+        model, x, y, epochs=scale.epochs, lr=networks.LEARNING_RATES[name], batch=scale.batch, augment=True,
+        generator=torch.Generator().manual_seed(seed), after=after,
     )  # fmt: skip
+    return model, kept
 
 
 def _seen(model: nn.Module, data: Any, scale: Scale, **more: Any) -> Observations:

@@ -1,0 +1,73 @@
+"""The membership benchmark at its smallest: it resumes, parts add up to the whole, and another recipe is refused."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit import BadInput
+
+pytest.importorskip("torch")
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+pytestmark = [pytest.mark.needs("data"), pytest.mark.needs("PIL")]
+
+
+@pytest.fixture
+def lira(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    import membership_lira
+
+    yield membership_lira
+    for name in ("membership_lira", "networks", "pictures"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+def test_parts_and_resumption_give_what_one_run_gives(lira, tmp_path, capsys):
+    whole = lira.run("tiny", "cpu", 0, tmp_path / "whole")
+    assert lira.run("tiny", "cpu", 0, tmp_path / "parts", "1/2") == []
+    trained = sorted(path.name for path in (tmp_path / "parts").glob("*.npz"))
+    assert trained == ["1.npz", "3.npz", "5.npz"]
+    capsys.readouterr()
+    assert lira.run("tiny", "cpu", 0, tmp_path / "parts") == whole
+    assert "model 1 " not in capsys.readouterr().out
+    assert [row["references"] for row in whole] == [2, 4]
+    assert set(whole[0]["attacks"]) == set(lira.NAMES)
+    with pytest.raises(BadInput, match="another recipe"):
+        lira.run("tiny", "cpu", 1, tmp_path / "whole")
+
+
+def test_every_record_is_in_half_of_the_references(lira):
+    recipe = lira.RECIPES["tiny"]
+    sides = lira.member(recipe, 10)
+    assert (sides.sum(0) == recipe.records // 2).all()
+    for target in range(10):
+        chosen = lira.others(target, 4, 10)
+        assert not {target, target ^ 1} & set(chosen)
+        assert len(set(chosen)) == 4
+        assert (sides[:, chosen].sum(1) == 2).all()
+    np.testing.assert_array_equal(lira.member(recipe, 4), sides[:, :4])
+
+
+def test_pictures_move_and_mirror_by_hand(lira):
+    import torch
+
+    import networks
+
+    x = torch.arange(2 * 3 * 32 * 32, dtype=torch.float32).reshape(2, 3, 32, 32)
+    moved = networks.augmented(x, torch.Generator().manual_seed(3))
+    generator = torch.Generator().manual_seed(3)
+    down, right, mirror = (torch.randint(0, most, (2,), generator=generator) for most in (9, 9, 2))
+    padded = torch.nn.functional.pad(x, (4, 4, 4, 4))
+    for k in range(2):
+        expected = padded[k, :, down[k] : down[k] + 32, right[k] : right[k] + 32]
+        torch.testing.assert_close(moved[k], expected.flip(2) if mirror[k] else expected)
+
+
+def test_rate_at_takes_no_more_false_alarms_than_allowed(lira):
+    from tacit import Scores
+
+    scores = Scores([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], attack="a", randomised=False)
+    assert lira.rate_at(scores, 0.001) == 0.5
+    assert lira.rate_at(scores, 0.5) == 1.0
