@@ -116,7 +116,7 @@ class Composed(PrivacyLoss):
     def tradeoff(self, fpr: float) -> Interval:
         r"""max over directions of inf_K H_K(P, Q) + K fpr; K < 1 is read from the other direction.
 
-        Reference: Dong, Roth and Su 2022, Proposition 2.12; H_K(P, Q) = 1 - K + K H_{1/K}(Q, P).
+        Reference: Dong, Roth and Su 2022, Gaussian differential privacy; H_K(P, Q) = 1 - K + K H_{1/K}(Q, P).
         """
         fpr = check.probability("fpr", fpr)
         if self.curves:

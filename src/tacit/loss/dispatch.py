@@ -90,7 +90,7 @@ def _(event: NonPrivate, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: Gaussian, adjacency: Adjacency, group: int) -> Composed:
-    """N(c, z^2) against N(0, z^2), c = group x sensitivity. Reference: Balle and Wang 2018, Theorem 8."""
+    """N(c, z^2) against N(0, z^2), c = group x sensitivity. Reference: Balle and Wang 2018."""
     return once(_shift(GaussianNoise(event.noise_multiplier), group * adjacency.sensitivity))
 
 
@@ -134,7 +134,7 @@ def _(event: BoundedRange, adjacency: Adjacency, group: int) -> Composed:
 def _(event: NoisyMax, adjacency: Adjacency, group: int) -> Composed:
     """Gumbel noise is the exponential mechanism; the others are only pure.
 
-    Reference: Dong, Durfee and Rogers 2020; McKenna and Sheldon 2020, Theorem 1.
+    Reference: Dong, Durfee and Rogers 2020; McKenna and Sheldon 2020, Permute-and-flip.
     """
     if event.noise == "gumbel":
         return loss_of(BoundedRange(event.epsilon), adjacency, group)
@@ -143,7 +143,7 @@ def _(event: NoisyMax, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: AboveThreshold, adjacency: Adjacency, group: int) -> Composed:
-    """Reference: Dwork and Roth 2014, Theorem 3.23."""
+    """Reference: Dwork and Roth 2014, section 3.6 (sparse vector)."""
     return loss_of(ApproximateDP(event.epsilon), adjacency, group)
 
 
@@ -190,7 +190,7 @@ def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
     r"""A sample holds j of the group's records with probability Bin(group, rate)(j); they move the sum by at most j.
 
     Remove: sum_j w_j g(x - j) against g(x); add: the mirror image; replace: against sum_j w_j g(x + j).
-    Reference: docs/proofs/accounting.md, Lemma 1 (Zhu, Dong and Wang 2022, Theorem 11, for one record).
+    Reference: docs/proofs/accounting.md, Lemma 1 (Zhu, Dong and Wang 2022 for one record).
     """
     if event.rate == 0:
         return Composed()
@@ -242,7 +242,7 @@ def _(event: FixedSize, adjacency: Adjacency, group: int) -> Composed:
 
     The whole profile (K < 1 by symmetry) is what composes; the pair for K >= 1 alone does not (Lebeda et al. 2024).
     Attained, and so a lower bound: all others contribute -1 and the record 1, or the other way round.
-    Reference: Zhu, Dong and Wang 2022, Theorem 11 and Proposition 30.
+    Reference: docs/proofs/accounting.md; Zhu, Dong and Wang 2022.
     """
     if adjacency is not Adjacency.REPLACE:
         raise Unsupported(
@@ -279,7 +279,7 @@ def _(event: Shuffled, adjacency: Adjacency, group: int) -> Composed:
 def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
     """Once in t steps: balls and bins. k times: k passes of once in floor(t/k).
 
-    Reference: Chua et al. 2025, Theorem 3; Feldman and Shenfeld 2025, Lemma on k-out-of-t allocation.
+    Reference: Chua et al. 2025; Feldman and Shenfeld 2025, on k-out-of-t allocation.
     """
     base = _plain(loss_of(event.event, Adjacency.ADD_REMOVE, 1))
     if adjacency is Adjacency.REPLACE or group > 1 or base is None or type(base[0]) is not GaussianNoise:
@@ -296,7 +296,7 @@ def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: ZCDP, adjacency: Adjacency, group: int) -> Composed:
-    """rho a; a group of k has k^2 rho. Reference: Bun and Steinke 2016, Definition 1.1 and Proposition 1.9."""
+    """rho a; a group of k has k^2 rho. Reference: Bun and Steinke 2016, Concentrated differential privacy."""
     rho = group**2 * event.rho
     return Composed(curves=((Renyi("zCDP", (rho,), lambda tilts: rho * (1 + tilts)), 1),)) if rho else Composed()
 
@@ -376,7 +376,7 @@ def _sampled(event: Event, inner: Composed, adjacency: Adjacency, rate: float) -
 
 
 def _sampled_atoms(event: Poisson, inner: Composed, adjacency: Adjacency, group: int) -> Composed:
-    """One finite pair on a sample, for one record added or removed. Reference: Zhu, Dong and Wang 2022, Theorem 11."""
+    """One finite pair on a sample, for one record added or removed. Reference: Zhu, Dong and Wang 2022."""
     if not inner.releases and not inner.curves:
         return Composed()
     if adjacency is Adjacency.REPLACE or group > 1:

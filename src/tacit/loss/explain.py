@@ -47,7 +47,7 @@ def explain(
     found += _textbook(event, delta, adjacency) if group == 1 else _group(event, delta, adjacency, group)
     found = [item for item in found if math.isfinite(item.epsilon)]
     found.sort(key=lambda item: (item.bound, -item.epsilon))
-    return [*found, Theorem(name, exact.upper, "Zhu, Dong and Wang 2022, Theorem 10; docs/proofs/accounting.md")]
+    return [*found, Theorem(name, exact.upper, "Zhu, Dong and Wang 2022; docs/proofs/accounting.md")]
 
 
 def parts(event: Event) -> dict[Event, int]:
@@ -78,7 +78,7 @@ def _textbook(event: Event, delta: float, adjacency: Adjacency) -> Iterator[Theo
         return
     one = {leaf: loss_of(leaf, adjacency, 1) for leaf in counts}
     basic = math.fsum(count * one[leaf].epsilon(delta / total).upper for leaf, count in counts.items())
-    yield Theorem("basic composition", basic, "Dwork and Roth 2014, Theorem 3.16")
+    yield Theorem("basic composition", basic, "Dwork and Roth 2014")
     if len(counts) > 1 or delta == 0:
         return
     (leaf,) = counts
@@ -96,7 +96,7 @@ def _group(event: Event, delta: float, adjacency: Adjacency, group: int) -> Iter
     d = delta/growth(epsilon(d)), iterated from delta/g, falls to the largest solution.
     """
     one = loss_of(event, adjacency, 1)
-    yield Theorem("group privacy, pure: g epsilon", group * one.epsilon(0.0).upper, "Dwork and Roth 2014, Theorem 2.2")
+    yield Theorem("group privacy, pure: g epsilon", group * one.epsilon(0.0).upper, "Dwork and Roth 2014")
     share, epsilon, last = delta / group, 0.0, 0.0
     for _ in range(40):
         if share < 1e-300:
@@ -122,16 +122,16 @@ def _advanced(prefix: str, epsilon: float, k: int, delta: float) -> Iterator[The
     if not epsilon < 600:
         return
     wide = epsilon * math.sqrt(2 * k * math.log(2 / delta))
-    lemma = "; Balle, Barthe and Gaboardi 2018, Theorem 8" if prefix else ""
+    lemma = "; Balle, Barthe and Gaboardi 2018" if prefix else ""
     if epsilon < 1:
         yield Theorem(
             f"{prefix}advanced composition, k epsilon^2", wide + k * epsilon**2, f"Dwork and Roth 2014{lemma}"
         )
     drift = k * epsilon * math.expm1(epsilon)
-    reference = f"Dwork, Rothblum and Vadhan 2010, Theorem III.3{lemma}"
+    reference = f"Dwork, Rothblum and Vadhan 2010{lemma}"
     yield Theorem(f"{prefix}advanced composition, k epsilon (e^epsilon - 1)", wide + drift, reference)
     drift = k * epsilon * math.tanh(epsilon / 2)
-    reference = f"Kairouz, Oh and Viswanath 2015, Theorem 3.4{lemma}"
+    reference = f"Kairouz, Oh and Viswanath 2015{lemma}"
     yield Theorem(f"{prefix}advanced composition, k epsilon tanh(epsilon/2)", wide + drift, reference)
 
 
@@ -156,10 +156,10 @@ def _gaussian(event: Event, delta: float, adjacency: Adjacency, group: int) -> I
         shift = group * adjacency.sensitivity
         square = math.fsum(n * (shift / leaf.noise_multiplier) ** 2 for leaf, n in counts.items())  # type: ignore[attr-defined]
         rho = square / 2
-        yield Theorem("zCDP", rho + 2 * math.sqrt(rho * math.log(1 / delta)), "Bun and Steinke 2016, Proposition 1.3")
+        yield Theorem("zCDP", rho + 2 * math.sqrt(rho * math.log(1 / delta)), "Bun and Steinke 2016")
         rule = math.sqrt(2 * math.log(1.25 / delta) * square)
         if rule < 1:
-            yield Theorem("classic Gaussian rule", rule, "Dwork and Roth 2014, Theorem A.1 (epsilon < 1)")
+            yield Theorem("classic Gaussian rule", rule, "Dwork and Roth 2014, appendix A (epsilon < 1)")
         name, reference = "Gaussian differential privacy: mu^2 is the sum of mu_i^2", "Dong, Roth and Su 2022"
         yield Theorem(name, GaussianTotal(math.sqrt(square)).epsilon(delta).upper, reference)
     elif len(counts) == 1 and adjacency is not Adjacency.REPLACE and group == 1:
@@ -167,5 +167,5 @@ def _gaussian(event: Event, delta: float, adjacency: Adjacency, group: int) -> I
         if isinstance(leaf, Poisson) and isinstance(leaf.event, Gaussian):
             mu = leaf.rate * math.sqrt(count * math.expm1(min(leaf.event.noise_multiplier**-2, 600.0)))
             name = "Gaussian limit (approximation, not a bound)"
-            reference = "Bu, Dong, Long and Su 2020, Theorem 5"
+            reference = "Bu, Dong, Long and Su 2020"
             yield Theorem(name, GaussianTotal(mu).epsilon(delta).upper, reference, bound=False)

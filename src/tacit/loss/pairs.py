@@ -1,7 +1,7 @@
 r"""Dominating pairs: the two output distributions that are hardest to tell apart, for one release in one direction.
 
 For a pair (P, Q) the privacy loss is L = log dP/dQ and delta(epsilon) = E_P (1 - e^{epsilon - L})_+. Pairs compose by
-products, adaptively too (Zhu, Dong and Wang 2022, Theorem 10), so everything else here only ever asks a pair for the
+products, adaptively too (Zhu, Dong and Wang 2022), so everything else here only ever asks a pair for the
 masses of P and Q between given losses.
 """
 
@@ -201,7 +201,7 @@ class RangePair(Pair):
     r"""The worst pair of all with losses in [t, t + epsilon]: H_K = (e^{epsilon/2} - sqrt K)^2 / (e^epsilon - 1).
 
     Q(L > l) = (e^{(epsilon - l)/2} - 1)/(e^epsilon - 1), P(L > l) = (e^epsilon - e^{(epsilon + l)/2})/(e^epsilon - 1).
-    Reference: Dong, Durfee and Rogers 2020, Lemma 3.2, maximised over t.
+    Reference: Dong, Durfee and Rogers 2020, maximised over t.
     """
 
     epsilon: float

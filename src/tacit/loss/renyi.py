@@ -1,6 +1,6 @@
 r"""Renyi curves: epsilon(a) = D_a(P || Q), the larger of both directions, on a wide grid of orders a > 1.
 
-Orders are written a = 1 + t. Curves add under adaptive composition (Mironov 2017, Proposition 1).
+Orders are written a = 1 + t. Curves add under adaptive composition (Mironov 2017).
 """
 
 from __future__ import annotations

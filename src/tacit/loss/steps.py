@@ -77,7 +77,7 @@ def upper_step(pair: Pair, width: float, log_mass: float) -> Step:
     r"""Connect the dots: between lattice points, P and Q masses are moved to the two ends, both preserved.
 
     Mass below the lattice moves up to its first point, mass above it to infinity.
-    Reference: Doroshenko et al. 2022, Theorem 3.
+    Reference: Doroshenko et al. 2022, Connect the dots.
     """
     pair = pair.upper
     origin, first, losses = _points(pair, width, log_mass)
