@@ -36,6 +36,18 @@ def narrow():
 def listed():
     return [1]
 
+def nothing():
+    return nn.Tanh()
+
+def lazy():
+    return nn.LazyLinear(2)
+
+def ragged(x):
+    return [[1.0], [1.0, 2.0]]
+
+def leaves(*arguments):
+    raise SystemExit(7)
+
 model = LogisticRegression().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
 wide = LogisticRegression().fit([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0]], [0, 1])
 """
@@ -90,6 +102,12 @@ MAKE = 'make = "their_code:make"'
         ("bracket", {"model": MAKE, "plan": PLAN, "train": 'average = "ema"'}, "know no average"),
         ("bracket", {"model": MAKE, "plan": PLAN, "data": 'source = "who.npz"\nunit = "who"'}, "with single records"),
         ("attack", {"model": 'make = "their_code:narrow"\nfile = "narrow.safetensors"'}, "given records of shape (2,)"),
+        ("attack", {"model": 'predict = "their_code:ragged"'}, "one row per record and one column per class"),
+        ("attack", {"model": 'predict = "their_code:leaves"'}, "their_code:leaves raised SystemExit"),
+        ("attack", {"data": 'source = "\\u0000.npz"'}, "source in [data] must be a text"),
+        ("bracket", {"model": MAKE, "plan": PLAN, "attack": "attacks = []"}, "at least one attack"),
+        ("bracket", {"model": 'make = "their_code:lazy"', "plan": PLAN}, "lazy layers"),
+        ("train", {"model": 'make = "their_code:nothing"', "plan": PLAN}, "no parameter that could be trained"),
         ("attack", {"model": 'predict = "their_code:wide"'}, "The model raised ValueError when it was given records"),
         ("train", {"model": MAKE, "plan": PLAN, "train": 'schedule = "lunar"'}, "Schedule 'lunar' is not known"),
         ("train", {"model": MAKE, "plan": PLAN, "train": 'average = "median"'}, "average must be one of"),

@@ -28,7 +28,7 @@ class Classifier(Protocol):
 class Border:
     """`with Border() as border:` lets any Exception of foreign code end the block and keeps its kind, not its text.
 
-    The text may hold data (soundness rule 8); interrupts pass through.
+    The text may hold data (soundness rule 8). Interrupts pass through; sys.exit does not: their status is not ours.
     """
 
     problem: str = field(default="")
@@ -39,7 +39,7 @@ class Border:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if kind is None or not issubclass(kind, Exception):
+        if kind is None or not issubclass(kind, Exception | SystemExit):
             return False
         self.problem = f"raised {kind.__name__}"
         return True

@@ -26,9 +26,9 @@ def predictor(target: Any) -> Predict:
         return lambda x: _asked(lambda rows: _torch_outputs(torch, target, rows), x)
     method = getattr(target, "predict_proba", None)
     if callable(method):
-        return lambda x: _asked(lambda rows: np.asarray(method(rows)), x)
+        return lambda x: _asked(method, x)
     if callable(target):
-        return lambda x: np.asarray(target(x))
+        return lambda x: _numbers(target(x))
     raise BadInput(
         f"A model was expected, got {type(target).__name__}.",
         fix="Give an estimator with predict_proba, a torch module, or a function predict(x).",
@@ -109,7 +109,14 @@ def _asked(answer: Predict, x: Array) -> Array:
         found = answer(x)
     if border.problem:
         raise BadInput(f"The model {border.problem} when it was given records of shape {np.shape(x)[1:]}.")
-    return np.asarray(found)
+    return _numbers(found)
+
+
+def _numbers(answer: Any) -> Array:
+    try:
+        return np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("A model must answer with one row per record and one column per class.") from None
 
 
 def _torch_outputs(torch: Any, model: Any, x: Array) -> Array:

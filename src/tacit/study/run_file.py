@@ -19,6 +19,10 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float) and not math.isnan(value)
 
 
+def _string(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 def _list(fits: Fits) -> Fits:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
@@ -27,13 +31,13 @@ TEXT, WHOLE, NUMBER = "a text", "a whole number", "a number"
 TEXTS, NUMBERS, SWITCH = "a text or a list of texts", "a list of numbers", "a text, true or false"
 LISTS = "a table of lists of texts"
 KINDS: dict[str, Fits] = {
-    TEXT: lambda value: isinstance(value, str),
+    TEXT: lambda value: _string(value) and value.isprintable() and value != "",
     WHOLE: lambda value: type(value) is int,
     NUMBER: _number,
-    TEXTS: lambda value: isinstance(value, str) or _list(KINDS[TEXT])(value),
+    TEXTS: lambda value: KINDS[TEXT](value) or _list(KINDS[TEXT])(value),
     NUMBERS: _list(_number),
     SWITCH: lambda value: isinstance(value, str | bool),
-    LISTS: lambda value: isinstance(value, dict) and all(map(_list(KINDS[TEXT]), value.values())),
+    LISTS: lambda value: isinstance(value, dict) and all(map(_list(_string), value.values())),
 }
 SECTIONS: dict[str, dict[str, str]] = {
     "data": {"source": TEXT, "label": TEXT, "groups": TEXT, "members": TEXT, "unit": TEXT, "categories": LISTS},

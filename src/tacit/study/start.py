@@ -26,6 +26,12 @@ def fresh(make: Callable[[], nn.Module], x: Array, y: Array, chance: Source) -> 
         raise BadInput(f"[model] make {border.problem}.")
     if not isinstance(model, nn.Module):
         raise BadInput("[model] make must return a torch module.")
+    if any(isinstance(tensor, nn.parameter.UninitializedParameter) for tensor in model.parameters()):
+        raise BadInput(
+            "The model has lazy layers, which get their shapes from data.", fix="Say how many inputs each has."
+        )
+    if not any(tensor.requires_grad for tensor in model.parameters()):
+        raise BadInput("The model has no parameter that could be trained.")
     answer: Any = None
     with Border() as border, torch.no_grad():
         answer = model.eval()(torch.zeros((2, *x.shape[1:])))

@@ -115,6 +115,8 @@ def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callab
     asked: dict[str, Any] = {**attack, **{key: audit[key] for key in ("runs", "canary", "confidence") if key in audit}}
     if "attacks" in asked:
         asked["attacks"] = [asked["attacks"]] if isinstance(asked["attacks"], str) else asked["attacks"]
+        if not asked["attacks"]:
+            raise BadInput("Name at least one attack.")
     if asked.get("canary") == "auto":
         del asked["canary"]
     effort = Effort(targets=min(16, asked.get("references", 48)), **asked)
