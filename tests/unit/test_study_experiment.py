@@ -1,15 +1,17 @@
 """The experiment in fleets: its game is the claim's, and what it audits is what the released model was trained by."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from tacit import Mismatch, Plan
+from tacit import Mismatch, Plan, verify
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
-from tacit.study.experiment import SHARED_ORDER, Effort, Experiment, Recipe
-from tacit.train import fit
+from tacit.study.experiment import FLEET, OWN, SHARED_ORDER, Effort, Experiment, Recipe
+from tacit.train import PrivateStep, fit
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(240, 6)).astype(np.float32)
@@ -24,9 +26,9 @@ def sgd(rate):
     return lambda parameters: torch.optim.SGD(parameters, lr=rate)
 
 
-def experiment(runs=60):
+def experiment(runs=60, x=X):
     effort = Effort(references=6, targets=2, runs=runs, attacks=("loss", "lira"))
-    return Experiment(X[:200], Y[:200], (X[200:], Y[200:]), source(1), effort=effort)
+    return Experiment(x[:200], Y[:200], (x[200:], Y[200:]), source(1), effort=effort)
 
 
 def test_the_fleet_and_the_released_training_take_the_same_steps():
@@ -59,3 +61,38 @@ def test_a_plain_training_that_learns_next_to_nothing_shows_nothing():
     assert evidence.attainable > 1.0
     assert evidence.lower.bound.epsilon == 0.0
     assert SHARED_ORDER in evidence.not_covered
+
+
+SMALL_PLAN = Plan(100, 1.0, 4, 4.0)
+BLANK = X * (np.arange(6) > 0).astype(np.float32)
+"""Nothing is ever seen in the first feature, so that only noise covers the canary's trace there."""
+
+
+def audited():
+    """The two games of a private training, by name, and the whole evidence."""
+    evidence, _ = experiment(100, BLANK).bracket(Recipe("private", make, sgd(2.0), SMALL_PLAN))
+    return {item.game: item for item in evidence.demonstrations}, evidence
+
+
+def test_the_code_that_trains_the_released_model_is_audited_too():
+    games, evidence = audited()
+    assert (games[FLEET].planned, games[OWN].planned) == (100, 40)
+    assert (evidence.provenance["runs_of_the_fleet"], evidence.provenance["runs_of_train.fit"]) == (100, 40)
+    assert (games[FLEET].bound.confidence, games[OWN].bound.confidence) == (pytest.approx(0.96), 0.99)
+    assert games[OWN].attainable > evidence.upper.epsilon
+    assert evidence.verdict == "consistent"
+    assert "100 runs of the audit are a fleet's" in evidence.not_covered[-1]
+    assert "40 are train.fit's own" in evidence.not_covered[-1]
+    assert verify(evidence).ok
+
+
+def test_mutant_training_without_noise_is_refuted_though_the_fleet_adds_it(monkeypatch):
+    right = PrivateStep.__init__
+
+    def no_noise(self, model, optimizer, plan, *rest):
+        right(self, model, optimizer, replace(plan, noise_multiplier=1e-9), *rest)
+
+    monkeypatch.setattr(PrivateStep, "__init__", no_noise)
+    games, evidence = audited()
+    assert games[OWN].bound.epsilon > evidence.upper.epsilon > games[FLEET].bound.epsilon
+    assert evidence.verdict == "refuted"

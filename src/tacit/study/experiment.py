@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -15,16 +15,17 @@ from torch import nn
 from ..attacks import ATTACKS, blind_baseline, named
 from ..audits import controls as audit_controls
 from ..audits import demonstrate, play, stated
-from ..audits.canary import maker, pair
+from ..audits.canary import Pair, maker, pair
 from ..audits.demonstration import same_adjacency
-from ..audits.game import failures
-from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measurement, Observations, Source, check
+from ..audits.game import Runner, failures
+from ..audits.stage import Budget, Run, unusable
+from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measurement, Observations, Scores, Source, check
 from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
 from ..train import Trained, fit
 from .fleets import attacked, runner
 from .membership import FPRS, NOT_COVERED, controls, halves, measured, of_audit
-from .models import predictor
+from .models import Predict, predictor
 from .provenance import provenance
 from .start import fresh
 
@@ -35,7 +36,10 @@ THREAT = {
     "composition": "this one training run; other releases on the same records are not counted",
     "tuning": "not counted: the settings are the authors' choice, made beforehand",
 }
-OTHER_CODE = "the code that trained the released model: the audit's runs are the fleet's, tested to take the same steps"
+FLEET, OWN = "runs, fleet code", "runs, train.fit"
+"""The two games of a private training's audit, by the code that trained."""
+OWN_SHARE = 0.2
+"""Of the audit's error that the game of train.fit may use; the other is the fleet's."""
 SHARED_ORDER = "secrecy of the batch order: the audit's runs share one, and its lower bound holds for who knows it"
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -43,21 +47,29 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is trained to find something out; none of it changes the claim."""
+    """How much is trained to find something out; none of it changes the claim.
+
+    `runs` are trained in a fleet, and `own_runs` by `train.fit`, the code that trains what is released.
+    `confidence` is that of the attacks' intervals, `audit_confidence` that of both games of the audit together.
+    """
 
     references: int = 48
     targets: int = 16
     runs: int = 1000
+    own_runs: int = 40
     canary: str = "unseen"
     attacks: tuple[str, ...] = ("loss", "calibrated", "rmia", "lira")
     fpr: tuple[float, ...] = FPRS
     confidence: float = 0.95
+    audit_confidence: float = 0.95
 
     def __post_init__(self) -> None:
         check.whole("references", self.references, least=3)
         check.whole("targets", self.targets)
         check.whole("runs", self.runs, least=16)
-        check.probability("confidence", self.confidence, zero=False, one=False)
+        check.whole("own_runs", self.own_runs, least=16)
+        for name in ("confidence", "audit_confidence"):
+            check.probability(name, getattr(self, name), zero=False, one=False)
         for rate in self.fpr:
             check.probability("fpr", rate, zero=False)
         for name in self.attacks:
@@ -101,7 +113,9 @@ class Experiment:
         released = self._release(recipe, copy.deepcopy(start), member[:, 0])
         seen, accuracy = self._references(recipe, released, member)
         found, measurement_tests = self._attack(recipe, seen)
-        shown, audit_tests = self._audit(recipe, start, claim, member[:, 0])
+        make = maker(self.effort.canary)[1]
+        game = pair(self.x[member[:, 0]], self.y[member[:, 0]], make, self.chance.generator(), Adjacency.ADD_REMOVE)
+        shown, audit_tests = self._audit(recipe, start, claim, game)
         base = Evidence(subject=recipe.name, not_covered=()) if released is None else released.evidence
         evidence = base.with_(
             subject=recipe.name,
@@ -110,9 +124,9 @@ class Experiment:
             measurements=found,
             utility={"test accuracy": accuracy},
             controls=(*measurement_tests, *of_audit(audit_tests)),
-            not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else OTHER_CODE),
+            not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else _codes(shown)),
             threat=THREAT,
-            provenance={**base.provenance, **provenance(self.chance, references=self.effort.references)},
+            provenance={**base.provenance, **provenance(self.chance, **self._counted(released is not None))},
         )
         return evidence, released
 
@@ -156,24 +170,74 @@ class Experiment:
         return (*found, baseline), (*controls(ATTACKS["lira"], first, others, self.chance), blind)
 
     def _audit(
-        self, recipe: Recipe, start: nn.Module, claim: Claim, member: NDArray[np.bool_]
+        self, recipe: Recipe, start: nn.Module, claim: Claim, game: Pair
     ) -> tuple[tuple[Demonstration, ...], tuple[Control, ...]]:
-        """The first model's own records with and without one canary."""
-        effort = self.effort
+        """The first model's own records with and without one canary, in a fleet and, for a plan, by `train.fit`."""
+        effort, plan = self.effort, recipe.schedule
         self.note(f"{recipe.name}: auditing with {effort.runs} models")
-        name, make = maker(effort.canary)
-        game = pair(self.x[member], self.y[member], make, self.chance.generator(), Adjacency.ADD_REMOVE)
-        fleet = Fleet(start if isinstance(recipe.schedule, Plan) else recipe.make, recipe.optimizer)
-        scores = play(runner(fleet, game, recipe.schedule, self.chance), effort.runs, self.chance)
-        shown = demonstrate(
+        fleet = Fleet(start if isinstance(plan, Plan) else recipe.make, recipe.optimizer)
+        scores = play(runner(fleet, game, plan, self.chance), effort.runs, self.chance)
+        tests = (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
+        error = 1 - effort.audit_confidence
+        if not isinstance(plan, Plan):
+            return self._shown(scores, claim, 1 - error, "runs", game), tests
+        self.note(f"{recipe.name}: auditing train.fit itself with {effort.own_runs} models")
+        own = play(self._own(recipe, plan, start, game), effort.own_runs, self.chance)
+        shown = (
+            *self._shown(scores, claim, 1 - (1 - OWN_SHARE) * error, FLEET, game),
+            *self._shown(own, claim, 1 - OWN_SHARE * error, OWN, game)[-1:],
+        )
+        both = f"one of two games of this audit, which hold together with confidence {effort.audit_confidence:.10g}"
+        return tuple(_assuming(item, both) for item in shown), tests
+
+    def _own(self, recipe: Recipe, plan: Plan, start: nn.Module, game: Pair) -> Runner:
+        """Runs of the very code that trains the released model, from the same public start, each in a process."""
+
+        def train(x: Array, y: Labels, rng: np.random.Generator) -> Predict:
+            model = copy.deepcopy(start)
+            optimizer = recipe.optimizer(list(model.parameters()))
+            data = (torch.as_tensor(x), torch.as_tensor(y))
+            return predictor(fit(model, data, plan, optimizer=optimizer, rng=rng, delta=self.delta).model)
+
+        def run(coins: NDArray[np.bool_]) -> NDArray[np.float64]:
+            results = Budget.of("process", None, self.chance).run(Run(train, game), coins.tolist())
+            if all(result.problem for result in results):
+                raise unusable(results)
+            return np.array([result.score for result in results])
+
+        return run
+
+    def _shown(
+        self, scores: Scores, claim: Claim, confidence: float, name: str, game: Pair
+    ) -> tuple[Demonstration, ...]:
+        return demonstrate(
             scores,
             claim=claim,
-            confidence=effort.confidence,
+            confidence=confidence,
             rng=self.chance,
-            game="runs",
-            canary=name,
-            planned=effort.runs,
+            game=name,
+            canary=maker(self.effort.canary)[0],
+            planned=len(scores),
             failed=failures(scores),
             adjacency=game.adjacency,
         )
-        return shown, (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
+
+    def _counted(self, private: bool) -> dict[str, int]:
+        """How many models were trained for what, and the audit's by which code."""
+        effort = self.effort
+        own = {"runs_of_train.fit": effort.own_runs} if private else {}
+        return {"references": effort.references, "runs_of_the_fleet": effort.runs, **own}
+
+
+def _codes(shown: tuple[Demonstration, ...]) -> str:
+    """What the audit says of the code that trained the released model."""
+    fleet, own = shown[0], shown[-1]
+    return (
+        f"small faults of the code that trained the released model: {fleet.planned} runs of the audit are a fleet's, "
+        f"tested to take the same steps; {own.planned} are train.fit's own, and can show epsilon {own.attainable:.3g} "
+        "at most"
+    )
+
+
+def _assuming(item: Demonstration, words: str) -> Demonstration:
+    return replace(item, bound=replace(item.bound, assumptions=(*item.bound.assumptions, words)))

@@ -30,7 +30,7 @@ class Settings:
     rate: float = 0.2
     steps: int = 100
     epochs: int = 40
-    effort: Effort = field(default_factory=Effort)
+    effort: Effort = field(default_factory=lambda: Effort(runs=1200, audit_confidence=0.995))
     plain_runs: int = 240
 
 
