@@ -7,6 +7,7 @@ hold of a fleet (soundness rule 16).
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +23,10 @@ from ..core.errors import BadInput
 from ..core.observations import Observations
 from ..core.randomness import Source, source
 from ..loss import Plan
+from .device import Compiled, Gradients, Noise, fixed_size
 from .stack import Stack, copies, stack, stacked
 
+COMPILE_FROM = 50
 BLOCK = 64
 """Models that share a random generator; how many are trained at once is a multiple of it."""
 MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
@@ -81,16 +84,16 @@ class Fleet:
         order_seed, *seeds = (int(word >> np.uint64(1)) for word in randomness.words(2 * count + 1))
         starts, noise = seeds[:count], seeds[count:]  # starts are public: no noise may be drawn from their seeds
         done: list[Stack] = []
+        gradients = _how(self.device, schedule)
         at_once = BLOCK * math.ceil(check.whole("models_at_once", self.models_at_once) / BLOCK)
         for first in range(0, count, at_once):
             rows = slice(first, min(first + at_once, count))
             order = _batches(schedule, data, np.random.default_rng(order_seed))
-            done.append(
-                _train(_started(self, starts[rows]), self.optimizer, data.part(rows), schedule, order, noise[rows])
-            )
+            models, draws = _started(self, starts[rows]), _Draws(noise, rows, self.device)
+            done.append(_train(models, self.optimizer, data.part(rows), schedule, order, draws, gradients))
             if progress is not None:
                 progress(rows.stop, count)
-        return Models(tuple(done), data.member.cpu().numpy(), randomness.name)
+        return Models(tuple(done), np.asarray(member, dtype=bool), randomness.name)
 
 
 @dataclass(frozen=True)
@@ -146,20 +149,23 @@ class _Pool:
         return _Pool(self.x.to(device), self.y.to(device), self.member.to(device), self.own)
 
 
-class _Blocks:
-    """Random numbers for models in blocks of 64, each from a generator of its own.
+class _Draws:
+    """Random numbers for some models of a fleet, which depend on the fleet's seed and the models' place in it alone.
 
-    A model's numbers depend on the fleet's seed and its place alone, not on how many are trained at once.
+    On a processor from a generator per block of 64 models; on a GPU the noise of all comes from one kernel.
     """
 
-    def __init__(self, seeds: list[int], device: torch.device) -> None:
-        heads = seeds[::BLOCK]
-        self._sizes = [len(seeds[k : k + BLOCK]) for k in range(0, len(seeds), BLOCK)]
-        self._generators = [torch.Generator(device).manual_seed(seed) for seed in heads]
-        self._device = device
+    def __init__(self, seeds: list[int], models: slice, device: str | torch.device) -> None:
+        own, self._device = seeds[models], torch.device(device)
+        self._sizes = [len(own[k : k + BLOCK]) for k in range(0, len(own), BLOCK)]
+        self._generators = [torch.Generator(self._device).manual_seed(seed) for seed in own[::BLOCK]]
+        self._kernel = Noise(seeds, models.start, self._device) if self._device.type == "cuda" else None
 
-    def normal(self, count: int) -> Tensor:
-        return self._draw(torch.randn, count)
+    def normal(self, count: int, scale: float) -> Tensor:
+        """(models, count), scale times standard normal."""
+        if self._kernel is not None:
+            return self._kernel.normal(sum(self._sizes), count, scale)
+        return self._draw(torch.randn, count).mul_(scale)
 
     def uniform(self, count: int) -> Tensor:
         return self._draw(torch.rand, count)
@@ -175,31 +181,43 @@ def _train(
     data: _Pool,
     schedule: Epochs | Plan,
     order: Iterator[Tensor],
-    seeds: list[int],
+    draws: _Draws,
+    gradients: Gradients,
 ) -> Stack:
     parameters = list(models.parameters.values())
-    optimizer, blocks = make_optimizer(parameters), _Blocks(seeds, data.x.device)
+    optimizer = make_optimizer(parameters)
     private = isinstance(schedule, Plan)
     own = torch.tensor(data.own if private else (), dtype=torch.long, device=data.x.device)
     for batch in order:
         rows = torch.cat((batch.to(data.x.device), own))
         mask = data.member[rows].T
         if isinstance(schedule, Plan) and len(own):
-            mask[:, len(batch) :] &= blocks.uniform(len(own)) < schedule.rate
-        sums = _gradients(models, data.x[rows], data.y[rows], mask, schedule)
+            mask[:, len(batch) :] &= draws.uniform(len(own)) < schedule.rate
+        sums = gradients(models, data.x[rows], data.y[rows], mask)
         for name, parameter in models.parameters.items():
             parameter.grad = sums[name]
         if isinstance(schedule, Plan):
-            _add_noise(parameters, blocks, schedule)
+            _add_noise(parameters, draws, schedule)
         optimizer.step()
     for parameter in parameters:
         parameter.grad = None
     return models
 
 
+def _how(device: str | torch.device, schedule: Epochs | Plan) -> Gradients:
+    """The gradients of a step: on a GPU compiled, for batches of one size, where there are enough of them."""
+    gradients = functools.partial(_gradients, schedule=schedule)
+    if torch.device(device).type != "cuda":
+        return gradients
+    if isinstance(schedule, Plan):
+        return Compiled(gradients, fixed_size(schedule.expected_batch)) if schedule.steps >= COMPILE_FROM else gradients
+    return Compiled(gradients, schedule.batch_size)
+
+
 def _started(fleet: Fleet, seeds: list[int]) -> Stack:
     if isinstance(fleet.start, nn.Module):
-        template, parameters = fleet.start, copies(fleet.start, len(seeds))
+        template = fleet.start
+        parameters = copies(copy.deepcopy(template).to(fleet.device), len(seeds))
     else:
         made = [_make(fleet.start, seed) for seed in seeds]
         template, parameters = made[0], stacked(made)
@@ -220,13 +238,13 @@ def _clip(norms: Tensor, *, mask: Tensor, clip_norm: float) -> Tensor:
     return torch.where(mask & norms.isfinite(), factor, 0.0)
 
 
-def _add_noise(parameters: list[Tensor], blocks: _Blocks, plan: Plan) -> None:
+def _add_noise(parameters: list[Tensor], draws: _Draws, plan: Plan) -> None:
     """(sum + N(0, (z C)^2)) / expected batch, fresh noise for every model."""
-    sizes = [parameter[0].numel() for parameter in parameters]
-    drawn = blocks.normal(sum(sizes)) * (plan.noise_multiplier * plan.clip_norm)
+    sizes, share = [parameter[0].numel() for parameter in parameters], 1 / plan.expected_batch
+    drawn = draws.normal(sum(sizes), plan.noise_multiplier * plan.clip_norm * share)
     for parameter, part in zip(parameters, drawn.split(sizes, dim=1), strict=True):
         assert parameter.grad is not None
-        parameter.grad = (parameter.grad + part.view_as(parameter)) / plan.expected_batch
+        parameter.grad = torch.add(part.unflatten(1, parameter.shape[1:]), parameter.grad, alpha=share)
 
 
 def _batches(schedule: Epochs | Plan, data: _Pool, generator: np.random.Generator) -> Iterator[Tensor]:

@@ -26,6 +26,8 @@ class Stack(ABC):
     """K models of one architecture."""
 
     parameters: dict[str, Tensor]
+    branch_free = False
+    """No step is taken by what the numbers are: for a compiler."""
 
     @abstractmethod
     def logits(self, x: Tensor) -> Tensor:
@@ -60,7 +62,7 @@ class LinearStack(Stack):
         for name, error in zip(outputs, errors, strict=True):
             seen, weighted = inputs[name], error * weight[..., None]
             # 0 times infinity is no 0: mend it, on a CPU only where it happens (a GPU would have to wait to know)
-            if weighted.is_cuda or not (weighted.sum() + seen.sum()).isfinite():
+            if self.branch_free or weighted.is_cuda or not (weighted.sum() + seen.sum()).isfinite():
                 used = weight > 0
                 weighted = torch.where(used[..., None], weighted, 0.0)
                 seen = torch.where((used.any(0) if seen.dim() == 2 else used)[..., None], seen, 0.0)

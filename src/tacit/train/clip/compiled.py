@@ -67,10 +67,7 @@ class Compiled:
 
         trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
         traced = trace(trained, public, examples, whole, self._clip_norm(whole))
-        for node in traced.graph.nodes:
-            if node.target is torch.ops.aten.view.default:  # the compiler may lay tensors out in another way
-                node.target = torch.ops.aten.reshape.default
-        traced.recompile()
+        free_layout(traced)
         graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False, options={"fallback_random": True})
         if whole.is_cuda:
             graph = Replay(graph)
@@ -112,6 +109,28 @@ class Compiled:
         model = self.clipper.model
         named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         return trained, {name: tensor.detach() for name, tensor in named.items() if name not in trained}
+
+
+def free_layout(traced: torch.fx.GraphModule) -> None:
+    """Let the compiler lay tensors out in its own way; on a GPU convolutions run forth and back with channels last."""
+    for node in list(traced.graph.nodes):
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
+        elif node.target is torch.ops.aten.convolution_backward.default and _images(node.args[0]):
+            with traced.graph.inserting_before(node):
+                sides = [
+                    traced.graph.call_function(
+                        torch.ops.aten.clone.default, (side,), {"memory_format": torch.channels_last}
+                    )
+                    for side in node.args[:2]
+                ]
+            node.args = (*sides, *node.args[2:])
+    traced.recompile()
+
+
+def _images(node: Any) -> bool:
+    value = node.meta["val"]
+    return bool(value.is_cuda and value.ndim == 4)
 
 
 class _Losses(nn.Module):

@@ -35,7 +35,7 @@ def convolution(record: Record, gradient: Tensor, batch: int) -> Found:
         padded = F.pad(values, _padding(argument(record, 4, "padding", 0), weight.shape[2:], dilation))
         whole = Image(padded, gradient, weight.shape, stride, dilation)
         if groups == 1 and len(gradient) == batch and record.layout.axis == 0 and whole.pays():
-            yield weight, whole
+            yield weight, whole.last()
         else:
             patches = unfolded(padded, weight.shape[2:], gradient.shape[2:], stride, dilation)
             yield weight, _outer(record, gradient, patches, groups, weight.shape, batch)

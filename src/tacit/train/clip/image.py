@@ -41,6 +41,13 @@ class Image:
             least = min(self.gradient.dtype, self.values.dtype, key=lambda kind: kind.itemsize)
             self.values, self.gradient = self.values.to(least), self.gradient.to(least)
 
+    def last(self) -> Image:
+        """The same with the channels last, as matrix units read them."""
+        self.values, self.gradient = (
+            side.contiguous(memory_format=torch.channels_last) for side in (self.values, self.gradient)
+        )
+        return self
+
     def pays(self) -> bool:
         """Whether this form is the faster one: reduced precision, channels that align, a form of the norm that fits."""
         if len(self.shape) != 4 or not narrow(self.gradient) or self.shape[2:].numel() == 1:
@@ -124,7 +131,7 @@ class Image:
 
     def _rows_end_to_end(self) -> list[Tensor]:
         width, columns = self.values.shape[3], self.gradient.shape[3]
-        pixels = self.values.permute(0, 2, 3, 1).contiguous().flatten(1, 2)
+        pixels = self.values.permute(0, 2, 3, 1).flatten(1, 2)
         errors = F.pad(self.gradient.permute(0, 2, 3, 1), (0, 0, 0, width - columns)).flatten(1, 2)
         length = errors.shape[1] - (width - columns)
         errors = errors[:, :length].mT
