@@ -16,6 +16,15 @@ from .noise import Array
 from .pairs import Discrete, Location
 
 EPS = float(np.finfo(float).eps)
+FAR = 1e16
+"""An epsilon beyond which nobody looks."""
+Parts = Callable[[float], tuple[float, float, float]]
+"""For an epsilon: P(E), e^epsilon Q(E) of the best event E, and a bound of the error of their difference, delta."""
+
+
+def ends(first: float, second: float, error: float) -> Interval:
+    """first - second within its error, as a probability."""
+    return Interval(*(min(max(first - second + move, 0.0), 1.0) for move in (-error, error)))
 
 
 class Direction(Protocol):
@@ -56,14 +65,15 @@ class GaussianTotal:
 
     delta(epsilon) = Phi(-a) - e^epsilon Phi(-b), a = epsilon/mu - mu/2, b = epsilon/mu + mu/2;
     e^epsilon Phi(-b) = e^{-a^2/2} erfcx(b/sqrt 2)/2, as epsilon = (b^2 - a^2)/2: nothing overflows.
-    Reference: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 3.3.
+    Reference: Balle and Wang 2018; Dong, Roth and Su 2022, Gaussian differential privacy.
     """
 
     mu: float
 
     def delta(self, epsilon: float) -> Interval:
-        if self.mu == 0:
-            return Interval(0.0, 0.0)
+        return ends(*self.parts(epsilon)) if self.mu else Interval(0.0, 0.0)
+
+    def parts(self, epsilon: float) -> tuple[float, float, float]:
         a, b = epsilon / self.mu - self.mu / 2, epsilon / self.mu + self.mu / 2
         scale = math.exp(-a * a / 2) / 2
         second = scale * float(erfcx(b / math.sqrt(2)))
@@ -73,13 +83,12 @@ class GaussianTotal:
         else:
             first = float(ndtr(-a))
             first_error = (16 + 2 * b) * EPS * first
-        error = first_error + (16 + 2 * b * b + epsilon) * EPS * second + 1e-320
-        return Interval(max(first - second - error, 0.0), min(max(first - second + error, 0.0), 1.0))
+        return first, second, first_error + (16 + 2 * b * b + epsilon) * EPS * second + 1e-320
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         if delta == 0 and self.mu > 0:
             return Interval(math.inf, math.inf)
-        return invert(self.delta, delta, start=self.mu * (self.mu + 4) + 1)
+        return invert(self.parts, delta, start=self.mu * (self.mu + 4) + 1) if self.mu else Interval(0.0, 0.0)
 
     def tail(self, fpr: float) -> Interval:
         return self._power(fpr)
@@ -103,11 +112,13 @@ class Once:
     pair: Discrete
 
     def delta(self, epsilon: float) -> Interval:
-        terms = [p - math.exp(min(epsilon, 700.0)) * q for p, q in self.pair.atoms]
-        value = math.fsum(term for term in terms if term > 0)
-        error = 8 * EPS * math.fsum(p for (p, _), term in zip(self.pair.atoms, terms, strict=True) if term > -EPS)
-        error = min(error, value + error) if value > 0 else 0.0
-        return Interval(max(value - error, 0.0), min(value + error, 1.0))
+        return ends(*self.parts(epsilon))
+
+    def parts(self, epsilon: float) -> tuple[float, float, float]:
+        scaled = [(p, math.exp(min(epsilon, 700.0)) * q) for p, q in self.pair.atoms]
+        value = math.fsum(p - q for p, q in scaled if p > q)
+        second = math.fsum(q for p, q in scaled if p > q)
+        return value + second, second, 8 * EPS * math.fsum(p for p, q in scaled if p - q > -EPS) if value > 0 else 0.0
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         if delta < self.pair.infinite:
@@ -115,7 +126,7 @@ class Once:
         largest = max([loss for loss, _, _ in self.pair.losses()], default=0.0)
         if delta == self.pair.infinite:
             return Interval(max(largest, 0.0) * (1 - 4 * EPS), max(largest, 0.0) * (1 + 4 * EPS))
-        return invert(self.delta, delta, start=max(largest, 0.0) + 1)
+        return invert(self.parts, delta, start=max(largest, 0.0) + 1)
 
     def tail(self, fpr: float) -> Interval:
         return tail_of(*self._profile(), fpr)
@@ -125,8 +136,8 @@ class Once:
 
     def _profile(self) -> tuple[Array, Array, Array]:
         kinks = [0.0] + [loss for loss, _, _ in self.pair.losses() if loss > 0]
-        ends = [self.delta(kink) for kink in kinks]
-        return np.array(kinks), np.array([d.lower for d in ends]), np.array([d.upper for d in ends])
+        found = [self.delta(kink) for kink in kinks]
+        return np.array(kinks), np.array([d.lower for d in found]), np.array([d.upper for d in found])
 
 
 @dataclass(frozen=True)
@@ -139,17 +150,19 @@ class Single:
     pair: Location
 
     def delta(self, epsilon: float) -> Interval:
+        return ends(*self.parts(epsilon))
+
+    def parts(self, epsilon: float) -> tuple[float, float, float]:
         masses = self.pair.masses(np.array([epsilon]))
         p, q = float(masses[0][1]), float(masses[1][1]) * math.exp(min(epsilon, 700.0))
         place = float(np.abs(self.pair.position(np.array([epsilon])))[0]) / self.pair.noise.scale
-        error = EPS * (64 + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
-        return Interval(min(max(p - q - error, 0.0), 1.0), min(max(p - q + error, 0.0), 1.0))
+        return p, q, EPS * (64 + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         top = self.pair.largest if delta == 0 else math.inf
         if delta == 0:
             return Interval(max(top, 0.0) * (1 - 8 * EPS), max(top, 0.0) * (1 + 8 * EPS))
-        return invert(self.delta, delta, start=1.0)
+        return invert(self.parts, delta, start=1.0)
 
     def tail(self, fpr: float) -> Interval:
         return tail_of(*self._profile, fpr, between=True)
@@ -181,37 +194,37 @@ def head_of(epsilons: Array, lower: Array, upper: Array, fpr: float, *, between:
     return Interval(1 - float(most), 1 - float((shrink * free_high).max()))
 
 
-def invert(delta_at: Callable[[float], Interval], delta: float, *, start: float) -> Interval:
-    """Both ends of epsilon by bisection on certified ends of delta; each end is verified by its own evaluation."""
-    return Interval(
-        _cross(lambda e: delta_at(e).lower, delta, start)[0],
-        _cross(lambda e: delta_at(e).upper, delta, start)[1],
-    )
+def invert(parts: Parts, delta: float, *, start: float) -> Interval:
+    """Both ends of epsilon, moved away from the root of delta until their own evaluation shows them."""
+    root, move = _root(parts, delta, start)
+    low, high, away = min(root, FAR), root, move
+    while low > 0 and ends(*parts(low)).lower <= delta:
+        low, away = max(low - away, 0.0), 3 * away
+    while high < math.inf and ends(*parts(high)).upper > delta:
+        high, move = high + move, 3 * move
+    return Interval(low, high)
 
 
-def _cross(value: Callable[[float], float], delta: float, start: float) -> tuple[float, float]:
-    """The last epsilon seen with value above `delta` and the first one at or below: Illinois on log value."""
-    if value(0.0) <= delta:
-        return 0.0, 0.0
-    low, high, above, below = 0.0, start, value(0.0), value(start)
-    while below > delta:
-        low, high, above = high, 2 * high, below
-        if high > 1e16:
-            return low, math.inf
-        below = value(high)
-    log: Callable[[float], float] = lambda number: math.log(max(number, 1e-320) / delta)  # noqa: E731
-    y_low, y_high, side = log(above), log(below), 0
-    for step in range(200):
-        if high - low <= 2e-15 * high:
-            break
-        middle = (low + high) / 2 if step % 3 == 2 or y_high == 0 else (low * y_high - high * y_low) / (y_high - y_low)
-        if not low < middle < high:
-            middle = (low + high) / 2
-            if not low < middle < high:
-                break
-        found = value(middle)
-        if found > delta:
-            low, y_low, y_high, side = middle, log(found), y_high / 2 if side > 0 else y_high, 1
+def _root(parts: Parts, delta: float, start: float) -> tuple[float, float]:
+    """Newton's method on log delta, kept inside a bracket, until rounding hides the rest; and how much that may be.
+
+    The derivative of delta is -second.
+    """
+    low, high, epsilon = 0.0, math.inf, 0.0
+    for _ in range(200):
+        first, second, error = parts(epsilon)
+        value = first - second
+        if value > delta:
+            low = epsilon
         else:
-            high, y_high, y_low, side = middle, log(found), y_low / 2 if side < 0 else y_low, -1
-    return low, high
+            high = epsilon
+        if high == 0.0 or low > FAR:
+            return (0.0 if high == 0.0 else math.inf), 1e-18
+        move = math.log(value / delta) * value / second if value > 0 and second > 0 else math.inf
+        if abs(value - delta) <= error or abs(move) <= EPS * epsilon or high - low <= 2 * EPS * low:
+            return epsilon, 1.1 * error / max(second, 1e-300) + 2 * EPS * epsilon + 1e-18
+        ahead = epsilon + move
+        if not low < ahead < min(high, 2 * FAR):
+            ahead = (low + high) / 2 if high < math.inf else max(2 * low, start)
+        epsilon = ahead
+    return epsilon, 1e-15 * epsilon + 1e-18

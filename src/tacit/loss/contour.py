@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri_exp
@@ -32,14 +33,20 @@ FREQUENCIES = np.geomspace(2.0, 40.0, 20), np.geomspace(20.0, 1e6, 56)
 """Ends of the range of frequencies tried, near ones first, in units of one over the spread."""
 LEVELS = np.array([0.0, 0.0, 0.0, 0.25, 0.6, 1.0])
 """Shares of the largest frequency at which the panels are judged; the first two are for other tilts."""
-WAVES = 0.0, 4.0, 2.0, 1.0
+WAVES = 0.0, 10.0, 5.0, 2.5
 """Half-widths of panels tried, over the local wave number; 0 leaves them as they are."""
 BUDGET = 1e-9
 """Relative error of delta aimed at, for each of the sources."""
 SHARE = 1e-9
 """Mass that may be cut from all steps together, relative to delta."""
-REST = 40.0
-"""Tilted mass below e^-REST may be cut from all steps together on the left."""
+REST = 30.0
+"""Mass below e^-REST may be cut from all steps together on the left; it adds at most this share of delta."""
+
+
+class Moments(Protocol):
+    """A composed measure by its real moments."""
+
+    def log_moments(self, tilts: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,9 @@ class Sum:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Location, int]], gaussian: float, log_delta: float) -> Sum:
-        """Places from where the tilted mass is below e^-REST to where P's is below SHARE delta, for all steps."""
+        """Places from where P's mass is below e^-REST to where it is below SHARE delta, for all steps."""
         log_cut = math.log(SHARE / len(pairs)) + log_delta
-        nodes = tuple((_cut(pair, count, log_cut - math.log(count)), count) for pair, count in pairs)
+        nodes = tuple((_cut(pair, count * len(pairs), log_cut - math.log(count)), count) for pair, count in pairs)
         return cls(nodes, gaussian, SHARE * math.exp(log_delta))
 
     def log_moments(self, tilts: Array) -> Array:
@@ -72,10 +79,10 @@ class Sum:
 
 
 def _cut(pair: Location, count: int, log_mass: float) -> Nodes:
-    r"""On the left, where r_p <= 1 <= r_q, the tilted mass is at most that of N(0, s^2), and M >= 1."""
+    r"""The left end lies where r_p <= 1 <= r_q, so a step there has a loss below 0 and helps nobody."""
     s, parts = pair.noise.scale, [(weight, place) for weight, place in pair.p if weight > 0]
     farthest = max(abs(place) for _, place in pair.q)
-    low = -max(s * math.sqrt(2 * (REST + math.log(count) + math.log(len(pair.p) + 1))), farthest)
+    low = -max(s * math.sqrt(2 * (REST + math.log(count))), farthest)
     tails = [min(log_mass - math.log(len(parts) * weight), -0.7) for weight, _ in parts]
     high = max(place - s * float(ndtri_exp(tail)) for tail, (_, place) in zip(tails, parts, strict=True))
     return Nodes.between(pair, low, high)
@@ -94,6 +101,7 @@ class Contour:
     right: tuple[float, float]
     error: float
     cut: float
+    other: tuple[float, float] = (0.0, -math.inf)
 
     @cached_property
     def _sizes(self) -> tuple[float, float]:
@@ -116,7 +124,14 @@ class Contour:
         exponent = 1 + self.tilt * epsilon + abs(self.log_m)
         rounding = 4 * EPS * ((4 + exponent + self.u.size) * size + epsilon * moment)
         error = self._scale(epsilon) * (self.error + rounding)
-        return total - error - self._aliases(epsilon), total + error + self.cut
+        return total - error - self._aliases(epsilon), (total + error + self._left_out(epsilon)) * (
+            1 + 2 * math.exp(-REST)
+        )
+
+    def _left_out(self, epsilon: float) -> float:
+        """Mass that was cut, and runs that `jumps` leaves out, by Chernoff at their own tilt."""
+        tilt, log_c = self.other
+        return self.cut + 1.01 * math.exp(min(log_c - tilt * epsilon, 0.0))
 
     def _scale(self, epsilon: float) -> float:
         return math.exp(min(self.log_m - self.tilt * epsilon, 700.0))
@@ -141,7 +156,7 @@ def contour(total: Sum, tilt: float, log_delta: float, epsilon: float, *, coarse
         raise NotMet
     aim = math.log(1e-3 if coarse else BUDGET) + log_delta
     guess = max(6.0 * spread, 5.0 / tilt), (tilt, math.inf), (tilt, math.inf)
-    period, left, right = guess if coarse else _period(total, tilt, spread, epsilon, aim)
+    period, left, right = guess if coarse else period_of(total, tilt, spread, epsilon, aim)
     step = 2 * math.pi / period
     log_m = _log_m(lines, total.gaussian, tilt)
     goal = min(aim - log_m + tilt * epsilon, 0.0)
@@ -153,7 +168,7 @@ def contour(total: Sum, tilt: float, log_delta: float, epsilon: float, *, coarse
     lines, errors = _fine(lines, tilts, u, max(goal, -34.0))
     values, error = _integrand(lines, errors, total.gaussian, tilt, u)
     log_m = _log_m(lines, total.gaussian, tilt)
-    return Contour(tilt, log_m, period, u, values, left, right, beyond + error / period + math.exp(-REST), total.cut)
+    return Contour(tilt, log_m, period, u, values, left, right, beyond + error / period, total.cut)
 
 
 def conversion(tilts: Array) -> Array:
@@ -188,8 +203,8 @@ def _fine(
     return found, errors
 
 
-def _period(
-    total: Sum, tilt: float, spread: float, epsilon: float, aim: float
+def period_of(
+    total: Moments, tilt: float, spread: float, epsilon: float, aim: float
 ) -> tuple[float, tuple[float, float], tuple[float, float]]:
     """The least X at which aliases from both sides are below the aim, with the (tilt, log constant) that shows it."""
     moves = MOVES / spread
@@ -226,12 +241,17 @@ def _range(
             if sharp and count <= FEW:
                 bound = np.minimum(bound, shifted(line, u / spread))
             log_phi = log_phi + count * bound
-        cells = np.exp(log_phi) * (1 / u - 1 / np.append(u[1:], math.inf)) * spread / math.pi
-        tail = np.cumsum(cells[::-1])[::-1]
-        good = np.flatnonzero(tail <= math.exp(max(aim, -700.0)))
-        if good.size:
-            return float(u[good[0]]) / spread + step, float(tail[good[0]])
+        if found := ended(u / spread, log_phi, aim):
+            return found[0] + step, found[1]
     raise NotMet
+
+
+def ended(u: Array, log_phi: Array, aim: float) -> tuple[float, float] | None:
+    """The first u beyond which 1/pi Int |phi|/u^2 is at most e^aim, and that integral; bounds hold at u and beyond."""
+    cells = np.exp(log_phi) * (1 / u - 1 / np.append(u[1:], math.inf)) / math.pi
+    tail = np.add.accumulate(cells[::-1])[::-1]
+    good = np.flatnonzero(tail <= math.exp(max(aim, -700.0)))
+    return (float(u[good[0]]), float(tail[good[0]])) if good.size else None
 
 
 def _integrand(

@@ -16,11 +16,11 @@ import numpy as np
 
 from .mixture import Mixture, steepest
 from .noise import Array
-from .quadrature import Line
+from .quadrature import Line, veiled
 
 FEW = 2000
 """Up to so many steps the shifted line is worth its cost."""
-TURNS = 0.02, 0.05, 0.1, 0.2, 0.35, 0.5
+TURNS = 0.02, 0.05, 0.1, 0.2, 0.35, 0.55
 """Shifts tried, as shares of the largest."""
 CELLS = 80
 SIDE_LOBE = 0.21723363
@@ -36,18 +36,25 @@ def shifted(line: Line, u: Array) -> Array:
     """
     pair, t, s = line.nodes.pair, line.tilt, line.nodes.pair.noise.scale
     x = np.linspace(line.nodes.edges[0], line.nodes.edges[-1], 4 * CELLS)
+    if line.nodes.veils:
+        x = np.union1d(x, line.nodes.edges)
     p, q = Mixture.at(pair.p, x, s), Mixture.at(pair.q, x, s)
     ends = (1 + t) * p.log_ratio - t * q.log_ratio - x * x / (2 * s * s) - math.log(s * math.sqrt(2 * math.pi))
     ends -= line.log_m
-    h = float(x[1] - x[0])
+    h = x[1:] - x[:-1]
     bulge = h * h / (8 * s * s) * (1 + t * q[:-1].square / s**2)
-    cells = np.logaddexp(ends[:-1], ends[1:]) + math.log(h / 2) + bulge
+    cells = np.logaddexp(ends[:-1], ends[1:]) + np.log(h / 2) + bulge
     found = np.zeros(u.size)
     for turn in min(steepest(pair.p), steepest(pair.q)) * np.array(TURNS):
+        masks, hidden = np.zeros(x.size - 1), np.zeros(2)
+        for place, width in line.nodes.veils:
+            v, up = (x - place) / width, turn * s * s / width
+            masks += veiled(np.minimum(v[1:], v[:-1]), np.maximum(v[1:], v[:-1]), up)
+            hidden += veiled(v[[0, -1]], v[[0, -1]], up)
         dip = Mixture.dip(q[:-1], q[1:], turn) if q.largest else np.zeros(1)
-        sides = np.logaddexp(ends[0], ends[-1]) + math.log(turn * s * s) + t * float(dip.max())
+        sides = np.logaddexp.reduce(ends[[0, -1]] + hidden) + math.log(turn * s * s) + t * float(dip.max())
         exponents = np.empty((u.size, x.size))
-        exponents[:, :-1] = cells + t * dip - np.outer(u, p[:-1].least_angle(turn) + q[1:].least_angle(turn))
+        exponents[:, :-1] = cells + masks + t * dip - np.outer(u, p[:-1].least_angle(turn) + q[1:].least_angle(turn))
         exponents[:, -1] = sides
         top = exponents.max(axis=1)
         whole = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1)) + (turn * s) ** 2 / 2

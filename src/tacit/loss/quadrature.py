@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from .mixture import Mixture, steepest
 from .noise import Array, Complex
@@ -40,8 +41,17 @@ SMALL = 1e-21
 """Nodes of less tilted mass than this over their number are left out of sums over frequencies."""
 
 
+Veils = tuple[tuple[float, float], ...]
+
+
 class NotMet(Exception):
     """The error budget cannot be met at reasonable cost; another method must answer."""
+
+
+def veiled(least: Array, most: Array, turn: Array | float) -> Array:
+    """A bound of log |Phi(v + ib)| over least <= v <= most, |b| <= turn: |Phi(v + ib)| <= e^{b^2/2} Phi(v)."""
+    grown = turn**2 / 2
+    return np.asarray(np.minimum(log_ndtr(most) + grown, np.logaddexp(0.0, log_ndtr(-least) + grown)))
 
 
 @dataclass(frozen=True)
@@ -55,15 +65,20 @@ class Nodes:
     loss: Array
     p: Mixture
     q: Mixture
+    veils: Veils = ()
 
     @classmethod
-    def of(cls, pair: Location, edges: Array) -> Nodes:
+    def of(cls, pair: Location, edges: Array, veils: Veils = ()) -> Nodes:
+        """For every veil (c, w) the integrand carries a factor Phi((x - c)/w); it falls where w < 0."""
         scale = pair.noise.scale
         middle, half = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
         x = (middle[:, None] + half[:, None] * ROOTS).ravel()
         p, q = Mixture.at(pair.p, x, scale), Mixture.at(pair.q, x, scale)
         mass = (half[:, None] * (SHARES / (scale * math.sqrt(2 * math.pi)))).ravel()
-        return cls(pair, edges, x, p.log_ratio - x * x / (2 * scale**2) + np.log(mass), p.log_ratio - q.log_ratio, p, q)
+        base = p.log_ratio - x * x / (2 * scale**2) + np.log(mass)
+        for place, width in veils:
+            base = base + log_ndtr((x - place) / width)
+        return cls(pair, edges, x, base, p.log_ratio - q.log_ratio, p, q, veils)
 
     @classmethod
     def between(cls, pair: Location, low: float, high: float) -> Nodes:
@@ -78,14 +93,20 @@ class Nodes:
     def refined(self, tilt: float, top: float, share: float) -> Nodes:
         """Panels of at most `share` over the local wave number at frequencies up to `top`, and no wider than now."""
         wide = np.diff(self.edges)
-        wave = top * (self.p.mean + self.q.mean) + 2 * np.sqrt(tilt * self.q.square)
+        growth = np.abs((1 + tilt) * self.p.mean + tilt * self.q.mean - self.x)
+        wave = top * (self.p.mean + self.q.mean) + growth + 2 * np.sqrt(tilt * self.q.square)
         most = wave.reshape(-1, POINTS).max(axis=1) / self.pair.noise.scale**2
+        for place, width in self.veils:
+            away = np.maximum(self.edges[:-1] - place, place - self.edges[1:]) / abs(width)
+            most = np.maximum(most, np.where(away < 9.0, 2 / abs(width), 0.0))
         counts = np.ceil(np.maximum(wide * most / (2 * share), 1.0)).astype(np.int64)
         if counts.sum() * POINTS > MOST:
             raise NotMet
         panel = np.repeat(np.arange(counts.size), counts)
         inside = np.arange(panel.size) - (np.cumsum(counts) - counts)[panel]
-        return Nodes.of(self.pair, np.append(self.edges[panel] + (wide / counts)[panel] * inside, self.edges[-1]))
+        return Nodes.of(
+            self.pair, np.append(self.edges[panel] + (wide / counts)[panel] * inside, self.edges[-1]), self.veils
+        )
 
     def log_moments(self, tilts: Array) -> Array:
         """log M(t) for real t > 0, up to the errors bounded below."""
@@ -114,6 +135,9 @@ class Nodes:
         rest = np.where(turn <= min(steepest(self.pair.p), steepest(self.pair.q)), rest, math.inf)
         bulge = (LONG * half) ** 2 / (2 * s**4) * q[0].square
         dip = Mixture.dip(q[0], q[1], turn) if q.largest else 0.0
+        for place, width in self.veils:
+            ahead = (x - place) / width
+            rest = rest + veiled(ahead.min(axis=0), ahead.max(axis=0), SHORT * half / width)
         base = p.log_ratio - x * x / (2 * s * s)
         return base, p.log_ratio - q.log_ratio, rest, bulge + dip, p[1].angle(turn) + q[0].angle(turn)
 
@@ -167,13 +191,22 @@ class Line:
         keep = self.weights > SMALL / self.weights.size
         loss, weights = self.nodes.loss[keep], self.weights[keep]
         inner = math.isqrt(u.size) + 1
-        coarse, fine = u[::inner], u[:inner]
-        grid = (weights * np.exp(1j * coarse[:, None] * loss)) @ np.exp(1j * loss[:, None] * fine)
-        return np.asarray(grid.ravel()[: u.size])
+        turn = 1j * (float(u[1]) * loss)
+        coarse, fine = _powers(np.exp(inner * turn), -(-u.size // inner)), _powers(np.exp(turn), inner)
+        return np.asarray(((coarse * weights) @ fine.T).ravel()[: u.size])
 
     def rounding(self, u: Array) -> Array:
         """Relative to M(t): exponents and phases each carry a rounding of their own size."""
         n, s = self.nodes, self.nodes.pair.noise.scale
         size = n.x**2 / (2 * s * s) + (1 + self.tilt) * np.abs(n.p.log_ratio) + self.tilt * np.abs(n.q.log_ratio)
         phase = float(self.weights @ np.abs(n.loss))
-        return np.asarray(SMALL + 4 * EPS * (8 + float(self.weights @ size) + math.sqrt(n.x.size) + u * phase))
+        return np.asarray(
+            SMALL + 4 * EPS * (8 + float(self.weights @ size) + math.sqrt(n.x.size) + 2 * math.sqrt(u.size) + u * phase)
+        )
+
+
+def _powers(base: Complex, count: int) -> Complex:
+    """1, base, base^2, ... as rows."""
+    rows = np.empty((count, base.size), dtype=np.complex128)
+    rows[0], rows[1:] = 1.0, base
+    return np.multiply.accumulate(rows, axis=0, out=rows)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.interval import Interval
 from .contour import Contour, Sum, contour, conversion
+from .jumps import jump_contour
 from .noise import Array, GaussianNoise
 from .pairs import Location, Pair
 from .quadrature import NotMet
@@ -58,7 +59,11 @@ class Saddle:
         tilt, least = _best(total, lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t)
         if least * tilt <= -0.01 and total.trusted(tilt):
             return Interval(0.0, 0.0)
-        return _searched(total, tilt, delta, max(self._guess(total, tilt, least), known))
+        guess = max(self._guess(total, tilt, least), known)
+        try:
+            return _searched(total, tilt, delta, guess)
+        except NotMet:
+            return _searched(total, None, delta, guess)
 
     def delta(self, epsilon: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
@@ -106,19 +111,22 @@ def _best(total: Sum, bound: Bounding) -> tuple[float, float]:
     return float(fine[best]), float(values[best])
 
 
-def _searched(total: Sum, tilt: float, delta: float, guess: float) -> Interval:
-    """Move guess and contour to each other until the gap is met."""
+def _searched(total: Sum, tilt: float | None, delta: float, guess: float) -> Interval:
+    """Move guess and contour to each other until the gap is met; without a tilt by the contour of large losses."""
     best = Interval(0.0, math.inf)
-    for _ in range(4):
-        line = contour(total, tilt, math.log(delta), guess)
+    for _ in range(4 if tilt else 6):
+        log_delta = math.log(delta)
+        line = contour(total, tilt, log_delta, guess) if tilt else jump_contour(total, log_delta, guess)
         before, guess = guess, _root(line, delta, guess)
+        if not tilt:
+            guess = max(guess, 0.4 * before)
         best = _sharper(best, _verified(line, delta, guess))
         width = best.upper - best.lower
-        if width <= max(GAP * best.upper, FLOOR):
+        if width <= max(GAP * min(best.upper, 1e300), FLOOR):
             return best
         if abs(guess - before) <= 1e-3 * guess:
             break
-        tilt = _best(total, _chernoff(guess))[0]
+        tilt = tilt and _best(total, _chernoff(guess))[0]
     if not best.upper - best.lower <= ENOUGH * min(best.upper, 1e9):
         raise NotMet
     return best
