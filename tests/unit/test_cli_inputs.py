@@ -206,6 +206,18 @@ def test_a_wrong_key_names_the_right_one(tacit_, section, key, near):
     assert (status, near in err) == (2, True), err
 
 
+def test_an_option_that_would_be_ignored_is_refused(tacit_):
+    Path("scores.csv").write_text("score,member\n1,1\n0,0\n")
+    for words in (
+        ("scores.csv", "--references", "4"),
+        ("scores.csv", "--label", "y"),
+        (run_file(), "--members", "x.npz"),
+    ):
+        assert tacit_("attack", *words)[0] == 2
+    file = run_file('fit = "their_code:listed"\nfile = "x.safetensors"')
+    assert "Leave it out beside fit" in tacit_("attack", file)[2]
+
+
 def test_users_a_schedule_an_average_and_public_words(tacit_):
     """All of [data] and [train] in one run; what comes from the data itself is named as not covered."""
     rng = np.random.default_rng(1)

@@ -27,7 +27,9 @@ def attack(
     members: Annotated[str | None, typer.Option(metavar="FILE", help="Records the model was trained on.")] = None,
     nonmembers: Annotated[str | None, typer.Option(metavar="FILE", help="Records like them that it was not.")] = None,
     label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
-    references: Annotated[int, typer.Option(help="Reference models to train, where the model can be retrained.")] = 16,
+    references: Annotated[
+        int | None, typer.Option(help="Reference models to train, where the model can be retrained; 16 if absent.")
+    ] = None,
     attacks: Annotated[str | None, typer.Option(metavar="A,B", help="Which attacks; all that fit if absent.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where evidence.json and scores.csv go.")] = None,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
@@ -38,19 +40,21 @@ def attack(
     names = None if attacks is None else [name.strip() for name in attacks.split(",")]
     if (source is None) == (model is None):
         raise BadInput("Give a run.toml or a scores.csv, or --model with --members and --nonmembers.")
+    if source is not None and (members, nonmembers, label) != (None, None, None):
+        raise BadInput("--members, --nonmembers and --label go with --model.", fix="A run.toml says them in [data].")
     if source is not None and source.endswith(".toml"):
         file = RunFile.read(source)
         out = out or file.get("output").get("folder")
-        evidence = _attack_run(file, names, seed)
+        evidence = _attack_run(file, names, references, seed)
     elif source is not None:
-        if names is not None:
-            raise BadInput("A file of scores has its attacks already; --attacks goes with a model.")
+        if names is not None or references is not None:
+            raise BadInput("A file of scores has its attacks already; --attacks and --references go with a model.")
         evidence = _attack_scores(source)
     else:
         if members is None or nonmembers is None:
             raise BadInput("--model needs --members and --nonmembers.")
         sides = _sides(members, nonmembers, label)
-        evidence = _attacked(resolve_model(str(model)), *sides, names, references, seed)
+        evidence = _attacked(resolve_model(str(model)), *sides, names, 16 if references is None else references, seed)
     folder = out_folder(out or "tacit-attack")
     path = evidence.save(folder / "evidence.json")
     scores = write(evidence.scores, folder / "scores.csv")
@@ -123,11 +127,13 @@ def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
     return replace(trial, delta=delta).bracket(recipe)[0]
 
 
-def _attack_run(file: RunFile, names: list[str] | None, seed: int | None) -> Evidence:
+def _attack_run(file: RunFile, names: list[str] | None, references: int | None, seed: int | None) -> Evidence:
     records, table = read_records(file), file.get("attack")
     if records.members is None:
         raise BadInput(f"{file.path.name} needs `members` in [data]: which records the model was trained on.")
     how = file.one_of("model", ("predict", "make", "fit"))
+    if how != "make" and "file" in file.get("model"):
+        raise BadInput("`file` in [model] holds the weights of what `make` returns.", fix=f"Leave it out beside {how}.")
     found = resolve_model(file.need("model", how)) if how == "predict" else Guarded(file.need("model", how))
     inside = records.members
     if inside.all() or not inside.any():
@@ -142,7 +148,8 @@ def _attack_run(file: RunFile, names: list[str] | None, seed: int | None) -> Evi
         found = _loaded(found, file)
     groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
     more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups}
-    return _attacked(found, *sides, names or table.get("attacks"), table.get("references", 16), seed, **more)
+    count = table.get("references", 16) if references is None else references
+    return _attacked(found, *sides, names or table.get("attacks"), count, seed, **more)
 
 
 def _loaded(make: Any, file: RunFile) -> Any:
