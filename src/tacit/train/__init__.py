@@ -5,6 +5,7 @@ from .loop import Trained, fit
 from .models import replace_batch_norm, rules
 from .progress import Progress
 from .project import ball
+from .scattering import Scattering
 from .several import Augment, flip_and_crop
 from .speed import Speed
 from .step import PrivateStep, StepInfo, private
@@ -17,6 +18,7 @@ __all__ = [
     "PerLayer",
     "PrivateStep",
     "Progress",
+    "Scattering",
     "Speed",
     "StepInfo",
     "Trained",
