@@ -1,4 +1,4 @@
-"""`scores.csv`, in and out: columns score, member, optionally attack, record, target, group, randomised."""
+"""`scores.csv` in and out, Parquet in: score, member, optionally attack, record, target, group, randomised."""
 
 from __future__ import annotations
 
@@ -34,21 +34,31 @@ def write(scores: Sequence[Scores], path: str | Path) -> Path:
 def read(path: str | Path) -> list[Scores]:
     """Read a file, one `Scores` per attack, in order of first appearance."""
     path = Path(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file)
-            header = set(table.fieldnames or ())
-            if not {"score", "member"} <= header:
-                raise BadInput(f"{path.name} must have the columns score and member.")
-            rows = list(table)
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise BadInput(f"{path.name} cannot be read as a CSV file.") from None
+    header, rows = _parquet(path) if path.suffix == ".parquet" else _csv(path)
+    if not {"score", "member"} <= header:
+        raise BadInput(f"{path.name} must have the columns score and member.")
     if not rows:
         raise BadInput(f"{path.name} holds no rows.")
     attacks: dict[str, list[dict[str, str]]] = {}
     for row in rows:
         attacks.setdefault(row.get("attack") or "scores", []).append(row)
     return [_scores(part, attack, path.name) for attack, part in attacks.items()]
+
+
+def _csv(path: Path) -> tuple[set[str], list[dict[str, str]]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file)
+            return set(table.fieldnames or ()), list(table)
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise BadInput(f"{path.name} cannot be read as a CSV file.") from None
+
+
+def _parquet(path: Path) -> tuple[set[str], list[dict[str, str]]]:
+    from .parquet import rows
+
+    header, found = rows(path)
+    return set(header), [dict(zip(header, row, strict=True)) for row in found]
 
 
 def _scores(rows: list[dict[str, str]], attack: str, name: str) -> Scores:

@@ -1,4 +1,4 @@
-"""Tables from files: .npz with x and y, or a CSV with a label column. Pickles are refused.
+"""Tables from files: .npz with x and y, or a CSV or Parquet with a label column. Pickles are refused.
 
 A column of words becomes numbers by a list of words. A list that is not given is read off the data, which no proof
 about a training covers (`derived`). A given one is public, and a value outside it never raises: a feature is then all
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import check
+from ..core import check, parquet
 from ..core.errors import BadInput
 
 Words = dict[str, tuple[str, ...]]
@@ -86,18 +86,23 @@ def _csv(path: Path, named: Mapping[str, str | None], lists: Words) -> dict[str,
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", newline="", encoding="utf-8-sig") as file:
-            header, *rows = [row for row in csv.reader(file) if row]
-    except (OSError, ValueError, EOFError, csv.Error, zlib.error):
-        raise BadInput(f"{path.name} cannot be read as a CSV file with a header.") from None
+    header, rows = parquet.rows(path) if path.suffix == ".parquet" else _csv_rows(path)
     if not rows:
         raise BadInput(f"{path.name} holds no rows.")
     if len(set(header)) < len(header):
         raise BadInput(f"{path.name} has two columns of one name.")
     if any(len(row) != len(header) for row in rows):
         raise BadInput(f"{path.name} has rows of different lengths.")
+    return header, rows
+
+
+def _csv_rows(path: Path) -> tuple[list[str], list[list[str]]]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", newline="", encoding="utf-8-sig") as file:
+            header, *rows = [row for row in csv.reader(file) if row]
+    except (OSError, ValueError, EOFError, csv.Error, zlib.error):
+        raise BadInput(f"{path.name} cannot be read as a CSV file with a header.") from None
     return header, rows
 
 

@@ -51,16 +51,17 @@ class Records:
 
 
 def load(source: str, *, categories: Mapping[str, Sequence[str]] | None = None, **columns: str | None) -> Records:
-    """A data set by name, or an .npz or .csv file.
+    """A data set by name, or an .npz, .csv or .parquet file.
 
     `columns` names label, members, groups and unit of a table; `categories` the public words of its columns.
     """
-    if source.endswith((".npz", ".csv", ".csv.gz")):
+    if source.endswith((".npz", ".csv", ".csv.gz", ".parquet")):
         return Records(**read_table(Path(source), categories, **columns), name=Path(source).name)
     if source not in NAMES:
         known = ", ".join(NAMES)
         raise BadInput(
-            f"Data source {source!r} is not known.", fix=f"Use a file .npz or .csv, package:function, or: {known}."
+            f"Data source {source!r} is not known.",
+            fix=f"Use a file .npz, .csv or .parquet, package:function, or: {known}.",
         )
     if given := [key for key, value in {**columns, "categories": categories}.items() if value]:
         raise BadInput(f"The data set {source} has no columns to name: {', '.join(given)} must go.")
