@@ -8,6 +8,7 @@ from tacit.core.errors import BadInput  # noqa: E402
 from tacit.core.events import (  # noqa: E402
     ZCDP,
     Compose,
+    DiscreteLaplace,
     FixedSize,
     Gaussian,
     Laplace,
@@ -15,7 +16,9 @@ from tacit.core.events import (  # noqa: E402
     NoOp,
     Poisson,
     Repeat,
+    RepeatAndSelect,
     Shuffled,
+    TruncatedPoisson,
 )
 from tacit.loss import privacy_loss  # noqa: E402
 from tacit.loss.exchange import from_dp_accounting, to_dp_accounting  # noqa: E402
@@ -28,6 +31,10 @@ EVENTS = [
     NonPrivate(),
     Repeat(Poisson(0.01, Gaussian(1.1)), 9),
     Compose((Gaussian(1.0), FixedSize(10, 100, Gaussian(2.0)))),
+    DiscreteLaplace(2.0, 4),
+    Repeat(TruncatedPoisson(0.1, 40, Gaussian(1.0), 300), 20),
+    RepeatAndSelect(Gaussian(5.0), 5.0),
+    RepeatAndSelect(Gaussian(5.0), 5.0, None),
 ]
 
 

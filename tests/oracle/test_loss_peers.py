@@ -10,8 +10,17 @@ dp_accounting = pytest.importorskip("dp_accounting")
 
 from dp_accounting.pld import PLDAccountant  # noqa: E402
 
-from tacit.core.events import Compose, Gaussian, Laplace, Poisson, Repeat  # noqa: E402
+from tacit.core.events import (  # noqa: E402
+    Compose,
+    Gaussian,
+    Laplace,
+    Poisson,
+    Repeat,
+    RepeatAndSelect,
+    TruncatedPoisson,
+)
 from tacit.loss import privacy_loss  # noqa: E402
+from tacit.loss.exchange import to_dp_accounting  # noqa: E402
 
 ADD_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -65,6 +74,25 @@ def test_replace(event):
     ours, other = privacy_loss(event, "replace").epsilon(1e-5), peer(theirs(event), 1e-5, REPLACE)
     assert ours.lower <= other * (1 + 1e-9)
     assert other <= ours.upper * 1.01 + 2e-3
+
+
+@pytest.mark.parametrize(("adjacency", "relation"), [("add-remove", ADD_REMOVE), ("replace", REPLACE)])
+def test_truncated_poisson(adjacency, relation):
+    """The peer's own analysis, independent of ours: an upper bound too, a little finer where cuts are common."""
+    event = Repeat(TruncatedPoisson(0.1, 50, Gaussian(1.0), 300), 5)
+    ours, other = privacy_loss(event, adjacency).epsilon(1e-5), peer(to_dp_accounting(event), 1e-5, relation)
+    assert ours.lower <= other
+    assert other <= ours.upper * 1.002
+    assert ours.upper <= 1.03 * other
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.0, 2.0])
+def test_private_selection(shape):
+    event = RepeatAndSelect(Gaussian(5.0), 5.0, shape)
+    accountant = dp_accounting.rdp.RdpAccountant()
+    accountant.compose(to_dp_accounting(event))
+    ours = privacy_loss(event, "add-remove").epsilon(1e-5).upper
+    assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=2e-3)
 
 
 @pytest.mark.parametrize("setting", REPLACED)

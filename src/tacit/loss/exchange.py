@@ -13,6 +13,7 @@ from ..core.errors import BadInput, MissingExtra
 from ..core.events import (
     ZCDP,
     Compose,
+    DiscreteLaplace,
     Event,
     FixedSize,
     Gaussian,
@@ -22,6 +23,8 @@ from ..core.events import (
     Poisson,
     RandomizedResponse,
     Repeat,
+    RepeatAndSelect,
+    TruncatedPoisson,
 )
 
 
@@ -33,6 +36,8 @@ def to_dp_accounting(event: Event) -> Any:
             return peer.GaussianDpEvent(z)
         case Laplace(noise_multiplier=z):
             return peer.LaplaceDpEvent(z)
+        case DiscreteLaplace(noise_multiplier=z, sensitivity=s):
+            return peer.dp_event.DiscreteLaplaceDpEvent(noise_parameter=1 / (z * s), sensitivity=s)
         case ZCDP(rho=rho):
             return peer.ZCDpEvent(rho)
         case NoOp():
@@ -43,6 +48,12 @@ def to_dp_accounting(event: Event) -> Any:
             return peer.PoissonSampledDpEvent(rate, to_dp_accounting(inner))
         case FixedSize(batch=batch, size=size, event=inner):
             return peer.SampledWithoutReplacementDpEvent(size, batch, to_dp_accounting(inner))
+        case TruncatedPoisson(rate=rate, cap=cap, event=Gaussian(noise_multiplier=z), size=int(size)):
+            return peer.dp_event.TruncatedSubsampledGaussianDpEvent(size, rate, cap, z)
+        case RepeatAndSelect(event=inner, mean=mean, shape=shape):
+            return peer.dp_event.RepeatAndSelectDpEvent(
+                to_dp_accounting(inner), mean, math.inf if shape is None else shape
+            )
         case Repeat(event=inner, steps=steps):
             return peer.SelfComposedDpEvent(to_dp_accounting(inner), steps)
         case Compose(events=parts):
@@ -64,6 +75,15 @@ def from_dp_accounting(event: Any) -> Event:
         "PoissonSampledDpEvent": lambda: Poisson(event.sampling_probability, from_dp_accounting(event.event)),
         "SampledWithoutReplacementDpEvent": lambda: FixedSize(
             event.sample_size, event.source_dataset_size, from_dp_accounting(event.event)
+        ),
+        "DiscreteLaplaceDpEvent": lambda: DiscreteLaplace(
+            1 / (event.noise_parameter * event.sensitivity), event.sensitivity
+        ),
+        "TruncatedSubsampledGaussianDpEvent": lambda: TruncatedPoisson(
+            event.sampling_probability, event.truncated_batch_size, Gaussian(event.noise_multiplier), event.dataset_size
+        ),
+        "RepeatAndSelectDpEvent": lambda: RepeatAndSelect(
+            from_dp_accounting(event.event), event.mean, None if math.isinf(event.shape) else event.shape
         ),
         "SelfComposedDpEvent": lambda: Repeat(from_dp_accounting(event.event), event.count),
         "ComposedDpEvent": lambda: Compose(tuple(from_dp_accounting(part) for part in event.events)),
