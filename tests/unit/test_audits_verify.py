@@ -7,7 +7,7 @@ import pytest
 from tacit import audits
 from tacit.audits import ClopperPearson, Curve, stated, verify
 from tacit.audits.choice import bound
-from tacit.core import Adjacency, Bound, Claim, Counts, Demonstration, Evidence
+from tacit.core import Adjacency, BadInput, Bound, Claim, Counts, Demonstration, Evidence
 from tacit.core.events import Gaussian
 
 ADD = Adjacency.ADD_REMOVE
@@ -32,6 +32,7 @@ def test_every_number_is_recomputed():
     assert found.ok
     assert [row.method for row in found.bounds] == [
         "privacy accounting",
+        "privacy accounting, rates allowed",
         "clopper-pearson",
         "clopper-pearson, attainable",
         "trade-off curve",
@@ -56,6 +57,32 @@ def test_changed_numbers_are_noticed():
     assert not verify(made.with_(demonstrations=(replace(first, attainable=99.0), second))).ok
     counts = replace(first, counts=Counts(81, 5, 100, 100))
     assert not verify(made.with_(demonstrations=(counts, second))).ok
+
+
+@pytest.mark.parametrize("event", [EVENT, None], ids=["event", "pair"])
+def test_mutant_a_forged_frontier_is_noticed(event):
+    """The report quotes what the claim allows from these points."""
+    made = evidence(event)
+    fpr, tpr = made.claim.frontier[20]
+    for forged in (tpr * 0.99, min(1.0, tpr * 1.01)):
+        points = (*made.claim.frontier[:20], (fpr, forged), *made.claim.frontier[21:])
+        found = verify(made.with_(claim=replace(made.claim, frontier=points)))
+        assert not found.ok
+        assert [row.method for row in found.bounds if not row.equal] == [f"{made.claim.bound.method}, rates allowed"]
+
+
+def test_a_path_will_do_and_other_things_are_refused(tmp_path):
+    path = evidence().save(tmp_path / "evidence.json")
+    assert verify(path).ok
+    assert verify(str(path)).ok
+    with pytest.raises(BadInput, match="cannot be read"):
+        verify("nowhere.json")
+    with pytest.raises(BadInput, match="not dict"):
+        verify({})
+
+
+def test_what_cannot_be_recomputed_is_named():
+    assert verify(evidence()).unchecked == ("the counts of the games",)
 
 
 def test_a_bound_by_an_unknown_method_or_without_its_event_is_not_ok():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..core import Adjacency, BadInput, Bound, Claim, Event, Mismatch, Side, check
 from ..core.events import family
@@ -24,12 +27,12 @@ def stated(claim: Stated, *, delta: float, adjacency: Adjacency | str | None = N
         return _agreeing(claim, adjacency)
     if isinstance(claim, Plan):
         bound, event = claim.bound(check.delta(delta)), claim.event
-        return _agreeing(Claim(bound, event, event_frontier(event, bound.adjacency)), adjacency)
+        return _agreeing(_with_frontier(Claim(bound, event)), adjacency)
     chosen = Adjacency.ADD_REMOVE if adjacency is None else Adjacency.of(adjacency)
     if isinstance(claim, Event):
         epsilon = privacy_loss(claim, chosen).epsilon(check.delta(delta)).upper
         bound = Bound(epsilon, delta, Side.UPPER, 1.0, "privacy accounting", chosen, assumes=family(claim))
-        return Claim(bound, claim, event_frontier(claim, chosen))
+        return _with_frontier(Claim(bound, claim))
     return pair(claim, chosen)
 
 
@@ -38,13 +41,19 @@ def pair(claim: tuple[float, float], adjacency: Adjacency) -> Claim:
     if not isinstance(claim, tuple | list) or len(claim) != 2:
         raise BadInput("A claim is (epsilon, delta), an event or a plan.")
     bound = Bound(claim[0], claim[1], Side.UPPER, 1.0, STATED, adjacency)
-    return Claim(bound, None, tuple((fpr, float(pair_limit(bound.epsilon, bound.delta, fpr))) for fpr in RATES))
+    return _with_frontier(Claim(bound))
 
 
-def event_frontier(event: Event, adjacency: Adjacency) -> tuple[tuple[float, float], ...]:
-    """Points (fpr, largest true-positive rate) of an event's certified curve."""
-    loss = privacy_loss(event, adjacency)
-    return tuple((fpr, loss.tradeoff(fpr).upper) for fpr in RATES)
+def limits(claim: Claim, rates: ArrayLike) -> NDArray[np.float64]:
+    """The largest true-positive rates that a claim allows at false-positive rates."""
+    if claim.event is None:
+        return pair_limit(claim.bound.epsilon, claim.bound.delta, rates)
+    loss = privacy_loss(claim.event, claim.bound.adjacency)
+    return np.array([loss.tradeoff(float(fpr)).upper for fpr in np.asarray(rates)])
+
+
+def _with_frontier(claim: Claim) -> Claim:
+    return replace(claim, frontier=tuple(zip(RATES, limits(claim, RATES).tolist(), strict=True)))
 
 
 def _agreeing(claim: Claim, adjacency: Adjacency | str | None) -> Claim:

@@ -1,13 +1,16 @@
-"""Recompute every bound of some evidence from the events and counts stored in it; no data is needed."""
+"""Recompute what follows from the events and counts stored in some evidence; no data is needed."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
-from ..core import Bound, Claim, Demonstration, Evidence
+import numpy as np
+
+from ..core import BadInput, Bound, Claim, Demonstration, Evidence
 from ..loss import privacy_loss
-from .claims import STATED
+from .claims import STATED, limits
 from .methods import estimator
 
 TOLERANCE = 1e-6
@@ -36,26 +39,53 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether every bound follows from what is stored with it."""
+    """Whether every bound follows from what is stored with it; `unchecked` is what only the data could confirm."""
 
     ok: bool
     bounds: tuple[Recomputed, ...]
+    unchecked: tuple[str, ...] = ()
 
 
-def verify(evidence: Evidence) -> Verification:
-    """Recompute the claim from its event, each lower bound from its counts, and what each could have shown at most."""
-    rows = [] if evidence.claim is None else [_claim(evidence.claim)]
+def verify(evidence: Evidence | str | Path) -> Verification:
+    """Recompute the claim from its event, the rates it allows, each lower bound from its counts, and what each could
+    have shown at most. Takes evidence, or the path of an evidence file."""
+    if isinstance(evidence, str | Path):
+        evidence = Evidence.load(evidence)
+    if not isinstance(evidence, Evidence):
+        raise BadInput(f"verify takes Evidence or the path of an evidence file, not {type(evidence).__name__}.")
+    rows = [] if evidence.claim is None else _claim(evidence.claim)
     for item in evidence.demonstrations:
         rows += _demonstration(item, evidence.claim)
-    return Verification(all(row.equal for row in rows), tuple(rows))
+    return Verification(all(row.equal for row in rows), tuple(rows), _unchecked(evidence))
 
 
-def _claim(claim: Claim) -> Recomputed:
+def _claim(claim: Claim) -> list[Recomputed]:
     bound = claim.bound
     if claim.event is None:
-        return Recomputed.of(bound.method, bound.epsilon, None)
-    found = privacy_loss(claim.event, bound.adjacency).epsilon(bound.delta).upper
-    return Recomputed.of(bound.method, bound.epsilon, found)
+        rows = [Recomputed.of(bound.method, bound.epsilon, None)]
+    else:
+        found = privacy_loss(claim.event, bound.adjacency).epsilon(bound.delta).upper
+        rows = [Recomputed.of(bound.method, bound.epsilon, found)]
+    return rows + ([_frontier(claim)] if claim.frontier else [])
+
+
+def _frontier(claim: Claim) -> Recomputed:
+    """The point of the frontier that is farthest from what the claim allows at its false-positive rate."""
+    rates, stored = (np.array(column) for column in zip(*claim.frontier, strict=True))
+    found = limits(claim, rates)
+    worst = int(np.argmax(np.abs(stored - found)))
+    return Recomputed.of(f"{claim.bound.method}, rates allowed", float(stored[worst]), float(found[worst]))
+
+
+def _unchecked(evidence: Evidence) -> tuple[str, ...]:
+    """What is in the evidence and cannot be recomputed from it."""
+    parts = {
+        "the counts of the games": evidence.demonstrations,
+        "the attacks' rates and curves": evidence.measurements,
+        "utility": evidence.utility,
+        "what the controls found": evidence.controls,
+    }
+    return tuple(name for name, held in parts.items() if held)
 
 
 def _demonstration(item: Demonstration, claim: Claim | None) -> list[Recomputed]:

@@ -99,15 +99,17 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
 def verify(
     evidence: Annotated[str, typer.Argument(metavar="EVIDENCE", help="An evidence JSON file.")],
 ) -> Result:
-    """Recompute every bound of an evidence file from its events and counts; needs no data."""
+    """Recompute what follows from an evidence file's events and counts; needs no data."""
     from ..audits import verify as recompute
 
     found = recompute(Evidence.load(evidence))
     bounds = [asdict(row) for row in found.bounds]
     rows = [(row["method"], _compared(**row)) for row in bounds]
     lines = ["Every bound follows from the evidence." if found.ok else "Some bounds do not follow from the evidence."]
+    if found.unchecked:
+        lines.append(f"Not recomputed, as only the data could: {', '.join(found.unchecked)}.")
     return Result(
-        {"ok": found.ok, "bounds": [{**row, **_finite(row)} for row in bounds]},
+        {"ok": found.ok, "bounds": [{**row, **_finite(row)} for row in bounds], "unchecked": list(found.unchecked)},
         rows,
         lines,
         DONE if found.ok else REFUTED,
