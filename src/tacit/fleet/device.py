@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..core.errors import BadInput
 from ..train.chacha import WORDS, key_words
+from ..train.clip.compiled import free_layout
 from ..train.gaussian import kernel, pairs_of
 from .stack import Stack
 
@@ -57,6 +58,7 @@ class Compiled:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, about itself
             traced = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
+            free_layout(traced)
             graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False)
             ours, theirs = graph(*given), step(*given)
         for name, right in theirs.items():
