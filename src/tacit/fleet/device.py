@@ -43,7 +43,7 @@ class Compiled:
         if missing < 0 or len(x) == 0:
             return self.gradients(models, x, y, mask)
         x, y = (torch.cat((part, part[:1].expand(missing, *part.shape[1:]))) for part in (x, y))
-        mask = torch.nn.functional.pad(mask, (0, missing))
+        mask = torch.nn.functional.pad(mask, (0, missing)).contiguous()
         if len(mask) not in self._graphs:
             self._graphs[len(mask)] = self._compile(models, x, y, mask)
         return self._graphs[len(mask)](models.parameters, x, y, mask)
