@@ -68,6 +68,29 @@ def test_a_torch_module_is_attacked_by_its_logits():
     assert abs(evidence.measurements[0].auc.value - 0.5) < 0.1
 
 
+def test_a_model_that_says_labels_only():
+    """The gap attack on 0 and 1: what it is by hand from two accuracies."""
+    model = forest().fit(*IN)
+    evidence = tacit.attack(model.predict, IN, OUT, attacks=["label", "loss"], rng=4)
+    right = [float((model.predict(x) == y).mean()) for x, y in (IN, OUT)]
+    expected = 0.5 + (right[0] - right[1]) / 2
+    assert [item.auc.value for item in evidence.measurements[:2]] == pytest.approx([expected, expected])
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_an_estimator_with_decision_values(classes):
+    from sklearn.svm import LinearSVC
+
+    sides = [(x / 16, y % classes) for x, y in (IN, OUT)]
+    model = LinearSVC(C=100.0, max_iter=50_000).fit(*sides[0])
+    evidence = tacit.attack(model, *sides, attacks=["loss"], references=0, rng=4)
+    decision = model.decision_function(sides[0][0])
+    decision = decision if decision.ndim == 2 else np.stack((0 * decision, decision), 1)
+    loss = np.log(np.exp(decision - decision[np.arange(400), sides[0][1]][:, None]).sum(1))
+    score = evidence.scores[0]
+    np.testing.assert_allclose(-score.members, loss, atol=1e-9)
+
+
 def test_attacks_that_learn_from_known_records_are_judged_on_the_others():
     evidence = tacit.attack(forest().fit(*IN), IN, OUT, attacks=["quantile", "loss"], references=0, rng=6)
     found = {item.attack: item for item in evidence.measurements}

@@ -57,9 +57,11 @@ class Guarded:
 
 
 def resolve_model(entry: str) -> Any:
-    """A trained estimator as it is, or predict(x), guarded."""
+    """A trained model of a known library as it is, or predict(x), guarded."""
+    from ..study.models import own_answers
+
     found = resolve(entry)
-    return found if callable(getattr(found, "predict_proba", None)) else Guarded(entry)
+    return Guarded(entry) if own_answers(found) is None else found
 
 
 def resolve_callable(entry: str) -> Any:

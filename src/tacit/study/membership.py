@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ AnyAttack = Callable[[Observations, Observations | None], Scores]
 FPRS = (0.01, 0.001, 0.0001)
 WITHOUT_REFERENCES = ("loss", "modified-entropy")
 WITH_REFERENCES = ("lira", "rmia", "student")
+WORDS = 256
 NOT_COVERED = ("measured on observed members and non-members: no statement about differential privacy",)
 
 
@@ -62,7 +64,7 @@ def attack(
     scores = [rule(*given[id(rule)]) for rule in chosen]
     if not all(isinstance(item, Scores) for item in scores):
         raise BadInput("An attack must return Scores.")
-    baseline, blind = blind_baseline(x.reshape(len(x), -1), member, randomness, confidence=confidence)
+    baseline, blind = blind_baseline(_features(x), member, randomness, confidence=confidence)
     return Evidence(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
@@ -122,9 +124,18 @@ def _sight(looks: bool, known: int) -> str:
     return seen + (f"; the membership of {known} other records" if known else "")
 
 
-def _features(x: NDArray[Any]) -> NDArray[np.float64] | None:
-    """What is known of each record itself, where it is numbers."""
-    return x.reshape(len(x), -1).astype(np.float64) if x.dtype.kind in "biuf" else None
+def _features(x: NDArray[Any]) -> NDArray[np.float64]:
+    """What is known of each record itself: its numbers, or, of texts, how often words of each hash occur."""
+    if not all(isinstance(value, str) for value in x.ravel()[:1]):
+        try:
+            return x.reshape(len(x), -1).astype(np.float64)
+        except (TypeError, ValueError):
+            raise BadInput("Records must be numbers, or all of them texts.") from None
+    counts = np.zeros((len(x), WORDS))
+    for row, texts in enumerate(x.reshape(len(x), -1)):
+        for word in " ".join(map(str, texts)).lower().split():
+            counts[row, zlib.crc32(word.encode()) % WORDS] += 1
+    return np.asarray(np.log1p(counts))
 
 
 def _pool(members: Any, nonmembers: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:

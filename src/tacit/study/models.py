@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.observations import Observations
+from .neural import hugging_face, neural
 
 Array = NDArray[Any]
 Predict = Callable[[Array], Array]
@@ -20,12 +21,9 @@ Fit = Callable[[Array, Array, np.random.Generator], Any]
 
 
 def predictor(target: Any) -> Predict:
-    """The outputs of an estimator, a torch module or a function."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(target, torch.nn.Module):
-        return lambda x: _asked(lambda rows: _torch_outputs(torch, target, rows), x)
-    method = getattr(target, "predict_proba", None)
-    if callable(method):
+    """The outputs of an estimator, a torch module, a Hugging Face classifier or pipeline, or a function."""
+    method = own_answers(target)
+    if method is not None:
         return lambda x: _asked(method, x)
     if callable(target):
         return lambda x: _numbers(target(x))
@@ -33,6 +31,21 @@ def predictor(target: Any) -> Predict:
         f"A model was expected, got {type(target).__name__}.",
         fix="Give an estimator with predict_proba, a torch module, or a function predict(x).",
     )
+
+
+def own_answers(target: Any) -> Predict | None:
+    """How a model of a known library answers; None for a function, and for what is no model."""
+    if (network := neural(target)) is not None:
+        return network
+    shares, decision = (getattr(target, name, None) for name in ("predict_proba", "decision_function"))
+    if callable(shares):
+        return shares
+    return (lambda x: _two_columns(np.asarray(decision(x)))) if callable(decision) else None
+
+
+def _two_columns(decision: Array) -> Array:
+    """Logits from decision values: with two classes there is one value per record, for the second."""
+    return decision if decision.ndim == 2 else np.stack((np.zeros_like(decision), decision), axis=1)
 
 
 def refit(target: Any, fit: Fit | None) -> Fit | None:
@@ -75,9 +88,13 @@ def accuracy(model: Any, x: Array, y: Array) -> float:
 def observe(outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Array | None = None) -> Observations:
     """Signals of several models on the same records; outputs that are probabilities are taken as such."""
     labels = np.asarray(y) if classes is None else np.searchsorted(classes, np.asarray(y))
+    outputs = _shares(outputs, labels)
     for output in outputs:
         if output.ndim != 2 or len(output) != len(labels):
-            raise BadInput("A model must answer with one row per record and one column per class.")
+            raise BadInput(
+                "A model must answer with one row per record and one column per class.",
+                fix="Or with one whole number per record: the label it predicts.",
+            )
         if not np.isfinite(output).all():
             raise BadInput("A model answered with numbers that are not finite.")
     if len({output.shape for output in outputs}) > 1:
@@ -90,12 +107,24 @@ def observe(outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Arra
 def inside(target: Any, x: Array, seen: Observations) -> Observations:
     """The same observations with a torch model's layers and gradients beside them."""
     torch = sys.modules.get("torch")
-    if torch is None or not isinstance(target, torch.nn.Module):
-        raise BadInput("An attack that looks inside needs a torch module as its target.", fix="Give the module itself.")
+    if torch is None or not isinstance(target, torch.nn.Module) or hugging_face(target):
+        raise BadInput(
+            "An attack that looks inside needs a torch module that takes an array and gives logits.",
+            fix="Give the module itself; wrap one that answers with an object.",
+        )
     from ..attacks.internals import look_inside
 
     found = look_inside(target, x, seen.need("label"))
     return replace(seen, gradient_norm=found.gradient_norm, internals=found.internals)
+
+
+def _shares(outputs: list[Array], labels: Array) -> list[Array]:
+    """Predicted labels, where that is all the models say, as probabilities 0 and 1; anything else as it is."""
+    known = all(output.ndim == 1 and output.dtype.kind in "iu" and output.min(initial=0) >= 0 for output in outputs)
+    if not known or not np.issubdtype(labels.dtype, np.number):
+        return outputs
+    classes = int(max(2, *(output.max() + 1 for output in (*outputs, labels))))
+    return [np.eye(classes)[output.astype(np.int64)] for output in outputs]
 
 
 def _probabilities(outputs: Array) -> bool:
@@ -113,19 +142,10 @@ def _asked(answer: Predict, x: Array) -> Array:
 
 
 def _numbers(answer: Any) -> Array:
+    """Whole numbers, one per record, stay what they are: labels."""
+    if isinstance(answer, np.ndarray) and answer.ndim == 1 and answer.dtype.kind in "iu":
+        return answer
     try:
         return np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError):
         raise BadInput("A model must answer with one row per record and one column per class.") from None
-
-
-def _torch_outputs(torch: Any, model: Any, x: Array) -> Array:
-    training, first = model.training, next(model.parameters(), None)
-    rows = torch.as_tensor(np.asarray(x, dtype=np.float32))
-    model.eval()
-    try:
-        with torch.no_grad():
-            outputs = model(rows if first is None else rows.to(first.device))
-    finally:
-        model.train(training)
-    return np.asarray(outputs.float().cpu().numpy())
