@@ -18,6 +18,10 @@ class TacitError(Exception):
     def __str__(self) -> str:
         return f"{self.message} {self.fix}".strip()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Other processes get it whole, whatever it was made from."""
+        return _made, (type(self), self.args), self.__dict__
+
 
 class BadInput(TacitError, ValueError):
     """An argument, file or option is not what it must be; nothing was done."""
@@ -76,3 +80,9 @@ class NotFinished(TacitError):
 
 class PrivacyWarning(UserWarning):
     """A setting that is legal and probably not what anybody wants, such as delta >= 1/n."""
+
+
+def _made(kind: type[TacitError], args: tuple[object, ...]) -> TacitError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error

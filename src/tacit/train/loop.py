@@ -83,7 +83,8 @@ def fit(
     options = {"augment": augment, "project": project, "noise": noise}
     step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, **options)
     delta = small_delta(plan.public_size) if delta is None else delta
-    hook = Progress(delta) if progress is True else progress
+    alone = step.rank == 0
+    hook = (Progress(delta) if progress is True else progress) if alone else None
     mean = Average(average, step.parameters, plan.steps)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
@@ -91,13 +92,13 @@ def fit(
         step.load_state_dict(state)
         mean.load_state_dict(state.get("average", {}))
     batches = step.batches(data, users=users, records_per_user=records_per_user)
-    history = tuple(_run(step, mean, batches, path, hook or None))
+    history = tuple(_run(step, mean, batches, path if alone else None, hook or None))
     mean.apply()
     model.eval()
     found = step.evidence(delta)
     if validation is not None:
         found = found.with_(utility={"accuracy": accuracy(model, validation)})
-    if path is not None:
+    if path is not None and alone:
         checkpoints.destroy(path)
     return Trained(model, found, history)
 

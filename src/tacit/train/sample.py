@@ -79,9 +79,9 @@ class Batch:
     fixed: bool
     shares: NDArray[np.float32] | None = None
 
-    def parts(self) -> Iterator[tuple[Any, Tensor]]:
-        """Physical batches with their masks; none for an empty sample."""
-        for start in range(0, len(self.index), self.physical):
+    def parts(self, first: int = 0, every: int = 1) -> Iterator[tuple[Any, Tensor]]:
+        """Physical batches with their masks, all or every n-th; none for an empty sample."""
+        for start in range(first * self.physical, len(self.index), every * self.physical):
             index = self.index[start : start + self.physical]
             missing = self.physical - len(index) if self.fixed else 0
             mask = torch.arange(len(index) + missing) < len(index)

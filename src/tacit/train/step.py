@@ -29,6 +29,7 @@ from .noise import Keystream, Secret, digest
 from .sample import Batch, Examples, check_count, physical_size
 from .several import Augment, Users, averaged
 from .speed import Speed
+from .workers import Workers
 
 STATE = "tacit.private-step/1"
 # Rounding may let a contribution exceed clip_norm by a little; the noise is wider by as much (soundness rule 11).
@@ -119,6 +120,8 @@ class PrivateStep:
         self._correlated = Correlated(plan.bands)
         self._charged = False
         self._grid: Grid | None = None
+        self._workers = Workers.here()
+        self._agree()
 
     def on(self, noise: str) -> PrivateStep:
         """The step with noise in float32 or on a grid."""
@@ -139,6 +142,18 @@ class PrivateStep:
     def parameters(self) -> dict[str, Tensor]:
         """What is trained, by name."""
         return self._clipper.parameters
+
+    def _agree(self) -> None:
+        """One secret, one run and one start for all processes."""
+        names = self._workers.agreed((self._secret.value, self.run, self.source_name, self.cryptographic))
+        self._secret = Secret(names[0])
+        self.run, self.source_name, self.cryptographic = names[1:]
+        self._workers.start([*self.model.parameters(), *self.model.buffers()])
+
+    @property
+    def rank(self) -> int:
+        """Which of several processes this is; 0 for the one that writes."""
+        return self._workers.rank
 
     @property
     def noise(self) -> str:
@@ -172,7 +187,8 @@ class PrivateStep:
         check_count(count, self.plan.public_size)
         sampler = Sampler(self.plan, count)
         many = people.most if people is not None else 1 if self.augment is None else self.augment.times
-        physical = max(1, physical_size(self.plan.expected_batch * many, self.speed.physical_batch) // many)
+        expected = self.plan.expected_batch * many / self._workers.count
+        physical = max(1, physical_size(expected, self.speed.physical_batch) // many)
         self._charge()
         while self.done < self.plan.steps:
             order = self.done
@@ -238,7 +254,7 @@ class PrivateStep:
         """The clipped sum over all physical batches in float32, by parameter, and what else each part gave."""
         total: list[Tensor] = []
         parts = []
-        for part in batch.parts():
+        for part in batch.parts(self._workers.rank, self._workers.count):
             clipped, mask = self._clip(*part)
             sums = [clipped.sums[name].to(self._kind) for name in self.parameters]
             if total:
@@ -246,7 +262,8 @@ class PrivateStep:
             else:  # the next part may overwrite the memory of this one
                 total = [tensor.clone() for tensor in sums] if len(batch.index) > batch.physical else sums
             parts.append((replace(clipped, sums={}), mask))
-        return total, parts
+        total = self._workers.total(total, list(self.parameters.values()), self._kind)
+        return total, self._workers.gathered(parts)
 
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes:
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
@@ -297,7 +314,8 @@ class PrivateStep:
     def _charge(self) -> None:
         """Pay for the whole plan before the first sample; a resumed run has the same key and pays once."""
         if self.ledger is not None and not self._charged:
-            self.ledger.charge(self.plan.event, key=f"train-{self.run}", purpose="training")
+            ledger, event, key = self.ledger, self.plan.event, f"train-{self.run}"
+            self._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
         self._charged = True
 
     def spent(self, delta: float) -> Bound:

@@ -1,0 +1,109 @@
+"""What each process of tests/unit/test_train_workers.py runs: every case once, results in the folder it is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from tacit.core import BudgetExceeded, TacitError
+from tacit.loss import Plan
+from tacit.train import Augment, Speed, fit, private
+
+DATA = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+USERS = np.arange(60) // 3
+CASES: dict[str, dict[str, Any]] = {
+    "flat": {"plan": Plan(60, 0.5, 4, 1.0)},
+    "adaptive": {"plan": Plan(60, 0.5, 4, 1.0, clipping="adaptive")},
+    "shuffled": {"plan": Plan(60, 0.25, 4, 1.0, adjacency="replace", sampling="shuffled")},
+    "correlated": {"plan": Plan(60, 0.25, 4, 1.0, adjacency="replace", sampling="cyclic", bands=2)},
+    "grid": {"plan": Plan(60, 0.5, 4, 1.0), "noise": "grid"},
+    "augmented": {"plan": Plan(60, 0.5, 4, 1.0), "augment": Augment(lambda batch: (2 * batch[0], batch[1]), 2)},
+    "users": {"plan": Plan(20, 0.5, 4, 1.0, unit="user"), "users": USERS},
+    "empty": {"plan": Plan(60, 1e-9, 2, 1.0)},
+}
+
+
+def small(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def trained(plan: Plan, users: Any = None, *, pinned: bool = True, **options: Any) -> dict[str, Any]:
+    """Parameters after a run, the noise's key pinned: rounding of sums moves later norms, and with them the key."""
+    rank = int(os.environ.get("RANK", 0))
+    model = small(seed=rank)  # processes start apart and must come together
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    step = private(model, optimizer, plan, rng=rank + 5, speed=Speed(physical_batch=4), **options)
+    if pinned:
+        step._noise_key = lambda batch, parts: bytes(31) + bytes([step.done])
+    asked = {} if users is None else {"users": users, "records_per_user": 2}
+    infos = [step(batch) for batch in step.batches(DATA, **asked)]
+    flat = torch.cat([tensor.detach().flatten() for tensor in model.parameters()])
+    return {
+        "parameters": flat.double().tolist(),
+        "clip_norm": step.clip_norm,
+        "losses": [info.loss for info in infos],
+        "examples": [info.examples for info in infos],
+    }
+
+
+class Account:
+    """A ledger that counts its charges, and refuses if it is empty."""
+
+    def __init__(self, *, empty: bool) -> None:
+        self.empty, self.charges = empty, 0
+
+    def charge(self, event: object, **_: object) -> None:
+        if self.empty:
+            raise BudgetExceeded(2.0, 1.0)
+        self.charges += 1
+
+
+def accounts() -> dict[str, Any]:
+    """Charges seen by this process, and the refusal that all of them meet."""
+    paid, empty = Account(empty=False), Account(empty=True)
+    plan = CASES["flat"]["plan"]
+    fit(small(), DATA, plan, ledger=paid)
+    try:
+        fit(small(), DATA, plan, ledger=empty)
+    except TacitError as error:
+        return {"charges": paid.charges, "refusal": type(error).__name__}
+    return {"charges": paid.charges, "refusal": None}
+
+
+def checkpointed(folder: Path) -> dict[str, Any]:
+    """A run that is taken up from its checkpoint; every process ends alike, and the file is gone."""
+    model = small()
+    path = folder / "run.ckpt"
+    seen = []
+
+    def stop(step: Any, info: Any) -> None:
+        seen.append(path.exists())
+
+    fit(model, DATA, CASES["flat"]["plan"], rng=1, checkpoint=path, progress=stop)
+    dist.barrier()
+    flat = torch.cat([tensor.detach().flatten() for tensor in model.parameters()])
+    return {"parameters": flat.double().tolist(), "seen": seen, "left": path.exists()}
+
+
+def main(folder: Path) -> None:
+    dist.init_process_group("gloo")
+    found: dict[str, Any] = {name: trained(**case) for name, case in CASES.items()}
+    found["free"] = trained(**CASES["flat"], pinned=False)
+    found["accounts"] = accounts()
+    found["checkpoint"] = checkpointed(folder)
+    (folder / f"{dist.get_rank()}.json").write_text(json.dumps(found), encoding="utf-8")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
