@@ -43,19 +43,34 @@ def _present(what: str) -> bool:
     return CHECKS[what]() if what in CHECKS else importlib.util.find_spec(what) is not None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    required = set(filter(None, os.environ.get("TACIT_REQUIRE", "").split(",")))
+    missing = sorted(what for what in required if not _present(what))
+    if missing:
+        raise pytest.UsageError(f"TACIT_REQUIRE names what is not here: {', '.join(missing)}")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     needs = {item: [mark.args[0] for mark in item.iter_markers("needs")] for item in items}
     found = {what: _present(what) for what in {what for each in needs.values() for what in each}}
-    required = set(filter(None, os.environ.get("TACIT_REQUIRE", "").split(",")))
-    missing = sorted(what for what in required if not found.get(what, True))
-    if missing:
-        raise pytest.UsageError(f"TACIT_REQUIRE names what is not here: {', '.join(missing)}")
     dropped = [item for item in items if not all(found[what] for what in needs[item])]
     for item in dropped:
         _absent.update(what for what in needs[item] if not found[what])
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in set(dropped)]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist tells the one process that prints what was dropped; all workers drop the same."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["absent"] = dict(_absent)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object, error: object) -> None:
+    _absent.update(Counter(getattr(node, "workeroutput", {}).get("absent", {})) - _absent)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
