@@ -37,12 +37,12 @@ class NoisyDescent:
     size: int
     step_size: float
     noise: float
-    iterations: int
+    steps: int
 
     def __post_init__(self) -> None:
         for name in ("strong_convexity", "smoothness", "gradient_sensitivity", "step_size", "noise"):
             object.__setattr__(self, name, check.positive(name, getattr(self, name)))
-        for name in ("size", "iterations"):
+        for name in ("size", "steps"):
             object.__setattr__(self, name, check.whole(name, getattr(self, name)))
         if self.smoothness < self.strong_convexity:
             raise BadInput("smoothness must be at least strong_convexity.")
@@ -60,13 +60,13 @@ class NoisyDescent:
         It asks for the start N(0, (2 sigma^2/lambda) I). `upper` does not, and is smaller.
         Reference: Chourasia, Ye and Shokri 2021, Differential privacy dynamics, with the factor (1 - eta beta)^2.
         """
-        grown = -np.expm1(-self.strong_convexity * self.step_size * self.iterations / 2)
+        grown = -np.expm1(-self.strong_convexity * self.step_size * self.steps / 2)
         slack = (1 - self.step_size * self.smoothness) ** 2
         return np.asarray(orders * self._unit / (self.strong_convexity * slack) * grown)
 
     def composition(self, orders: Array) -> Array:
         """a eta K S^2/(4 sigma^2 n^2): every iterate released, K Gaussian mechanisms of shift eta S/n."""
-        return np.asarray(orders * self.step_size * self.iterations * self._unit / 4)
+        return np.asarray(orders * self.step_size * self.steps * self._unit / 4)
 
     def upper(self, orders: Array) -> Array:
         r"""a S^2 (2 - eta lambda)/(4 sigma^2 n^2 lambda) (1 - r^K)/(1 + r^K), r = 1 - eta lambda: below both others.
@@ -78,7 +78,7 @@ class NoisyDescent:
     @property
     def mu(self) -> float:
         """The last iterate is as private as one Gaussian mechanism with this shift over standard deviation."""
-        shrink = self.iterations * math.log1p(-self.step_size * self.strong_convexity)
+        shrink = self.steps * math.log1p(-self.step_size * self.strong_convexity)
         scale = (2 - self.step_size * self.strong_convexity) / (2 * self.strong_convexity)
         return math.sqrt(self._unit * scale * -math.expm1(shrink) / (1 + math.exp(shrink)))
 
@@ -91,7 +91,7 @@ class NoisyDescent:
         drift, spread = self.step_size * self.gradient_sensitivity / self.size, 2 * self.step_size * self.noise**2
         lost = self.step_size * self.strong_convexity
         mean, variance = (
-            scale * _geometric(share, self.iterations) for scale, share in ((drift, lost), (spread, lost * (2 - lost)))
+            scale * _geometric(share, self.steps) for scale, share in ((drift, lost), (spread, lost * (2 - lost)))
         )
         return np.asarray(orders * mean**2 / (2 * variance))
 
