@@ -138,7 +138,11 @@ def _advanced(prefix: str, epsilon: float, k: int, delta: float) -> Iterator[The
 def _renyi(loss: Composed, delta: float) -> Iterator[Theorem]:
     if delta == 0 or loss == Composed():
         return
-    curve = loss.renyi(TILTS)
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            curve = loss.renyi(TILTS)
+    except ArithmeticError:
+        return
     if not np.any(np.isfinite(curve)):
         return
     yield Theorem("moments (Renyi), classic conversion", classic(curve, TILTS, delta), "Mironov 2017, Proposition 3")

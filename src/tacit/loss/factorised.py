@@ -27,7 +27,8 @@ def sensitivity(event: MatrixFactorisation) -> tuple[float, float]:
     columns = np.zeros((steps, steps))
     for place, row in enumerate(event.encoder):
         columns[place, : place + 1] = row
-    products = columns.T @ columns
+    unit = float(np.abs(columns).max()) or 1.0  # so that squares neither overflow nor vanish
+    products = (columns / unit).T @ (columns / unit)
     far = np.abs(np.subtract.outer(np.arange(steps), np.arange(steps))) >= apart
     others = np.zeros((steps, steps + 1))
     for _ in range(count - 1):
@@ -36,7 +37,7 @@ def sensitivity(event: MatrixFactorisation) -> tuple[float, float]:
     pattern, bound = heaviest(most, count, apart)
     attained = float(products[np.ix_(pattern, pattern)].sum())
     rounding = 1 + 4 * steps * float(np.finfo(float).eps)
-    return math.sqrt(max(attained, 0.0) / rounding), math.sqrt(bound * rounding)
+    return unit * math.sqrt(max(attained, 0.0) / rounding), unit * math.sqrt(bound * rounding)
 
 
 def heaviest(weights: Array, count: int, apart: int) -> tuple[list[int], float]:

@@ -61,12 +61,17 @@ def _full(event: LastIterate, contribution: float) -> float:
 
     (c^t R + s (1 - c^t)/(1 - c))^2 (1 - c^2)/(1 - c^{2t}),   or with R = 0 and t = all steps.
     """
-    s, log_c = contribution / event.noise_multiplier, math.log1p(-event.step_size * event.regularization)
+    s, log_c = contribution / event.noise_multiplier, _log_contraction(event)
     whole = float(_least_squares(0.0, s, log_c, np.array([event.steps], dtype=np.float64))[0])
     if event.diameter is None:
         return whole
     last = _least_squares(far(event) / event.noise_multiplier, s, log_c, _lengths(event.steps))
     return min(whole, float(last.min())) * (1 + 1e-12)
+
+
+def _log_contraction(event: LastIterate) -> float:
+    """log c, c = 1 - eta lambda; a step that forgets everything is taken as one that forgets almost everything."""
+    return math.log1p(-min(event.step_size * event.regularization, 1 - 1e-15))
 
 
 def _least_squares(apart: float, s: float, log_c: float, t: Array) -> Array:
@@ -90,7 +95,7 @@ def _chosen(event: LastIterate, contribution: float) -> tuple[int, float]:
     lengths = moves = np.zeros(0)
     if event.diameter is not None:
         lengths = _lengths(event.steps)
-        log_c = math.log1p(-event.step_size * event.regularization)
+        log_c = _log_contraction(event)
         shrink = 1 / lengths if log_c == 0 else np.exp(lengths * log_c) * math.expm1(log_c) / np.expm1(lengths * log_c)
         moves = far(event) * shrink * (1 + 1e-12)
     lengths, moves = np.append(lengths, event.steps), np.append(moves, 0.0)

@@ -18,6 +18,7 @@ import math
 import numpy as np
 
 from ..core.adjacency import Adjacency
+from ..core.errors import BadInput
 from ..core.events import RepeatAndSelect
 from .composed import Composed
 from .noise import Array
@@ -26,8 +27,12 @@ from .renyi import TILTS, Renyi
 
 def selected(event: RepeatAndSelect, inner: Composed, adjacency: Adjacency) -> Renyi:
     """The curve of the selection from the loss of one run."""
-    one = inner.renyi(TILTS)
-    curve = _poisson(event.mean, inner, one) if event.shape is None else _binomial(event.mean, event.shape, one)
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            one = inner.renyi(TILTS)
+            curve = _poisson(event.mean, inner, one) if event.shape is None else _binomial(event.mean, event.shape, one)
+    except ArithmeticError:
+        raise BadInput("One run of the selection loses more privacy than numbers can hold.") from None
 
     def read(tilts: Array) -> Array:
         """Divergences rise with the order, so the next larger order of the grid bounds from above."""
