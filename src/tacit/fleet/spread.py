@@ -1,0 +1,215 @@
+"""A fleet in parts: on Ray's workers or here, with finished parts kept so that an interrupted fleet goes on.
+
+A part is as many models as are trained at once. Its seeds are those its models would have in one process, so where it
+is trained changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from ..core import check
+from ..core.errors import BadInput, MissingExtra
+from ..core.randomness import Source, source
+from ..loss import Plan
+from ..train import checkpoint
+from .fleet import BLOCK, Epochs, Fleet, Models, Progress
+from .stack import Stack
+
+Words = NDArray[np.uint64]
+Parameters = dict[str, Tensor]
+Work = Callable[[int], Parameters]
+SCHEMA = "tacit.fleet-part/1"
+
+
+def spread(
+    fleet: Fleet,
+    x: ArrayLike,
+    y: ArrayLike,
+    member: ArrayLike,
+    schedule: Epochs | Plan,
+    *,
+    own: Sequence[int] = (),
+    rng: Source | int | np.random.Generator | None = None,
+    workers: int = 0,
+    folder: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Models:
+    """`fleet.train` in parts of `fleet.models_at_once` models: the same models, bit for bit, on one kind of processor.
+
+    `workers` above 0 trains as many parts at once on Ray (a running cluster if there is one, else a local one).
+    `folder` keeps finished parts; the same call with the same folder trains what is missing. Until the last is finished
+    it holds seeds, which undo the privacy of a `Plan`: only its owner may read it. On a GPU the noise of a plan depends
+    on the size of a part; its distribution does not.
+    """
+    sides = np.asarray(member, dtype=bool)
+    if sides.ndim != 2 or 0 in sides.shape:
+        raise BadInput("A fleet needs a membership matrix of records x models.")
+    arrays, count = (np.asarray(x, dtype=np.float32), np.asarray(y), sides), sides.shape[1]
+    size = BLOCK * math.ceil(check.whole("models_at_once", fleet.models_at_once) / BLOCK)
+    parts, chance = range(math.ceil(count / size)), source(rng)
+    words, done, store = chance.words(2 * count + 1), {}, None
+    if folder is not None:
+        settings = (type(schedule).__name__, asdict(schedule), list(own), size)
+        store = _Store(Path(folder), settings, arrays)
+        words, done = store.words(words, repeatable=not chance.cryptographic), store.parts(parts)
+    work = functools.partial(_part, fleet, arrays, schedule, tuple(own), words, size)
+    todo = [k for k in parts if k not in done]
+    for k, parameters in _ray(work, todo, workers) if check.whole("workers", workers, least=0) else _here(work, todo):
+        done[k] = parameters
+        if store is not None:
+            store.keep(k, parameters, last=len(done) == len(parts))
+        if progress is not None:
+            progress(min(len(done) * size, count), count)
+    return Models(tuple(_stack(fleet, done[k]) for k in parts), sides, chance.name)
+
+
+class _Part(Source):
+    """The words that a fleet's part would draw, had the whole been trained here."""
+
+    name = "a part of a fleet"
+    cryptographic = False
+
+    def __init__(self, words: Words, models: slice) -> None:
+        order, starts, noise = words[:1], words[1 : 1 + len(words) // 2], words[1 + len(words) // 2 :]
+        self._words = np.concatenate((order, starts[models], noise[models]))
+
+    def words(self, count: int) -> Words:
+        if count != self._words.size:
+            raise BadInput("A part of a fleet draws its own words, once.")
+        return self._words
+
+    def spawn(self, count: int) -> list[Source]:
+        raise BadInput("A part of a fleet has no other randomness.")
+
+
+def _part(
+    fleet: Fleet,
+    arrays: tuple[Any, Any, NDArray[np.bool_]],
+    schedule: Epochs | Plan,
+    own: tuple[int, ...],
+    words: Words,
+    size: int,
+    k: int,
+) -> Parameters:
+    """The parameters of one part, on the processor."""
+    x, y, member = arrays
+    models = slice(k * size, min((k + 1) * size, member.shape[1]))
+    found = fleet.train(x, y, member[:, models], schedule, own=own, rng=_Part(words, models))
+    (stack,) = found.stacks
+    return {name: value.detach().cpu() for name, value in stack.parameters.items()}
+
+
+def _here(work: Work, todo: Sequence[int]) -> Iterator[tuple[int, Parameters]]:
+    for k in todo:
+        yield k, work(k)
+
+
+def _ray(work: Work, todo: Sequence[int], workers: int) -> Iterator[tuple[int, Parameters]]:
+    """Parts as they finish; what they share is sent once."""
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("ray") from None
+    if not todo:
+        return
+    started = not ray.is_initialized()
+    if started:
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    try:
+        shared, threads = ray.put(work), torch.get_num_threads()
+        remote = ray.remote(num_cpus=1)(_threaded)
+        waiting, running = list(todo), {}
+        while waiting or running:
+            while waiting and len(running) < workers:
+                k = waiting.pop(0)
+                running[remote.remote(shared, threads, k)] = k
+            (ready, *_), _ = ray.wait(list(running), num_returns=1)
+            k = running.pop(ready)
+            found = ray.get(ready)
+            yield k, {name: torch.from_numpy(array.copy()) for name, array in found.items()}
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _threaded(work: Work, threads: int, k: int) -> dict[str, NDArray[Any]]:
+    """On a worker: with as many threads as the caller has, since sums depend on how they are cut."""
+    torch.set_num_threads(threads)
+    return {name: value.numpy() for name, value in work(k).items()}
+
+
+def _stack(fleet: Fleet, parameters: Parameters) -> Stack:
+    if isinstance(fleet.start, nn.Module):
+        template = fleet.start
+    else:
+        with torch.random.fork_rng(devices=[]):
+            template = fleet.start()
+    return fleet.stack(template, {name: value.to(fleet.device) for name, value in parameters.items()})
+
+
+class _Store:
+    """A folder of finished parts, and the seeds of all until the last is finished."""
+
+    def __init__(self, folder: Path, settings: Any, arrays: Sequence[NDArray[Any]]) -> None:
+        self._folder, self._file = folder, folder / "fleet.pt"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            raise BadInput(f"The folder {folder} cannot be made.") from None
+        self._state = checkpoint.read(self._file) if self._file.exists() else {"schema": SCHEMA, "key": os.urandom(32)}
+        if self._state.get("schema") != SCHEMA:
+            raise BadInput(f"{self._file.name} is not a fleet that this version can go on with.")
+        seal = _seal(self._state["key"], settings, arrays)
+        if self._state.setdefault("seal", seal) != seal:
+            raise BadInput(f"The folder {folder.name} holds another fleet.", fix="Give an empty folder.")
+
+    def words(self, drawn: Words, *, repeatable: bool) -> Words:
+        """The seeds drawn the first time, on disk before any model is trained from them."""
+        if not self._file.exists():
+            self._state["words"] = torch.from_numpy(drawn.view(np.int64).copy())
+            checkpoint.write(self._state, self._file)
+        if "words" not in self._state:
+            return drawn  # all parts are there
+        kept = self._state["words"].numpy().view(np.uint64)
+        if repeatable and not np.array_equal(kept, drawn):
+            raise BadInput(
+                f"The folder {self._folder.name} holds a fleet of another seed.", fix="Give an empty folder."
+            )
+        return kept
+
+    def parts(self, numbers: Sequence[int]) -> dict[int, Parameters]:
+        paths = {k: self._folder / f"part-{k}.pt" for k in numbers}
+        found = {k: checkpoint.read(path) for k, path in paths.items() if path.exists()}
+        if "words" not in self._state and len(found) < len(paths):
+            raise BadInput(f"The folder {self._folder.name} lacks a part of a finished fleet.", fix="Start anew.")
+        return found
+
+    def keep(self, k: int, parameters: Parameters, *, last: bool) -> None:
+        checkpoint.write(parameters, self._folder / f"part-{k}.pt")
+        if last:  # the seeds of noise must not outlive the training
+            checkpoint.destroy(self._file)
+            checkpoint.write({name: self._state[name] for name in ("schema", "key", "seal")}, self._file)
+
+
+def _seal(key: bytes, settings: Any, arrays: Sequence[NDArray[Any]]) -> str:
+    """What a fleet is trained on, as a keyed hash."""
+    seal = hmac.new(key, json.dumps(settings, sort_keys=True, default=str).encode(), hashlib.sha256)
+    for array in arrays:
+        seal.update(repr((array.shape, array.dtype.str)).encode())
+        seal.update(np.ascontiguousarray(array))
+    return seal.hexdigest()

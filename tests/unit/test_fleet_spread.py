@@ -1,0 +1,164 @@
+"""Fleets in parts, here and on Ray: bit for bit those of one process; they go on where they stopped; signals on disk."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tacit import BadInput, Plan
+from tacit.fleet import Epochs, Fleet
+from tacit.fleet.signals import signals
+from tacit.fleet.spread import spread
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 4)).astype(np.float32)
+Y = RNG.integers(0, 3, 40)
+MODELS = 150
+MEMBER = RNG.random((40, MODELS)) < 0.5
+PLAN = Plan(20, rate=0.25, steps=4, noise_multiplier=1.0)
+SCHEDULES = [Epochs(2, 10), PLAN]
+
+
+def make():
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+def fleet(**more):
+    return Fleet(make, lambda parameters: torch.optim.SGD(parameters, lr=0.5), models_at_once=64, **more)
+
+
+def same(first, second):
+    return all(
+        torch.equal(value, other.parameters[name])
+        for stack, other in zip(first.stacks, second.stacks, strict=True)
+        for name, value in stack.parameters.items()
+    )
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=["plain", "private"])
+def test_parts_are_the_whole(schedule):
+    own = [3] if schedule is PLAN else []
+    whole = fleet().train(X, Y, MEMBER, schedule, own=own, rng=1)
+    parts = spread(fleet(), X, Y, MEMBER, schedule, own=own, rng=1)
+    assert same(whole, parts)
+    assert not same(whole, spread(fleet(), X, Y, MEMBER, schedule, own=own, rng=2))
+    assert parts.randomness == whole.randomness
+    np.testing.assert_array_equal(parts.logits(X), whole.logits(X))
+
+
+@pytest.mark.slow
+@pytest.mark.needs("ray")
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_what_one_process_gives(tmp_path):
+    whole = fleet().train(X, Y, MEMBER, PLAN, rng=1)
+    seen = []
+    found = spread(
+        fleet(), X, Y, MEMBER, PLAN, rng=1, workers=2, folder=tmp_path / "f", progress=lambda a, b: seen.append((a, b))
+    )
+    assert same(whole, found)
+    assert seen[-1] == (MODELS, MODELS)
+    assert len(list((tmp_path / "f").glob("part-*.pt"))) == 3
+
+
+class Stop(Exception):
+    pass
+
+
+def interrupted(done, count):
+    raise Stop
+
+
+def test_an_interrupted_fleet_goes_on(tmp_path):
+    trained = []
+
+    def make_and_note():
+        trained.append(1)
+        return make()
+
+    def stop(done, count):
+        if done >= 128:
+            raise Stop
+
+    mine = Fleet(make_and_note, lambda parameters: torch.optim.SGD(parameters, lr=0.5), models_at_once=64)
+    with pytest.raises(Stop):
+        spread(mine, X, Y, MEMBER, PLAN, folder=tmp_path / "f", progress=stop)
+    assert sorted(path.name for path in (tmp_path / "f").iterdir()) == ["fleet.pt", "part-0.pt", "part-1.pt"]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "f").iterdir())
+    seeds = torch.load(tmp_path / "f" / "fleet.pt", weights_only=True)["words"]
+    trained.clear()
+    found = spread(mine, X, Y, MEMBER, PLAN, folder=tmp_path / "f")
+    assert len(trained) < MODELS - 64  # the last 22, and one to have its shape per part
+    from tacit.fleet.spread import _Part
+
+    words = seeds.numpy().view(np.uint64)
+    assert same(found, fleet().train(X, Y, MEMBER, PLAN, rng=_Part(words, slice(0, MODELS))))
+    assert "words" not in torch.load(tmp_path / "f" / "fleet.pt", weights_only=True)
+    assert same(found, spread(mine, X, Y, MEMBER, PLAN, folder=tmp_path / "f"))
+
+
+def test_a_folder_holds_one_fleet(tmp_path):
+    def go(member=MEMBER, rng=1, schedule=SCHEDULES[0], folder="f", stop=False):
+        progress = interrupted if stop else None
+        return spread(fleet(), X, Y, member, schedule, rng=rng, folder=tmp_path / folder, progress=progress)
+
+    with pytest.raises(Stop):
+        go(stop=True)
+    with pytest.raises(BadInput, match="another seed"):
+        go(rng=2)
+    with pytest.raises(BadInput, match="another fleet"):
+        go(member=~MEMBER)
+    with pytest.raises(BadInput, match="another fleet"):
+        go(schedule=Epochs(3, 10))
+    go()
+    (tmp_path / "f" / "part-1.pt").unlink()
+    with pytest.raises(BadInput, match="lacks a part"):
+        go()
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g" / "fleet.pt").write_text("no", encoding="utf-8")
+    with pytest.raises(BadInput, match="not a checkpoint"):
+        go(folder="g")
+
+
+@pytest.mark.parametrize("network", ["linear", "any"])
+def test_signals_in_parts_on_disk_are_those_in_memory(tmp_path, network):
+    class Wrapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = make()
+
+        def forward(self, x):
+            return self.inner(x)
+
+    start = make if network == "linear" else Wrapped
+    member = MEMBER[:, :70]
+    models = Fleet(start, models_at_once=64).train(X, Y, member, Epochs(1, 10), rng=1)
+    names = ("loss", "margin", "probability", "logits", "gradient_norm")
+    found = signals(models, X, Y, member=member, names=names, folder=tmp_path, rows=7)
+    expected = models.observations(X, Y, member)
+    for name in names[:-1]:
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy", mmap_mode="r"), getattr(found, name))
+    model = start()
+    for k in (0, 69):
+        stack, place = models.stacks[k // 64], k % 64
+        model.load_state_dict({name: value[place] for name, value in stack.parameters.items()})
+        model.zero_grad()
+        nn.functional.cross_entropy(model(torch.as_tensor(X[3:4])), torch.as_tensor(Y[3:4])).backward()
+        norm = np.sqrt(sum(float(value.grad.square().sum()) for value in model.parameters()))
+        assert found.gradient_norm[3, k] == pytest.approx(norm, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda models: signals(models, X, Y[:5]),
+        lambda models: signals(models, X, Y, names=("luck",)),
+        lambda models: signals(models, X, Y, names=()),
+        lambda models: signals(models, X, Y, rows=0),
+        lambda models: spread(fleet(), X, Y, MEMBER[:, 0], SCHEDULES[0]),
+        lambda models: spread(fleet(), X, Y, MEMBER, SCHEDULES[0], workers=-1),
+    ],
+)
+def test_bad_input(call):
+    with pytest.raises(BadInput):
+        call(fleet().train(X, Y, MEMBER[:, :2], Epochs(1, 20), rng=1))
