@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Normals:
             torch.mul(noise[: len(part)], scale, out=part)
 
 
+@lru_cache
 def kernel(device: torch.device) -> Noise:
     """The kernel where there is one and it makes the eager noise; the eager code elsewhere."""
     if device.type != "cuda":
