@@ -7,51 +7,16 @@ forget them.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass
 
 from . import check
 from .errors import BadInput
-
-SCHEMA = "tacit.event/1"
-
-
-@dataclass(frozen=True)
-class Event:
-    """What was released, in public parameters. Subclasses register themselves by name."""
-
-    registry: ClassVar[dict[str, type[Event]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        Event.registry[cls.__name__] = cls
-
-    def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **_encode(self)}
-
-    @staticmethod
-    def from_json(data: dict[str, Any] | str) -> Event:
-        if isinstance(data, str):
-            try:
-                data = json.loads(data)
-            except json.JSONDecodeError as error:
-                raise BadInput(f"The event is not JSON (line {error.lineno}, column {error.colno}).") from None
-            except RecursionError:
-                raise BadInput("The event is nested too deeply.") from None
-        if not isinstance(data, dict):
-            raise BadInput("An event is a JSON object with a `type`.")
-        schema = data.get("schema", SCHEMA)
-        if schema != SCHEMA:
-            raise BadInput(f"The event has schema {schema!r}; this version reads {SCHEMA!r}.")
-        event = _decode({key: value for key, value in data.items() if key != "schema"})
-        _check_event(event)
-        return cast(Event, event)
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+from .event import SCHEMA as SCHEMA
+from .event import Event as Event
+from .event import check_event
+from .event import family as family
+from .event import rescaled as rescaled
 
 
 @dataclass(frozen=True)
@@ -205,7 +170,7 @@ class Poisson(Event):
 
     def __post_init__(self) -> None:
         self._set("rate", check.probability("rate", self.rate))
-        _check_event(self.event)
+        check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -225,7 +190,7 @@ class TruncatedPoisson(Event):
         self._set("cap", check.whole("cap", self.cap))
         if self.size is not None:
             self._set("size", check.whole("size", self.size))
-        _check_event(self.event)
+        check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -241,7 +206,7 @@ class FixedSize(Event):
         self._set("size", check.whole("size", self.size))
         if self.batch > self.size:
             raise BadInput(f"batch must be at most size {self.size}, got {self.batch}.")
-        _check_event(self.event)
+        check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -253,7 +218,7 @@ class Shuffled(Event):
 
     def __post_init__(self) -> None:
         self._set("batches", check.whole("batches", self.batches))
-        _check_event(self.event)
+        check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -272,7 +237,7 @@ class Allocation(Event):
         self._set("steps", check.whole("steps", self.steps))
         if self.times > self.steps:
             raise BadInput(f"times must be at most steps {self.steps}, got {self.times}.")
-        _check_event(self.event)
+        check_event(self.event)
 
 
 @dataclass(frozen=True)
@@ -288,7 +253,7 @@ class RepeatAndSelect(Event):
     shape: float | None = 1.0
 
     def __post_init__(self) -> None:
-        _check_event(self.event)
+        check_event(self.event)
         self._set("mean", check.positive("mean", self.mean))
         if self.shape is not None:
             shape = float(self.shape)
@@ -385,7 +350,7 @@ class Repeat(Event):
     steps: int
 
     def __post_init__(self) -> None:
-        _check_event(self.event)
+        check_event(self.event)
         self._set("steps", check.whole("steps", self.steps))
 
 
@@ -400,52 +365,7 @@ class Compose(Event):
             raise BadInput("Compose takes a sequence of events.")
         self._set("events", tuple(self.events))
         for event in self.events:
-            _check_event(event)
-
-
-def family(event: Event) -> str:
-    """The event with its noise left open: the family a curve test reads its bound from.
-
-    Two events of one family differ in noise multiplier alone, and their trade-off curves are ordered by it.
-    """
-    if isinstance(event, Gaussian | Laplace):
-        return type(event).__name__
-    parts = []
-    for field_ in fields(event):
-        if field_.name == "noise_multiplier":
-            continue
-        value = getattr(event, field_.name)
-        if isinstance(value, Event):
-            parts.append(family(value))
-        elif isinstance(value, tuple):
-            parts.extend(family(item) if isinstance(item, Event) else _short(item) for item in value)
-        else:
-            parts.append(f"{field_.name}={value!r}")
-    return f"{type(event).__name__}({', '.join(parts)})"
-
-
-def rescaled(event: Event, factor: float) -> Event:
-    """The same family with every noise multiplier times `factor`: more noise for a larger factor.
-
-    An event without noise to scale is returned as it is.
-    """
-    check.positive("factor", factor)
-    changed: dict[str, Any] = {}
-    for field_ in fields(event):
-        value = getattr(event, field_.name)
-        if field_.name == "noise_multiplier":
-            changed[field_.name] = factor * value
-        elif isinstance(value, Event):
-            changed[field_.name] = rescaled(value, factor)
-        elif isinstance(value, tuple):
-            changed[field_.name] = tuple(rescaled(item, factor) if isinstance(item, Event) else item for item in value)
-    return replace(event, **changed)
-
-
-def _short(value: object) -> str:
-    """Short values as they are, long ones by their fingerprint."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"#{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+            check_event(event)
 
 
 def _triangle(rows: object) -> tuple[tuple[float, ...], ...]:
@@ -457,34 +377,3 @@ def _triangle(rows: object) -> tuple[tuple[float, ...], ...]:
     if not found or any(len(row) != place for place, row in enumerate(found, start=1)):
         raise BadInput("encoder must hold the rows of a lower triangular matrix: row k has k entries.")
     return found
-
-
-def _check_event(event: object) -> None:
-    if not isinstance(event, Event):
-        raise BadInput(f"An event was expected, got {type(event).__name__}.")
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, Event):
-        body = {field_.name: _encode(getattr(value, field_.name)) for field_ in fields(value)}
-        return {"type": type(value).__name__, **body}
-    if isinstance(value, tuple):
-        return [_encode(item) for item in value]
-    return value
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_decode(item) for item in value)
-    if not isinstance(value, dict):
-        return value
-    name = value.get("type")
-    cls = Event.registry.get(str(name))
-    if cls is None:
-        raise BadInput(f"Event type {name!r} is not known.", fix=f"Known types: {', '.join(sorted(Event.registry))}.")
-    arguments = {key: _decode(item) for key, item in value.items() if key != "type"}
-    try:
-        return cls(**arguments)
-    except TypeError:
-        allowed = ", ".join(field_.name for field_ in fields(cls))
-        raise BadInput(f"Event {name} takes the fields: {allowed or 'none'}.") from None
