@@ -8,6 +8,7 @@ import pytest
 
 import tacit
 from tacit.events import (
+    Allocation,
     BoundedRange,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -95,3 +96,10 @@ def test_a_large_sampled_group_is_refused():
 def test_a_plan_with_next_to_no_noise_has_a_bound():
     plan = tacit.Plan(public_size=1000, rate=0.1, steps=10, noise_multiplier=1e-9)
     assert plan.bound(1e-5).epsilon == math.inf
+
+
+@pytest.mark.parametrize("steps", [10**5, 10**9])
+def test_an_allocation_too_long_to_tabulate_claims_no_lower_end(steps):
+    """Its upper table tells all, its lower one does not: an infinite lower end would be false."""
+    with contextlib.suppress(tacit.BadInput):
+        assert tacit.epsilon(Allocation(1, steps, Gaussian(1.0)), delta=1e-5).lower <= 0.2

@@ -60,6 +60,23 @@ class Never:
 
 
 @dataclass(frozen=True)
+class Unknown:
+    """Nothing is proven: the upper end of a pair tells all, and the lower end does not."""
+
+    def delta(self, epsilon: float) -> Interval:
+        return Interval(0.0, 1.0)
+
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
+        return Interval(0.0, math.inf)
+
+    def tail(self, fpr: float) -> Interval:
+        return Interval(fpr, 1.0)
+
+    def head(self, fpr: float) -> Interval:
+        return Interval(fpr, 1.0)
+
+
+@dataclass(frozen=True)
 class GaussianTotal:
     r"""A Gaussian mechanism with mu = sensitivity / standard deviation; Gaussians compose to mu^2 = sum mu_i^2.
 

@@ -14,7 +14,7 @@ from ..core import check
 from ..core.errors import BadInput, TacitError
 from ..core.interval import Interval
 from ..core.privacy_loss import PrivacyLoss
-from .closed import Direction, GaussianTotal, Never, Once, Single, head_of, tail_of
+from .closed import Direction, GaussianTotal, Never, Once, Single, Unknown, head_of, tail_of
 from .lattice import Lattice
 from .noise import Array, GaussianNoise
 from .pairs import Discrete, Location, Pair
@@ -183,7 +183,7 @@ class Fast:
 def direction(pairs: Counted) -> Direction:
     """The sharpest reader: closed form, contour, then lattice."""
     if any(pair.infinite == 1 for pair, _ in pairs):
-        return Never()
+        return Never() if any(pair.lower.infinite == 1 for pair, _ in pairs) else Unknown()
     if all(mu(pair) is not None for pair, _ in pairs):
         return GaussianTotal(math.sqrt(math.fsum(count * (mu(pair) or 0.0) ** 2 for pair, count in pairs)))
     if len(pairs) == 1 and pairs[0][1] == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,7 +49,8 @@ class Lattice:
             return Interval(0.0 if delta else self.largest * (1 - 4e-15 * (len(self.pairs) + 8)), self.largest)
         left = delta - self._infinite
         if left <= 1e-14 * delta:
-            return Interval(0.0 if left > 0 else math.inf, math.inf)
+            told = _told((pair.lower, count) for pair, count in self.pairs)
+            return Interval(math.inf if told > delta else 0.0, math.inf)
         log_mass = math.log(left / self._steps) - SLACK
         left = delta - lost(self._coarse(log_mass))  # what a moment does not see counts against delta
         if left <= 0:
@@ -94,7 +95,7 @@ class Lattice:
     @property
     def _infinite(self) -> float:
         """The chance that some step tells all."""
-        return -math.expm1(math.fsum(count * math.log1p(-pair.infinite) for pair, count in self.pairs))
+        return _told(self.pairs)
 
     @property
     def _steps(self) -> int:
@@ -158,6 +159,11 @@ class Lattice:
         if all(isinstance(pair, Discrete) for pair, _ in self.pairs):
             return step
         return step / math.ceil(step / width)
+
+
+def _told(pairs: Iterable[tuple[Pair, int]]) -> float:
+    """The chance that some step tells all."""
+    return -math.expm1(math.fsum(count * math.log1p(-pair.infinite) for pair, count in pairs))
 
 
 def _solve(window: Window, delta: float) -> float:

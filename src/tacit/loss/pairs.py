@@ -281,6 +281,8 @@ class Tabulated(Pair):
         return p, q
 
     def reach(self, log_mass: float) -> tuple[float, float]:
+        if not self.p.size:
+            return 0.0, 0.0
         allowed = math.exp(log_mass)
         first = int(np.searchsorted(np.cumsum(self.p), allowed, side="right"))
         last = self.p.size - 1 - int(np.searchsorted(np.cumsum(self.p[::-1]), allowed, side="right"))
