@@ -1,5 +1,7 @@
 """Private training: DP-SGD with exact per-example clipping of unmodified models."""
 
+from typing import Any
+
 from ..loss import Adaptive, Automatic, Flat, PerLayer
 from .loop import Trained, fit
 from .models import replace_batch_norm, rules
@@ -17,6 +19,7 @@ __all__ = [
     "Flat",
     "PerLayer",
     "PrivateStep",
+    "PrivateTrainer",
     "Progress",
     "Scattering",
     "Speed",
@@ -29,3 +32,16 @@ __all__ = [
     "replace_batch_norm",
     "rules",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The Trainer is imported when it is asked for: it needs the extra `hf`."""
+    if name == "PrivateTrainer":
+        from .hugging_face import PrivateTrainer
+
+        return PrivateTrainer
+    raise AttributeError(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -207,6 +207,15 @@ class PrivateStep:
 
     def __call__(self, batch: Batch) -> StepInfo:
         """Clip, add up, add noise once, divide by the public expected batch, and let the optimizer step."""
+        info = self.gradients(batch)
+        self.optimizer.step()
+        if self.project is not None:
+            with torch.no_grad():
+                self.project(self.model)
+        return info
+
+    def gradients(self, batch: Batch) -> StepInfo:
+        """The same without the optimizer's step: for loops that take it themselves, once."""
         if not isinstance(batch, Batch) or batch.order != self.done:
             raise BadInput(
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
@@ -216,10 +225,6 @@ class PrivateStep:
         self._release(total, key)
         info = self._info(batch, parts)
         self._adapt(parts, key)
-        self.optimizer.step()
-        if self.project is not None:
-            with torch.no_grad():
-                self.project(self.model)
         self._secret.advance()
         self.done += 1
         return info
