@@ -93,9 +93,9 @@ class CaseStudy:
         fleet = Fleet(
             self.start,
             lambda parameters: torch.optim.SGD(parameters, lr=self.learning_rate / self.plan.clip_norm),
-            self.models_at_once,
-            self.device,
-            replace(self.clipping, divided_by=divided_by).stack,
+            models_at_once=self.models_at_once,
+            device=self.device,
+            stack=replace(self.clipping, divided_by=divided_by).stack,
         )
         return fleet.train(self.x, self.y, member, plan, own=[len(self.x) - 1], rng=chance)
 
