@@ -233,9 +233,22 @@ def test_estimators_and_odd_labels():
         ({"data": (np.zeros(3), np.zeros(3))}, "data must be"),
         ({"data": (np.zeros((3, 2)), np.zeros(3))}, "two classes"),
         ({"data": 5}, "data must be a pair"),
+        ({"fit": 3}, "fit must be a function"),
+        ({"fit": None}, "fit must be a function"),
+        ({"confidence": 1.0}, "confidence must be in"),
+        ({"confidence": 2}, "confidence must be in"),
+        ({"canary": lambda x, y, rng: None}, "must return a pair"),
+        ({"canary": lambda x, y, rng: (1, 2, 3)}, "must return a pair"),
+        ({"canary": lambda x, y, rng: ("a", 0)}, "must return a pair"),
+        ({"canary": lambda x, y, rng: (x, 0)}, "one record"),
     ],
 )
 def test_bad_input_is_one_sentence(change, message):
-    given = {"data": data(), "claim": (1.0, 1e-5), "runs": 10, "rng": 1, **change}
+    """And nothing is trained before it is said."""
+
+    def never(x, y, rng):
+        raise AssertionError
+
+    given = {"fit": never, "data": data(), "claim": (1.0, 1e-5), "runs": 10, "rng": 1, "isolation": "none", **change}
     with pytest.raises(BadInput, match=message):
-        audit(telling_fit, given.pop("data"), **given)
+        audit(given.pop("fit"), given.pop("data"), **given)

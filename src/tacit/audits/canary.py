@@ -44,8 +44,11 @@ class Pair:
 
 def pair(x: Array, y: Array, maker: Maker, rng: np.random.Generator, adjacency: Adjacency) -> Pair:
     """Make the canary once; all runs of a game are played on the same pair."""
-    record, label = maker(x, y, rng)
-    canary_x, canary_y = np.asarray(record, dtype=x.dtype), np.asarray(label, dtype=y.dtype)
+    try:
+        record, label = maker(x, y, rng)
+        canary_x, canary_y = np.asarray(record, dtype=x.dtype), np.asarray(label, dtype=y.dtype)
+    except (TypeError, ValueError):
+        raise BadInput("A canary maker must return a pair (x1, y1): one record and its label.") from None
     if canary_x.shape != x.shape[1:] or canary_y.shape != y.shape[1:]:
         raise BadInput("A canary must be one record (x1, y1) of the shape of the data's.")
     return Pair(x, y, canary_x[None], canary_y[None], adjacency)

@@ -18,7 +18,8 @@ CANDIDATES, FEW = 160, 40
 BANDWIDTH = 0.6
 """Of the smoothing, in normal quantiles of the rank; by trial on Gaussian mechanisms, shifts of 0.3 to 4 deviations."""
 TINY = 1e-6
-ASSUMPTIONS = ("runs are independent of each other", "how guesses are made was fixed before these runs were looked at")
+DELTA, CONFIDENCE = 1e-5, 0.95
+"""Where nothing else is said, as in `audit`; the adjacency is then add-remove."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class Choice:
 def choose(
     calibration: Calibration | Sequence[Calibration],
     *,
-    delta: float,
-    adjacency: Adjacency | str,
-    confidence: float,
+    delta: float = DELTA,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    confidence: float = CONFIDENCE,
     event: Event | None = None,
 ) -> Choice:
     """The attack and threshold with the largest lower bound on the calibration scores, to be judged by others.
@@ -64,9 +65,9 @@ def lower_bound(
     evaluation: Evaluation,
     choice: Choice,
     *,
-    delta: float,
-    adjacency: Adjacency | str,
-    confidence: float,
+    delta: float = DELTA,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    confidence: float = CONFIDENCE,
     event: Event | None = None,
 ) -> Bound:
     """Epsilon is at least this, with the stated confidence.
@@ -97,7 +98,7 @@ def bound(
         adjacency,
         unit,
         assumes=use.assumes,
-        assumptions=ASSUMPTIONS + assumptions,
+        assumptions=use.assumptions + assumptions,
     )
 
 
@@ -152,13 +153,15 @@ def _offer(scores: Scores, use: LimitsEstimator, confidence: float) -> tuple[flo
 
 
 def _thresholds(scores: Scores) -> tuple[Floats, Floats | None]:
-    """Distinct finite scores; many of them are thinned evenly in the normal quantile of their rank, which is returned.
+    """Between distinct finite scores, halfway: a gap is cut where it leaves most room on both sides.
 
-    Failed runs (infinite scores) offer no threshold.
+    Many of them are thinned evenly in the normal quantile of their rank, which is returned. Failed runs (infinite
+    scores) offer no threshold.
     """
     finite = np.unique(scores.score[np.isfinite(scores.score)])
     if not finite.size or not scores.members.size or not scores.nonmembers.size:
         raise BadInput("Choosing needs finite scores of runs with and of runs without the record.")
+    finite[1:] = finite[:-1] / 2 + finite[1:] / 2
     if finite.size <= FEW:
         return finite, None
     end = float(special.ndtri(0.5 / finite.size))

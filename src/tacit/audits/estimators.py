@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,6 +61,10 @@ class Estimator(ABC):
 
     method: str
     delta: float
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "runs are independent of each other",
+        "how guesses are made was fixed before these runs were looked at",
+    )
 
     @property
     def assumes(self) -> str | None:

@@ -44,6 +44,9 @@ def audit_mechanism(
     """
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise BadInput("pair must hold the two neighbouring data sets (D, D').")
+    if not callable(release):
+        raise BadInput(f"release must be a function release(data, rng) -> number, got {type(release).__name__}.")
+    check.probability("confidence", confidence, zero=False, one=False)
     claimed = stated(claim, delta=delta, adjacency=adjacency)
     chance, began = source(rng), time.monotonic()
     coins = balanced(check.whole("runs", runs, least=16), chance)

@@ -40,6 +40,11 @@ def guessed(scores: Scores, share: float = SHARE) -> Counts:
 class OneRunEstimator(Estimator):
     """What is attainable here: every guess right."""
 
+    assumptions = (
+        "every canary was put in by a fair coin of its own",
+        "how many canaries are guessed was fixed before the coins were looked at",
+    )
+
     def attainable(self, counts: Counts, confidence: float) -> float:
         guesses = counts.true_positives + counts.false_positives
         return self.read(Counts(guesses, 0, counts.n_in, counts.n_out), confidence)

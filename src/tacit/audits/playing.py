@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,17 @@ REFERENCES = 4
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a game gives: demonstrations, its controls, and the scores and runs they came from."""
+    """What a game gives: demonstrations, its controls, and the scores and runs they came from.
+
+    `planned` runs of the training were to be made; `played` is what else there is to count.
+    """
 
     shown: tuple[Demonstration, ...]
     controls: tuple[Control, ...]
     scores: Scores
     results: tuple[Result, ...]
+    planned: int
+    played: Mapping[str, int] = field(default_factory=dict)
 
 
 Game = Callable[[Stage, Claim, str | Maker, int, float], Outcome]
@@ -53,7 +58,7 @@ def many_runs(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confid
         planned=planned,
         failed=failures(scores),
     )
-    return Outcome(shown, _controls(scores, stage), scores, tuple(results))
+    return Outcome(shown, _controls(scores, stage), scores, tuple(results), planned)
 
 
 def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
@@ -77,7 +82,7 @@ def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confi
     scores = _joined(batches)
     lost = failures(scores)
     shown = tuple(replace(item, failed=lost) for item in shown)
-    return Outcome(shown, _controls(scores, stage), scores, tuple(results))
+    return Outcome(shown, _controls(scores, stage), scores, tuple(results), runs)
 
 
 def one_run(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
@@ -92,7 +97,8 @@ def one_run(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confiden
     usual = [result.score for result in results[1:] if not result.problem]
     scores = scored(results[0].score - (np.mean(usual, axis=0) if usual else 0.0), coins)
     shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=Played("one-run", name, runs))
-    return Outcome(shown, _controls(scores, stage, controls.by_guesses), scores, tuple(results))
+    tests = _controls(scores, stage, controls.by_guesses)
+    return Outcome(shown, tests, scores, tuple(results), 1 + REFERENCES, {"canaries": runs})
 
 
 GAMES: dict[str, Game] = {"one-run": one_run, "runs": many_runs, "sequential": sequential}

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Adjacency, NotFinished, Source, check
+from ..core import Adjacency, BadInput, NotFinished, Source, check
 from .canary import CANARIES, Maker, Pair, maker, pair
 from .foreign import Fit, last_margin, margins
 from .game import balanced
-from .workers import Job, Result, Task, cores, run_all
+from .journal import Journal
+from .workers import ISOLATIONS, Job, Result, Task, cores, run_all
 
 Array = NDArray[Any]
 PATIENCE = 3600.0
@@ -65,19 +66,41 @@ class Budget:
     deadline: float
     chance: Source
     began: float
+    journal: Journal | None = None
 
     @classmethod
-    def of(cls, isolation: str, seconds: float | None, chance: Source) -> Budget:
+    def of(cls, isolation: str, seconds: float | None, chance: Source, journal: Journal | None = None) -> Budget:
         now = time.monotonic()
+        if isolation not in ISOLATIONS:
+            raise BadInput(f"isolation must be 'process' or 'none', got {isolation!r}.")
         if seconds is None:
-            return cls(isolation, PATIENCE, math.inf, chance, now)
+            return cls(isolation, PATIENCE, math.inf, chance, now, journal)
+        if journal is not None:
+            raise BadInput("An audit with a time budget cannot be resumed.", fix="Say how many runs, not seconds.")
         seconds = check.positive("seconds", seconds)
         return cls(isolation, seconds / 4, now + seconds, chance, now)
 
     def run(self, task: Task, coins: Sequence[Any] | Array) -> list[Result]:
         """One run per item of `coins`, each with its own randomness."""
         jobs = [Job(coin, tuple(int(word) for word in self.chance.words(4))) for coin in coins]
-        return run_all(task, jobs, isolation=self.isolation, limit=self.limit, deadline=self.deadline)
+        if self.journal is None:
+            return run_all(task, jobs, isolation=self.isolation, limit=self.limit, deadline=self.deadline)
+        return self._going_on(self.journal, task, jobs)
+
+    def _going_on(self, journal: Journal, task: Task, jobs: list[Job]) -> list[Result]:
+        """Only the runs that the journal does not know; it learns of each as it ends."""
+        numbers = journal.number(len(jobs))
+        missing = [place for place, number in enumerate(numbers) if number not in journal.results]
+        if missing:
+            run_all(
+                task,
+                [jobs[place] for place in missing],
+                isolation=self.isolation,
+                limit=self.limit,
+                deadline=self.deadline,
+                ended=lambda place, result: journal.keep(numbers[missing[place]], result),
+            )
+        return [journal.results[number] for number in numbers]
 
     @property
     def over(self) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, Claim, Evidence, Source, check, source
-from .canary import Maker
+from .canary import Maker, maker
 from .claims import Stated, stated
 from .foreign import Fit
+from .journal import Journal, identity
 from .playing import GAMES, Outcome
 from .stage import Budget, Stage, said
 
@@ -32,13 +35,16 @@ def audit(
     rng: Source | int | np.random.Generator | None = None,
     delta: float = 1e-5,
     adjacency: Adjacency | str | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Evidence:
     """Test a privacy claim about `fit(x, y, rng) -> predict`.
 
     The score of a run is the log-odds margin of the canary's label. Games: "runs" plays many runs with and without one
     canary, a fifth of which choose the threshold; "sequential" plays them in batches and stops once the claim is
     refuted; "one-run" trains once with many canaries (`runs` of them). With `seconds` the number of runs is fixed after
-    a short trial, before the first run that counts.
+    a short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
+    audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted at
+    the end.
 
     Guarantee: a true claim is refuted with probability at most 1 - confidence (docs/proofs/auditing.md).
     Caller ensures: fit's runs are independent (it keeps nothing between calls), and the claim is about one release
@@ -47,12 +53,23 @@ def audit(
     """
     if game not in GAMES:
         raise BadInput(f"Game {game!r} is not known.", fix=f"Use one of: {', '.join(GAMES)}.")
+    if not callable(fit):
+        raise BadInput(f"fit must be a function fit(x, y, rng) -> predict, got {type(fit).__name__}.")
+    runs = check.whole("runs", runs, least=4)
+    check.probability("confidence", confidence, zero=False, one=False)
+    named = canary if canary == "auto" else maker(canary)[0]
     claimed = stated(claim, delta=delta, adjacency=adjacency)
-    budget = Budget.of(isolation, seconds, source(rng))
-    stage = Stage(fit, *_checked(data), claimed.bound.adjacency, budget)
-    outcome = GAMES[game](stage, claimed, canary, check.whole("runs", runs, least=4), confidence)
+    x, y = _checked(data)
+    journal = None
+    if checkpoint is not None:
+        about = {"fit": _name(fit), "game": game, "canary": named, "runs": runs, "confidence": confidence}
+        about |= {"claim": claimed.bound.to_json(), "data": identity(x, y)}
+        journal = Journal.open(checkpoint, about, rng)
+    budget = Budget.of(isolation, seconds, source(rng) if journal is None else journal.chance, journal)
+    with journal or contextlib.nullcontext():
+        outcome = GAMES[game](Stage(fit, x, y, claimed.bound.adjacency, budget), claimed, canary, runs, confidence)
     return Evidence(
-        subject=getattr(fit, "__qualname__", type(fit).__name__),
+        subject=_name(fit),
         claim=claimed,
         demonstrations=outcome.shown,
         controls=outcome.controls,
@@ -61,6 +78,10 @@ def audit(
         provenance=_provenance(budget, outcome),
         scores=(outcome.scores,),
     )
+
+
+def _name(fit: Fit) -> str:
+    return getattr(fit, "__qualname__", type(fit).__name__)
 
 
 def _checked(data: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -85,7 +106,8 @@ def _provenance(budget: Budget, outcome: Outcome) -> dict[str, Any]:
     failed = sum(bool(result.problem) for result in outcome.results)
     return {
         "randomness": budget.chance.name,
-        "runs_planned": outcome.shown[0].planned,
+        **outcome.played,
+        "runs_planned": outcome.planned,
         "runs_done": len(outcome.results) - failed,
         "runs_failed": failed,
         "failures": said(outcome.results),

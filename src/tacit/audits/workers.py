@@ -23,7 +23,10 @@ from .foreign import Border
 
 Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
 """(coins, seed words) -> (score or scores, problem)."""
+Ended = Callable[[int, "Result"], None]
+"""Told of every run that has ended, by its place among the jobs."""
 OUT_OF_TIME = "was out of time"
+ISOLATIONS = ("process", "none")
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,22 @@ class Result:
     seconds: float
 
 
-def run_all(task: Task, jobs: Sequence[Job], *, isolation: str, limit: float, deadline: float) -> list[Result]:
+def run_all(
+    task: Task,
+    jobs: Sequence[Job],
+    *,
+    isolation: str,
+    limit: float,
+    deadline: float,
+    ended: Ended = lambda place, result: None,
+) -> list[Result]:
     """All jobs, in order: "process" in subprocesses, each run at most `limit` seconds; "none" in this process.
 
     `deadline` is a time of `time.monotonic()`; a run that has not ended by then has failed.
     """
     if isolation == "none":
-        return [_here(task, job, deadline) for job in jobs]
-    if isolation != "process":
-        raise BadInput(f"isolation must be 'process' or 'none', got {isolation!r}.")
-    pool = _Pool(task, min(cores(), len(jobs)))
+        return [_here(task, job, deadline, place, ended) for place, job in enumerate(jobs)]
+    pool = _Pool(task, min(cores(), len(jobs)), ended)
     try:
         return pool.run(jobs, limit, deadline)
     finally:
@@ -70,10 +79,12 @@ def perform(task: Task, job: Job) -> Result:
     return Result(score, border.problem or problem, time.monotonic() - began)
 
 
-def _here(task: Task, job: Job, deadline: float) -> Result:
+def _here(task: Task, job: Job, deadline: float, place: int, ended: Ended) -> Result:
     if time.monotonic() > deadline:
         return Result(math.nan, OUT_OF_TIME, 0.0)
-    return perform(task, job)
+    result = perform(task, job)
+    ended(place, result)
+    return result
 
 
 def _reseed(words: tuple[int, ...]) -> None:
@@ -113,8 +124,8 @@ class _Worker:
 class _Pool:
     """A few processes that each perform one job at a time; a lost one is replaced."""
 
-    def __init__(self, task: Task, size: int) -> None:
-        self._task, self._context = task, _context()
+    def __init__(self, task: Task, size: int, ended: Ended) -> None:
+        self._task, self._context, self._ended = task, _context(), ended
         self._workers = [self._start() for _ in range(size)]
 
     def run(self, jobs: Sequence[Job], limit: float, deadline: float) -> list[Result]:
@@ -126,7 +137,7 @@ class _Pool:
                 break
             for slot, worker in enumerate(self._workers):
                 if worker.job is not None and now - worker.began > limit:
-                    results[worker.job] = Result(math.nan, "took too long", now - worker.began)
+                    self._note(results, worker.job, Result(math.nan, "took too long", now - worker.began))
                     worker = self._replace(slot)
                 if worker.job is None and waiting:
                     worker = worker if worker.process.is_alive() else self._replace(slot)
@@ -151,7 +162,11 @@ class _Pool:
                 result = Result(math.nan, "ended its process", time.monotonic() - worker.began)
                 self._replace(slot)
             if job is not None:
-                results[job] = result
+                self._note(results, job, result)
+
+    def _note(self, results: list[Result | None], job: int, result: Result) -> None:
+        results[job] = result
+        self._ended(job, result)
 
     def _replace(self, slot: int) -> _Worker:
         _end(self._workers[slot])

@@ -13,7 +13,7 @@ from ..core.interval import finite
 from .app import DONE, REFUTED, STATUS_OF_VERDICT, Result, note, verb
 from .entry import resolve, resolve_callable
 from .inputs import canary as canary_maker
-from .inputs import out_folder, read_data, read_event, seeded
+from .inputs import out_folder, place, read_data, read_event, seeded
 
 
 @verb("audit")
@@ -32,6 +32,7 @@ def audit(
     seconds: Annotated[float | None, typer.Option(help="Time budget; the number of runs is fixed to fit it.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
     out: Annotated[str, typer.Option(metavar="DIR", help="Where evidence.json goes.")] = "tacit-audit",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the audit that did not end in DIR.")] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Test a privacy claim about somebody's training or mechanism."""
@@ -42,28 +43,33 @@ def audit(
         raise BadInput("Give the claim as --epsilon with --delta, or as --event FILE.")
     if (data is None) == (pair is None):
         raise BadInput("Give --data for a training function, or --pair for a mechanism.")
-    if pair is not None and (game, canary, seconds, label) != ("runs", "auto", None, None):
-        raise BadInput("--game, --canary, --seconds and --label go with --data.")
+    if pair is not None and (game, canary, seconds, label, resume) != ("runs", "auto", None, None, False):
+        raise BadInput("--game, --canary, --seconds, --label and --resume go with --data.")
+    if resume and seconds is not None:
+        raise BadInput("An audit with a time budget cannot be resumed.", fix="Say how many runs, not seconds.")
     claim: Any = (epsilon, delta) if event is None else read_event(event)
     target = resolve_callable(entry)
-    folder = out_folder(out)
+    checkpoint = place(out) / "checkpoint.jsonl"
+    if checkpoint.exists() and not resume:
+        raise BadInput(f"{checkpoint} is there from an audit that did not end.", fix="Use --resume, or delete it.")
     common: dict[str, Any] = {"claim": claim, "runs": runs, "confidence": confidence, "rng": seeded(seed)}
     if pair is not None:
         evidence = audit_mechanism(target, resolve(pair), delta=delta, adjacency=adjacency, **common)
     else:
         records = read_data(str(data), label=label)
-        note(f"auditing {entry} with {runs} runs")
+        note(f"auditing {entry} with {runs} {'canaries' if game == 'one-run' else 'runs'}")
         evidence = audit_fit(
             target,
             (records.x, records.y),
             game=game,
             canary=canary_maker(canary),
             seconds=seconds,
+            checkpoint=checkpoint if seconds is None else None,
             delta=delta,
             adjacency=adjacency,
             **common,
         )
-    path = evidence.save(folder / "evidence.json")
+    path = evidence.save(out_folder(out) / "evidence.json")
     return audited(evidence, str(path), asked=runs)
 
 
@@ -117,18 +123,18 @@ def verify(
 
 
 def _runs(shown: Demonstration, evidence: Evidence) -> dict[str, Any]:
-    """A game that may end early says itself how many runs it had; the others do all that were planned."""
-    done = shown.planned - shown.failed
-    if shown.game == "sequential":
-        done = evidence.provenance.get("runs_done", done)  # type: ignore[assignment]
-    return {"done": done, "planned": shown.planned, "failed": shown.failed}
+    """As the evidence says itself, where it does: a game may end early, or play many canaries in a few runs."""
+    told, planned = evidence.provenance, shown.planned
+    usual = {"done": planned - shown.failed, "planned": planned, "failed": shown.failed}
+    return {key: told.get(f"runs_{key}", value) for key, value in usual.items()}
 
 
 def _stopped(shown: Demonstration, evidence: Evidence, asked: int | None) -> str:
     runs = _runs(shown, evidence)
     if runs["done"] + runs["failed"] < runs["planned"]:
         return "the claim was refuted" if evidence.verdict == "refuted" else "the time was up"
-    return "as many runs as the time allowed" if asked is not None and runs["planned"] < asked else "all runs done"
+    fewer = asked is not None and shown.planned < asked
+    return "as many runs as the time allowed" if fewer else "all runs done"
 
 
 def _compared(stored: float, recomputed: float | None, equal: bool, **_: str) -> str:

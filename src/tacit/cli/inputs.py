@@ -53,6 +53,15 @@ def read_data(source: str, **columns: Any) -> Records:
         raise BadInput(f"{source} must return a pair (x, y) of arrays.") from None
 
 
+def place(path: str) -> Path:
+    """A folder that is there or can be made, and written to; nothing is made yet."""
+    folder = Path(path)
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise BadInput(f"The folder {path} cannot be made or written to.")
+    return folder
+
+
 def out_folder(path: str) -> Path:
     """A folder that can be written to, made if it is not there."""
     folder = Path(path)

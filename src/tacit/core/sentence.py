@@ -92,7 +92,7 @@ def _judged(evidence: Evidence) -> str:
         return "The claim allows any epsilon: it promises nothing."
     epsilon = f"{claim.bound.epsilon:.3g}"
     if shown is None:
-        return f"{_bounded(claim)}; no audit has tested it."
+        return f"{_bounded(claim)}; it is untested, as no audit was made."
     at_least = f"{shown.bound.epsilon:.3g}"
     if evidence.verdict is Verdict.REFUTED:
         return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}."

@@ -68,8 +68,8 @@ class Effort:
         check.whole("targets", self.targets)
         check.whole("runs", self.runs, least=16)
         check.whole("own_runs", self.own_runs, least=16)
-        for name in ("confidence", "audit_confidence"):
-            check.probability(name, getattr(self, name), zero=False, one=False)
+        for value in (self.confidence, self.audit_confidence):
+            check.probability("confidence", value, zero=False, one=False)
         for rate in self.fpr:
             check.probability("fpr", rate, zero=False)
         for name in self.attacks:

@@ -1,0 +1,165 @@
+"""An audit that was interrupted goes on from its checkpoint, with the results it would have had."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.audits import audit
+from tacit.core import BadInput, NotFinished
+
+RNG = np.random.default_rng(0)
+DATA = (RNG.normal(size=(20, 3)), np.arange(20) % 2)
+FIT = """
+import time
+import numpy as np
+def fit(x, y, rng):
+    time.sleep(0.02)
+    shift = 0.5 * (len(x) > 20) + rng.normal()
+    return lambda q: np.stack([q[:, 0] + shift, np.zeros(len(q))], axis=1)
+"""
+
+
+class Stop(BaseException):
+    pass
+
+
+def noisy(x, y, rng):
+    """A little higher when the canary is in."""
+    shift = 0.5 * (len(x) > 20) + rng.normal()
+    return lambda q: np.stack([q[:, 0] + shift, np.zeros(len(q))], axis=1)
+
+
+def ended_after(runs):
+    """The same fit, until it has been called so often."""
+    calls = []
+
+    def fit(x, y, rng):
+        calls.append(1)
+        if len(calls) > runs:
+            raise Stop
+        return noisy(x, y, rng)
+
+    fit.__qualname__ = noisy.__qualname__
+    fit.calls = calls
+    return fit
+
+
+def play(fit, path, **change):
+    given = {"claim": (1.0, 1e-5), "runs": 30, "canary": "blank", "isolation": "none", "rng": 5, **change}
+    return audit(fit, given.pop("data", DATA), checkpoint=path, **given)
+
+
+def same(one, other):
+    left, right = one.to_json(), other.to_json()
+    for each in (left, right):
+        each["provenance"].pop("seconds")
+    return left == right and np.array_equal(one.scores[0].score, other.scores[0].score)
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"game": "sequential", "runs": 100}, {"game": "one-run", "runs": 40}, {"canary": "auto"}]
+)
+def test_an_interrupted_audit_goes_on_where_it_was(tmp_path, change):
+    path = tmp_path / "new" / "checkpoint.jsonl"
+    whole = play(noisy, None, **change)
+    with pytest.raises(Stop):
+        play(ended_after(3), path, **change)
+    assert path.stat().st_mode & 0o777 == 0o600
+    rest = ended_after(10_000)
+    assert same(play(rest, path, **change), whole)
+    assert len(rest.calls) == len(play_calls(change)) - 3
+    assert not path.exists()
+
+
+def play_calls(change):
+    counted = ended_after(10_000)
+    play(counted, None, **change)
+    return counted.calls
+
+
+def test_a_line_that_was_being_written_is_played_again(tmp_path):
+    path = tmp_path / "checkpoint.jsonl"
+    with pytest.raises(Stop):
+        play(ended_after(9), path)
+    path.write_bytes(path.read_bytes()[:-7])
+    assert same(play(noisy, path), play(noisy, None))
+
+
+def test_without_a_seed_the_secret_is_kept(tmp_path):
+    path = tmp_path / "checkpoint.jsonl"
+    with pytest.raises(Stop):
+        play(ended_after(9), path, rng=None)
+    first = [json.loads(line)["score"] for line in path.read_text().splitlines()[1:]]
+    found = play(noisy, path, rng=None)
+    assert found.scores[0].score[:7].tolist() == pytest.approx(first[2:])  # two runs rehearse
+    assert "kept in the audit's checkpoint" in found.provenance["randomness"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"runs": 31}, {"rng": 6}, {"confidence": 0.9}, {"claim": (2.0, 1e-5)}, {"canary": "backdoor"},
+     {"data": (DATA[0] + 1, DATA[1])}, {"game": "sequential"}],
+)  # fmt: skip
+def test_other_settings_are_refused_and_the_checkpoint_stays(tmp_path, change):
+    path = tmp_path / "checkpoint.jsonl"
+    with pytest.raises(Stop):
+        play(ended_after(5), path)
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match="other settings"):
+        play(noisy, path, **change)
+    assert path.read_bytes() == before
+    assert same(play(noisy, path), play(noisy, None))
+
+
+def test_time_budgets_are_refused_and_an_audit_that_ended_leaves_nothing(tmp_path):
+    path = tmp_path / "checkpoint.jsonl"
+    with pytest.raises(BadInput, match="time budget"):
+        play(noisy, path, seconds=5.0)
+
+    def broken(x, y, rng):
+        raise ValueError
+
+    with pytest.raises(NotFinished):
+        play(broken, path)
+    assert not list(tmp_path.iterdir())
+
+
+def command(folder, *words):
+    given = ("audit", "mine:fit", "--epsilon", "1", "--data", "d.npz", "--canary", "blank", "--runs", "120")
+    return subprocess.Popen(
+        [sys.executable, "-m", "tacit", *given, "--seed", "3", "--json", *words],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_killed_command_is_resumed(tmp_path):
+    """Killed by the operating system in the middle of its runs; then refused without --resume; then as if never."""
+    (tmp_path / "mine.py").write_text(FIT)
+    np.savez(tmp_path / "d.npz", x=DATA[0], y=DATA[1])
+    checkpoint = tmp_path / "tacit-audit" / "checkpoint.jsonl"
+    running = command(tmp_path)
+    for _ in range(600):
+        if checkpoint.exists() and len(checkpoint.read_text().splitlines()) > 10:
+            break
+        time.sleep(0.05)
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    known = len(checkpoint.read_text().splitlines())
+    assert 10 < known < 120
+    refused = command(tmp_path)
+    assert "--resume" in refused.communicate()[1]
+    assert refused.returncode == 2
+    resumed = json.loads(command(tmp_path, "--resume").communicate()[0])
+    assert [path.name for path in (tmp_path / "tacit-audit").iterdir()] == ["evidence.json"]
+    whole = json.loads(command(tmp_path, "--out", "whole").communicate()[0])
+    for name in ("verdict", "lower", "counts", "runs", "controls"):
+        assert resumed[name] == whole[name]
+    first, second = (json.loads(Path(tmp_path, name, "evidence.json").read_text()) for name in ("tacit-audit", "whole"))
+    assert first["demonstrations"] == second["demonstrations"]
