@@ -154,7 +154,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=None, help="where played games are kept")
     parser.add_argument("--out", type=Path, default=RESULTS / "case-study.json")
     given = parser.parse_args()
-    given.at_once = given.at_once or (4096 if given.device.startswith("cuda") else 64)
+    given.at_once = given.at_once or (8000 if given.device.startswith("cuda") else 64)
     given.work = given.work or given.out.parent / "case-study-work"
     given.work.mkdir(parents=True, exist_ok=True)
     told, before = json.dumps(settings(given)), given.work / "settings.json"
