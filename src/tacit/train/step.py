@@ -179,7 +179,7 @@ class PrivateStep:
         """One sample for each step that is left; every one must be given to the step before the next is drawn.
 
         With `users`, one id per record, a unit is a user: users are sampled, and each contributes the average gradient
-        of at most `records_per_user` own records, clipped once. The plan's unit then is not "record".
+        of at most `records_per_user` own records, clipped once. The plan's unit then is "user".
         """
         examples = Examples.of(data)
         people = self._users(users, records_per_user, examples.count)
