@@ -16,6 +16,8 @@ from .noise import Array
 from .pairs import Discrete, Location
 
 EPS = float(np.finfo(float).eps)
+ULPS = 8 * EPS
+"""0.01 x 1e-5 and 1e-7 are the same probability, though their floats are not."""
 FAR = 1e16
 """An epsilon beyond which nobody looks."""
 Parts = Callable[[float], tuple[float, float, float]]
@@ -138,10 +140,10 @@ class Once:
         return value + second, second, 8 * EPS * math.fsum(p for p, q in scaled if p - q > -EPS) if value > 0 else 0.0
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
-        if delta < self.pair.infinite:
+        if delta < self.pair.infinite * (1 - ULPS):
             return Interval(math.inf, math.inf)
         largest = max([loss for loss, _, _ in self.pair.losses()], default=0.0)
-        if delta == self.pair.infinite:
+        if delta <= self.pair.infinite * (1 + ULPS):
             return Interval(max(largest, 0.0) * (1 - 4 * EPS), max(largest, 0.0) * (1 + 4 * EPS))
         return invert(self.parts, delta, start=max(largest, 0.0) + 1)
 

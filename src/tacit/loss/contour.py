@@ -89,6 +89,37 @@ def _cut(pair: Location, count: int, log_mass: float) -> Nodes:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Runs that `jumps` keeps out of the integral.
+
+    Those of small losses alone add at most e^{log_c - tilt epsilon}; those with a huge one `p` - e^epsilon `q`, each
+    up to its relative error, and at most `slack` more, for every epsilon up to `limit`.
+    """
+
+    tilt: float
+    log_c: float
+    p: float = 0.0
+    q: float = 0.0
+    p_error: float = 0.0
+    q_error: float = 0.0
+    limit: float = math.inf
+    slack: float = 0.0
+
+    def added(self, epsilon: float, total: float, slope: float) -> tuple[float, float]:
+        """A value of delta and its derivative, with the runs of huge losses."""
+        scaled = self.q * math.exp(min(epsilon, 600.0))
+        return (total + self.p - scaled, slope - scaled) if scaled < self.p else (total, slope)
+
+    def doubt(self, epsilon: float) -> tuple[float, float]:
+        """By how much delta may be below and above `added`."""
+        if epsilon > self.limit:
+            return math.inf, math.inf
+        error = self.p * self.p_error + self.q * math.exp(min(epsilon, 600.0)) * self.q_error
+        small = 1.01 * math.exp(min(self.log_c - self.tilt * epsilon, 0.0))
+        return error, error + small + (self.slack if self.p else 0.0)
+
+
+@dataclass(frozen=True)
 class Contour:
     """The integrand at its nodes, and the bounds of what the sum leaves out."""
 
@@ -101,7 +132,7 @@ class Contour:
     right: tuple[float, float]
     error: float
     cut: float
-    other: tuple[float, float] = (0.0, -math.inf)
+    runs: Runs | None = None
 
     @cached_property
     def _sizes(self) -> tuple[float, float]:
@@ -115,7 +146,8 @@ class Contour:
         wave = self.values * np.exp(-1j * epsilon * self.u)
         scale = self._scale(epsilon) / self.period
         total = scale * (2 * float(wave.real.sum()) - float(wave[0].real))
-        return total, 2 * scale * float(self.u @ wave.imag) - self.tilt * total
+        slope = 2 * scale * float(self.u @ wave.imag) - self.tilt * total
+        return (total, slope) if self.runs is None else self.runs.added(epsilon, total, slope)
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """Certified ends of delta(epsilon); they are tight near the epsilon that the tilt was chosen for."""
@@ -124,14 +156,9 @@ class Contour:
         exponent = 1 + self.tilt * epsilon + abs(self.log_m)
         rounding = 4 * EPS * ((4 + exponent + self.u.size) * size + epsilon * moment)
         error = self._scale(epsilon) * (self.error + rounding)
-        return total - error - self._aliases(epsilon), (total + error + self._left_out(epsilon)) * (
-            1 + 2 * math.exp(-REST)
-        )
-
-    def _left_out(self, epsilon: float) -> float:
-        """Mass that was cut, and runs that `jumps` leaves out, by Chernoff at their own tilt."""
-        tilt, log_c = self.other
-        return self.cut + 1.01 * math.exp(min(log_c - tilt * epsilon, 0.0))
+        less, more = (0.0, 0.0) if self.runs is None else self.runs.doubt(epsilon)
+        lower = total - error - self._aliases(epsilon) - less
+        return lower, (total + error + self.cut + more) * (1 + 2 * math.exp(-REST))
 
     def _scale(self, epsilon: float) -> float:
         return math.exp(min(self.log_m - self.tilt * epsilon, 700.0))

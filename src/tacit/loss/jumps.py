@@ -17,21 +17,22 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri_exp
 
-from .contour import Contour, Sum, conversion, ended, period_of
+from .contour import Contour, Runs, Sum, conversion, ended, period_of
 from .decay import shifted
-from .noise import Array, Complex
+from .noise import Array, Complex, log1p
 from .quadrature import EPS, Line, Nodes, NotMet
 
 SHARES = np.geomspace(0.7, 0.005, 14)
 """Losses at which small and large are divided, as shares of epsilon."""
-WORK = 10_000_000
+WORK = 20_000_000
 BUDGET = 1e-8
 WIDTH = 0.15
 """How sharply, in units of the noise."""
 STEEP = np.linspace(0.5, 1.6, 23)
 """Tilts tried for runs of small losses, in units of what would do if they did not count at all."""
+ROOM = 1.1
 END, REACH = 0.05, 14.0
 """How sharply large losses end, over s^2 and the shift, and how many such widths are kept beyond."""
 TILTS = np.geomspace(1e-3, 1e9, 41)
@@ -43,24 +44,23 @@ WAVES = 10.0, 5.0, 2.5
 
 @dataclass(frozen=True)
 class Split:
-    """Small and large losses of every part, with counts.
+    """Small and large losses of every part, with counts; and huge ones, or none.
 
     Runs of small ones alone add at most e^{c - t epsilon} to delta(epsilon), (t, c) = `rest`.
     """
 
     small: Sum
     large: Sum
+    huge: Sum
     rest: tuple[float, float]
 
     @classmethod
-    def of(cls, total: Sum, epsilon: float, aim: float) -> Split:
+    def of(cls, total: Sum, epsilon: float, certain: float, aim: float) -> Split:
         """The largest dividing loss for which small ones alone stay within e^aim."""
-        if epsilon <= 0:
-            raise NotMet
         found, tilts, low, high = None, -aim / epsilon * STEEP, 0, SHARES.size - 1
         while low <= high:
             middle = (low + high) // 2
-            split = cls._at(total, float(SHARES[middle]) * epsilon, aim, float(tilts[-1]))
+            split = cls._at(total, float(SHARES[middle]) * epsilon, certain, aim, float(tilts[-1]))
             logs = split.small.log_moments(tilts) + conversion(tilts) - tilts * epsilon
             best = int(logs.argmin())
             if logs[best] <= aim - 0.01 and split.small.trusted(float(tilts[best])):
@@ -73,46 +73,115 @@ class Split:
         return found
 
     @classmethod
-    def _at(cls, total: Sum, loss: float, aim: float, tilt: float) -> Split:
-        parts = []
+    def _at(cls, total: Sum, loss: float, certain: float, aim: float, tilt: float) -> Split:
+        parts: list[list[tuple[Nodes, int]]] = [[], [], []]
         for nodes, count in total.parts:
-            small, large = _veiled(nodes, loss, aim - math.log(10 * count * len(total.parts)), tilt)
-            parts.append(((small, count), (large, count)))
-        small_parts, large_parts = zip(*parts, strict=True)
-        return cls(Sum(small_parts, total.gaussian, 0.0), Sum(large_parts, total.gaussian, 0.0), (0.0, math.inf))
+            log_cut = aim - math.log(10 * count * len(total.parts))
+            for side, found in zip(parts, _veiled(nodes, loss, certain, log_cut, tilt), strict=True):
+                if found is not None:
+                    side.append((found, count))
+        small, large, huge = (Sum(tuple(side), total.gaussian, 0.0) for side in parts)
+        return cls(small, large, huge, (0.0, math.inf))
+
+    @property
+    def count(self) -> int:
+        return sum(count for _, count in self.small.parts)
 
     def log_moments(self, tilts: Array) -> Array:
-        """log (M^n - m^n)."""
+        """log ((m + r)^n - m^n)."""
         growth = np.zeros_like(tilts)
         for (small, count), (large, _) in zip(self.small.parts, self.large.parts, strict=True):
-            growth += count * np.logaddexp(0.0, large.log_moments(tilts) - small.log_moments(tilts))
+            growth += count * _softplus(large.log_moments(tilts) - small.log_moments(tilts))
         return np.asarray(self.small.log_moments(tilts) + growth + np.log(-np.expm1(-np.maximum(growth, 1e-300))))
 
 
-def _veiled(nodes: Nodes, loss: float, log_cut: float, tilt: float) -> tuple[Nodes, Nodes]:
-    """Small losses, and large ones, which end smoothly too.
+def _softplus(x: Array) -> Array:
+    """log(1 + e^x), right relative to its size."""
+    return np.asarray(np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))))
 
-    Small ones end where, so far behind their veil, they have a mass below e^log_cut; large ones at a place beyond
-    which all mass was cut before.
+
+def _certain(total: Sum, epsilon: float) -> float:
+    """A loss with which every run exceeds `epsilon` and somewhat more, whatever its other losses; or infinity."""
+    least = 0.0
+    for nodes, count in total.parts:
+        still = math.fsum(weight for weight, place in nodes.pair.p if place == 0)
+        if nodes.q.largest or not still:
+            return math.inf
+        least += count * math.log(still)
+    return ROOM * epsilon - least if not total.gaussian else math.inf
+
+
+def _veiled(
+    nodes: Nodes, loss: float, certain: float, log_cut: float, tilt: float
+) -> tuple[Nodes, Nodes, Nodes | None]:
+    """Small losses, large ones, which end smoothly too, and huge ones.
+
+    Small ones end where, so far behind their veil, they have a mass below e^log_cut. Large ones end so far beyond the
+    `certain` loss that hardly a huge one lies below it, or at a place beyond which all mass was cut before.
     """
-    place, s = float(nodes.pair.position(np.array([loss]))[0]), nodes.pair.noise.scale
+    pair, s = nodes.pair, nodes.pair.noise.scale
+    certain = min(certain, 1e3)
+    place, sure = (float(x) for x in pair.position(np.array([loss, certain])))
     soft = min(END * s * s / (nodes.p.largest or nodes.q.largest), 0.3 * s)
-    end = float(nodes.edges[-1]) * math.hypot(1.0, soft / s)
+    end, last = sure - soft * float(ndtri_exp(log_cut - certain)), float(nodes.edges[-1])
+    split = certain < 1e3 and end + REACH * soft < last
+    if not split:
+        end = last * math.hypot(1.0, soft / s)
     if not place < end - 6 * soft:
         raise NotMet
-    edges = np.append(nodes.edges[:-1], np.linspace(nodes.edges[-1], end + REACH * soft, 4))
-    large = Nodes.of(nodes.pair, edges, ((place, WIDTH * s), (end, -soft))).refined(0.0, 0.0, 2.0)
+    below = nodes.edges[nodes.edges < end - REACH * soft]
+    edges = np.append(below, np.linspace(end - REACH * soft, end + REACH * soft, 4))
+    rising = (place, WIDTH * s)
+    large = Nodes.of(pair, edges, (rising, (end, -soft))).refined(0.0, 0.0, 2.0)
+    huge = None
+    if split:
+        beyond = np.append(edges[-4:], np.linspace(edges[-1], last, 2 + int((last - edges[-1]) / s))[1:])
+        huge = Nodes.of(pair, beyond, (rising, (end, soft))).refined(0.0, 0.0, 2.0)
     x = np.linspace(place, end, 200)
     mass = log_ndtr((place - x) / (WIDTH * s)) + log_ndtr((nodes.p.largest - x) / s)
-    last = float(x[min(int(np.count_nonzero(mass > log_cut)), x.size - 1)])
-    edges = np.append(edges[edges < last], last)
-    return Nodes.of(nodes.pair, edges, ((place, -WIDTH * s),)).refined(tilt, 0.0, 4.0), large
+    stop = float(x[min(int(np.count_nonzero(mass > log_cut)), x.size - 1)])
+    edges = np.append(nodes.edges[nodes.edges < stop], stop)
+    return Nodes.of(pair, edges, ((place, -WIDTH * s),)).refined(tilt, 0.0, 4.0), large, huge
+
+
+def _huge(split: Split, epsilon: float, slack: float) -> Runs:
+    """Runs with a huge loss: at every epsilon up to about the given one they add V(0) - e^epsilon V(-1) to delta."""
+    if not split.huge.parts:
+        return Runs(*split.rest)
+    sums, doubts = [], []
+    for tilt in (0.0, -1.0):
+        log_a, growth, doubt = 0.0, 0.0, 0.0
+        for parts in zip(split.small.parts, split.large.parts, split.huge.parts, strict=True):
+            count = parts[0][1]
+            small, large, huge = (nodes.line(tilt) for nodes, _ in parts)
+            log_one = float(np.logaddexp(small.log_m, large.log_m))
+            log_a += count * log_one
+            growth += count * math.log1p(math.exp(huge.log_m - log_one))
+            doubt += _doubt(huge) + count * (_doubt(small) + _doubt(large))
+        sums.append(math.exp(log_a) * math.expm1(growth))
+        doubts.append(1.01 * doubt)
+    return Runs(*split.rest, sums[0], sums[1], doubts[0], doubts[1], ROOM * epsilon, slack)
+
+
+def _doubt(line: Line) -> float:
+    """Relative error of one real moment."""
+    tilt, zero = np.array([line.tilt]), np.zeros(1)
+    return math.exp(float(line.nodes.log_error(tilt, zero)[0]) - line.log_m) + float(line.rounding(zero)[0])
 
 
 def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
-    """The contour of D, placed for delta about e^log_delta near `epsilon`."""
+    """The contour of D, placed for delta about e^log_delta near `epsilon`; without huge losses apart where that does."""
+    if epsilon <= 0:
+        raise NotMet
+    try:
+        return _contour(total, log_delta, epsilon, math.inf)
+    except NotMet:
+        return _contour(total, log_delta, epsilon, _certain(total, epsilon))
+
+
+def _contour(total: Sum, log_delta: float, epsilon: float, certain: float) -> Contour:
     aim = math.log(BUDGET) + log_delta
-    split = Split.of(total, epsilon, aim)
+    split = Split.of(total, epsilon, certain, aim)
     best = int((split.log_moments(TILTS) + conversion(TILTS) - TILTS * epsilon).argmin())
     fine = TILTS[best] * FINE
     tilt = float(fine[int((split.log_moments(fine) + conversion(fine) - fine * epsilon).argmin())])
@@ -128,18 +197,9 @@ def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
     u = step * np.arange(size, dtype=np.float64)
     goal = max(aim - log_d + tilt * epsilon, -30.0)
     values, error, log_d = _integrand(split, np.array([left[0], right[0], tilt, tilt, tilt, tilt]), u, goal)
-    return Contour(
-        tilt,
-        log_d,
-        period,
-        u,
-        values,
-        left,
-        right,
-        beyond + error / period,
-        total.cut + 0.1 * math.exp(aim),
-        split.rest,
-    )
+    cut = 2 * total.cut + 0.2 * math.exp(aim) + split.count * math.exp(float(log_ndtr(-REACH)))
+    others = _huge(split, epsilon, 0.1 * math.exp(aim))
+    return Contour(tilt, log_d, period, u, values, left, right, beyond + error / period, cut, others)
 
 
 def _range(split: Split, tilt: float, log_d: float, spread: float, aim: float) -> tuple[float, float]:
@@ -165,7 +225,7 @@ def _integrand(split: Split, tilts: Array, u: Array, goal: float) -> tuple[Compl
     """
     tilt, z = float(tilts[2]), tilts[2] + 1j * u
     log_small, growth = np.zeros(u.size, dtype=np.complex128), np.zeros(u.size, dtype=np.complex128)
-    log_m, log_whole, found = 0.0, 0.0, []
+    log_m, log_whole, first, found = 0.0, 0.0, 0.0, []
     level = np.searchsorted(LEVELS[2:] * float(u[-1]) * (1 + 1e-12), u)
     for (small, count), (large, _) in zip(split.small.parts, split.large.parts, strict=True):
         lines, wrong = [], []
@@ -177,14 +237,15 @@ def _integrand(split: Split, tilts: Array, u: Array, goal: float) -> tuple[Compl
         m, r = low.values(u), high.values(u) * math.exp(high.log_m - low.log_m)
         m = np.where(np.abs(m) > 1e-200, m, 1e-200)
         log_small += count * np.log(m)
-        growth += count * np.log1p(r / m)
+        growth += count * log1p(r / m)
         log_m += count * low.log_m
+        first += count * math.log1p(math.exp(min(high.log_m - low.log_m, 700.0)))
         log_all = float(np.logaddexp(low.log_m, high.log_m))
         log_whole += count * log_all
         found.append((count * wrong[1], high.log_m - log_all, count * wrong[0]))
     square = split.small.gaussian**2
     gauss = 1j * u * (tilt + 0.5) * square - square * u**2 / 2
-    log_d = log_whole + math.log(-math.expm1(log_m - log_whole))
+    log_d = log_m + first + math.log(-math.expm1(-first))
     near = np.abs(growth) < 1.0
     body = np.exp(log_small + log_m - log_d + np.where(near, 0.0, growth)) * np.where(
         near, np.expm1(np.where(near, growth, 0.0)), -np.expm1(np.where(near, 0.0, -growth))

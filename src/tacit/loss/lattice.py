@@ -24,7 +24,7 @@ SLACK = 8.5
 """Mass beyond e^-SLACK delta/steps is cut from one step: far losses would make all tilts but small ones explode."""
 STEEPEST = 8.0
 """Largest tilt times width: beyond, neighbouring points would differ by more than numbers can hold."""
-POINTS = 1 << 19
+POINTS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Lattice:
 
         Every reading is certified, so what is known is their intersection.
         """
-        width, known, idle = self._fitted(self._span(log_mass) / 400), Interval(0.0, math.inf), 0
+        width, known, idle = self._fitted(self._span(log_mass) / 100), Interval(0.0, math.inf), 0
         while True:
             try:
                 t = min(tilt, STEEPEST / width)
@@ -124,7 +124,7 @@ class Lattice:
             )
             idle = idle + 1 if known.gap > 0.8 * before else 0
             finer = self._fitted(width * max(0.1, min(0.6, 0.8 * math.sqrt(self.aim / max(found.gap, self.aim)))))
-            done = known.gap <= self.aim or known.upper <= 1e-9 or found.lower == math.inf or idle == 2
+            done = known.gap <= self.aim or known.upper <= 1e-9 or found.lower == math.inf or idle
             if done or finer >= width or high.losses.size * width / finer > POINTS:
                 return known
             width = finer

@@ -16,6 +16,14 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 
+def log1p(x: Complex) -> Complex:
+    """log(1 + x), right relative to its size for small x too, which numpy's own is not for complex numbers."""
+    small = np.abs(x) < 0.5
+    y = np.where(small, x, 0.0)
+    near = 0.5 * np.log1p(y.real * (2 + y.real) + y.imag**2) + 1j * np.arctan2(y.imag, 1 + y.real)
+    return np.where(small, near, np.log(1 + np.where(small, 0.0, x)))
+
+
 @dataclass(frozen=True)
 class Noise(ABC):
     """A symmetric, log-concave density g on the real line."""

@@ -96,10 +96,11 @@ class Nodes:
         growth = np.abs((1 + tilt) * self.p.mean + tilt * self.q.mean - self.x)
         wave = top * (self.p.mean + self.q.mean) + growth + 2 * np.sqrt(tilt * self.q.square)
         most = wave.reshape(-1, POINTS).max(axis=1) / self.pair.noise.scale**2
+        least = np.maximum(most / (2 * share), 0.8 / self.pair.noise.scale)
         for place, width in self.veils:
-            away = np.maximum(self.edges[:-1] - place, place - self.edges[1:]) / abs(width)
-            most = np.maximum(most, np.where(away < 9.0, 2 / abs(width), 0.0))
-        counts = np.ceil(np.maximum(wide * most / (2 * share), 1.0)).astype(np.int64)
+            away = np.maximum(np.maximum(self.edges[:-1] - place, place - self.edges[1:]), 0.0)
+            least = np.maximum(least, 1 / np.maximum(share * abs(width), 0.7 * away))
+        counts = np.ceil(wide * least).astype(np.int64)
         if counts.sum() * POINTS > MOST:
             raise NotMet
         panel = np.repeat(np.arange(counts.size), counts)
@@ -198,7 +199,7 @@ class Line:
     def rounding(self, u: Array) -> Array:
         """Relative to M(t): exponents and phases each carry a rounding of their own size."""
         n, s = self.nodes, self.nodes.pair.noise.scale
-        size = n.x**2 / (2 * s * s) + (1 + self.tilt) * np.abs(n.p.log_ratio) + self.tilt * np.abs(n.q.log_ratio)
+        size = n.x**2 / (2 * s * s) + (1 + self.tilt) * np.abs(n.p.log_ratio) + abs(self.tilt) * np.abs(n.q.log_ratio)
         phase = float(self.weights @ np.abs(n.loss))
         return np.asarray(
             SMALL + 4 * EPS * (8 + float(self.weights @ size) + math.sqrt(n.x.size) + 2 * math.sqrt(u.size) + u * phase)

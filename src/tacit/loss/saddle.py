@@ -59,11 +59,18 @@ class Saddle:
         tilt, least = _best(total, lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t)
         if least * tilt <= -0.01 and total.trusted(tilt):
             return Interval(0.0, 0.0)
-        guess = max(self._guess(total, tilt, least), known)
-        try:
-            return _searched(total, tilt, delta, guess)
-        except NotMet:
-            return _searched(total, None, delta, guess)
+        guess, best = max(self._guess(total, tilt, least), known), Interval(0.0, math.inf)
+        for start in (tilt, None):
+            try:
+                best = _sharper(best, _searched(total, start, delta, guess))
+            except NotMet:
+                continue
+            if best.upper - best.lower <= max(GAP * best.upper, FLOOR):
+                return best
+            guess = best.upper
+        if not best.upper - best.lower <= ENOUGH * min(best.upper, 1e9):
+            raise NotMet
+        return best
 
     def delta(self, epsilon: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
@@ -119,7 +126,7 @@ def _searched(total: Sum, tilt: float | None, delta: float, guess: float) -> Int
         line = contour(total, tilt, log_delta, guess) if tilt else jump_contour(total, log_delta, guess)
         before, guess = guess, _root(line, delta, guess)
         if not tilt:
-            guess = max(guess, 0.4 * before)
+            guess = max(guess, 0.45 * before)
         best = _sharper(best, _verified(line, delta, guess))
         width = best.upper - best.lower
         if width <= max(GAP * min(best.upper, 1e300), FLOOR):
@@ -127,7 +134,7 @@ def _searched(total: Sum, tilt: float | None, delta: float, guess: float) -> Int
         if abs(guess - before) <= 1e-3 * guess:
             break
         tilt = tilt and _best(total, _chernoff(guess))[0]
-    if not best.upper - best.lower <= ENOUGH * min(best.upper, 1e9):
+    if math.isinf(best.upper):
         raise NotMet
     return best
 
@@ -167,7 +174,7 @@ def _verified(line: Contour, delta: float, epsilon: float) -> Interval | None:
     if slope >= 0:
         return None
     margin = 1.1 * max(high - delta, delta - low, 0.0) / -slope + 2e-16 * epsilon
-    for _ in range(4):
+    for _ in range(4 if margin < math.inf else 0):
         low, high = max(epsilon - margin, 0.0), epsilon + margin
         if line.delta(high)[1] <= delta and (low == 0 or line.delta(low)[0] > delta):
             return Interval(low, high)

@@ -121,9 +121,10 @@ def lower_step(pair: Pair, width: float, log_mass: float) -> Step:
 def _cells(pair: Pair, losses: Array, width: float) -> tuple[Array, Array]:
     """P_i and e^{g_i} Q_i, with cuts half-way between the points, or higher where a cell lacks what it cannot borrow.
 
-    Raising a cut raises the ratios of both its cells, and a cell cut at its own point lacks nothing.
+    Raising a cut raises the ratios of both its cells, and a cell cut at its own point lacks nothing. The cut stays just
+    below the point, where an outcome of positive probability may lie.
     """
-    cuts = losses - width / 2
+    cuts, points = losses - width / 2, losses - 8e-15 * (1 + np.abs(losses))
     for attempt in range(6):
         p, q = (mass[1:] for mass in pair.masses(cuts))
         scaled = q * np.exp(losses)
@@ -133,7 +134,7 @@ def _cells(pair: Pair, losses: Array, width: float) -> tuple[Array, Array]:
             break
         raised = np.where(poor, 1.5 * lack / np.maximum(p, 1e-300), 0.0)
         raised = np.maximum(raised, np.append(0.0, raised[:-1]))
-        cuts = np.where(poor & (attempt == 4), losses, np.minimum(cuts + raised, np.maximum(cuts, losses)))
+        cuts = np.where(poor & (attempt == 4), points, np.minimum(cuts + raised, np.maximum(cuts, points)))
     while np.any(gone := (_lack(p, scaled, width) > ROUNDING * p) & (scaled > 0)):
         p, scaled = np.where(gone, 0.0, p), np.where(gone, 0.0, scaled)
     near = np.abs(scaled - p) <= ROUNDING * p

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft
 
-from .noise import Array, Complex
+from .noise import Array, Complex, log1p
 from .quadrature import NotMet
 from .steps import Step
 
@@ -29,7 +29,7 @@ TAIL = 1e-16
 """Tilted mass allowed outside the window on either side."""
 RARE = 25.0
 """Where fewer than about so many of all steps move, moves are counted apart from the steps that stay."""
-LARGEST_SIZE = 1 << 20
+LARGEST_SIZE = 1 << 18
 """Points of a window beyond which the lattice gives up."""
 Counts = Sequence[tuple[Step, int]]
 
@@ -208,8 +208,9 @@ def _two_or_more(x: Complex, n: int) -> tuple[Complex, Complex]:
     """(1 + x)^n - 1 - n x and its derivative; by the binomial series where n x is small."""
     small = np.abs(x) * n < 0.05
     with np.errstate(over="ignore", invalid="ignore"):
-        whole = np.expm1(n * np.log1p(x)) - n * x
-        slope = n * np.expm1((n - 1) * np.log1p(x))
+        logs = log1p(x)
+        whole = np.expm1(n * logs) - n * x
+        slope = n * np.expm1((n - 1) * logs)
     tail = 1 + (n - 4) * x / 5 * (1 + (n - 5) * x / 6 * (1 + (n - 6) * x / 7))
     series = n * (n - 1) / 2 * x**2 * (1 + (n - 2) * x / 3 * (1 + (n - 3) * x / 4 * tail))
     return np.where(small, series, whole), slope
