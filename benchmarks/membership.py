@@ -28,7 +28,8 @@ def white_box(options: argparse.Namespace) -> None:
 
 
 def defences(options: argparse.Namespace) -> None:
-    _kept("membership-defences", options, membership_defences.run(options.scale, options.seed))
+    for rows in membership_defences.run(options.scale, options.seed):
+        _kept("membership-defences", options, rows)
 
 
 def lira(options: argparse.Namespace) -> None:

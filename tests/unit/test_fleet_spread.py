@@ -1,4 +1,4 @@
-"""Fleets in parts, here and on Ray: bit for bit those of one process; they go on where they stopped; signals on disk."""
+"""Fleets in parts, here and on Ray: bit for bit those of one process; they go on where they stopped; signals."""
 
 import numpy as np
 import pytest

@@ -107,7 +107,7 @@ class AdversarialRegularisation(Defence):
     before each: max_h mean log h on members + mean log(1 - h) on reference records, which are not trained on.
     """
 
-    weight: float = 3.0
+    weight: float = 1.0
     attack_steps: int = 3
     _attacker: _Attacker | None = field(default=None, repr=False, compare=False)
     needs_reference = True
