@@ -22,7 +22,7 @@ import torch
 
 from machine import RESULTS, describe
 from tacit.audits.game import scored
-from tacit.core import Evidence, Scores, source
+from tacit.core import Evidence, MissingExtra, Scores, source
 from tacit.core.randomness import Seeded
 from tacit.data import load
 from tacit.reports import report
@@ -73,12 +73,22 @@ def main() -> int:
         "rows": rows,
     }
     given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    page = report(shown, given.out.with_suffix(".html"))
+    for number, evidence in enumerate(shown):
+        evidence.save(given.work / f"evidence-{number}.json")
+    page = written(shown, given.out.with_suffix(".html"))
     missed = [
         name for row in rows for name, cell in row.items() if isinstance(cell, dict) and cell["as_expected"] is False
     ]
-    print(f"{result['seconds']:.0f} s; {given.out}; {page.path}; {len(missed)} not as expected")
+    print(f"{result['seconds']:.0f} s; {given.out}; {page}; {len(missed)} not as expected")
     return 1 if missed and given.models >= 100_000 else 0
+
+
+def written(shown: list[Evidence], path: Path) -> str:
+    """The page, where what draws it is installed; else `tacit report` makes it from the saved evidence."""
+    try:
+        return str(report(shown, path).path)
+    except MissingExtra as error:
+        return str(error)
 
 
 def played(study: CaseStudy, variant: Variant, chance: Any, given: argparse.Namespace, data: Any) -> dict[str, Any]:
