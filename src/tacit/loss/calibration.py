@@ -14,6 +14,9 @@ from ..core.privacy_loss import PrivacyLoss
 from .dispatch import privacy_loss
 from .reading import training_event
 
+WIDEST = math.log(64)
+"""The longest step of the search, in log scale."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -110,42 +113,43 @@ def _known(solve: str, noise_multiplier: float | None, rate: float, steps: int) 
 
 def least_noise(excess: Callable[[float], float]) -> float:
     """The smallest noise multiplier whose excess over the target is at most 0."""
-    low, high = 1.0, 1.0
-    while excess(high) > 0:
-        low, high = high, 4 * high
-        if high > 1e9:
-            raise BadInput(
-                "No noise multiplier up to 1e9 meets the target.", fix="Ask for a larger target or fewer steps."
-            )
-    while low == high or excess(low) <= 0:
-        low, high = low / 4, min(low, high)
-        if low < 1e-9:
-            raise BadInput("Any noise multiplier down to 1e-9 meets the target.", fix="Ask for a smaller target.")
-    return root(excess, low, high)
+    found = root(excess, 1.0, better=1, least=1e-9, most=1e9)
+    if math.isinf(found):
+        raise BadInput("No noise multiplier up to 1e9 meets the target.", fix="Ask for a larger target or fewer steps.")
+    if found == 0:
+        raise BadInput("Any noise multiplier down to 1e-9 meets the target.", fix="Ask for a smaller target.")
+    return found
 
 
 def _largest_rate(excess: Callable[[float], float]) -> float:
     if excess(1.0) <= 0:
         return 1.0
-    good = 0.25
-    while excess(good) > 0:
-        good /= 4
-        if good < 1e-12:
-            raise BadInput("No rate above 1e-12 meets the target.", fix="Use more noise or fewer steps.")
-    return root(excess, min(4 * good, 1.0), good)
+    found = root(excess, 0.25, better=-1, least=1e-12, most=1.0)
+    if found == 0:
+        raise BadInput("No rate above 1e-12 meets the target.", fix="Use more noise or fewer steps.")
+    return found
 
 
 def _most_steps(excess: Callable[[float], float]) -> int:
     if excess(1) > 0:
         raise BadInput("Even one step exceeds the target.", fix="Use more noise or a smaller rate.")
-    good, bad = 1, 2
-    while excess(bad) <= 0:
-        good, bad = bad, 2 * bad
+    good, y_good, bad, y_bad = 1, -math.inf, 1024, excess(1024)
+    while y_bad <= 0:
+        good, y_good = bad, y_bad
+        bad = max(2 * good, math.ceil(good * math.exp(min(-2.1 * y_good, WIDEST))))
         if bad > 1 << 50:
             raise BadInput("Any number of steps meets the target.", fix="Ask for a smaller target.")
+        y_bad = excess(bad)
+    turn = 0
     while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if excess(middle) <= 0 else (good, middle)
+        turn += 1
+        share = y_good / (y_good - y_bad) if math.isfinite(y_good - y_bad) and turn % 4 else 0.5
+        middle = min(max(round(good * (bad / good) ** share), good + 1), bad - 1)
+        y = excess(middle)
+        if y <= 0:
+            good, y_good = middle, y
+        else:
+            bad, y_bad = middle, y
     return good
 
 
@@ -156,31 +160,34 @@ _SOLVERS: dict[str, Callable[[Callable[[float], float]], float]] = {
 }
 
 
-def root(excess: Callable[[float], float], bad: float, good: float, *, tolerance: float = 1e-9) -> float:
-    """The good end of a bracket [bad, good] of a monotone function, closed in by the Illinois method in log scale."""
-    x_bad, x_good, y_bad, y_good = math.log(bad), math.log(good), excess(bad), excess(good)
-    side = 0
-    for _ in range(100):
-        if abs(x_good - x_bad) <= tolerance / 2 or -tolerance / 8 <= y_good <= 0:
-            break
-        x = _inside(x_bad, x_good, y_bad, y_good, tolerance)
+def root(
+    excess: Callable[[float], float], start: float, *, better: int, least: float, most: float, tolerance: float = 1e-9
+) -> float:
+    """Where a monotone excess becomes 0, from the side where it is at most 0; beyond `least` or `most`: 0, infinity.
+
+    Values grow `better` upwards (1) or downwards (-1). The secant method in log scale, kept inside what is known, aims
+    a little to the good side so that its last step lands there.
+    """
+    x, good, bad = math.log(start), math.nan, math.nan
+    before = math.nan, math.nan
+    for step in range(200):
         y = excess(math.exp(x))
-        if y > 0:
-            x_bad, y_bad, y_good, side = x, y, y_good / 2 if side > 0 else y_good, 1
+        if y <= 0:
+            good = x
         else:
-            good, x_good, y_good, y_bad, side = math.exp(x), x, y, y_bad / 2 if side < 0 else y_bad, -1
-    return good
-
-
-def _inside(x_bad: float, x_good: float, y_bad: float, y_good: float, tolerance: float) -> float:
-    """The secant's zero, moved a little to the good side so that the last step lands there."""
-    span = x_good - x_bad
-    if not math.isfinite(y_bad) or not math.isfinite(y_good) or y_bad == y_good:
-        return x_bad + span / 2
-    share = y_bad / (y_bad - y_good)
-    nudge = min(tolerance / 4 / abs(span), 0.05)
-    return (
-        x_bad + span * min(max(share + nudge, 0.02), 0.98)
-        if abs(span) > 1e-6
-        else x_bad + span * min(share + nudge, 0.999)
-    )
+            bad = x
+        if -tolerance / 4 <= y <= 0 or abs(good - bad) <= tolerance / 2:
+            break
+        slope = (y - before[1]) / (x - before[0]) if x != before[0] else math.nan
+        before = x, y
+        ahead = x - y / (slope if slope * better < 0 else -better) + better * tolerance / 16
+        if not math.isfinite(ahead):
+            ahead = x + (better if y > 0 else -better) * math.log(4)
+        ahead = min(max(ahead, x - WIDEST), x + WIDEST)
+        between = math.isfinite(good + bad)
+        if between and (step % 8 == 7 or not min(good, bad) < ahead < max(good, bad)):
+            ahead = (good + bad) / 2
+        if not math.log(least) <= ahead <= math.log(most):
+            return 0.0 if ahead < 0 else math.inf
+        x = ahead
+    return math.exp(good)
