@@ -1,0 +1,189 @@
+"""How accurate private models are: python benchmarks/accuracy.py [NAME ...] [--seeds 3] [--validation] [--again]
+
+Every run: delta 1e-5, epsilon by our own accountant, all training records, test accuracy. The settings were chosen
+on the last tenth of the training records (`--validation` trains without it and reports on it); that choice is not in
+epsilon. Data come from the folder that TACIT_DATA names. Features and checkpoints are kept in TACIT_CACHE, by default a
+temporary folder: a run that was stopped goes on. Results: results/accuracy.json, one row per name and seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import machine
+import pictures
+import tacit
+from tacit.data.loaders import folder
+from tacit.loss import Plan
+from tacit.train import fit
+from tacit.train.scattering import Scattering
+
+DELTA = 1e-5
+CACHE = Path(os.environ.get("TACIT_CACHE", Path(tempfile.gettempdir()) / "tacit-features"))
+RESULT = machine.RESULTS / "accuracy.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of the table. `wanted` is the accuracy aimed at; `batch` and `epochs` make rate and steps."""
+
+    data: str
+    epsilon: float
+    wanted: float
+    model: str
+    batch: int
+    epochs: int
+    lr: float
+    momentum: float = 0.9
+    clip_norm: float = 0.1
+    clipping: str = "flat"
+    average: str = "ema"
+    groups: int = 27
+
+
+RUNS = {
+    "mnist-1": Run("mnist", 1.0, 0.98, "linear", 4096, 20, 4.0),
+    "mnist-3": Run("mnist", 3.0, 0.987, "linear", 4096, 30, 8.0),
+    "fashion-3": Run("fashion_mnist", 3.0, 0.89, "linear", 8192, 40, 16.0),
+    "cifar10-3": Run("cifar10", 3.0, 0.69, "convolution", 8192, 60, 4.0),
+}
+
+
+def linear(channels: int, side: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * side**2, 10))
+
+
+def convolution(channels: int, side: int) -> nn.Module:
+    """Tramer and Boneh 2021, table 9: two small convolutions on the features."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 64, 3, padding=1),
+        nn.Tanh(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(64, 64, 3, padding=1),
+        nn.Tanh(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * (side // 4) ** 2, 10),
+    )
+
+
+MODELS: dict[str, Callable[[int, int], nn.Module]] = {"linear": linear, "convolution": convolution}
+
+
+def images(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """x_train (n, colours, height, width) u8, y_train, x_test, y_test."""
+    if name.startswith("cifar"):
+        return *pictures.load(name, 0), *pictures.load(name, 1)
+    with np.load(folder() / f"{name}.npz") as found:
+        return found["x_train"][:, None], found["y_train"], found["x_test"][:, None], found["y_test"]
+
+
+def features(name: str, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scattering features of all images, in float16, made once."""
+    path = CACHE / f"{name}.npz"
+    if not path.exists():
+        x_train, y_train, x_test, y_test = images(name)
+        scattering = Scattering(*x_train.shape[2:]).to(device)
+        made = {"x_train": transformed(x_train, scattering), "y_train": y_train}
+        made |= {"x_test": transformed(x_test, scattering), "y_test": y_test}
+        CACHE.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial.npz")
+        np.savez(partial, **made)
+        partial.rename(path)
+    found = np.load(path)
+    return tuple(torch.from_numpy(found[key]) for key in ("x_train", "y_train", "x_test", "y_test"))
+
+
+def transformed(x: np.ndarray, scattering: Scattering, rows: int = 128) -> np.ndarray:
+    device = scattering.blur.device
+    parts = torch.from_numpy(x).split(rows)
+    return torch.cat([scattering(part.to(device).float() / 255).half().cpu() for part in parts]).numpy()
+
+
+def normalised(x: Tensor, groups: int, rows: int = 2048) -> Tensor:
+    """Every group of channels of every record to mean 0 and variance 1: no statistic of the data set is used."""
+    norm = nn.GroupNorm(groups, x.shape[1], affine=False)
+    return torch.cat([norm(part.float()) for part in x.split(rows)])
+
+
+def measured(name: str, seed: int, *, validation: bool, device: torch.device) -> dict[str, Any]:
+    """Train once and say how accurate it is."""
+    run = RUNS[name]
+    x, y, x_test, y_test = features(run.data, device)
+    if validation:
+        cut = len(x) * 9 // 10
+        x, y, x_test, y_test = x[:cut], y[:cut], x[cut:], y[cut:]
+    x, x_test = normalised(x, run.groups).to(device), normalised(x_test, run.groups).to(device)
+    y, y_test = y.long().to(device), y_test.long().to(device)
+    rate = run.batch / len(x)
+    plan = Plan(len(x), rate, max(1, round(run.epochs / rate)), 1.0, run.clip_norm, clipping=run.clipping)
+    plan = plan.calibrated(epsilon=run.epsilon, delta=DELTA)
+    torch.manual_seed(seed)
+    model = MODELS[run.model](x.shape[1], x.shape[2]).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=run.lr, momentum=run.momentum)
+    start, checkpoint = time.process_time(), CACHE / f"{name}-{seed}.ckpt"
+    data = {"validation": (x_test, y_test), "checkpoint": checkpoint, "progress": True}
+    done = fit(model, (x, y), plan, optimizer=optimizer, rng=seed, delta=DELTA, average=run.average, **data)
+    return {
+        "name": name,
+        "seed": seed,
+        "on": "validation" if validation else "test",
+        "accuracy": done.evidence.utility["accuracy"],
+        "epsilon": done.evidence.claim.bound.epsilon,
+        "delta": DELTA,
+        "noise_multiplier": plan.noise_multiplier,
+        "steps": plan.steps,
+        "cpu_seconds": round(time.process_time() - start, 1),
+        **asdict(run),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    """Mean and spread over seeds, beside what was aimed at."""
+    for name, run in RUNS.items():
+        found = [row["accuracy"] for row in rows if row["name"] == name and row["on"] == "test"]
+        if found:
+            spread = statistics.stdev(found) if len(found) > 1 else 0.0
+            told = f"{statistics.mean(found):.2%} +- {spread:.2%} over {len(found)} seeds, wanted {run.wanted:.1%}"
+            print(f"{name:12} epsilon {run.epsilon:g}: {told}")
+    print("Settings were chosen on a tenth of the training records; that choice is not in epsilon.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(RUNS), metavar="NAME", help=", ".join(RUNS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--validation", action="store_true", help="leave out the last tenth and report on it")
+    parser.add_argument("--again", action="store_true", help="measure what is there already")
+    asked = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rows = json.loads(RESULT.read_text())["rows"] if RESULT.exists() else []
+    for name in asked.names:
+        for seed in range(asked.seeds):
+            same = [row for row in rows if (row["name"], row["seed"]) == (name, seed)]
+            if same and not asked.again and not asked.validation:
+                continue
+            row = measured(name, seed, validation=asked.validation, device=device)
+            print(json.dumps(row))
+            if not asked.validation:
+                rows = [other for other in rows if other not in same] + [row]
+                machine.keep("accuracy", machine.describe("torch", "tacit"), rows)
+    table(rows)
+
+
+if __name__ == "__main__":
+    print(f"tacit {tacit.__version__}, torch {torch.__version__}")
+    main()
