@@ -49,6 +49,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             raise BadInput("PrivateTrainer needs a train_dataset.")
         if self.args.gradient_accumulation_steps != 1:
             raise BadInput("Private steps accumulate by themselves.", fix="Set gradient_accumulation_steps=1.")
+        if self.args.world_size > 1:
+            raise BadInput("PrivateTrainer runs in one process.", fix="Use tacit.fit under torchrun for several.")
         self.plan, self._options = plan, {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed}
         self.args.num_train_epochs, self.args.max_steps = 1, plan.steps
         self.private: PrivateStep | None = None
