@@ -35,6 +35,7 @@ def test_epsilon(tmp_path):
     assert abs(float(out[1]) - 0.968408) < 1e-4
 
 
+@pytest.mark.slow
 def test_three_changed_lines(tmp_path):
     assert abs(float(run(readme("tacit.private("), tmp_path)) - 4.0) < 1e-3
 
@@ -47,6 +48,7 @@ def test_audit_a_mechanism(tmp_path):
     assert run(readme("audit_mechanism("), tmp_path).startswith("refuted")
 
 
+@pytest.mark.slow
 def test_report(tmp_path):
     from report_samples import private
 

@@ -10,9 +10,10 @@ import pytest
 
 CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
 TEST = "import pytest\n@pytest.mark.needs('nowhere')\ndef test_absent(): assert False\ndef test_here(): pass\n"
+TWO = pytest.param(("-n", "2"), "", 0, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("options", "required", "status"), [((), "", 0), (("-n", "2"), "", 0), ((), "nowhere", 4)])
+@pytest.mark.parametrize(("options", "required", "status"), [((), "", 0), TWO, ((), "nowhere", 4)])
 def test_what_is_absent(tmp_path, options, required, status):
     shutil.copy(CONFTEST, tmp_path)
     (tmp_path / "test_it.py").write_text(TEST)
