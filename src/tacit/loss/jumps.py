@@ -26,7 +26,7 @@ from .quadrature import EPS, Line, Nodes, NotMet
 
 SHARES = np.geomspace(0.7, 0.005, 14)
 """Losses at which small and large are divided, as shares of epsilon."""
-WORK = 20_000_000
+WORK = 60_000_000
 BUDGET = 1e-8
 WIDTH = 0.15
 """How sharply, in units of the noise."""
@@ -39,7 +39,7 @@ TILTS = np.geomspace(1e-3, 1e9, 41)
 FINE = np.geomspace(TILTS[0] / TILTS[1], TILTS[1] / TILTS[0], 13)
 FREQUENCIES = np.geomspace(1.0, 1e5, 40)
 LEVELS = np.array([0.0, 0.0, 0.0, 0.1, 0.4, 1.0])
-WAVES = 10.0, 5.0, 2.5
+WAVES = 8.0, 5.0, 2.5
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _doubt(line: Line) -> float:
 
 
 def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
-    """The contour of D, placed for delta about e^log_delta near `epsilon`; without huge losses apart where that does."""
+    """The contour of D for delta about e^log_delta near `epsilon`; huge losses are set apart only where needed."""
     if epsilon <= 0:
         raise NotMet
     try:
@@ -246,10 +246,9 @@ def _integrand(split: Split, tilts: Array, u: Array, goal: float) -> tuple[Compl
     square = split.small.gaussian**2
     gauss = 1j * u * (tilt + 0.5) * square - square * u**2 / 2
     log_d = log_m + first + math.log(-math.expm1(-first))
-    near = np.abs(growth) < 1.0
-    body = np.exp(log_small + log_m - log_d + np.where(near, 0.0, growth)) * np.where(
-        near, np.expm1(np.where(near, growth, 0.0)), -np.expm1(np.where(near, 0.0, -growth))
-    )
+    up = growth.real > 0
+    change = np.expm1(np.where(up, -growth, growth))
+    body = np.exp(log_small + log_m - log_d + np.where(up, growth, 0.0)) * np.where(up, -change, change)
     kernel = np.exp(gauss) / (z * (1 + z))
     doubt = np.abs(body) * 4 * EPS * (16 + np.abs(log_small) + 2 * np.abs(growth) + np.abs(gauss))
     for large_error, log_share, small_error in found:
@@ -261,6 +260,7 @@ def _integrand(split: Split, tilts: Array, u: Array, goal: float) -> tuple[Compl
 
 def _fine(nodes: Nodes, count: int, tilts: Array, top: float, goal: float, size: int) -> tuple[Line, Array]:
     """Panels fine enough, on the line through t, with their errors at the levels of u."""
+    allowed = max(math.exp(goal), 64 * EPS) * np.maximum(1.0, np.append(0.0, LEVELS[2:-1]) * top / tilts[2])
     for share in WAVES:
         finer = nodes.refined(float(tilts[2]), top, share)
         line = finer.line(float(tilts[2]))
@@ -268,7 +268,7 @@ def _fine(nodes: Nodes, count: int, tilts: Array, top: float, goal: float, size:
             raise NotMet
         logs = np.append(finer.log_moments(tilts[:2]), np.full(4, line.log_m))
         errors = np.exp(np.minimum(finer.log_error(tilts, LEVELS * top) - logs, 300.0))
-        if count * float(errors[:2].max()) < 1e-3 and float(errors[2:].max()) <= max(math.exp(goal), 64 * EPS):
+        if count * float(errors[:2].max()) < 1e-3 and np.all(errors[2:] <= allowed):
             break
     if count * float(errors[:2].max()) > 1e-3:
         raise NotMet

@@ -21,7 +21,7 @@ def log1p(x: Complex) -> Complex:
     small = np.abs(x) < 0.5
     y = np.where(small, x, 0.0)
     near = 0.5 * np.log1p(y.real * (2 + y.real) + y.imag**2) + 1j * np.arctan2(y.imag, 1 + y.real)
-    return np.where(small, near, np.log(1 + np.where(small, 0.0, x)))
+    return np.asarray(np.where(small, near, np.log(1 + np.where(small, 0.0, x))))
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _best(total: Sum, bound: Bounding) -> tuple[float, float]:
 def _searched(total: Sum, tilt: float | None, delta: float, guess: float) -> Interval:
     """Move guess and contour to each other until the gap is met; without a tilt by the contour of large losses."""
     best = Interval(0.0, math.inf)
-    for _ in range(4 if tilt else 6):
+    for _ in range(4 if tilt else 5):
         log_delta = math.log(delta)
         line = contour(total, tilt, log_delta, guess) if tilt else jump_contour(total, log_delta, guess)
         before, guess = guess, _root(line, delta, guess)
