@@ -15,7 +15,9 @@ import numpy as np
 from flint import acb, arb, ctx
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "accounting.json"
-WORK = 1_500_000
+WORK = 3_000_000
+HARD = ()
+"""Cases of the sweep with few or rare large losses, kept first."""
 
 
 def sweep(count: int, seed: int = 20260101) -> list[tuple[float, float, int, float]]:
@@ -105,33 +107,47 @@ def root(line: Line, delta: float, low: float, high: float) -> float | None:
 
 
 def epsilon(case: tuple[float, float, int, float]) -> float | None:
-    """The larger of both directions, or None where two contours do not agree to 1e-13."""
-    noise, rate, steps, delta = case
+    """The larger of both directions, or None where two contours do not agree to 1e-13.
+
+    Where moments explode near the best tilt, smaller ones do, at the price of digits, of which there are enough.
+    """
     found = 0.0
     for add in (False, True):
-        tilt, spread, bound = rough(noise, rate, steps, delta, add)
-        if bound <= 0:
+        if add and -case[2] * math.log1p(-case[1]) <= found:
             continue
-        answers = []
-        for factor, wide, fine in ((0.97, 1.0, 8.0), (0.85, 1.7, 11.0)):
-            t = factor * tilt
-            period = wide * (26 * spread + 100 / t)
-            try:
-                line = Line((noise, rate, steps), t, period, add, fine)
-            except OverflowError:
-                return None
-            answers.append(root(line, delta, 0.0, 1.05 * bound + 1e-9))
-        if None in answers or abs(answers[0] - answers[1]) > 1e-13 * (1 + answers[0]):
+        answers = (agreed(case, add, factors) for factors in ((0.97, 0.85), (0.6, 0.5), (0.3, 0.25), (0.13, 0.1)))
+        answer = next((value for value in answers if value is not None), None)
+        if answer is None:
             return None
-        found = max(found, answers[0])
+        found = max(found, answer)
     return found
+
+
+def agreed(case: tuple[float, float, int, float], add: bool, factors: tuple[float, float]) -> float | None:
+    """Epsilon of one direction on two contours, at these shares of the best tilt."""
+    noise, rate, steps, delta = case
+    tilt, spread, bound = rough(noise, rate, steps, delta, add)
+    if bound <= 0:
+        return 0.0
+    answers = []
+    for factor, wide, fine in zip(factors, (1.0, 1.7), (8.0, 11.0), strict=True):
+        period = wide * (26 * spread + 100 / (factor * tilt))
+        try:
+            line = Line((noise, rate, steps), factor * tilt, period, add, fine)
+        except OverflowError:
+            return None
+        answers.append(root(line, delta, 0.0, 1.05 * bound + 1e-9))
+    if None in answers or abs(answers[0] - answers[1]) > 1e-13 * (1 + answers[0]):
+        return None
+    return float(answers[0])
 
 
 def main(count: int) -> None:
     ctx.dps = 60
     kept = []
-    for case in sweep(1000):
-        if case[2] == 1:
+    cases = sweep(1000)
+    for case in [cases[index] for index in HARD] + cases:
+        if case[2] == 1 or case in [tuple(item.values())[:4] for item in kept]:
             continue
         value = epsilon(case)
         if value is not None:

@@ -137,6 +137,7 @@ def measured(name: str, seed: int, *, validation: bool, device: torch.device) ->
     start, checkpoint = time.process_time(), CACHE / f"{name}-{seed}.ckpt"
     data = {"validation": (x_test, y_test), "checkpoint": checkpoint, "progress": True}
     done = fit(model, (x, y), plan, optimizer=optimizer, rng=seed, delta=DELTA, average=run.average, **data)
+    settings = {"target_epsilon" if key == "epsilon" else key: value for key, value in asdict(run).items()}
     return {
         "name": name,
         "seed": seed,
@@ -147,7 +148,7 @@ def measured(name: str, seed: int, *, validation: bool, device: torch.device) ->
         "noise_multiplier": plan.noise_multiplier,
         "steps": plan.steps,
         "cpu_seconds": round(time.process_time() - start, 1),
-        **asdict(run),
+        **settings,
     }
 
 

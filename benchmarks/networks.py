@@ -127,7 +127,7 @@ def augmented(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def answers(model: nn.Module, x: Tensor, *, batch: int = 1000) -> Tensor:
-    """Logits in float32."""
+    """Logits, in float32 throughout: a margin rounded to bfloat16 would tie the surest members."""
     model.eval()
-    with torch.no_grad(), torch.autocast(x.device.type, torch.bfloat16, enabled=x.device.type == "cuda"):
-        return torch.cat([model(part).float() for part in torch.split(x, batch)])
+    with torch.no_grad():
+        return torch.cat([model(part) for part in torch.split(x, batch)])

@@ -98,7 +98,7 @@ def _train(network: Network, parts: dict[str, tuple[Tensor, ...]], truth: Tensor
     best, when, state = float("inf"), 0, network.state_dict()
     for epoch in range(EPOCHS):
         network.train()
-        for batch in torch.split(rows[torch.randperm(len(rows)).to(rows.device)], BATCH):
+        for batch in torch.split(rows[torch.randperm(len(rows)).to(rows.device)], max(BATCH, len(rows) // 100)):
             optimizer.zero_grad()
             _loss(network, parts, truth, batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
