@@ -1,7 +1,7 @@
 """Membership inference, measured: white-box attacks, defences, and LiRA on CIFAR-10.
 
     python benchmarks/membership.py white-box [--scale small|large] [--device cuda]
-    python benchmarks/membership.py defences
+    python benchmarks/membership.py defences [--data location30|baskets600]
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
     python benchmarks/membership.py           (all but LiRA, at small scale)
 
@@ -28,8 +28,10 @@ def white_box(options: argparse.Namespace) -> None:
 
 
 def defences(options: argparse.Namespace) -> None:
-    for rows in membership_defences.run(options.scale, options.seed):
-        _kept("membership-defences", options, rows)
+    for name in membership_defences.TASKS[options.scale]:
+        if options.data in (None, name):
+            rows = membership_defences.run(options.scale, name, options.seed)
+            _kept(f"membership-defences-{name}", options, rows)
 
 
 def lira(options: argparse.Namespace) -> None:
@@ -55,6 +57,7 @@ def main() -> None:
     parser.add_argument("verb", nargs="?", choices=VERBS)
     parser.add_argument("--scale", default="small", choices=("tiny", "small", "large"))
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data", help="of defences, one data set only: location30 or baskets600")
     parser.add_argument("--work", default="lira-models", help="where finished models are kept")
     parser.add_argument("--part", default="0/1", metavar="I/N", help="train every N-th model, from the I-th on")
     parser.add_argument("--seed", type=int, default=0)

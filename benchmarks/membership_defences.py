@@ -7,7 +7,7 @@ records are those that an undefended fleet memorises most (Feldman 2020): what a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,16 +90,14 @@ class Data:
         return cls(*((x[rows], y[rows]) for rows in cuts))
 
 
-def run(scale: str, seed: int) -> Iterator[list[dict[str, Any]]]:
-    """One table per data set; all so far, after each."""
-    rows: list[dict[str, Any]] = []
-    for name, task in TASKS[scale].items():
-        data = Data.load(task, seed)
-        chosen, worst = _vulnerable(task, data, seed)
-        print(f"{name}: most memorised records {[item['record'] for item in worst]}", flush=True)
-        table = [_row(defence, kind, task, data, chosen, seed) for defence, kind in DEFENCES.items()]
-        rows.append({"data": name, "defences": table, "most_memorised": worst, "published": PUBLISHED})
-        yield rows
+def run(scale: str, name: str, seed: int) -> list[dict[str, Any]]:
+    """One table for a data set, with its most memorised records."""
+    task = TASKS[scale][name]
+    data = Data.load(task, seed)
+    chosen, worst = _vulnerable(task, data, seed)
+    print(f"{name}: most memorised records {[item['record'] for item in worst]}", flush=True)
+    table = [_row(defence, kind, task, data, chosen, seed) for defence, kind in DEFENCES.items()]
+    return [{"data": name, "defences": table, "most_memorised": worst, "published": PUBLISHED}]
 
 
 def _network(task: Task, data: Data) -> Callable[[], nn.Module]:
