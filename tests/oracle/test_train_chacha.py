@@ -55,12 +55,14 @@ from tacit.train.gaussian import eager
 from tacit.train.kernels import noise
 
 words = key_words(bytes(range(32)), "cpu")
-for first, pieces, pairs, count in ((0, 2, 4096, 4 * 4096), (9, 1, 2064, 2 * 2064 - 31), (2**32 - 5, 1, 16, 1)):
-    ours, theirs = torch.full((2, count + 5), 7.0)
-    noise(ours[:-5], words, first, pieces, pairs, 3.0)
-    eager(theirs[:-5], words, first, pieces, pairs, 3.0)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert (ours[-5:] == 7).all() and (count < 99 or 2.8 < ours[:-5].std() < 3.2)
+for first, pieces, pairs, count in ((0, 2, 4096, 8192), (9, 3, 2064, 4097), (9, 3, 2064, 2000), (2**32 - 5, 1, 16, 1)):
+    for share in (0.0, 0.5):
+        ours, theirs = torch.full((2, pieces * count + 5), 7.0)
+        noise(ours[:-5].view(pieces, count), words, first, pairs, 3.0, share)
+        eager(theirs[:-5].view(pieces, count), words, first, pairs, 3.0, share)
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+        assert (ours[-5:] == 7).all() and (count < 99 or 2.8 < ours[:-5].std() < 3.2)
+        assert abs(ours[:-5].mean() - 7 * share) < 0.5 or count < 99
 """
 
 

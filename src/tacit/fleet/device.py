@@ -7,6 +7,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,23 +21,25 @@ from .stack import Stack
 
 Gradients = Callable[[Stack, Tensor, Tensor, Tensor], dict[str, Tensor]]
 Graph = Callable[..., dict[str, Tensor]]
-TOLERANCE = 2e-2
+TOLERANCE, KEPT = 2e-2, 8
+GRAPHS: dict[Any, Graph] = {}
 
 
 def fixed_size(expected: float) -> int:
-    """Rows that practically every batch of a Poisson sample fits into."""
-    return 32 * math.ceil((expected + 5 * math.sqrt(expected)) / 32)
+    """Rows that all but one in a thousand Poisson samples fit into."""
+    return 16 * math.ceil((expected + 3 * math.sqrt(expected)) / 16)
 
 
 class Compiled:
     """`gradients(models, x, y, mask)` for batches of at most `size` rows: filled up with masked ones, and compiled.
 
-    Before its first use a compiled graph must give what the eager function gives.
+    Before its first use a compiled graph must give what the eager function gives. Graphs are kept for later fleets of
+    the same `form` whose gradients have the same `name`.
     """
 
-    def __init__(self, gradients: Gradients, size: int) -> None:
-        self.gradients, self.size = gradients, size
-        self._graphs: dict[int, Graph] = {}
+    def __init__(self, gradients: Gradients, name: str, size: int) -> None:
+        self.gradients, self.name, self.size = gradients, name, size
+        self._graphs: dict[Any, Graph] = {}
 
     def __call__(self, models: Stack, x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
         missing = self.size - len(x)
@@ -44,9 +47,13 @@ class Compiled:
             return self.gradients(models, x, y, mask)
         x, y = (torch.cat((part, part[:1].expand(missing, *part.shape[1:]))) for part in (x, y))
         mask = torch.nn.functional.pad(mask, (0, missing)).contiguous()
-        if len(mask) not in self._graphs:
-            self._graphs[len(mask)] = self._compile(models, x, y, mask)
-        return self._graphs[len(mask)](models.parameters, x, y, mask)
+        graphs = self._graphs if models.form is None else GRAPHS
+        key = self.name, models.form, x.shape, mask.shape, x.device
+        if key not in graphs:
+            graphs[key] = self._compile(models, x, y, mask)
+            if len(graphs) > KEPT:
+                graphs.pop(next(iter(graphs)))
+        return graphs[key](models.parameters, x, y, mask)
 
     def _compile(self, models: Stack, x: Tensor, y: Tensor, mask: Tensor) -> Graph:
         def step(parameters: dict[str, Tensor], x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -75,11 +82,11 @@ class Noise:
         self.first, self.device, self.step = first, device, 0
         self._make = kernel(device)
 
-    def normal(self, models: int, count: int, scale: float) -> Tensor:
-        """(models, count): scale times the numbers of this step; the next call is the next step."""
-        key = hashlib.sha256(self.secret + self.step.to_bytes(8, "little")).digest()
+    def add(self, gradients: Sequence[Tensor], scale: float, share: float) -> None:
+        """gradients <- share * gradients + scale * noise of this step; the next call is the next step."""
+        for number, gradient in enumerate(gradients):
+            name = self.step.to_bytes(8, "little") + number.to_bytes(8, "little")
+            words = key_words(hashlib.sha256(self.secret + name).digest(), self.device)
+            pairs = pairs_of(gradient[0].numel())
+            self._make(gradient.flatten(1), words, self.first * 3 * pairs // WORDS, pairs, scale, share)
         self.step += 1
-        pairs = pairs_of(count)
-        flat = torch.empty(models * 2 * pairs, device=self.device)
-        self._make(flat, key_words(key, self.device), self.first * 3 * pairs // WORDS, models, pairs, scale)
-        return flat.view(models, 2 * pairs)[:, :count]

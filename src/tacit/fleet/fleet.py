@@ -161,11 +161,16 @@ class _Draws:
         self._generators = [torch.Generator(self._device).manual_seed(seed) for seed in own[::BLOCK]]
         self._kernel = Noise(seeds, models.start, self._device) if self._device.type == "cuda" else None
 
-    def normal(self, count: int, scale: float) -> Tensor:
-        """(models, count), scale times standard normal."""
+    def add_noise(self, parameters: list[Tensor], scale: float, share: float) -> None:
+        """Gradients <- share * gradients + scale * noise."""
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if self._kernel is not None:
-            return self._kernel.normal(sum(self._sizes), count, scale)
-        return self._draw(torch.randn, count).mul_(scale)
+            self._kernel.add(gradients, scale, share)
+            return
+        sizes = [gradient[0].numel() for gradient in gradients]
+        drawn = self._draw(torch.randn, sum(sizes)).mul_(scale)
+        for gradient, part in zip(gradients, drawn.split(sizes, dim=1), strict=True):
+            torch.add(part.unflatten(1, gradient.shape[1:]), gradient, alpha=share, out=gradient)
 
     def uniform(self, count: int) -> Tensor:
         return self._draw(torch.rand, count)
@@ -197,7 +202,8 @@ def _train(
         for name, parameter in models.parameters.items():
             parameter.grad = sums[name]
         if isinstance(schedule, Plan):
-            _add_noise(parameters, draws, schedule)
+            share = 1 / schedule.expected_batch
+            draws.add_noise(parameters, schedule.noise_multiplier * schedule.clip_norm * share, share)
         optimizer.step()
     for parameter in parameters:
         parameter.grad = None
@@ -210,8 +216,10 @@ def _how(device: str | torch.device, schedule: Epochs | Plan) -> Gradients:
     if torch.device(device).type != "cuda":
         return gradients
     if isinstance(schedule, Plan):
-        return Compiled(gradients, fixed_size(schedule.expected_batch)) if schedule.steps >= COMPILE_FROM else gradients
-    return Compiled(gradients, schedule.batch_size)
+        if schedule.steps < COMPILE_FROM:
+            return gradients
+        return Compiled(gradients, repr(schedule), fixed_size(schedule.expected_batch))
+    return Compiled(gradients, repr(schedule), schedule.batch_size)
 
 
 def _started(fleet: Fleet, seeds: list[int]) -> Stack:
@@ -236,15 +244,6 @@ def _clip(norms: Tensor, *, mask: Tensor, clip_norm: float) -> Tensor:
     """min(1, C / |g|) for members of the batch; a gradient that is not finite contributes nothing (rule 8)."""
     factor = (clip_norm / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1.0)
     return torch.where(mask & norms.isfinite(), factor, 0.0)
-
-
-def _add_noise(parameters: list[Tensor], draws: _Draws, plan: Plan) -> None:
-    """(sum + N(0, (z C)^2)) / expected batch, fresh noise for every model."""
-    sizes, share = [parameter[0].numel() for parameter in parameters], 1 / plan.expected_batch
-    drawn = draws.normal(sum(sizes), plan.noise_multiplier * plan.clip_norm * share)
-    for parameter, part in zip(parameters, drawn.split(sizes, dim=1), strict=True):
-        assert parameter.grad is not None
-        parameter.grad = torch.add(part.unflatten(1, parameter.shape[1:]), parameter.grad, alpha=share)
 
 
 def _batches(schedule: Epochs | Plan, data: _Pool, generator: np.random.Generator) -> Iterator[Tensor]:

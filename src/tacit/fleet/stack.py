@@ -28,6 +28,8 @@ class Stack(ABC):
     parameters: dict[str, Tensor]
     branch_free = False
     """No step is taken by what the numbers are: for a compiler."""
+    form: str | None = None
+    """What its gradients do but for the parameters' values; None where that has no short name."""
 
     @abstractmethod
     def logits(self, x: Tensor) -> Tensor:
@@ -49,6 +51,7 @@ class LinearStack(Stack):
     def __init__(self, template: nn.Module, parameters: dict[str, Tensor]) -> None:
         self.parameters = parameters
         self._layers = list(template.named_children())
+        self.form = repr(self._layers)
 
     def logits(self, x: Tensor) -> Tensor:
         return self._forward(x)[0].detach()

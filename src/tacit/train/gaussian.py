@@ -24,7 +24,7 @@ from .chacha import WORDS, key_words, stream_of
 NONCE = bytes(16)
 PAIRS = 2**15
 TURN = 2 * math.pi * 2.0**-32
-Noise = Callable[[Tensor, Tensor, int, int, int, float], None]
+Noise = Callable[..., None]
 
 
 class Normals:
@@ -107,18 +107,19 @@ def on_device(flat: Tensor, key: bytes, scale: float, make: Noise) -> None:
     pieces, rest = divmod(flat.numel(), 2 * PAIRS)
     whole = flat.numel() - rest
     if pieces:
-        make(flat[:whole], words, 0, pieces, PAIRS, scale)
+        make(flat[:whole].view(pieces, -1), words, 0, PAIRS, scale)
     if rest:
-        make(flat[whole:], words, pieces * 3 * PAIRS // WORDS, 1, pairs_of(rest), scale)
+        make(flat[whole:].view(1, -1), words, pieces * 3 * PAIRS // WORDS, pairs_of(rest), scale)
 
 
-def eager(flat: Tensor, key: Tensor, first: int, pieces: int, pairs: int, scale: float) -> None:
-    """flat <- scale * noise: `pieces` of `pairs` pairs from block `first` on, as torch operations."""
-    blocks = torch.arange(first, first + pieces * 3 * pairs // WORDS, dtype=torch.int64, device=flat.device)
+def eager(rows: Tensor, key: Tensor, first: int, pairs: int, scale: float, share: float = 0.0) -> None:
+    """rows <- share * rows + scale * noise: each row is the start of a piece of `pairs` pairs; as torch operations."""
+    pieces, count = rows.shape
+    blocks = torch.arange(first, first + pieces * 3 * pairs // WORDS, dtype=torch.int64, device=rows.device)
     stream = stream_of(key, blocks).view(pieces, 3 * pairs)
     low, high = (stream[:, : 2 * pairs].reshape(pieces, pairs, 2).to(torch.int64) & 0xFFFFFFFF).unbind(-1)
     uniform = ((high << 21) + (low >> 11)).double().add(0.5).mul(2.0**-53)
     radius = uniform.log().mul(-2.0).float().sqrt()
     angle = stream[:, 2 * pairs :] * TURN
-    made = torch.cat((angle.cos() * radius, angle.sin() * radius), dim=1).flatten()
-    torch.mul(made[: flat.numel()], scale, out=flat)
+    made = torch.cat((angle.cos() * radius, angle.sin() * radius), dim=1)[:, :count] * scale
+    rows.copy_(made if share == 0.0 else made.add_(rows, alpha=share))

@@ -14,15 +14,20 @@ from torch import Tensor
 ROWS = 128
 
 
-def noise(flat: Tensor, key: Tensor, first: int, pieces: int, pairs: int, scale: float) -> None:
-    """flat <- scale * noise: `pieces` of `pairs` pairs (a multiple of 16) from block `first` on, the last one cut."""
+def noise(rows: Tensor, key: Tensor, first: int, pairs: int, scale: float, share: float = 0.0) -> None:
+    """rows <- share * rows + scale * noise: each of the rows is the start of a piece of `pairs` pairs."""
+    pieces, count = rows.shape
     tiles = triton.cdiv(pairs, 16 * ROWS)
-    with torch.cuda.device_of(flat):
-        _pieces[(pieces * tiles,)](flat, key, first, pairs, tiles, flat.numel(), scale, ROWS=ROWS, num_warps=4)
+    with torch.cuda.device_of(rows):
+        _pieces[(pieces * tiles,)](
+            rows, key, first, pairs, tiles, count, scale, share, ROWS=ROWS, ADD=share != 0.0, num_warps=4
+        )
 
 
 @triton.jit
-def _pieces(flat, key, first, pairs, tiles, count, scale, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+def _pieces(  # type: ignore[no-untyped-def]
+    rows, key, first, pairs, tiles, count, scale, share, ROWS: tl.constexpr, ADD: tl.constexpr
+):
     program = tl.program_id(0).to(tl.int64)
     piece, tile = program // tiles, program % tiles
     block = tile * ROWS + tl.arange(0, ROWS)
@@ -39,9 +44,17 @@ def _pieces(flat, key, first, pairs, tiles, count, scale, ROWS: tl.constexpr):  
     radius = _sixteen(radii, ROWS) * scale
     angle = _sixteen(turns, ROWS).to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09
     pair = tile * (16 * ROWS) + tl.arange(0, 16 * ROWS)
-    place = piece * (2 * pairs) + pair
-    tl.store(flat + place, tl.cos(angle) * radius, mask=(pair < pairs) & (place < count))
-    tl.store(flat + place + pairs, tl.sin(angle) * radius, mask=(pair < pairs) & (place + pairs < count))
+    _put(rows + piece * count, pair, (pair < pairs) & (pair < count), tl.cos(angle) * radius, share, ADD)
+    _put(
+        rows + piece * count, pair + pairs, (pair < pairs) & (pair + pairs < count), tl.sin(angle) * radius, share, ADD
+    )
+
+
+@triton.jit
+def _put(row, place, mask, made, share, ADD: tl.constexpr):  # type: ignore[no-untyped-def]
+    if ADD:
+        made += share * tl.load(row + place, mask=mask, other=0.0)
+    tl.store(row + place, made, mask=mask)
 
 
 @triton.jit
