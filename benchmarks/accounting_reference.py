@@ -69,7 +69,7 @@ class Line:
         self.values: list[acb] = []
         quiet = 0
         for k in range(WORK // len(places)):
-            z = acb(tilt, step * k)
+            z = acb(arb(tilt), arb(step) * k)
             value = (sum(terms, acb(0)) * scale) ** steps / (z * (1 + z))
             self.values.append(value)
             first = self.values[0].real

@@ -10,7 +10,7 @@ below, cells are merged into one outcome, and the value then moved down to the l
 rises with R), up for the second (which falls). The t-fold sum is built by doubling; what leaves the lattice on the
 way is dropped, and its P mass counts as telling all.
 
-Reference: Chua et al. 2025 (balls-and-bins sampling); docs/proofs/accounting.md, Theorem 4.
+Reference: Chua et al. 2025 (balls-and-bins sampling); docs/proofs/accounting.md, Theorem 5.
 """
 
 from __future__ import annotations

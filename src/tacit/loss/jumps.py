@@ -8,7 +8,8 @@ not count (Chernoff for m^n). All other runs together have the moments
 
 those of a positive measure too, so everything in `contour` holds for D. But |D(t + iu)| <= n |r(t + iu)| M(t)^{n-1}
 falls as fast as r's smooth density allows, however narrow the small losses are, and no digit is lost to the runs that
-were left out. Proof: docs/proofs/accounting.md, section 3.
+were left out. Runs with a loss so huge that they exceed epsilon in any case need no contour at all: they add
+V(0) - e^epsilon V(-1), two real moments. Proof: docs/proofs/accounting.md, Theorem 4.
 """
 
 from __future__ import annotations
@@ -26,20 +27,27 @@ from .quadrature import EPS, Line, Nodes, NotMet
 
 SHARES = np.geomspace(0.7, 0.005, 14)
 """Losses at which small and large are divided, as shares of epsilon."""
-WORK = 60_000_000
-BUDGET = 1e-8
 WIDTH = 0.15
 """How sharply, in units of the noise."""
+WORK = 60_000_000
+"""Largest number of (node, frequency) pairs."""
+BUDGET = 1e-8
+"""Relative error of delta aimed at, for each of the sources."""
 STEEP = np.linspace(0.5, 1.6, 23)
 """Tilts tried for runs of small losses, in units of what would do if they did not count at all."""
 ROOM = 1.1
+"""Huge losses are huge for every epsilon up to this share of the one in question."""
 END, REACH = 0.05, 14.0
 """How sharply large losses end, over s^2 and the shift, and how many such widths are kept beyond."""
+WAVES = 8.0, 5.0, 2.5
+"""Half-widths of panels tried, over the local wave number."""
+LEVELS = np.array([0.0, 0.0, 0.0, 0.1, 0.4, 1.0])
+"""Shares of the largest frequency at which the panels are judged; the first two are for other tilts."""
+FREQUENCIES = np.geomspace(1.0, 1e5, 40)
+"""Ends of the range of frequencies tried, in units of one over the spread."""
 TILTS = np.geomspace(1e-3, 1e9, 41)
 FINE = np.geomspace(TILTS[0] / TILTS[1], TILTS[1] / TILTS[0], 13)
-FREQUENCIES = np.geomspace(1.0, 1e5, 40)
-LEVELS = np.array([0.0, 0.0, 0.0, 0.1, 0.4, 1.0])
-WAVES = 8.0, 5.0, 2.5
+"""Tilts tried, and around the best of them."""
 
 
 @dataclass(frozen=True)
