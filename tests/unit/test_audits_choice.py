@@ -168,3 +168,21 @@ def test_claims_in_every_form():
     for wrong in (1.0, (1.0,), "1"):
         with pytest.raises(BadInput):
             stated(wrong, delta=1e-5)
+
+
+def test_choosing_and_judging_need_no_more_than_their_scores():
+    """As the contract writes them; delta 1e-5, add-remove and 95 % are then meant."""
+    rng = np.random.default_rng(0)
+    member = np.arange(400) % 2 == 0
+    scores = Scores(rng.normal(size=400) + 2 * member, member, attack="a", randomised=True)
+    first, second = scores.split(1)
+    choice = choose(first)
+    found = lower_bound(second, choice)
+    assert found == lower_bound(second, choice, delta=1e-5, adjacency="add-remove", confidence=0.95)
+    assert found.epsilon > 0.5
+
+
+def test_a_gap_is_cut_in_its_middle():
+    """Four runs that tell perfectly: a threshold at the lowest hit would lose a fifth of the hits to come."""
+    scores = Scores([0.0, 1.0, 9.0, 10.0], [0, 0, 1, 1], attack="a", randomised=True)
+    assert choose(Calibration(scores)).threshold == 5.0

@@ -162,3 +162,18 @@ def test_one_run_that_fails_is_said():
 def test_one_run_under_replace_is_refused():
     with pytest.raises(Mismatch):
         audit(memorising_fit(1.0), data(), claim=(1.0, 1e-5), game="one-run", runs=20, rng=1, adjacency="replace")
+
+
+def test_evidence_counts_canaries_as_canaries_and_runs_as_runs():
+    """One run with the canaries and four without any; what is believed is about coins, not about runs."""
+
+    def fit(x, y, rng):
+        shift = rng.normal()
+        return lambda q: np.stack([q[:, 0] + shift, np.zeros(len(q))], axis=1)
+
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    evidence = audit(fit, (x, np.arange(20) % 2), claim=(1.0, 1e-5), game="one-run", runs=50, isolation="none", rng=1)
+    told = evidence.provenance
+    assert (told["canaries"], told["runs_planned"], told["runs_done"], told["runs_failed"]) == (50, 5, 5, 0)
+    assert "every canary was put in by a fair coin of its own" in evidence.lower.bound.assumptions
+    assert not any("run" in words for words in evidence.lower.bound.assumptions)
