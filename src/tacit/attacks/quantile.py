@@ -91,7 +91,8 @@ def accuse(
 
     Guarantee: P[p <= fpr] <= fpr for a non-member that is exchangeable with the n scored ones, whatever was fitted.
     Caller ensures: known and judged non-members come from one distribution; one target model.
-    Reference: Vovk, Gammerman and Shafer 2005, Proposition 2.4 (inductive form, Papadopoulos et al. 2002).
+    Reference: split conformal prediction (Papadopoulos et al. 2002; Vovk, Gammerman and Shafer 2005): among n + 1
+    exchangeable scores the rank of one is uniform, and ties only raise p.
     """
     fpr, share = check.probability("fpr", fpr, zero=False), check.probability("share", share, zero=False, one=False)
     if target.models != 1:
