@@ -151,7 +151,10 @@ class Contour:
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """Certified ends of delta(epsilon); they are tight near the epsilon that the tilt was chosen for."""
-        total, _ = self.sums(epsilon)
+        return self.ends(epsilon, self.sums(epsilon)[0])
+
+    def ends(self, epsilon: float, total: float) -> tuple[float, float]:
+        """The same, with the sum at hand."""
         size, moment = self._sizes
         exponent = 1 + self.tilt * epsilon + abs(self.log_m)
         rounding = 4 * EPS * ((4 + exponent + self.u.size) * size + epsilon * moment)

@@ -155,7 +155,7 @@ def _root(line: Contour, delta: float, guess: float) -> float:
         if epsilon == 0.0 and value <= delta:
             return 0.0
         move = math.log(value / delta) * value / slope if value > 0 and slope < 0 else math.inf
-        if abs(move) <= 1e-14 * (1e-3 + epsilon):
+        if abs(move) <= 1e-8 * epsilon:
             return max(epsilon - move, 0.0)
         epsilon -= move
         if not low < epsilon < high:
@@ -167,10 +167,10 @@ def _root(line: Contour, delta: float, guess: float) -> float:
 
 def _verified(line: Contour, delta: float, epsilon: float) -> Interval | None:
     """Two ends around the root, each shown to be one by evaluating delta there."""
-    low, high = line.delta(epsilon)
+    total, slope = line.sums(epsilon)
+    low, high = line.ends(epsilon, total)
     if epsilon == 0.0 and high <= delta:
         return Interval(0.0, 0.0)
-    slope = line.sums(epsilon)[1]
     if slope >= 0:
         return None
     margin = 1.1 * max(high - delta, delta - low, 0.0) / -slope + 2e-16 * epsilon
