@@ -3,9 +3,9 @@
     python benchmarks/training_speed_gpu.py [--workloads gpt2 wrn cnn] [--out FILE]
 
 A step is forward, backward, clip, noise, SGD on one fixed batch. All modes are built, then timed in turns: wall time of
-three steps between synchronisations, the median of five rounds. Non-private is bfloat16 and compiled. Memory is the
-peak of a running step, and beside it that of the first ones, compiling and comparing included. Results are written
-after every workload.
+three steps between synchronisations, the median of five rounds. Non-private is bfloat16 and compiled. Memory is what
+torch holds after a step (a recorded step keeps its own), and beside it the peak of building, comparing included.
+Results are written after every workload.
 """
 
 from __future__ import annotations
@@ -207,21 +207,21 @@ def modes(make: Callable[[], nn.Module], x: Tensor, y: Tensor) -> dict[str, Call
 
 
 def built(build: Callable[[], Step]) -> tuple[Step, float, float] | str:
-    """A step, warm; the peak memory of building it and of running it, in GiB. Or why it does not run."""
+    """A step, warm; the memory in GiB that building it took at its peak, and that it holds while it runs."""
     torch.cuda.empty_cache()
-    start = torch.cuda.memory_allocated()
+    start, held = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     try:
         step = build()
         for _ in range(3):
             step()
         making = torch.cuda.max_memory_allocated() - start
-        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.empty_cache()
         step()
     except Exception as error:
         traceback.print_exc(limit=-3)
         return type(error).__name__
-    return step, making / 2**30, (torch.cuda.max_memory_allocated() - start) / 2**30
+    return step, making / 2**30, (torch.cuda.memory_reserved() - held) / 2**30
 
 
 def seconds(step: Step) -> float:
@@ -251,13 +251,13 @@ def measure(name: str, wanted: dict[str, Callable[[], Step]], rows: Callable[[st
         rates = sorted(rows(mode) / taken for taken in times[mode])
         rate = statistics.median(rates)
         found.append({"mode": mode, "examples_per_second": rate, "least": rates[0], "most": rates[-1],
-                      "peak_gib": running, "peak_gib_first": making})  # fmt: skip
+                      "held_gib": running, "peak_gib_first": making})  # fmt: skip
     plain = next((row["examples_per_second"] for row in found if row["mode"] == PLAIN), None)
     for row in found:
         if "failed" not in row:
             row["of_plain"] = row["examples_per_second"] / plain if plain else None
             ratio = f"{row['of_plain']:6.2f}" if plain else ""
-            speed, memory = row["examples_per_second"], row["peak_gib"]
+            speed, memory = row["examples_per_second"], row["held_gib"]
             print(f"{name:5} {row['mode']:38} {speed:12,.0f} examples/s {ratio}  {memory:6.1f} GiB", flush=True)
     return found
 
