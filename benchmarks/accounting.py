@@ -1,7 +1,8 @@
 """The accountant against its peers, and a sweep of 1,000 cases. Writes results/accounting.json.
 
 Times are CPU seconds of this process (user and system, one thread), median of three after a first run; every case is
-computed from nothing. Run: OMP_NUM_THREADS=1 python benchmarks/accounting.py [cases]
+computed from nothing. Memory is the growth of the largest resident size over the sweep, after imports.
+Run: OMP_NUM_THREADS=1 python benchmarks/accounting.py [cases]
 """
 
 from __future__ import annotations
