@@ -5,7 +5,7 @@
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
     python benchmarks/membership.py           (all but LiRA, at small scale)
 
-Results go to benchmarks/results.
+Results go to benchmarks/results. CIFAR needs Pillow, and the data folder in TACIT_DATA.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from pathlib import Path
 
 import torch
 
-import membership_defences
-import membership_lira
-import membership_white_box
 from machine import describe, keep
 
 
 def white_box(options: argparse.Namespace) -> None:
+    import membership_white_box
+
     rows = membership_white_box.run(membership_white_box.SCALES[options.scale], options.device, options.seed)
     print("ordered as published" if membership_white_box.ordered(rows) else "NOT ordered as published")
     _kept(f"membership-white-box-{options.scale}", options, rows)
 
 
 def defences(options: argparse.Namespace) -> None:
+    import membership_defences
+
     for name in membership_defences.TASKS[options.scale]:
         if options.data in (None, name):
             rows = membership_defences.run(options.scale, name, options.seed)
@@ -35,6 +36,8 @@ def defences(options: argparse.Namespace) -> None:
 
 
 def lira(options: argparse.Namespace) -> None:
+    import membership_lira
+
     rows = membership_lira.run(options.scale, options.device, options.seed, Path(options.work), options.part)
     if rows:
         _kept(f"membership-lira-{options.scale}", options, rows)
