@@ -194,3 +194,10 @@ def test_releases_on_one_sample_are_not_two_samples():
     wrong = privacy_loss(Repeat(Compose((Poisson(rate, Gaussian(1.1)),) * 2), steps), "add-remove")
     assert joint.epsilon(1e-5).upper == pytest.approx(2.06, abs=0.01)
     assert wrong.epsilon(1e-5).upper == pytest.approx(1.32, abs=0.01)
+
+
+def test_readings_take_their_argument_by_name():
+    loss = privacy_loss(Gaussian(2.0), "add-remove")
+    assert loss.epsilon(delta=DELTA) == loss.epsilon(DELTA)
+    assert loss.delta(epsilon=1.0) == loss.delta(1.0)
+    assert loss.tradeoff(fpr=0.01) == loss.tradeoff(0.01)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -23,17 +23,18 @@ from .renyi import TILTS, Renyi, delta_at, divergences, improved
 from .saddle import Saddle
 
 T = TypeVar("T")
+Given = ParamSpec("Given")
 Counted = tuple[tuple[Pair, int], ...]
 
 
-def held(read: Callable[[Composed, float], Interval]) -> Callable[[Composed, float], Interval]:
+def held(read: Callable[Given, Interval]) -> Callable[Given, Interval]:
     """A reading whose numbers all fit into floats, or one sentence."""
 
     @wraps(read)
-    def guarded(loss: Composed, value: float) -> Interval:
+    def guarded(*given: Given.args, **named: Given.kwargs) -> Interval:
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
-                return read(loss, value)
+                return read(*given, **named)
         except (ArithmeticError, ValueError) as error:
             if isinstance(error, TacitError):
                 raise
