@@ -28,7 +28,6 @@ import pictures
 from tacit import Observations
 from tacit.attacks import ATTACKS, joined
 from tacit.core import BadInput, Scores
-from tacit.core.files import written
 
 NAMES = ("loss", "calibrated", "rmia", "student", "lira")
 FPR = 0.001
@@ -83,8 +82,10 @@ def _claim(work: Path, recipe: Recipe) -> None:
     """The folder's recipe: written the first time, compared ever after."""
     work.mkdir(parents=True, exist_ok=True)
     path = work / "recipe.json"
-    if not path.exists():
-        written(path, json.dumps(asdict(recipe)))
+    if not path.exists():  # several parts may start at once
+        part = work / f"recipe-{os.getpid()}.part"
+        part.write_text(json.dumps(asdict(recipe)), encoding="utf-8")
+        part.replace(path)
     if json.loads(path.read_text(encoding="utf-8")) != asdict(recipe):
         raise BadInput(f"The folder {work.name} holds models of another recipe.", fix="Give another --work.")
 
