@@ -19,7 +19,7 @@ def lira(monkeypatch):
     import membership_lira
 
     yield membership_lira
-    for name in ("membership_lira", "networks", "pictures"):
+    for name in ("membership_lira", "membership_defences", "membership_white_box", "networks", "pictures"):
         sys.modules.pop(name, None)
 
 
@@ -71,3 +71,28 @@ def test_rate_at_takes_no_more_false_alarms_than_allowed(lira):
     scores = Scores([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], attack="a", randomised=False)
     assert lira.rate_at(scores, 0.001) == 0.5
     assert lira.rate_at(scores, 0.5) == 1.0
+
+
+@pytest.mark.slow
+def test_every_defence_gets_a_row(lira):
+    import membership_defences as defences
+
+    (found,) = defences.run("tiny", "location30", 0)
+    assert [row["defence"] for row in found["defences"]] == list(defences.DEFENCES)
+    assert all(0 <= row["attack_accuracy"] <= 1 for row in found["defences"])
+    assert len({item["record"] for item in found["most_memorised"]}) == 10
+
+
+def test_the_published_order_can_be_missed(lira):
+    from membership_white_box import ATTACKS, ordered
+
+    def row(outputs, gradients):
+        rates = dict.fromkeys(ATTACKS, {"accuracy": 0.9})
+        return {"attack_accuracy": {**rates, ATTACKS[3]: {"accuracy": outputs}, ATTACKS[4]: {"accuracy": gradients}}}
+
+    def later(*rates):
+        return {"snapshots": [{"accuracy": rate} for rate in rates]}
+
+    assert ordered([row(0.6, 0.7), later(0.5, 0.6, 0.7)])
+    assert not ordered([row(0.7, 0.6)])
+    assert not ordered([row(0.6, 0.7), later(0.5, 0.7, 0.6)])
