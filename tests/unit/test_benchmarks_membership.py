@@ -87,7 +87,7 @@ def test_the_published_order_can_be_missed(lira):
     from membership_white_box import ATTACKS, ordered
 
     def row(outputs, gradients):
-        rates = dict.fromkeys(ATTACKS, {"accuracy": 0.9})
+        rates = {name: {"accuracy": 0.9} for name in ATTACKS}
         return {"attack_accuracy": {**rates, ATTACKS[3]: {"accuracy": outputs}, ATTACKS[4]: {"accuracy": gradients}}}
 
     def later(*rates):
