@@ -7,7 +7,21 @@ import math
 import numpy as np
 from scipy import optimize, special
 
-from tacit.core import Bound, Claim, Control, Counts, Demonstration, Evidence, Measurement, Scores
+from tacit.core import (
+    Bin,
+    Bound,
+    Claim,
+    Control,
+    Counts,
+    Demonstration,
+    Estimate,
+    Evidence,
+    Exposure,
+    GroupRisk,
+    Measurement,
+    Scores,
+    Spent,
+)
 from tacit.core.events import Gaussian, Poisson, Repeat
 from tacit.core.proportion import clopper_pearson, lower_proportion, upper_proportion
 
@@ -102,6 +116,24 @@ def private() -> Evidence:
     )
 
 
+def detailed() -> Evidence:
+    """With everything below the average: records, groups, and the budget step by step."""
+    shares = [(0.61, 0.31, 0.84), (0.4, -0.05, 0.71)]
+    return private().with_(
+        subject="private model in detail",
+        exposures=tuple(
+            Exposure(17 * k, 0.5 + k / 100, Estimate(value, lower, upper, 0.975, 24))
+            for k, (value, lower, upper) in enumerate(shares)
+        ),
+        risk=tuple(Bin(k / 20, (k + 1) / 20, records) for k, records in enumerate((4012, 310, 41, 0, 3))),
+        groups=(
+            GroupRisk("women", Estimate(0.032, -0.011, 0.075, 0.95, 1204), 0.41),
+            GroupRisk("<men & others>", Estimate(0.081, 0.02, 0.142, 0.95, 1101), 0.004),
+        ),
+        budget=tuple(Spent(step, gaussian_epsilon(math.sqrt(40 / step))) for step in (1, 10, 20, 30, 40)),
+    )
+
+
 def refuted() -> Evidence:
     """Noise far too small: the audit contradicts the claim."""
     return private().with_(
@@ -128,6 +160,7 @@ def bare() -> Evidence:
 
 
 SAMPLES = {
+    "detailed": detailed,
     "plain": plain,
     "private": private,
     "refuted": refuted,

@@ -29,6 +29,8 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 PAGES: dict[str, tuple[Callable[[], list[Evidence]], bool]] = {
+    "detailed": (lambda: [samples.detailed()], False),
+    "detailed public": (lambda: [samples.detailed()], True),
     "two": (lambda: [samples.plain(), samples.private()], False),
     "refuted": (lambda: [samples.refuted()], False),
     "failed": (lambda: [samples.private(), samples.failed_control()], False),
@@ -67,7 +69,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     made = {}
     for name, (evidence, public) in PAGES.items():
-        made[name] = report(evidence(), folder / f"{name}.html", public=public).path
+        made[name] = report(evidence(), folder / f"{name}.html", public=public, records=name == "detailed").path
     return made
 
 

@@ -1,14 +1,15 @@
 """Attacks: from what was observed of a model to one score per record, and what those scores say."""
 
+from ..core import Exposure, GroupRisk
 from .calibration import calibrated, calibrated_online, reference
 from .controls import blind_baseline, leaking, null, planted_leak
-from .groups import GroupRisk, disparity
+from .groups import disparity
 from .label import label, label_calibrated
 from .likelihood import lira, lira_offline
 from .measurement import measure
 from .predictive import student, student_offline
 from .quantile import Accusations, accuse, quantile
-from .records import Exposure, exposed, memorisation
+from .records import distribution, exposed, memorisation
 from .registry import ATTACKS, Attack, References, attack, fitting, named
 from .relative import rmia, rmia_offline
 from .shadow import shadow
@@ -30,6 +31,7 @@ __all__ = [
     "calibrated",
     "calibrated_online",
     "disparity",
+    "distribution",
     "entropy",
     "exposed",
     "fitting",

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Estimate, Scores, Source, clopper_pearson, source
+from ..core import BadInput, Estimate, GroupRisk, Scores, Source, clopper_pearson, source
 
 Floats = NDArray[np.float64]
 Randomness = Source | int | np.random.Generator | None
 SHUFFLES = 2000
-
-
-@dataclass(frozen=True)
-class GroupRisk:
-    """One group's attack advantage (true- minus false-positive rate) and the p-value of its difference from the rest.
-
-    `p_value` is corrected for the number of groups (Holm 1979).
-    """
-
-    group: str
-    advantage: Estimate
-    p_value: float
 
 
 def disparity(scores: Scores, rng: Randomness, *, confidence: float = 0.95) -> list[GroupRisk]:

@@ -20,12 +20,14 @@ from .observations import Observations
 from .privacy_loss import PrivacyLoss
 from .proportion import clopper_pearson, lower_proportion, upper_proportion
 from .randomness import Source, source
+from .risk import Bin, Exposure, GroupRisk, Spent
 from .roc import Roc
 from .scores import Calibration, Evaluation, Scores
 
 __all__ = [
     "Adjacency",
     "BadInput",
+    "Bin",
     "Bound",
     "BudgetExceeded",
     "Calibration",
@@ -38,6 +40,8 @@ __all__ = [
     "Evaluation",
     "Event",
     "Evidence",
+    "Exposure",
+    "GroupRisk",
     "Interval",
     "Measurement",
     "Mismatch",
@@ -50,6 +54,7 @@ __all__ = [
     "Scores",
     "Side",
     "Source",
+    "Spent",
     "TacitError",
     "Unsupported",
     "Verdict",

@@ -15,6 +15,7 @@ from .errors import BadInput
 from .events import Event
 from .files import written
 from .interval import Estimate
+from .risk import Bin, Exposure, GroupRisk, Spent
 from .scores import Scores
 
 SCHEMA = "tacit.evidence/1"
@@ -112,6 +113,8 @@ class Evidence:
 
     `measurements` come from observed members and say nothing about differential privacy; `demonstrations` do.
     `not_covered` lists what the proof does not speak of; `threat` says what is released and what the attacker sees.
+    `exposures` are the most exposed records (their names are membership information), `risk` counts all records by
+    their memorisation, `groups` compares groups, `budget` is what is proven step by step.
     """
 
     subject: str
@@ -124,6 +127,10 @@ class Evidence:
     threat: Mapping[str, str] = field(default_factory=dict)
     provenance: Mapping[str, Scalar] = field(default_factory=dict)
     scores: tuple[Scores, ...] = ()
+    exposures: tuple[Exposure, ...] = ()
+    risk: tuple[Bin, ...] = ()
+    groups: tuple[GroupRisk, ...] = ()
+    budget: tuple[Spent, ...] = ()
 
     @property
     def bounds(self) -> tuple[Bound, ...]:

@@ -14,6 +14,10 @@ from .errors import BadInput
 from .events import Event
 from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measurement
 from .interval import Estimate, finite
+from .risk import Bin, Exposure, GroupRisk, Spent
+
+PARTS: dict[str, Any] = {"exposures": Exposure, "risk": Bin, "groups": GroupRisk, "budget": Spent}
+"""Lists that evidence of earlier versions does not have."""
 
 
 def encode(evidence: Evidence) -> dict[str, Any]:
@@ -32,6 +36,7 @@ def encode(evidence: Evidence) -> dict[str, Any]:
         "not_covered": list(evidence.not_covered),
         "threat": dict(evidence.threat),
         "provenance": _plain(evidence.provenance),
+        **{name: [item.to_json() for item in getattr(evidence, name)] for name in PARTS},
     }
 
 
@@ -51,6 +56,7 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
             not_covered=tuple(data["not_covered"]),
             threat=dict(data["threat"]),
             provenance=dict(data["provenance"]),
+            **{name: tuple(kind.from_json(item) for item in data.get(name, ())) for name, kind in PARTS.items()},
         )
         stated = [Bound.from_json(item) for item in data["bounds"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:

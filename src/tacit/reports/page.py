@@ -15,10 +15,11 @@ import jinja2
 
 from ..core import BadInput, Evidence, Verdict
 from ..core.files import written
-from . import assessment, card, comparison, tables, words
+from . import assessment, card, comparison, risk, tables, words
 from .chart import Chart, live
 from .comparison_chart import leakage_chart, utility_chart
 from .public import left_out, public_version
+from .risk_chart import budget_chart, risk_chart
 from .roc_chart import roc_chart
 from .roc_table import roc_table
 from .script import bundle, policy
@@ -92,7 +93,7 @@ def _context(
     charts = [strip_chart(subjects)]
     charts += [utility_chart(subjects), leakage_chart(subjects)] if several else []
     models = [_model(subject, public=public) for subject in subjects]
-    charts += [model["roc"] for model in models]
+    charts += [model[name] for model in models for name in ("roc", "risk_chart", "budget_chart")]
     drawn = [chart for chart in charts if chart is not None]
     return {
         "public": public,
@@ -127,6 +128,12 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "controls": tables.controls(subject, public=public),
         "provenance": tables.provenance(subject),
         "utility": comparison.utility_table(subject),
+        "groups": risk.groups(subject),
+        "risk": risk.distribution(subject),
+        "risk_chart": risk_chart(subject),
+        "exposures": risk.exposures(subject),
+        "budget": risk.budget(subject),
+        "budget_chart": budget_chart(subject),
     }
 
 

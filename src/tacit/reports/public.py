@@ -26,6 +26,9 @@ def public_version(evidence: Evidence) -> Evidence:
         controls=tuple(replace(control, found=LEFT_OUT) for control in evidence.controls),
         provenance={key: value for key, value in evidence.provenance.items() if key in OPEN_PROVENANCE},
         scores=(),
+        exposures=(),
+        risk=(),
+        groups=(),
     )
 
 
@@ -38,5 +41,8 @@ def left_out(evidence: Evidence) -> list[str]:
         (evidence.controls, "what the controls found (whether they passed is kept)"),
         (closed, f"provenance that may identify the data: {', '.join(closed)}"),
         (evidence.scores, "scores of records"),
+        (evidence.exposures, "the most exposed records"),
+        (evidence.risk, "how many records are how exposed"),
+        (evidence.groups, "the risk of groups"),
     ]
     return [words for part, words in parts if part]

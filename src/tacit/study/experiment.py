@@ -27,6 +27,7 @@ from .fleets import attacked, runner
 from .membership import FPRS, NOT_COVERED, controls, halves, measured, of_audit
 from .models import Predict, predictor
 from .provenance import provenance
+from .risk import below_the_average
 from .start import fresh
 
 THREAT = {
@@ -127,6 +128,7 @@ class Experiment:
             not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else _codes(shown)),
             threat=THREAT,
             provenance={**base.provenance, **provenance(self.chance, **self._counted(released is not None))},
+            **below_the_average(seen, recipe.schedule, self.delta, self.chance),
         )
         return evidence, released
 

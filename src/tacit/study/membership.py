@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..attacks import ATTACKS, Attack, References, blind_baseline, known_split, measure, named, null, planted_leak
+from ..attacks import (
+    ATTACKS,
+    Attack,
+    References,
+    blind_baseline,
+    disparity,
+    known_split,
+    measure,
+    named,
+    null,
+    planted_leak,
+)
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
 from .models import Fit, answers, classes_of, inside, observe, refit
 from .provenance import provenance
@@ -68,6 +79,7 @@ def attack(
     return Evidence(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
+        groups=() if groups is None else tuple(disparity(scores[-1], randomness, confidence=confidence)),
         controls=(*controls(chosen[-1], *given[id(chosen[-1])], randomness), blind),
         not_covered=NOT_COVERED,
         threat={

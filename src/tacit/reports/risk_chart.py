@@ -1,0 +1,68 @@
+"""Two charts below the average: how many records are how exposed, and what training has spent by when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .chart import Chart, altair, finished
+from .node import count, significant
+from .subject import Subject
+
+
+def risk_chart(subject: Subject) -> Chart | None:
+    """Bars: records by their memorisation, counts on a logarithmic scale, as the few exposed ones matter."""
+    bins = subject.evidence.risk
+    if not bins:
+        return None
+    rows = [
+        {
+            "lower": bin.lower,
+            "upper": bin.upper,
+            "from": 0.5,
+            "records": bin.records,
+            "text": f"{count(bin.records)} records from {significant(bin.lower)} to below {significant(bin.upper)}",
+        }
+        for bin in bins
+        if bin.records
+    ]
+    label = "Bars: how many records have which memorisation, counts on a logarithmic scale."
+    return Chart(f"risk-{subject.index + 1}", label, {"log": _bars()}, {"rows": rows}, height={"narrow": 200})
+
+
+def budget_chart(subject: Subject) -> Chart | None:
+    """A line: epsilon proven after so many steps."""
+    rows = [
+        {"step": item.step, "epsilon": item.epsilon, "text": significant(item.epsilon)}
+        for item in subject.evidence.budget
+        if item.epsilon < float("inf")
+    ]
+    if len(rows) < 2:
+        return None
+    label = "A line that rises: epsilon proven after so many steps of training."
+    return Chart(f"budget-{subject.index + 1}", label, {"linear": _line()}, {"rows": rows}, height={"narrow": 200})
+
+
+def _bars() -> dict[str, Any]:
+    alt = altair()
+    data = alt.Chart(alt.NamedData("rows"))
+    x = alt.X("lower:Q", axis=alt.Axis(title="memorisation", format="~g", titleAnchor="end"))
+    y = alt.Y(
+        "from:Q",
+        scale=alt.Scale(type="log", domainMin=0.5, nice=False),
+        axis=alt.Axis(title="records", format="~s", tickCount=4),
+    )
+    encoded = {"x": x, "x2": "upper:Q", "y": y, "y2": "records:Q"}
+    bars = data.mark_rect(color="var(--s1)", stroke="var(--paper)").encode(**encoded)
+    hover = data.mark_rect(fillOpacity=0).encode(**encoded, tooltip=[alt.Tooltip("text:N", title="here")])
+    return finished([bars, hover.properties(name="hover")], height=220)
+
+
+def _line() -> dict[str, Any]:
+    alt = altair()
+    data = alt.Chart(alt.NamedData("rows"))
+    x = alt.X("step:Q", axis=alt.Axis(title="steps", format=",d", titleAnchor="end"))
+    y = alt.Y("epsilon:Q", axis=alt.Axis(title="epsilon, at most", format="~g"), scale=alt.Scale(zero=True))
+    line = data.mark_line(color="var(--limit)", strokeWidth=2).encode(x=x, y=y)
+    tips = [alt.Tooltip("step:Q", title="steps", format=","), alt.Tooltip("text:N", title="epsilon, at most")]
+    hover = data.mark_point(size=200, filled=True, fillOpacity=0, strokeOpacity=0).encode(x=x, y=y, tooltip=tips)
+    return finished([line, hover.properties(name="hover")], height=220)
