@@ -56,7 +56,7 @@ class Run:
 
 RUNS = {
     "mnist-1": Run("mnist", 1.0, 0.98, "linear", 4096, 20, 4.0),
-    "mnist-3": Run("mnist", 3.0, 0.987, "linear", 4096, 30, 8.0),
+    "mnist-3": Run("mnist", 3.0, 0.987, "linear", 4096, 30, 0.8, clip_norm=1.0),
     "fashion-3": Run("fashion_mnist", 3.0, 0.89, "linear", 8192, 40, 16.0),
     "cifar10-3": Run("cifar10", 3.0, 0.69, "convolution", 8192, 60, 4.0),
 }
