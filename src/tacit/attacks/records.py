@@ -25,13 +25,21 @@ def memorisation(observations: Observations, name: str = "probability") -> Float
     return np.where((inside > 0) & (outside > 0), mean_in - mean_out, np.nan)
 
 
+def _middle(observations: Observations, name: str) -> Floats:
+    """Half-way between the mean signals of models with and of models without the record."""
+    member, values = observations.need("member").astype(bool), observations.need(name)
+    inside = np.where(member, values, 0.0).sum(axis=1) / np.maximum(member.sum(axis=1), 1)
+    outside = np.where(member, 0.0, values).sum(axis=1) / np.maximum((~member).sum(axis=1), 1)
+    return np.asarray((inside + outside) / 2)
+
+
 def exposed(observations: Observations, count: int, rng: Randomness, *, confidence: float = 0.95) -> list[Exposure]:
     """The `count` records with the largest memorisation on half of the models, estimated on the other half.
 
     Selecting and estimating on the same models would report luck (soundness rule 21). A model is sure of a record when
-    its signal is above the record's median over the selecting half; the estimate is the difference of the shares of
-    sure models with and without the record. Its limits are Clopper and Pearson's, corrected for the number of records
-    (Bonferroni), so that `confidence` holds for all of them together.
+    its signal is above the middle of the two means on the selecting half; the estimate is the difference of the shares
+    of sure models with and without the record. Its limits are Clopper and Pearson's, corrected for the number of
+    records (Bonferroni), so that `confidence` holds for all of them together.
     """
     count = check.whole("count", count)
     if observations.models < 4:
@@ -43,7 +51,7 @@ def exposed(observations: Observations, count: int, rng: Randomness, *, confiden
     score = memorisation(select, name)
     known = np.flatnonzero(~np.isnan(score) & ~np.isnan(memorisation(judge, name)))
     chosen = known[np.argsort(-score[known], kind="stable")][:count]
-    sure = judge.need(name) > np.median(select.need(name), axis=1)[:, None]
+    sure = judge.need(name) > _middle(select, name)[:, None]
     member = judge.need("member").astype(bool)
     each = 1 - (1 - confidence) / max(len(chosen), 1)
     record = np.arange(observations.records) if observations.record is None else observations.record

@@ -1,6 +1,7 @@
 """Evidence to one page: verdict first, both bounds, what was tested and what was not. Reads Evidence alone."""
 
+from .metrics import metrics
 from .page import Page, report
 from .pdf import print_pdf
 
-__all__ = ["Page", "print_pdf", "report"]
+__all__ = ["Page", "metrics", "print_pdf", "report"]
