@@ -1,0 +1,56 @@
+"""docs/audits.md says what the kept results say."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = (ROOT / "docs" / "audits.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def bugs():
+    spec = importlib.util.spec_from_file_location("bugs", ROOT / "benchmarks" / "bugs.py")
+    module = sys.modules["bugs"] = importlib.util.module_from_spec(spec)  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
+
+
+def kept(name):
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def test_the_zoo_is_the_kept_one(bugs):
+    shown = PAGE.split("<!-- zoo -->")[1].split("<!-- /zoo -->")[0].strip()
+    assert shown == bugs.table(kept("bugs.json"))
+
+
+def test_the_zoo_is_whole_and_its_right_twin_stands(bugs):
+    result = kept("bugs.json")
+    assert result["confidence"] == 1 - 1e-6
+    assert list(result["bugs"]) == list(bugs.ZOO)
+    assert {row["verdict"] for row in result["bugs"]["right"].values()} == {"consistent"}
+    wrong = {name: rows for name, rows in result["bugs"].items() if name != "right"}
+    assert len(wrong) >= 10
+    refuted = [name for name, rows in wrong.items() if "refuted" in {row["verdict"] for row in rows.values()}]
+    assert len(refuted) >= 8
+
+
+def test_our_own_training_is_told_as_it_was(bugs):
+    row = kept("own-training.json")["rows"]
+    assert row["verdict"] == "consistent"
+    assert row["share_of_claim"] >= 0.5
+    assert f"**{row['epsilon_at_least']:.2f}** of the proven {row['claim']:g}" in PAGE
+    assert f"{row['right']} of {row['guesses']:,} are right" in PAGE.replace("\n", " ")
+
+
+def test_deviations_of_a_bug_are_its_own(bugs):
+    """Every bug overrides something of the right training, and nothing is registered twice."""
+    assert len(set(bugs.ZOO.values())) == len(bugs.ZOO)
+    for name, kind in bugs.ZOO.items():
+        own = {"batches", "clipped_sum", "noise", "update", "fit", "__post_init__"} & set(vars(kind))
+        assert own if name != "right" else kind is bugs.Training
