@@ -8,6 +8,8 @@ from .chart import Chart, altair, finished
 from .node import count, significant
 from .subject import Subject
 
+DECADES = [10**power for power in range(10)]
+
 
 def risk_chart(subject: Subject) -> Chart | None:
     """Bars: records by their memorisation, counts on a logarithmic scale, as the few exposed ones matter."""
@@ -45,11 +47,11 @@ def budget_chart(subject: Subject) -> Chart | None:
 def _bars() -> dict[str, Any]:
     alt = altair()
     data = alt.Chart(alt.NamedData("rows"))
-    x = alt.X("lower:Q", axis=alt.Axis(title="memorisation", format="~g", titleAnchor="end"))
+    x = alt.X("lower:Q", axis=alt.Axis(title="memorisation", format="~g", tickCount=6, titleAnchor="end"))
     y = alt.Y(
         "from:Q",
         scale=alt.Scale(type="log", domainMin=0.5, nice=False),
-        axis=alt.Axis(title="records", format="~s", tickCount=4),
+        axis=alt.Axis(title="records", format="~s", values=DECADES),
     )
     encoded = {"x": x, "x2": "upper:Q", "y": y, "y2": "records:Q"}
     bars = data.mark_rect(color="var(--s1)", stroke="var(--paper)").encode(**encoded)
@@ -60,7 +62,7 @@ def _bars() -> dict[str, Any]:
 def _line() -> dict[str, Any]:
     alt = altair()
     data = alt.Chart(alt.NamedData("rows"))
-    x = alt.X("step:Q", axis=alt.Axis(title="steps", format=",d", titleAnchor="end"))
+    x = alt.X("step:Q", axis=alt.Axis(title="steps", format=",d", tickCount=6, titleAnchor="end"))
     y = alt.Y("epsilon:Q", axis=alt.Axis(title="epsilon, at most", format="~g"), scale=alt.Scale(zero=True))
     line = data.mark_line(color="var(--limit)", strokeWidth=2).encode(x=x, y=y)
     tips = [alt.Tooltip("step:Q", title="steps", format=","), alt.Tooltip("text:N", title="epsilon, at most")]
