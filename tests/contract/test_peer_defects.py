@@ -63,9 +63,8 @@ def test_d10_the_threshold_of_the_judging_scores_is_refused():
 
 
 def test_d2_delta_is_never_left_out():
-    """A peer's documentation says 1e-5 and its code runs with 0: here delta has no default and must match the claim."""
-    with pytest.raises(TypeError, match="delta"):
-        lower_bound(Evaluation(played()), Choice("canary", 1.0), adjacency="add-remove", confidence=0.95)
+    """A peer's documentation says 1e-5 and its code runs with 0: here the bound carries its delta, which must match."""
+    assert lower_bound(Evaluation(played()), Choice("canary", 1.0)).delta == 1e-5
     pure = lower_bound(Evaluation(played()), Choice("canary", 1.0), **{**RULE, "delta": 0.0})
     with pytest.raises(Mismatch, match="delta"):
         pure.contradicts(stated(Gaussian(1.0), delta=1e-5).bound)

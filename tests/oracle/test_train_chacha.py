@@ -66,8 +66,8 @@ for first, pieces, pairs, count in ((0, 2, 4096, 8192), (9, 3, 2064, 4097), (9, 
 """
 
 
+@pytest.mark.needs("triton")
 def test_the_gpu_kernel_makes_the_same_noise_when_interpreted() -> None:
     """Triton runs its kernels on a processor, statement by statement."""
-    pytest.importorskip("triton")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     subprocess.run([sys.executable, "-c", GPU_KERNEL], env=environment, check=True)
