@@ -110,3 +110,22 @@ def test_training_in_bfloat16_steps() -> None:
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(100, 0.2, 3, 1.0), rng=0, speed=speed)
     assert [step(batch).loss is not None for batch in step.batches(data)] == [True] * 3
     assert step.evidence(1e-3).provenance["precision"] == "bfloat16"
+
+
+@pytest.mark.parametrize(("precision", "inside"), [("float32", "highest"), ("bfloat16", "medium")])
+def test_float32_means_float32_whatever_the_program_has_set(precision: str, inside: str) -> None:
+    seen, before = [], torch.get_float32_matmul_precision()
+
+    def loss(model, batch):
+        seen.append(torch.get_float32_matmul_precision())
+        return classify(model, batch)
+
+    model = ZOO["mlp"].make()
+    clipper = Clipper(model, loss, trainable(model), 1.0, precision)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        clipper((torch.randn(4, 5), torch.arange(4) % CLASSES), torch.ones(4, dtype=torch.bool))
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert set(seen) == {inside}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,10 @@ class Clipper:
         return "bfloat16" if reduced else self.precision
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
+        with self.products():
+            return self._clipped(batch, mask)
+
+    def _clipped(self, batch: Any, mask: Tensor) -> Clipped:
         structure = self.structure(batch)
         before = self._buffers()
         forward = Forward(lambda: self.losses(batch), self.parameters, self.constants())
@@ -59,6 +63,10 @@ class Clipper:
                 fix="Switch running statistics off (track_running_stats=False) or put that part in eval mode.",
             )
         return found
+
+    def products(self) -> AbstractContextManager[Any]:
+        """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
+        return full_float32() if self.precision == "float32" else nullcontext()
 
     def losses(self, batch: Any) -> Tensor:
         """One loss per example, in the asked precision, read in float32."""
@@ -87,3 +95,14 @@ class Clipper:
 
     def _buffers(self) -> list[tuple[str, int, int]]:
         return [(name, id(tensor), tensor._version) for name, tensor in self.model.named_buffers()]
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Products of float32 numbers without TF32 or bfloat16, whatever was set before, and will be again."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

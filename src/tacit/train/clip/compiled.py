@@ -39,6 +39,10 @@ class Compiled:
     graphs: dict[Any, Graph] = field(default_factory=dict)
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
+        with self.clipper.products():
+            return self._clipped(batch, mask)
+
+    def _clipped(self, batch: Any, mask: Tensor) -> Clipped:
         key = describe(batch), len(mask), self.clipper.model.training
         if key not in self.graphs:
             with warnings.catch_warnings():
