@@ -70,10 +70,11 @@ def _claim(claim: Claim) -> list[Recomputed]:
 
 
 def _frontier(claim: Claim) -> Recomputed:
-    """The point of the frontier that is farthest from what the claim allows at its false-positive rate."""
+    """The point of the frontier that is farthest from what the claim allows; the one near 1 in 1,000 if none is."""
     rates, stored = (np.array(column) for column in zip(*claim.frontier, strict=True))
     found = limits(claim, rates)
-    worst = int(np.argmax(np.abs(stored - found)))
+    apart = np.abs(stored - found)
+    worst = int(np.argmax(apart) if apart.any() else np.argmin(np.abs(rates - 1e-3)))
     return Recomputed.of(f"{claim.bound.method}, rates allowed", float(stored[worst]), float(found[worst]))
 
 
