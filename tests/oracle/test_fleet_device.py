@@ -12,7 +12,7 @@ from tacit.core import BadInput
 from tacit.fleet import Epochs
 from tacit.fleet.device import Compiled, Noise, fixed_size
 from tacit.fleet.fleet import _gradients
-from tacit.fleet.stack import copies, stack
+from tacit.fleet.stack import LinearStack, copies, stack
 
 CPU = torch.device("cpu")
 
@@ -69,3 +69,17 @@ def test_noise_of_different_models_is_normal_and_unrelated() -> None:
 
 def test_batches_fit() -> None:
     assert (fixed_size(256.0), fixed_size(1.0)) == (304, 16)
+
+
+def test_a_stack_with_a_rule_of_its_own_is_not_given_another_s_graph(monkeypatch) -> None:
+    class Doubled(LinearStack):
+        def gradients(self, x, y, weights):
+            return {name: 2 * value for name, value in super().gradients(x, y, weights).items()}
+
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    models, x, y, mask = some(16)
+    net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    compiled = Compiled(functools.partial(_gradients, schedule=Epochs(1, 16)), "same name", 16)
+    once, twice = compiled(models, x, y, mask), compiled(Doubled(net, models.parameters), x, y, mask)
+    for name, value in once.items():
+        torch.testing.assert_close(twice[name], 2 * value)

@@ -48,7 +48,7 @@ class Compiled:
         x, y = (torch.cat((part, part[:1].expand(missing, *part.shape[1:]))) for part in (x, y))
         mask = torch.nn.functional.pad(mask, (0, missing)).contiguous()
         graphs = self._graphs if models.form is None else GRAPHS
-        key = self.name, models.form, x.shape, mask.shape, x.device
+        key = self.name, type(models), models.form, x.shape, mask.shape, x.device
         if key not in graphs:
             graphs[key] = self._compile(models, x, y, mask)
             if len(graphs) > KEPT:

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .terms import ALIGNED, Memo, _only, narrow, product, square, wide
+from .terms import ALIGNED, Memo, kept_only, narrow, product, square, wide
 
 TF32 = 2.0**-10
 
@@ -35,6 +35,7 @@ class Image:
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
     _written: list[Tensor] | None = field(default=None, repr=False)
+    _products: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.gradient.dtype != self.values.dtype:  # under autocast: the product was made of both in the lesser
@@ -58,14 +59,14 @@ class Image:
 
     def norm2(self, memo: Memo) -> Tensor:
         if self._by_inner():
-            ours, theirs = self._inner(memo)
+            ours, theirs = self._inner()
             return (ours * theirs).flatten(1).sum(1).clamp(min=0)
         return torch.stack([square(tap) for tap in self._taps()]).sum(0)
 
     def slack2(self, memo: Memo) -> Tensor | float:
         if not self._by_inner():
             return 0.0
-        ours, theirs = self._inner(memo)
+        ours, theirs = self._inner()
         lengths = ours.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
         return TF32**2 * (lengths[:, :, None] * lengths[:, None, :] * theirs.abs()).flatten(1).sum(1)
 
@@ -82,7 +83,9 @@ class Image:
         return torch.stack(self._taps(), dim=-1).view(-1, *self.shape)
 
     def only(self, kept: Tensor) -> Image:
-        return Image(_only(self.values, kept), _only(self.gradient, kept), self.shape, self.stride, self.dilation)
+        return Image(
+            kept_only(self.values, kept), kept_only(self.gradient, kept), self.shape, self.stride, self.dilation
+        )
 
     def _by_inner(self) -> bool:
         return set(self.stride) != {1} or self._inner_bytes() < self._written_bytes()
@@ -100,16 +103,16 @@ class Image:
         """Patches written and read twice."""
         return 6 * self.gradient.shape[2:].numel() * self.shape[1:].numel()
 
-    def _inner(self, memo: Memo) -> tuple[Tensor, Tensor]:
-        """Inner products (B, T, T) of the gradient's positions and of the patches."""
-        key = id(self), self.shape
-        if key not in memo:
+    def _inner(self) -> tuple[Tensor, Tensor]:
+        """Inner products (B, T, T) of the gradient's positions and of the patches, made once."""
+        if self._products is None:
             ours, pixels = (side.flatten(2).mT for side in (self.gradient, self.values))
             size = self.values.shape[2:]
             every = product(pixels, pixels.mT).unflatten(2, size).unflatten(1, size)
-            theirs = sum(every[:, *spans, *spans] for spans in self._spans())
-            memo[key] = product(ours, ours.mT), theirs.flatten(3, 4).flatten(1, 2)  # type: ignore[assignment]
-        return memo[key]  # type: ignore[return-value]
+            first, *others = (every[:, *spans, *spans] for spans in self._spans())
+            theirs = sum(others, start=first)
+            self._products = product(ours, ours.mT), theirs.flatten(3, 4).flatten(1, 2)
+        return self._products
 
     def _spans(self) -> list[tuple[slice, ...]]:
         """Under every tap the pixels that meet it, as slices of the padded image."""

@@ -57,7 +57,7 @@ class Dense:
 
     def only(self, kept: Tensor) -> Dense:
         """Zero, whatever they were, for the examples that are not kept."""
-        return Dense(_only(self.values, kept))
+        return Dense(kept_only(self.values, kept))
 
 
 @dataclass(eq=False)
@@ -162,7 +162,7 @@ class Outer:
 
     def only(self, kept: Tensor) -> Outer:
         rows, columns = self._sizes
-        return Outer(_only(self.left[..., :rows], kept), _only(self.right[..., :columns], kept), self.shape)
+        return Outer(kept_only(self.left[..., :rows], kept), kept_only(self.right[..., :columns], kept), self.shape)
 
 
 @dataclass(eq=False)
@@ -197,7 +197,7 @@ class Gather:
         return table.scatter_add_(1, self.index[..., None].expand_as(rows), rows)
 
     def only(self, kept: Tensor) -> Gather:
-        return Gather(self.index, _only(self.rows, kept), self.shape)
+        return Gather(self.index, kept_only(self.rows, kept), self.shape)
 
 
 @dataclass(eq=False)
@@ -350,5 +350,6 @@ def _join_gather(terms: Sequence[Gather]) -> Gather:
     return Gather(index, rows, terms[0].shape)
 
 
-def _only(values: Tensor, kept: Tensor) -> Tensor:
+def kept_only(values: Tensor, kept: Tensor) -> Tensor:
+    """Zero, whatever they were, for the examples that are not kept."""
     return torch.where(kept.view(-1, *(1,) * (values.ndim - 1)), values, 0)
