@@ -61,15 +61,15 @@ def test_the_encoder_makes_the_noise_white_again() -> None:
 
 
 def forget(step: object) -> None:
-    step._correlated = Correlated(1)
+    step._release.correlated = Correlated(1)
 
 
 def turned(step: object) -> None:
-    step._correlated.coefficients = tuple(-share for share in step._correlated.coefficients)
+    step._release.correlated.coefficients = tuple(-share for share in step._release.correlated.coefficients)
 
 
 def short(step: object) -> None:
-    step._correlated = Correlated(2)
+    step._release.correlated = Correlated(2)
 
 
 @pytest.mark.parametrize("mutant", [forget, turned, short])

@@ -17,7 +17,7 @@ from tacit.train import Speed, fit, private
 from tacit.train.claim import FLOATING
 from tacit.train.clip import Clipper, Weigh
 from tacit.train.grid import Grid
-from tacit.train.step import ROUNDING
+from tacit.train.release import ROUNDING
 from train_zoo import CLASSES, ZOO, gradients, length, trainable
 
 COUNT = 60_000
@@ -30,7 +30,7 @@ def released(noise: str, value: float = 0.0, mutant: float = 1.0) -> tuple[np.nd
     plan = Plan(10, 1.0, 1, 1.0, clip_norm=1.0, sampling="full")
     step = private(model, torch.optim.SGD(model.parameters(), lr=1.0), plan, loss=moved, rng=11, noise=noise)
     if mutant != 1.0:
-        step._grid.noise = Grid(COUNT, 1.0, mutant, ROUNDING["float32"]).noise
+        step._release.grid.noise = Grid(COUNT, 1.0, mutant, ROUNDING["float32"]).noise
     x = torch.zeros(10, COUNT)
     x[0] = value / math.sqrt(COUNT)
     step(next(step.batches((x, torch.zeros(10)))))
@@ -43,16 +43,16 @@ def moved(model: nn.Module, batch: tuple) -> torch.Tensor:
 
 def test_noise_has_the_scale_of_the_bound() -> None:
     values, step = released("grid")
-    z = values / step._grid.bound
+    z = values / step._release.grid.bound
     assert stats.chi2.ppf(1e-7, COUNT) < np.square(z).sum() < stats.chi2.isf(1e-7, COUNT)
     assert stats.kstest(z, "norm").pvalue > 1e-7
-    assert 1.0 < step._grid.bound < 1.001
+    assert 1.0 < step._release.grid.bound < 1.001
 
 
 @pytest.mark.parametrize("mutant", [0.95, 1.05])
 def test_the_wrong_scale_is_caught(mutant: float) -> None:
     values, step = released("grid", mutant=mutant)
-    z = values / step._grid.bound
+    z = values / step._release.grid.bound
     assert not stats.chi2.ppf(1e-7, COUNT) < np.square(z).sum() < stats.chi2.isf(1e-7, COUNT)
 
 

@@ -7,7 +7,7 @@ from tacit.loss import Plan
 from tacit.train import Speed, private
 from tacit.train.clip import Clipper, Forward, terms
 from tacit.train.clip.sums import group_slack, group_squares, per_example
-from tacit.train.step import ROUNDING
+from tacit.train.release import ROUNDING
 from train_zoo import CLASSES, ZOO, classify, trainable
 
 NAMES = ["mlp", "convolutions", "lstm", "tied words", "sequence first", "bare parameters", "weight norm", "low rank"]
@@ -96,7 +96,7 @@ def test_a_model_kept_in_bfloat16_gets_float32_noise() -> None:
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(100, 0.1, 2, 1.0), loss=classify, rng=0)
     released = []
     keep = step._release
-    step._release = lambda total, key: (released.extend(total), keep(total, key))
+    step._release = lambda total, *rest: (released.extend(total), keep(total, *rest))
     for batch in step.batches(data):
         step(batch)
     assert {total.dtype for total in released} == {torch.float32}

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..loss import Adaptive, Automatic, Flat, PerLayer
+from .info import StepInfo
 from .loop import Trained, fit
 from .models import replace_batch_norm, rules
 from .progress import Progress
@@ -10,7 +11,7 @@ from .project import ball
 from .scattering import Scattering
 from .several import Augment, flip_and_crop
 from .speed import Speed
-from .step import PrivateStep, StepInfo, private
+from .step import PrivateStep, private
 
 __all__ = [
     "Adaptive",

@@ -18,11 +18,12 @@ from .average import Average
 from .batch import mapped, size
 from .claim import small_delta
 from .clip.clipper import Loss
+from .info import StepInfo
 from .progress import Progress
 from .sample import Batch, as_tensors
 from .several import Augment
 from .speed import Speed
-from .step import PrivateStep, Project, StepInfo, private
+from .step import PrivateStep, Project, private
 
 if TYPE_CHECKING:
     from ..loss import Plan

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from .step import PrivateStep, StepInfo
+    from .info import StepInfo
+    from .step import PrivateStep
 
 PARTS = 10
 """Epsilon is read so many times in a run, and a file gets so many lines; a terminal's line moves every second."""

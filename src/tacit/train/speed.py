@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from ..core import BadInput, check
+
+COMPILE_FROM = 500
+"""Steps from which "auto" compiles."""
 
 
 @dataclass(frozen=True)
@@ -30,3 +35,9 @@ class Speed:
             raise BadInput("precision must be 'float32' or 'bfloat16'.")
         if self.checkpointing:
             raise BadInput("Recomputing activations is not offered yet.", fix="Lower physical_batch to save memory.")
+
+    def compiles(self, steps: int, device: torch.device) -> bool:
+        """As asked; "auto" compiles long runs on a GPU, where it pays most and costs a minute once."""
+        if self.compile == "auto":
+            return device.type == "cuda" and steps >= COMPILE_FROM
+        return bool(self.compile)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,37 +14,23 @@ from torch import Tensor, nn
 
 from ..core import BadInput, Bound, Charger, Evidence, Source, source
 from ..loss import Adaptive, Plan
-from ..loss.clipping import DECISION
-from .batch import mapped
 from .claim import evidence, warn_delta
-from .clip import Clipped, Clipper, Compiled, Weigh, on_host
+from .clip import Clipper, Weigh
 from .clip.clipper import Loss
-from .correlated import Correlated
-from .draw import Sampler
-from .gaussian import Normals
-from .grid import Grid
+from .info import StepInfo
 from .models import check_model, trainable
 from .noise import Keystream, Secret, digest
-from .sample import Batch, Examples, check_count, physical_size
-from .several import Augment, Users, averaged
+from .quantile import next_norm
+from .release import Release
+from .sample import Batch
+from .several import Augment, averaged
 from .speed import Speed
+from .state import restore, saved
+from .totals import Part, Totals
+from .units import units
 from .workers import Workers
 
-STATE = "tacit.private-step/1"
-# Rounding may let a contribution exceed clip_norm by a little; the noise is wider by as much (soundness rule 11).
-ROUNDING = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
-COMPILE_FROM = 500
-Part = tuple[Clipped, Tensor]
 Project = Callable[[nn.Module], object]
-
-
-@dataclass(frozen=True)
-class StepInfo:
-    """For the operator's eyes: mean `loss` and share `clipped` (None for an empty sample), and how many `examples`."""
-
-    loss: float | None
-    clipped: float | None
-    examples: int = 0
 
 
 def cross_entropy(model: nn.Module, batch: Any) -> Tensor:
@@ -84,8 +69,8 @@ def private(
     Caller ensures: initial parameters and hyper-parameters do not come from the private data; one record is one
     person's whole contribution; `loss` returns one number per example.
     """
-    made = PrivateStep(model, optimizer, plan, loss or cross_entropy, ledger, source(rng), speed, augment, project)
-    return made.on(noise)
+    loss = loss or cross_entropy
+    return PrivateStep(model, optimizer, plan, loss, ledger, source(rng), speed, augment, project, noise)
 
 
 class PrivateStep:
@@ -102,41 +87,27 @@ class PrivateStep:
         speed: Speed,
         augment: Augment | None = None,
         project: Project | None = None,
+        noise: str = "float32",
     ) -> None:
         check_model(model)
         self.model, self.optimizer, self.plan, self.ledger, self.speed = model, optimizer, plan, ledger, speed
-        self.augment, self.project = augment, project
+        self.augment, self.project, self.noise = augment, project, noise
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
         self.done = 0
         self.run = secrets.token_hex(16)
         trained = trainable(model, optimizer)
         weigh = Weigh.of(plan.clipping, trained)
         self._clipper = Clipper(model, averaged(loss), trained, plan.clip_norm, speed.precision, weigh)
-        self._device = next(iter(self.parameters.values())).device
-        self._compiled = Compiled(self._clipper) if self._worth_compiling() else None
+        self._workers = Workers.here()
+        device = next(iter(trained.values())).device
+        self._total = Totals(self._clipper, self._workers, augment, compiled=speed.compiles(plan.steps, device))
+        self._release = Release(plan, trained, self._clipper.rounding, noise)
+        if self._release.grid is not None:
+            self._total.on(self._release.grid)
         self._secret = Secret.of(rng)
         self._sample_key = b""
-        self._normals = Normals(self._device)
-        self._correlated = Correlated(plan.bands)
         self._charged = False
-        self._grid: Grid | None = None
-        self._workers = Workers.here()
         self._agree()
-
-    def on(self, noise: str) -> PrivateStep:
-        """The step with noise in float32 or on a grid."""
-        if noise not in ("float32", "grid"):
-            raise BadInput(f"noise must be 'float32' or 'grid', got {noise!r}.")
-        if noise == "grid":
-            if isinstance(self.plan.clipping, Adaptive) or self.plan.bands > 1 or self._compiled is not None:
-                raise BadInput(
-                    "Noise on a grid goes with a clip norm that stays, independent noise and eager steps.",
-                    fix='Use other clipping than "adaptive", bands=1 and Speed(compile=False).',
-                )
-            rounding = ROUNDING[self._clipper.rounding]
-            self._grid = Grid(self._count, self.plan.clip_norm, self.plan.noise_multiplier, rounding)
-            self._clipper.add = self._grid.sums
-        return self
 
     @property
     def parameters(self) -> dict[str, Tensor]:
@@ -156,19 +127,6 @@ class PrivateStep:
         return self._workers.rank
 
     @property
-    def noise(self) -> str:
-        """Where the noise lives: "float32", or on a "grid"."""
-        return "float32" if self._grid is None else "grid"
-
-    @property
-    def _kind(self) -> torch.dtype:
-        return torch.float32 if self._grid is None else torch.float64
-
-    @property
-    def _count(self) -> int:
-        return sum(tensor.numel() for tensor in self.parameters.values())
-
-    @property
     def clip_norm(self) -> float:
         """The clip norm of the next step: the plan's, or where a private quantile has moved it; public either way."""
         return self._clipper.clip_norm
@@ -181,24 +139,23 @@ class PrivateStep:
         With `users`, one id per record, a unit is a user: users are sampled, and each contributes the average gradient
         of at most `records_per_user` own records, clipped once. The plan's unit then is "user".
         """
-        examples = Examples.of(data)
-        people = self._users(users, records_per_user, examples.count)
-        count = examples.count if people is None else len(people.records)
-        check_count(count, self.plan.public_size)
-        sampler = Sampler(self.plan, count)
-        many = people.most if people is not None else 1 if self.augment is None else self.augment.times
-        expected = self.plan.expected_batch * many / self._workers.count
-        physical = max(1, physical_size(expected, self.speed.physical_batch) // many)
+        drawn = units(
+            data,
+            self.plan,
+            users=users,
+            most=records_per_user,
+            augment=self.augment,
+            physical=self.speed.physical_batch,
+            processes=self._workers.count,
+            fixed=self._total.compiled is not None,
+        )
         self._charge()
         while self.done < self.plan.steps:
             order = self.done
             number = order.to_bytes(8, "little")
             if order % self.plan.steps_per_draw == 0:
                 self._sample_key = self._secret.key(b"sample", number)
-            index, shares = sampler(order, self._sample_key), None
-            if people is not None:
-                index, shares = people.table(index, Keystream(self._secret.key(b"records", number)))
-            yield Batch(examples, index, order, physical, fixed=self._compiled is not None, shares=shares)
+            yield drawn(order, self._sample_key, self._secret.key(b"records", number))
             if self.done != order + 1:
                 raise BadInput(
                     "A batch was drawn and not given to the step exactly once.",
@@ -222,99 +179,24 @@ class PrivateStep:
             )
         total, parts = self._total(batch)
         key = self._noise_key(batch, parts)
-        self._release(total, key)
-        info = self._info(batch, parts)
+        self._release(total, key, self.clip_norm)
         self._adapt(parts, key)
         self._secret.advance()
         self.done += 1
-        return info
-
-    def _users(self, ids: ArrayLike | None, most: int | None, rows: int) -> Users | None:
-        if (ids is None) != (self.plan.unit != "user"):
-            raise BadInput(
-                f"The plan's unit is {self.plan.unit!r}, and users were {'not ' if ids is None else ''}given.",
-                fix='Give users with Plan(unit="user"), and only then.',
-            )
-        if ids is None:
-            return None
-        if self.augment is not None:
-            raise BadInput("Augmentation goes with single records; a user's records are averaged already.")
-        return Users.of(ids, most, rows)
-
-    def _clip(self, rows: Any, mask: Tensor) -> tuple[Clipped, Tensor]:
-        rows = mapped(lambda tensor: tensor.to(self._device, non_blocking=True), rows)
-        if self.augment is not None:
-            if not self._clipper.structures:
-                self.augment.check(rows)
-            rows = self.augment(rows)
-        return on_host((self._compiled or self._clipper)(rows, mask.to(self._device))), mask
-
-    def _worth_compiling(self) -> bool:
-        """As asked; "auto" compiles long runs on a GPU, where it pays most and costs a minute once."""
-        if self.speed.compile == "auto":
-            return self._device.type == "cuda" and self.plan.steps >= COMPILE_FROM
-        return bool(self.speed.compile)
-
-    def _total(self, batch: Batch) -> tuple[list[Tensor], list[Part]]:
-        """The clipped sum over all physical batches in float32, by parameter, and what else each part gave."""
-        total: list[Tensor] = []
-        parts = []
-        for part in batch.parts(self._workers.rank, self._workers.count):
-            clipped, mask = self._clip(*part)
-            sums = [clipped.sums[name].to(self._kind) for name in self.parameters]
-            if total:
-                torch._foreach_add_(total, sums)
-            else:  # the next part may overwrite the memory of this one
-                total = [tensor.clone() for tensor in sums] if len(batch.index) > batch.physical else sums
-            parts.append((replace(clipped, sums={}), mask))
-        total = self._workers.total(total, list(self.parameters.values()), self._kind)
-        return total, self._workers.gathered(parts)
+        return StepInfo.of(len(batch.index), parts)
 
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes:
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
-        plan = self._plan().encode()
+        plan = repr(self.plan).encode()
         return self._secret.key(
             b"noise", self.done.to_bytes(8, "little"), plan, digest(torch.from_numpy(batch.index), *seen)
         )
 
-    def _release(self, total: list[Tensor], key: bytes) -> None:
-        """(S + noise) / (rate * public_size), handed to the optimizer as gradients; S is empty for an empty sample."""
-        parameters, expected = list(self.parameters.values()), self.plan.expected_batch
-        if self._grid is not None:
-            flat = (self._grid.noisy(total, self._count, key) / expected).to(self._device, torch.float32)
-            total = []
-        else:
-            scale = self.plan.noise_multiplier * self.clip_norm * (1 + ROUNDING[self._clipper.rounding])
-            flat = torch.empty(self._count, device=self._device)
-            self._normals.fill(flat, key, scale / expected)
-            self._correlated(flat)
-        parts = flat.split([tensor.numel() for tensor in parameters])
-        noisy = [part.view(tensor.shape) for part, tensor in zip(parts, parameters, strict=True)]
-        if total:
-            torch._foreach_add_(noisy, total, alpha=1 / expected)
-        for parameter, gradient in zip(parameters, noisy, strict=True):
-            parameter.grad = gradient.to(parameter.dtype)
-
-    def _info(self, batch: Batch, parts: list[Part]) -> StepInfo:
-        count = len(batch.index)
-        if not count:
-            return StepInfo(None, None)
-        losses = sum(float(clipped.losses[mask].nansum()) for clipped, mask in parts)
-        over = sum(int(clipped.shortened[mask].sum()) for clipped, mask in parts)
-        return StepInfo(losses / count, over / count, count)
-
     def _adapt(self, parts: list[Part], key: bytes) -> None:
-        """Move the clip norm by a noisy count of the norms within it, released beside the sum."""
-        rule, expected = self.plan.clipping, self.plan.expected_batch
+        rule = self.plan.clipping
         if isinstance(rule, Adaptive):
-            within = sum(int((clipped.norms[mask] <= self.clip_norm).sum()) for clipped, mask in parts)
-            count = within - DECISION * sum(int(mask.sum()) for _, mask in parts)
-            noise = float(Keystream(self._secret.key(b"count", key)).normal()) * DECISION
-            count += noise * rule.count_multiplier(expected)
-            self._clipper.clip_norm = rule.next(self.clip_norm, count, expected)
-
-    def _plan(self) -> str:
-        return repr(self.plan)
+            noise = Keystream(self._secret.key(b"count", key))
+            self._clipper.clip_norm = next_norm(rule, self.clip_norm, parts, self.plan.expected_batch, noise)
 
     def _charge(self) -> None:
         """Pay for the whole plan before the first sample; a resumed run has the same key and pays once."""
@@ -334,32 +216,8 @@ class PrivateStep:
 
     def state_dict(self) -> dict[str, Any]:
         """All that a bit-exact continuation needs. A secret: it undoes the privacy of steps still to come."""
-        return {
-            "schema": STATE,
-            "run": self.run,
-            "done": self.done,
-            "plan": self._plan(),
-            "clip_norm": self.clip_norm,
-            "secret": self._secret.value,
-            "sample": self._sample_key,
-            "noise": self._correlated.past,
-            "source": [self.source_name, self.cryptographic],
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "dropout": torch.get_rng_state(),
-        }
+        return saved(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken: same plan, same run, nothing is paid twice."""
-        if state.get("schema") != STATE:
-            raise BadInput(f"The state has schema {state.get('schema')!r}; this version reads {STATE!r}.")
-        if state["plan"] != self._plan():
-            raise BadInput("The state belongs to another plan.", fix="Make the step with the plan it was saved under.")
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["dropout"].cpu())
-        self.run, self.done = state["run"], state["done"]
-        self._clipper.clip_norm = state["clip_norm"]
-        self._secret, self._sample_key = Secret(state["secret"]), state["sample"]
-        self._correlated.past = [tensor.to(self._device) for tensor in state["noise"]]
-        self.source_name, self.cryptographic = state["source"]
+        restore(self, state)

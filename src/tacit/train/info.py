@@ -1,0 +1,25 @@
+"""What a step tells its operator: computed from private data without noise, so not for publication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .totals import Part
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """For the operator's eyes: mean `loss` and share `clipped` (None for an empty sample), and how many `examples`."""
+
+    loss: float | None
+    clipped: float | None
+    examples: int = 0
+
+    @classmethod
+    def of(cls, count: int, parts: list[Part]) -> StepInfo:
+        """Of a sample of `count` units."""
+        if not count:
+            return cls(None, None)
+        losses = sum(float(clipped.losses[mask].nansum()) for clipped, mask in parts)
+        over = sum(int(clipped.shortened[mask].sum()) for clipped, mask in parts)
+        return cls(losses / count, over / count, count)

@@ -1,0 +1,62 @@
+r"""What leaves a step: (S + N(0, (z C (1 + r))^2 I)) / (rate * public_size), as the gradients of the parameters.
+
+S is the clipped sum, C the clip norm, z the noise multiplier; r is how far rounding may carry a contribution beyond C
+(soundness rule 11). Noise in float32 is one flat draw, correlated over steps where the plan has bands; noise on a grid
+is whole numbers (`grid`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..core import BadInput
+from ..loss import Adaptive, Plan
+from .correlated import Correlated
+from .gaussian import Normals
+from .grid import Grid
+
+ROUNDING = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
+KINDS = ("float32", "grid")
+
+
+class Release:
+    """Adds noise to a sum, divides by the public expected batch and hands the result to the optimizer."""
+
+    def __init__(self, plan: Plan, parameters: Mapping[str, Tensor], precision: str, noise: str) -> None:
+        if noise not in KINDS:
+            raise BadInput(f"noise must be 'float32' or 'grid', got {noise!r}.")
+        self.plan, self.parameters, self.rounding = plan, list(parameters.values()), ROUNDING[precision]
+        self.count = sum(tensor.numel() for tensor in self.parameters)
+        self.device = self.parameters[0].device
+        self.normals = Normals(self.device)
+        self.correlated = Correlated(plan.bands)
+        self.grid = self._grid() if noise == "grid" else None
+
+    def _grid(self) -> Grid:
+        if isinstance(self.plan.clipping, Adaptive) or self.plan.bands > 1:
+            raise BadInput(
+                "Noise on a grid goes with a clip norm that stays and independent noise.",
+                fix='Use other clipping than "adaptive", and bands=1.',
+            )
+        return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.rounding)
+
+    def __call__(self, total: list[Tensor], key: bytes, clip_norm: float) -> None:
+        """Gradients from a sum by parameter; an empty one stands for zero."""
+        expected = self.plan.expected_batch
+        if self.grid is not None:
+            flat = (self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32)
+            total = []
+        else:
+            scale = self.plan.noise_multiplier * clip_norm * (1 + self.rounding)
+            flat = torch.empty(self.count, device=self.device)
+            self.normals.fill(flat, key, scale / expected)
+            self.correlated(flat)
+        parts = flat.split([tensor.numel() for tensor in self.parameters])
+        noisy = [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
+        if total:
+            torch._foreach_add_(noisy, total, alpha=1 / expected)
+        for parameter, gradient in zip(self.parameters, noisy, strict=True):
+            parameter.grad = gradient.to(parameter.dtype)
