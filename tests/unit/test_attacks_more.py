@@ -1,5 +1,7 @@
 """Shadow classifiers, labels alone, snapshots, records and groups."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -118,9 +120,16 @@ def test_equal_groups_are_not_told_apart():
 def test_disparity_needs_groups():
     with pytest.raises(BadInput, match="group in every row"):
         attacks.disparity(Scores([1.0, 0.0], [1, 0], attack="x", randomised=False), 0)
-    lonely = Scores([1.0, 0.0], [1, 0], attack="x", randomised=False, group=["a", "b"])
-    with pytest.raises(BadInput, match="two members"):
-        attacks.disparity(lonely, 0)
+
+
+def test_a_group_that_cannot_be_judged_is_named_without_a_number():
+    both = grouped(3.0)
+    group = np.where(np.arange(len(both)) == 7, "alone", both.group)
+    found = {row.group: row for row in attacks.disparity(replace(both, group=group), 0)}
+    assert list(found) == ["a", "alone", "b"]
+    assert (found["alone"].advantage.value, found["alone"].advantage.note) == (None, "n too small")
+    assert found["alone"].p_value == 1.0
+    assert found["b"].advantage.value > 0.5
 
 
 def test_holm_by_hand():

@@ -45,6 +45,9 @@ def lazy():
 def ragged(x):
     return [[1.0], [1.0, 2.0]]
 
+def fit(x, y, rng):
+    return LogisticRegression().fit(x, y)
+
 def leaves(*arguments):
     raise SystemExit(7)
 
@@ -137,6 +140,20 @@ def test_a_run_file_decides_folder_and_groups(tacit_):
     file = run_file(data='source = "grouped.npz"', output='folder = "there"')
     assert tacit_("attack", file, "--json")[0] in (0, 3)
     assert "young" in Path("there/scores.csv").read_text()
+
+
+@pytest.mark.parametrize("model", ['make = "their_code:make"', 'fit = "their_code:fit"'])
+def test_bracket_compares_groups(tacit_, model):
+    np.savez("grouped.npz", **np.load("data.npz"), groups=np.where(np.arange(60) < 40, "many", "few"))
+    sections = {"data": 'source = "grouped.npz"', "model": model, "plan": PLAN, "audit": "runs = 16"}
+    if "fit" in model:
+        sections["plan"] = "epsilon = 4.0"
+    status, _, err = tacit_("bracket", run_file(**sections, attack="references = 4"), "--out", "there")
+    assert status in (0, 3), err
+    assert {item.group for item in Evidence.load("there/evidence.json").groups} == {"few", "many"}
+    page = Path("there/report.html").read_text()
+    assert "Risk of groups" in page
+    assert 'data-path="/0/groups/0/group">few' in page
 
 
 def test_a_trained_estimator_is_a_model(tacit_):

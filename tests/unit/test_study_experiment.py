@@ -96,3 +96,13 @@ def test_mutant_training_without_noise_is_refuted_though_the_fleet_adds_it(monke
     games, evidence = audited()
     assert games[OWN].bound.epsilon > evidence.upper.epsilon > games[FLEET].bound.epsilon
     assert evidence.verdict == "refuted"
+
+
+def test_groups_are_compared_on_the_first_model():
+    """One row per record, so that the test of no difference may treat rows as independent."""
+    groups = np.where(np.arange(200) < 100, "old", "young")
+    small = replace(experiment(16), groups=groups)
+    evidence, _ = small.bracket(Recipe("plain", make, sgd(1.0), Epochs(1, 50)))
+    assert [item.group for item in evidence.groups] == ["old", "young"]
+    assert 90 <= sum(item.advantage.n for item in evidence.groups) <= 110
+    assert all(0 < item.p_value <= 1 for item in evidence.groups)

@@ -17,18 +17,23 @@ def disparity(scores: Scores, rng: Randomness, *, confidence: float = 0.95) -> l
 
     Thresholds chosen where they are judged exaggerate small groups' risk (Kulynych et al. 2022, section 5). Equality
     with the rest is tested by shuffling group labels among members and among non-members of the judging half.
+    Edge cases: a group without members and non-members in both halves has no value ("n too small") and p-value 1.
+    Caller ensures: rows are of different records, as the test treats them as independent.
     """
     if scores.group is None:
         raise BadInput("Group risk needs scores with a group in every row.")
     chance = source(rng)
     first, second = (part.scores for part in scores.split(chance))
-    names = [name for name in np.unique(scores.group) if _judged(first, name) and _judged(second, name)]
-    if not names:
-        raise BadInput("No group has two members and two non-members.")
-    thresholds = {name: _threshold(first, name) for name in names}
-    rows = [_risk(second, name, thresholds[name], chance, confidence) for name in names]
+    names = np.unique(scores.group)
+    judged = [name for name in names if _judged(first, name) and _judged(second, name)]
+    rows = [_risk(second, name, _threshold(first, name), chance, confidence) for name in judged]
     corrected = _holm([p for _, p in rows])
-    return [GroupRisk(str(name), row[0], p) for name, row, p in zip(names, rows, corrected, strict=True)]
+    known = {name: (row[0], p) for name, row, p in zip(judged, rows, corrected, strict=True)}
+    return [GroupRisk(str(name), *known.get(name, (_too_small(second, name, confidence), 1.0))) for name in names]
+
+
+def _too_small(scores: Scores, name: object, confidence: float) -> Estimate:
+    return Estimate(None, -1.0, 1.0, confidence, int(np.count_nonzero(scores.group == name)), "n too small")
 
 
 def _judged(scores: Scores, name: object) -> bool:

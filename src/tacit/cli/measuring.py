@@ -72,11 +72,8 @@ def bracket(
 
     file = RunFile.read(run)
     records = read_records(file)
-    if records.unit is not None or records.groups is not None:
-        raise BadInput(
-            "bracket plays with single records, without groups: `unit` and `groups` in [data] must go.",
-            fix="tacit train takes unit, tacit attack takes groups.",
-        )
+    if records.unit is not None:
+        raise BadInput("bracket plays with single records: `unit` in [data] must go.", fix="tacit train takes unit.")
     chance = seeded(file.get("output").get("seed") if seed is None else seed)
     how = file.one_of("model", ("fit", "make"))
     evidence = _bracket_make(file, records, chance) if how == "make" else _bracket_fit(file, records, chance)
@@ -108,6 +105,7 @@ def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
         confidence=game.get("confidence", 0.95),
         canary=canary(game.get("canary", "auto")),
         seconds=game.get("seconds"),
+        groups=None if records.groups is None else records.groups[pool],
         rng=chance,
     )
 

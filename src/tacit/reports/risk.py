@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from markupsafe import Markup
+
 from .node import Node, count, exact_percent, measured, significant
 from .subject import Subject
 from .table import Cell, Column, Table
 
+NONE = Markup('<span class="quiet">none</span>')
 CONFIDENCE = Column("Confidence, each", ("confidence",))
 
 
@@ -80,12 +83,11 @@ def _plain(
 
 
 def _estimate(node: Node, confidence: Node) -> tuple[Cell, Cell, Cell]:
+    level = _number(confidence, exact_percent)
+    if node["value"].value is None:
+        return Cell(node["note"].text(), (node["note"].value,)), Cell(NONE, ("", "")), level
     interval = node["lower"].number(measured) + " to " + node["upper"].number(measured)
-    return (
-        _number(node["value"], measured),
-        Cell(interval, (node["lower"].value, node["upper"].value)),
-        _number(confidence, exact_percent),
-    )
+    return _number(node["value"], measured), Cell(interval, (node["lower"].value, node["upper"].value)), level
 
 
 def _number(node: Node, style: Callable[[float], str]) -> Cell:

@@ -30,16 +30,21 @@ def bracket(
     isolation: str = "process",
     canary: Any = "auto",
     seconds: float | None = None,
+    groups: ArrayLike | None = None,
 ) -> Evidence:
     """Train on a random half of `data`, attack that model, audit the training, and put it beside the claim.
 
     `target` is `fit(x, y, rng) -> predict` or an estimator that can be cloned. `claim` is (epsilon, delta), an Event
-    or a Plan; without one the evidence has a lower side only.
+    or a Plan; without one the evidence has a lower side only. `groups` names every record's group, whose risks are then
+    compared.
     """
     train, randomness = _training(target), source(rng)
     x, y = (np.asarray(part) for part in _pair(data))
     if len(x) != len(y) or len(x) < 8:
         raise BadInput("data must be (x, y) with at least eight records.")
+    named = None if groups is None else np.asarray(groups)
+    if named is not None and named.shape != (len(x),):
+        raise BadInput("groups must name one group per record.")
     inside = _halved(x, y, randomness)
     model = train(x[inside], y[inside], randomness.generator())
     check.whole("references", references, least=0)
@@ -49,6 +54,7 @@ def bracket(
         (x[~inside], y[~inside]),
         references=references,
         fit=train,
+        groups=None if named is None else np.concatenate((named[inside], named[~inside])),
         confidence=confidence,
         rng=randomness,
     )
@@ -67,6 +73,7 @@ def bracket(
         subject=getattr(target, "__qualname__", type(target).__name__),
         claim=None if claim is None else audited.claim,
         measurements=measured.measurements,
+        groups=measured.groups,
         utility={"test accuracy": accuracy(model, x[~inside], y[~inside])},
         controls=(*measured.controls, *of_audit(audited.controls)),
         not_covered=(*measured.not_covered, *audited.not_covered),

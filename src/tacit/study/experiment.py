@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from .fleets import attacked, runner
 from .membership import FPRS, NOT_COVERED, controls, halves, measured, of_audit
 from .models import Predict, predictor
 from .provenance import provenance
-from .risk import below_the_average
+from .risk import below_the_average, groups
 from .start import fresh
 
 THREAT = {
@@ -90,7 +91,10 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A pool of records, a random half of it members of each model, and records that no model sees."""
+    """A pool of records, a random half of it members of each model, and records that no model sees.
+
+    `groups` names every pool record's group, whose risks are then compared.
+    """
 
     x: Array
     y: Labels
@@ -99,6 +103,7 @@ class Experiment:
     delta: float = 1e-5
     effort: Effort = field(default_factory=Effort)
     note: Callable[[str], None] = lambda text: None
+    groups: NDArray[Any] | None = None
 
     def bracket(self, recipe: Recipe) -> tuple[Evidence, Trained | None]:
         """Evidence from both sides; a private recipe also gives the model that would be released.
@@ -128,6 +133,7 @@ class Experiment:
             not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else _codes(shown)),
             threat=THREAT,
             provenance={**base.provenance, **provenance(self.chance, **self._counted(released is not None))},
+            groups=groups(seen, self.effort.attacks[-1], self.effort.confidence, self.chance),
             **below_the_average(seen, recipe.schedule, self.delta, self.chance),
         )
         return evidence, released
@@ -160,7 +166,8 @@ class Experiment:
             answer = predictor(released.model)
             logits = np.concatenate((answer(self.x)[:, None], logits), axis=1)
             accuracy = float((answer(self.test[0]).argmax(1) == self.test[1]).mean())
-        return Observations.from_logits(logits, self.y, member=member), accuracy
+        named = None if self.groups is None else np.asarray(self.groups).astype(str)
+        return Observations.from_logits(logits, self.y, member=member, group=named), accuracy
 
     def _attack(self, recipe: Recipe, seen: Observations) -> tuple[tuple[Measurement, ...], tuple[Control, ...]]:
         effort = self.effort

@@ -57,7 +57,8 @@ def quickstart(
     data = load("digits")
     pool, rest = np.split(chance.permutation(len(data.x)), [s.records])
     test = (data.x[rest], data.y[rest])
-    private_side = Experiment(data.x[pool], data.y[pool], test, chance, s.delta, s.effort, note)
+    groups = np.array([f"digit {label}" for label in data.y[pool]])
+    private_side = Experiment(data.x[pool], data.y[pool], test, chance, s.delta, s.effort, note, groups)
     plain_side = replace(private_side, effort=replace(s.effort, runs=s.plain_runs))
     plan = Plan(s.records // 2, s.rate, s.steps, 1.0).calibrated(epsilon=s.epsilon, delta=s.delta)
     with one_thread():

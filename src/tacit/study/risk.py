@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..attacks import distribution, exposed
-from ..core import Observations, Source, Spent
+from ..attacks import ATTACKS, disparity, distribution, exposed, leave_one_out
+from ..core import GroupRisk, Observations, Source, Spent
 from ..fleet import Epochs
 from ..loss import Plan
 
@@ -23,6 +23,13 @@ def below_the_average(seen: Observations, schedule: Epochs | Plan, delta: float,
     if isinstance(schedule, Plan):
         found["budget"] = budget(schedule, delta)
     return found
+
+
+def groups(seen: Observations, attack: str, confidence: float, chance: Source) -> tuple[GroupRisk, ...]:
+    """The attack's advantage on every group, on the first model alone: there every record is one row."""
+    if seen.group is None:
+        return ()
+    return tuple(disparity(leave_one_out(ATTACKS[attack], seen, [0]), chance, confidence=confidence))
 
 
 def budget(plan: Plan, delta: float) -> tuple[Spent, ...]:

@@ -123,4 +123,7 @@ def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callab
         del asked["canary"]
     effort = Effort(targets=min(16, asked.get("references", 48)), **asked)
     held_out = (records.x[rows], records.y[rows])
-    return Experiment(records.x[~rows], records.y[~rows], held_out, source(rng), effort=effort, note=note)
+    groups = None if records.groups is None else records.groups[~rows]
+    return Experiment(
+        records.x[~rows], records.y[~rows], held_out, source(rng), effort=effort, note=note, groups=groups
+    )
