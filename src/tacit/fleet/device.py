@@ -7,21 +7,23 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..core.errors import BadInput
-from ..train.chacha import WORDS, key_words
-from ..train.clip.compiled import free_layout
+from ..train.clip.graph import free_layout
 from ..train.gaussian import kernel, pairs_of
 from .stack import Stack
 
-Gradients = Callable[[Stack, Tensor, Tensor, Tensor], dict[str, Tensor]]
+Gradients = Callable[[Stack, "Batch"], dict[str, Tensor]]
 Graph = Callable[..., dict[str, Tensor]]
 TOLERANCE, KEPT = 2e-2, 8
+PURPOSE = b"noise of a fleet"
 GRAPHS: dict[Any, Graph] = {}
 
 
@@ -30,8 +32,17 @@ def fixed_size(expected: float) -> int:
     return 16 * math.ceil((expected + 3 * math.sqrt(expected)) / 16)
 
 
+@dataclass(frozen=True)
+class Batch:
+    """x (B, ...) and y (B) for all models, or x (K, B, ...) and y (K, B); who learns from it is `mask` (K, B)."""
+
+    x: Tensor
+    y: Tensor
+    mask: Tensor
+
+
 class Compiled:
-    """`gradients(models, x, y, mask)` for batches of at most `size` rows: filled up with masked ones, and compiled.
+    """`gradients(models, batch)` for batches of at most `size` rows: filled up with masked ones, and compiled.
 
     Before its first use a compiled graph must give what the eager function gives. Graphs are kept for later fleets of
     the same `form` whose gradients have the same `name`.
@@ -41,14 +52,15 @@ class Compiled:
         self.gradients, self.name, self.size = gradients, name, size
         self._graphs: dict[Any, Graph] = {}
 
-    def __call__(self, models: Stack, x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    def __call__(self, models: Stack, batch: Batch) -> dict[str, Tensor]:
+        x, y, mask = batch.x, batch.y, batch.mask
         missing = self.size - len(x)
         if missing < 0 or len(x) == 0:
-            return self.gradients(models, x, y, mask)
+            return self.gradients(models, batch)
         x, y = (torch.cat((part, part[:1].expand(missing, *part.shape[1:]))) for part in (x, y))
         mask = torch.nn.functional.pad(mask, (0, missing)).contiguous()
         graphs = self._graphs if models.form is None else GRAPHS
-        key = self.name, type(models), models.form, x.shape, mask.shape, x.device
+        key = self.name, type(models), models.form, x.shape, mask.shape, x.device, torch.get_float32_matmul_precision()
         if key not in graphs:
             graphs[key] = self._compile(models, x, y, mask)
             if len(graphs) > KEPT:
@@ -59,7 +71,7 @@ class Compiled:
         def step(parameters: dict[str, Tensor], x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
             others = copy.copy(models)
             others.parameters, others.branch_free = parameters, True
-            return self.gradients(others, x, y, mask)
+            return self.gradients(others, Batch(x, y, mask))
 
         given = models.parameters, x, y, mask
         with warnings.catch_warnings():
@@ -75,18 +87,19 @@ class Compiled:
 
 
 class Noise:
-    """Normal numbers for the models of a fleet from number `first` on: they depend on the seeds and the place alone."""
+    """Normal numbers for some models of a fleet, each from a key of its own seed, wherever it is trained.
 
-    def __init__(self, seeds: Sequence[int], first: int, device: torch.device) -> None:
-        self.secret = hashlib.sha256(b"".join(seed.to_bytes(8, "little") for seed in seeds)).digest()
-        self.first, self.device, self.step = first, device, 0
-        self._make = kernel(device)
+    Step and parameter are the nonce of a ChaCha20 stream.
+    """
 
-    def add(self, gradients: Sequence[Tensor], scale: float, share: float) -> None:
-        """gradients <- share * gradients + scale * noise of this step; the next call is the next step."""
-        for number, gradient in enumerate(gradients):
-            name = self.step.to_bytes(8, "little") + number.to_bytes(8, "little")
-            words = key_words(hashlib.sha256(self.secret + name).digest(), self.device)
-            pairs = pairs_of(gradient[0].numel())
-            self._make(gradient.flatten(1), words, self.first * 3 * pairs // WORDS, pairs, scale, share)
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        keys = b"".join(hashlib.sha256(PURPOSE + seed.to_bytes(8, "little")).digest() for seed in seeds)
+        self._keys = torch.from_numpy(np.frombuffer(keys, np.int32).reshape(-1, 8).copy()).to(device)
+        self._make, self.step = kernel(device), 0
+
+    def add(self, values: Sequence[Tensor], scale: float, share: float) -> None:
+        """values <- share * values + scale * noise of this step; the next call is the next step."""
+        for number, value in enumerate(values):
+            rows = value.flatten(1)
+            self._make(rows, self._keys, 0, pairs_of(rows.shape[1]), scale, share, (self.step, number))
         self.step += 1

@@ -23,6 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ...core import BadInput
 from ..batch import describe
 from .clipper import Clipper
+from .graph import DECOMPOSED, rewritten
 from .probe import made_up, same_random
 from .replay import Replay
 from .sums import Clipped, Forward, clipped_terms, on_host, per_example
@@ -69,9 +70,8 @@ class Compiled:
                 found = clipped_terms(leaves, terms, losses, mask, clip_norm, self.clipper.weigh, finite=True)
             return list(found.sums.values()), found.norms, found.losses, found.shortened
 
-        trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
-        traced = trace(trained, public, examples, whole, self._clip_norm(whole))
-        free_layout(traced)
+        trace = make_fx(step, DECOMPOSED, tracing_mode="fake", _allow_non_fake_inputs=True)
+        traced = rewritten(trace(trained, public, examples, whole, self._clip_norm(whole)))
         graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False, options={"fallback_random": True})
         if whole.is_cuda:
             graph = Replay(graph)
@@ -113,28 +113,6 @@ class Compiled:
         model = self.clipper.model
         named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         return trained, {name: tensor.detach() for name, tensor in named.items() if name not in trained}
-
-
-def free_layout(traced: torch.fx.GraphModule) -> None:
-    """Let the compiler lay tensors out in its own way; on a GPU convolutions run forth and back with channels last."""
-    for node in list(traced.graph.nodes):
-        if node.target is torch.ops.aten.view.default:
-            node.target = torch.ops.aten.reshape.default
-        elif node.target is torch.ops.aten.convolution_backward.default and _images(node.args[0]):
-            with traced.graph.inserting_before(node):
-                sides = [
-                    traced.graph.call_function(
-                        torch.ops.aten.clone.default, (side,), {"memory_format": torch.channels_last}
-                    )
-                    for side in node.args[:2]
-                ]
-            node.args = (*sides, *node.args[2:])
-    traced.recompile()
-
-
-def _images(node: Any) -> bool:
-    value = node.meta["val"]
-    return bool(value.is_cuda and value.ndim == 4)
 
 
 class _Losses(nn.Module):

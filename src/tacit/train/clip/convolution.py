@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .image import Image
+from .image import Image, pays
+from .layout import Layout
 from .rules import Found, argument, front, rule, uses
 from .terms import Dense, Outer
 
@@ -32,13 +33,14 @@ def convolution(record: Record, gradient: Tensor, batch: int) -> Found:
     stride, dilation = (_tuple(argument(record, 3, "stride", 1), spatial), _tuple(_dilation(record), spatial))
     groups = argument(record, 6, "groups", 1)
     if uses(record, weight):
-        padded = F.pad(values, _padding(argument(record, 4, "padding", 0), weight.shape[2:], dilation))
-        whole = Image(padded, gradient, weight.shape, stride, dilation)
-        if groups == 1 and len(gradient) == batch and record.layout.axis == 0 and whole.pays():
-            yield weight, whole.last()
+        sides = _padding(argument(record, 4, "padding", 0), weight.shape[2:], dilation)
+        patches = unfolded(F.pad(values, sides), weight.shape[2:], gradient.shape[2:], stride, dilation)
+        outer = _outer(record, gradient, patches, groups, weight.shape, batch)
+        if groups == 1 and record.layout == Layout() and pays(gradient, weight.shape):
+            each = len(gradient) // batch
+            yield weight, Image(values, gradient, weight.shape, stride, sides[-2::-2], dilation, each, outer)
         else:
-            patches = unfolded(padded, weight.shape[2:], gradient.shape[2:], stride, dilation)
-            yield weight, _outer(record, gradient, patches, groups, weight.shape, batch)
+            yield weight, outer
     if bias is not None and uses(record, bias):
         yield bias, Dense(front(record, gradient.flatten(2).sum(2), batch).sum(1))
 

@@ -168,15 +168,18 @@ def channels_normalised(record: Record, gradient: Tensor, batch: int) -> Found:
     weight, bias = (argument(record, place, name) for place, name in zip(positions, names, strict=True))
     if weight is not None and uses(record, weight):
         options = {name: argument(record, place, name) for place, name in kept.items()}
-        plain = record.function(values, **{name: value for name, value in options.items() if value is not None})
-        yield weight, Dense(_per_channel(front(record, gradient * plain, batch)))
+        given = {name: value for name, value in options.items() if value is not None}
+        plain = record.function(values.to(gradient.dtype), **given)
+        yield weight, Dense(_per_channel(record, gradient * plain, batch))
     if bias is not None and uses(record, bias):
-        yield bias, Dense(_per_channel(front(record, gradient, batch)))
+        yield bias, Dense(_per_channel(record, gradient, batch))
 
 
-def _per_channel(values: Tensor) -> Tensor:
-    """(B, rows, C, *space) -> (B, C)."""
-    return values.flatten(3).sum((1, 3)) if values.ndim > 3 else values.sum(1)
+def _per_channel(record: Record, values: Tensor, batch: int) -> Tensor:
+    """(rows, C, *space) -> (B, C)."""
+    if values.ndim > 2:
+        values = values.sum(tuple(range(2, values.ndim)))
+    return front(record, values, batch).sum(1)
 
 
 @rule(torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__)
