@@ -34,6 +34,25 @@ def test_the_counter_has_64_bits() -> None:
         assert np.array_equal(found.flatten().numpy(), openssl(key, 16, first))
 
 
+def test_many_keys_and_a_nonce_are_openssl_s() -> None:
+    keys = [bytes(range(32)), bytes(range(1, 33))]
+    words = torch.tensor(np.stack([np.frombuffer(key, np.int32) for key in keys]))
+    found = stream_of(words[:, None], torch.arange(3), (7, 9))
+    for key, blocks in zip(keys, found, strict=True):
+        nonce = bytes(8) + (7).to_bytes(4, "little") + (9).to_bytes(4, "little")
+        stream = Cipher(algorithms.ChaCha20(key, nonce), None).encryptor().update(bytes(4 * 48))
+        assert np.array_equal(blocks.flatten().numpy(), np.frombuffer(stream, np.int32))
+
+
+def test_a_key_per_row_is_a_stream_per_row() -> None:
+    keys = torch.arange(24, dtype=torch.int32).view(3, 8)
+    together, alone = torch.ones(2, 3, 41)
+    eager(together, keys, 0, 32, 3.0, 0.5, (5, 1))
+    for row, key in zip(alone, keys, strict=True):
+        eager(row[None], key, 0, 32, 3.0, 0.5, (5, 1))
+    assert torch.equal(together, alone)
+
+
 @pytest.mark.parametrize("count", [0, 1, 7, 2 * PAIRS, 2 * PAIRS + 3, 6 * PAIRS - 1])
 def test_devices_agree_about_the_noise(count: int) -> None:
     key, found = bytes(range(32)), torch.empty(count)
@@ -55,14 +74,22 @@ from tacit.train.gaussian import eager
 from tacit.train.kernels import noise
 
 words = key_words(bytes(range(32)), "cpu")
-for first, pieces, pairs, count in ((0, 2, 4096, 8192), (9, 3, 2064, 4097), (9, 3, 2064, 2000), (2**32 - 5, 1, 16, 1)):
-    for share in (0.0, 0.5):
+for first, pieces, pairs, count, shares in (
+    (0, 1, 2048, 4096, [0.5]), (9, 2, 528, 1041, [0.0]), (9, 1, 528, 500, [0.5]), (2**32 - 5, 1, 16, 1, [0.0, 0.5])
+):
+    for share in shares:
         ours, theirs = torch.full((2, pieces * count + 5), 7.0)
         noise(ours[:-5].view(pieces, count), words, first, pairs, 3.0, share)
         eager(theirs[:-5].view(pieces, count), words, first, pairs, 3.0, share)
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
         assert (ours[-5:] == 7).all() and (count < 99 or 2.8 < ours[:-5].std() < 3.2)
         assert abs(ours[:-5].mean() - 7 * share) < 0.5 or count < 99
+keys = torch.arange(16, dtype=torch.int32).view(2, 8)
+for pairs, count in ((528, 700), (16, 7)):
+    ours, theirs = torch.ones(2, 2, count)
+    noise(ours, keys, 0, pairs, 3.0, 0.5, (5, 1))
+    eager(theirs, keys, 0, pairs, 3.0, 0.5, (5, 1))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 """
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from tacit.fleet.stack import AnyStack, LinearStack, stack, stacked
+from tacit import BadInput
+from tacit.fleet.stack import AnyStack, LayerStack, stack, stacked
 
 MODELS, BATCH = 3, 5
 
@@ -16,21 +17,49 @@ def mlp():
 
 
 def convolution():
-    return nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
+    return nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(8, 3))
 
 
-def data(shape):
+def deep():
+    """Convolutions with few and with many positions, norms of both kinds, every kind of pooling."""
+    return nn.Sequential(
+        nn.Conv2d(2, 4, (3, 2), (2, 1), (1, 2)), nn.GroupNorm(2, 4), nn.Tanh(), nn.MaxPool2d(2, 1),
+        nn.Conv2d(4, 3, 2, bias=False), nn.AvgPool2d((1, 2)), nn.Conv2d(3, 8, 1), nn.GroupNorm(1, 8),
+        nn.AdaptiveAvgPool2d((2, 1)), nn.Flatten(), nn.Linear(16, 4), nn.LayerNorm(4), nn.GELU(), nn.Linear(4, 3),
+    )  # fmt: skip
+
+
+def normed_first():
+    return nn.Sequential(nn.GroupNorm(1, 2), nn.Conv2d(2, 3, 2), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(3, 3))
+
+
+def dilated():
+    return nn.Sequential(nn.Conv2d(2, 2, 2, dilation=2), nn.ReLU(), nn.Flatten(), nn.Linear(16, 3))
+
+
+CASES = [
+    (mlp, (2, 3), LayerStack),
+    (convolution, (1, 3, 3), LayerStack),
+    (deep, (2, 7, 5), LayerStack),
+    (normed_first, (2, 3, 3), LayerStack),
+    (dilated, (2, 4, 6), AnyStack),
+]
+
+
+def data(shape, own):
     torch.manual_seed(0)
-    return torch.randn(BATCH, *shape), torch.randint(0, 3, (BATCH,))
+    models = (MODELS,) if own else ()
+    return torch.randn(*models, BATCH, *shape), torch.randint(0, 3, (*models, BATCH))
 
 
 def naive(models, x, y):
     """Per model, per example: the gradients by autograd."""
     found = []
-    for model in models:
+    for number, model in enumerate(models):
         rows = []
         for k in range(BATCH):
-            loss = nn.functional.cross_entropy(model(x[k : k + 1]), y[k : k + 1])
+            place = (number, slice(k, k + 1)) if y.dim() == 2 else slice(k, k + 1)
+            loss = nn.functional.cross_entropy(model(x[place]), y[place])
             rows.append(
                 dict(
                     zip(
@@ -42,15 +71,17 @@ def naive(models, x, y):
     return found
 
 
-@pytest.mark.parametrize(("make", "shape", "kind"), [(mlp, (2, 3), LinearStack), (convolution, (1, 3, 3), AnyStack)])
-def test_logits_norms_and_weighted_sums_equal_the_naive_ones(make, shape, kind):
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(("make", "shape", "kind"), CASES)
+def test_logits_norms_and_weighted_sums_equal_the_naive_ones(make, shape, kind, own):
     torch.manual_seed(1)
     models = [make() for _ in range(MODELS)]
-    x, y = data(shape)
+    x, y = data(shape, own)
     made = stack(models[0], stacked(models))
     assert type(made) is kind
+    one = x[0] if own else x
     with torch.no_grad():
-        assert torch.allclose(made.logits(x), torch.stack([model(x) for model in models]), atol=1e-6)
+        assert torch.allclose(made.logits(one), torch.stack([model(one) for model in models]), atol=1e-5)
     each = naive(models, x, y)
     norms = torch.tensor([[sum(g.square().sum() for g in row.values()) ** 0.5 for row in rows] for rows in each])
     seen = []
@@ -69,12 +100,18 @@ def test_logits_norms_and_weighted_sums_equal_the_naive_ones(make, shape, kind):
             assert torch.allclose(given[name][k], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("make", "shape"), [(mlp, (2, 3)), (convolution, (1, 3, 3))])
-def test_an_example_that_is_not_finite_with_weight_zero_contributes_nothing(make, shape):
+@pytest.mark.parametrize(("make", "shape", "kind"), CASES)
+def test_an_example_that_is_not_finite_with_weight_zero_contributes_nothing(make, shape, kind):
     torch.manual_seed(1)
     models = [make() for _ in range(MODELS)]
-    x, y = data(shape)
+    x, y = data(shape, own=False)
     x[0] = float("inf")
     sums = stack(models[0], stacked(models)).gradients(x, y, lambda norms: torch.where(norms.isfinite(), 1.0, 0.0))
     clean = stack(models[0], stacked(models)).gradients(x[1:], y[1:], lambda norms: torch.ones_like(norms))
     assert all(torch.allclose(sums[name], clean[name], atol=1e-5) for name in sums)
+
+
+def test_a_picture_needs_flattening_before_a_linear_layer():
+    model = nn.Sequential(nn.Conv2d(1, 2, 2), nn.Linear(2, 3))
+    with pytest.raises(BadInput, match="Flatten"):
+        stack(model, stacked([model])).logits(torch.zeros(4, 1, 3, 3))

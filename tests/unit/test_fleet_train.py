@@ -8,7 +8,8 @@ from torch import nn
 from tacit import BadInput, Plan
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
-from tacit.fleet.fleet import _clip
+from tacit.fleet.fleet import ROOM, _clip
+from tacit.fleet.order import Draws, Pool, sampled
 
 RECORDS, FEATURES, CLASSES = 40, 4, 3
 RNG = np.random.default_rng(0)
@@ -46,17 +47,18 @@ def alone(member, schedule_batches, seed_model):
 def test_a_fleet_equals_training_each_model_alone(monkeypatch):
     """Within 1e-4 after two epochs in float32: same start, same batches, its own members."""
     from tacit.fleet import fleet as room
+    from tacit.fleet import order
 
     made, batches = [], []
-    original_make, original_batches = room._make, room._batches
+    original_make, original_order = room._make, order.shared_order
     monkeypatch.setattr(room, "_make", lambda *args: made.append(original_make(*args)) or made[-1])
 
     def recorded(*args):
-        for rows in original_batches(*args):
+        for rows in original_order(*args):
             batches.append(rows)
             yield rows
 
-    monkeypatch.setattr(room, "_batches", recorded)
+    monkeypatch.setattr(order, "shared_order", recorded)
     member = members(3)
     models = fleet().train(X, Y, member, Epochs(2, 8), rng=3)
     for k, start in enumerate(made):
@@ -74,6 +76,78 @@ def test_the_result_does_not_depend_on_how_many_are_trained_at_once(schedule):
     ]
     assert np.allclose(results[0], results[1], atol=1e-5)
     assert np.allclose(results[0], results[2], atol=1e-5)
+
+
+def test_with_its_own_order_a_fleet_equals_training_each_model_alone(monkeypatch):
+    from tacit.fleet import fleet as room
+
+    made, batches = [], []
+    original_make, original_batches = room._make, room.own_batches
+    monkeypatch.setattr(room, "_make", lambda *args: made.append(original_make(*args)) or made[-1])
+
+    def recorded(pool, *args):
+        numbered = Pool(torch.arange(RECORDS), pool.y, pool.member, ())
+        for rows in original_batches(numbered, *args):
+            batches.append(rows.x)
+            yield pool.take(rows.x)
+
+    monkeypatch.setattr(room, "own_batches", recorded)
+    member = members(3)
+    models = fleet(order="own").train(X, Y, member, Epochs(2, 8), rng=3)
+    for k, start in enumerate(made):
+        mine = [rows[k] for rows in batches]
+        assert sorted(torch.cat(mine[:5]).tolist()) == list(range(RECORDS))
+        single = alone(member[:, k], mine, start)
+        with torch.no_grad():
+            expected = single(torch.as_tensor(X)).numpy()
+        assert np.abs(models.logits(X)[:, k] - expected).max() < 1e-4
+    assert not torch.equal(batches[0][0], batches[0][1])
+
+
+@pytest.mark.parametrize("rate", [0.04, 0.5, 1.0])
+def test_own_samples_are_poisson(rate):
+    """2,000 samples of 50 records: counts of records and of pairs within six standard errors (total error 1e-6)."""
+    draws = Draws(list(range(100)), "cpu")
+    seen = np.zeros((2000, 50))
+    for k in range(20):
+        rows, taken = sampled(50, rate, draws)
+        for place in range(100):
+            chosen = rows[place][taken[place]].numpy()
+            assert len(set(chosen)) == len(chosen)
+            seen[100 * k + place, chosen] = 1
+    error = np.sqrt(rate * (1 - rate) / 2000)
+    assert (np.abs(seen.mean(0) - rate) <= 6 * error).all()
+    together = seen.T @ seen / 2000 - rate**2
+    np.fill_diagonal(together, 0.0)
+    assert (np.abs(together) <= 6 * np.sqrt(rate**2 * (1 - rate**2) / 2000)).all()
+
+
+def test_a_private_fleet_of_own_orders_samples_every_record_anew():
+    x = np.eye(2, dtype=np.float32)
+    maker = Fleet(
+        lambda: _zeroed(nn.Sequential(nn.Linear(2, 2, bias=False))), lambda p: torch.optim.SGD(p, lr=1.0), order="own"
+    )
+    models = maker.train(x, np.zeros(2), np.ones((2, 400), dtype=bool), Plan(2, 0.5, 1, 1e-9), rng=9)
+    moved = (torch.cat([item.parameters["0.weight"] for item in models.stacks]).abs() > 1e-3).any(1).numpy()
+    assert (np.abs(moved.mean(0) - 0.5) < 6 * 0.5 / 20).all()
+    assert abs(moved.all(1).mean() - 0.25) < 6 * 0.44 / 20
+
+
+def test_tf32_keeps_room_under_the_clip_norm_and_is_not_for_clipped_convolutions():
+    """The room is that of two factors, each longer by 2^-11."""
+    assert (1 + 2.0**-11) ** 2 * ROOM["tf32"] <= 1
+    net = lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(2, CLASSES))  # noqa: E731
+    with pytest.raises(BadInput, match="float32 only"):
+        Fleet(net, precision="tf32").train(X.reshape(-1, 1, 2, 2), Y, members(), Plan(20, 0.5, 1, 1.0), rng=1)
+    before = torch.get_float32_matmul_precision()
+    fleet(precision="tf32").train(X, Y, members(), Plan(20, 0.5, 1, 1.0), rng=1)
+    assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("more", [{"order": "random"}, {"precision": "half"}])
+def test_unknown_settings(more):
+    with pytest.raises(BadInput, match="'shared' or 'own'"):
+        fleet(**more)
 
 
 def test_records_left_out_leave_no_trace():

@@ -1,5 +1,6 @@
 """Thousands of small models trained at once."""
 
-from .fleet import Epochs, Fleet, MakeOptimizer, Models
+from .fleet import Fleet, MakeOptimizer, Models
+from .order import Epochs
 
 __all__ = ["Epochs", "Fleet", "MakeOptimizer", "Models"]

@@ -2,7 +2,7 @@
 
 All models see one batch order; who is a member of which model is a mask. A shared order has no amplification, so the
 records that an audit tests (`own`) are sampled anew for every (model, step), and only for them does an amplified claim
-hold of a fleet (soundness rule 16).
+hold of a fleet (soundness rule 16). With `order="own"` every model has an order of its own, and that of all records.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,27 +24,19 @@ from ..core.errors import BadInput
 from ..core.observations import Observations
 from ..core.randomness import Source, source
 from ..loss import Plan
-from .device import Compiled, Gradients, Noise, fixed_size
+from .device import Compiled, Gradients, fixed_size
+from .fused import Fused, takes
+from .order import ALIGNED, BLOCK, Batch, Draws, Epochs, Pool, own_batches, shared_batches, tensor_of
 from .stack import Stack, copies, stack, stacked
 
 COMPILE_FROM = 50
-BLOCK = 64
-"""Models that share a random generator; how many are trained at once is a multiple of it."""
+PRODUCTS = {"float32": "highest", "tf32": "high"}
+ROOM = {"float32": 1.0, "tf32": 1 - 2.0**-9}
+"""Of the clip norm: TF32 makes each factor of a gradient longer by a share of at most 2^-11, a product of two by less
+than 2^-9 (soundness rule 11)."""
 MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
 MakeStack = Callable[[nn.Module, dict[str, Tensor]], Stack]
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Epochs:
-    """Plain training: shuffled batches of `batch_size` records of the pool, `epochs` times through it."""
-
-    epochs: int
-    batch_size: int
-
-    def __post_init__(self) -> None:
-        check.whole("epochs", self.epochs)
-        check.whole("batch_size", self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -52,7 +45,9 @@ class Fleet:
 
     `start` is a function, called once per model under that model's own seed, or a module: then all models start from
     its parameters. Models are trained `models_at_once` (rounded up to blocks of 64) on `device`. Another `stack` trains
-    by another rule: how gradients are clipped is then its own affair, and any claim about it too.
+    by another rule: how gradients are clipped is then its own affair, and any claim about it too. The batches' `order`
+    is "shared" by all models, or each has its "own"; that is slower. With `precision` "tf32" a GPU multiplies faster
+    and rounds more; gradients are clipped to a little less for it, so a plan's claim stays.
     """
 
     start: Callable[[], nn.Module] | nn.Module
@@ -60,6 +55,12 @@ class Fleet:
     models_at_once: int = 256
     device: str | torch.device = "cpu"
     stack: MakeStack = stack
+    order: str = "shared"
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.order not in ("shared", "own") or self.precision not in PRODUCTS:
+            raise BadInput("A fleet's order is 'shared' or 'own', its precision 'float32' or 'tf32'.")
 
     def train(
         self,
@@ -77,20 +78,25 @@ class Fleet:
         An `Epochs` schedule is plain training, a `Plan` is DP-SGD with exact per-example clipping and noise of its own
         in every model. Deterministic given `rng`, whatever `models_at_once` is, for models without dropout.
         """
-        data = _Pool.of(x, y, member, own).to(self.device)
+        data = Pool.of(x, y, member, own).to(self.device)
         if isinstance(schedule, Plan) and (schedule.sampling, schedule.clipping.name) != ("poisson", "flat"):
             raise BadInput("A fleet trains privately with Poisson sampling and flat clipping only.")
         count, randomness = data.member.shape[1], source(rng)
-        order_seed, *seeds = (int(word >> np.uint64(1)) for word in randomness.words(2 * count + 1))
+        order_seed, *seeds = (randomness.words(2 * count + 1) >> np.uint64(1)).tolist()
         starts, noise = seeds[:count], seeds[count:]  # starts are public: no noise may be drawn from their seeds
         done: list[Stack] = []
-        gradients = _how(self.device, schedule)
         at_once = BLOCK * math.ceil(check.whole("models_at_once", self.models_at_once) / BLOCK)
         for first in range(0, count, at_once):
             rows = slice(first, min(first + at_once, count))
-            order = _batches(schedule, data, np.random.default_rng(order_seed))
-            models, draws = _started(self, starts[rows]), _Draws(noise, rows, self.device)
-            done.append(_train(models, self.optimizer, data.part(rows), schedule, order, draws, gradients))
+            models, draws = _started(self, starts[rows]), Draws(noise[rows], self.device)
+            pool = data.part(rows)
+            if self.order == "own":
+                batches = own_batches(pool, schedule, draws)
+            else:
+                batches = shared_batches(pool, schedule, np.random.default_rng(order_seed), draws)
+            with _products(self.precision):
+                _train(models, self.optimizer, schedule, batches, draws, _how(self, models, data, schedule))
+            done.append(models)
             if progress is not None:
                 progress(rows.stop, count)
         return Models(tuple(done), np.asarray(member, dtype=bool), randomness.name)
@@ -109,7 +115,7 @@ class Models:
 
     def logits(self, x: ArrayLike) -> NDArray[np.float64]:
         """(records, models, classes)."""
-        batch = _features(x).to(next(iter(self.stacks[0].parameters.values())).device)
+        batch = tensor_of(x).to(next(iter(self.stacks[0].parameters.values())).device)
         with torch.no_grad():
             parts = [item.logits(batch).transpose(0, 1) for item in self.stacks]
         return torch.cat(parts, dim=1).double().cpu().numpy()
@@ -123,103 +129,71 @@ class Models:
         return np.asarray((self.logits(x).argmax(-1) == np.asarray(y)[:, None]).mean(0))
 
 
-@dataclass(frozen=True)
-class _Pool:
-    """Records, labels and membership as tensors."""
-
-    x: Tensor
-    y: Tensor
-    member: Tensor
-    own: tuple[int, ...]
-
-    @classmethod
-    def of(cls, x: ArrayLike, y: ArrayLike, member: ArrayLike, own: Sequence[int]) -> _Pool:
-        features, labels = _features(x), torch.as_tensor(np.asarray(y).astype(np.int64))
-        matrix = torch.as_tensor(np.asarray(member, dtype=bool))
-        if matrix.dim() != 2 or not len(features) == len(labels) == len(matrix) or 0 in matrix.shape:
-            raise BadInput("A fleet needs x and y of one length and a membership matrix of records x models.")
-        if labels.min() < 0 or not all(0 <= index < len(features) for index in own):
-            raise BadInput("A fleet needs labels from 0, and own records that are in the pool.")
-        return cls(features, labels, matrix, tuple(int(index) for index in own))
-
-    def part(self, models: slice) -> _Pool:
-        return _Pool(self.x, self.y, self.member[:, models], self.own)
-
-    def to(self, device: str | torch.device) -> _Pool:
-        return _Pool(self.x.to(device), self.y.to(device), self.member.to(device), self.own)
-
-
-class _Draws:
-    """Random numbers for some models of a fleet, which depend on the fleet's seed and the models' place in it alone.
-
-    On a processor from a generator per block of 64 models; on a GPU the noise of all comes from one kernel.
-    """
-
-    def __init__(self, seeds: list[int], models: slice, device: str | torch.device) -> None:
-        own, self._device = seeds[models], torch.device(device)
-        self._sizes = [len(own[k : k + BLOCK]) for k in range(0, len(own), BLOCK)]
-        self._generators = [torch.Generator(self._device).manual_seed(seed) for seed in own[::BLOCK]]
-        self._kernel = Noise(seeds, models.start, self._device) if self._device.type == "cuda" else None
-
-    def add_noise(self, parameters: list[Tensor], scale: float, share: float) -> None:
-        """Gradients <- share * gradients + scale * noise."""
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if self._kernel is not None:
-            self._kernel.add(gradients, scale, share)
-            return
-        sizes = [gradient[0].numel() for gradient in gradients]
-        drawn = self._draw(torch.randn, sum(sizes)).mul_(scale)
-        for gradient, part in zip(gradients, drawn.split(sizes, dim=1), strict=True):
-            torch.add(part.unflatten(1, gradient.shape[1:]), gradient, alpha=share, out=gradient)
-
-    def uniform(self, count: int) -> Tensor:
-        return self._draw(torch.rand, count)
-
-    def _draw(self, draw: Callable[..., Tensor], count: int) -> Tensor:
-        pairs = zip(self._sizes, self._generators, strict=True)
-        return torch.cat([draw(size, count, generator=generator, device=self._device) for size, generator in pairs])
-
-
 def _train(
     models: Stack,
     make_optimizer: MakeOptimizer,
-    data: _Pool,
     schedule: Epochs | Plan,
-    order: Iterator[Tensor],
-    draws: _Draws,
+    batches: Iterator[Batch],
+    draws: Draws,
     gradients: Gradients,
-) -> Stack:
+) -> None:
     parameters = list(models.parameters.values())
     optimizer = make_optimizer(parameters)
     private = isinstance(schedule, Plan)
-    own = torch.tensor(data.own if private else (), dtype=torch.long, device=data.x.device)
-    for batch in order:
-        rows = torch.cat((batch.to(data.x.device), own))
-        mask = data.member[rows].T
-        if isinstance(schedule, Plan) and len(own):
-            mask[:, len(batch) :] &= draws.uniform(len(own)) < schedule.rate
-        sums = gradients(models, data.x[rows], data.y[rows], mask)
+    share = 1 / schedule.expected_batch if isinstance(schedule, Plan) else 1.0
+    scale = schedule.noise_multiplier * schedule.clip_norm * share if isinstance(schedule, Plan) else 0.0
+    for batch in batches:
+        rate = _descent(optimizer)
+        if isinstance(gradients, Fused) and rate is not None:  # a step of gradient descent, in place
+            gradients.add(models, batch, -rate * share)
+            if private:
+                draws.add_noise(parameters, -rate * scale, 1.0)
+            continue
+        sums = gradients(models, batch)
         for name, parameter in models.parameters.items():
             parameter.grad = sums[name]
-        if isinstance(schedule, Plan):
-            share = 1 / schedule.expected_batch
-            draws.add_noise(parameters, schedule.noise_multiplier * schedule.clip_norm * share, share)
+        if private:
+            draws.add_noise([sums[name] for name in models.parameters], scale, share)
         optimizer.step()
     for parameter in parameters:
         parameter.grad = None
-    return models
 
 
-def _how(device: str | torch.device, schedule: Epochs | Plan) -> Gradients:
-    """The gradients of a step: on a GPU compiled, for batches of one size, where there are enough of them."""
-    gradients = functools.partial(_gradients, schedule=schedule)
-    if torch.device(device).type != "cuda":
+def _descent(optimizer: torch.optim.Optimizer) -> float | None:
+    """The learning rate of an optimizer that does nothing but x <- x - rate * gradient."""
+    if type(optimizer) is not torch.optim.SGD or len(optimizer.param_groups) != 1:
+        return None
+    group = optimizer.param_groups[0]
+    more = group["momentum"] or group["weight_decay"] or group["maximize"]
+    return None if more or isinstance(group["lr"], Tensor) else float(group["lr"])
+
+
+def _how(fleet: Fleet, models: Stack, data: Pool, schedule: Epochs | Plan) -> Gradients:
+    """The gradients of a step: on a GPU by a kernel, or compiled for batches of one size if there are many."""
+    clip_norm = schedule.clip_norm * ROOM[fleet.precision] if isinstance(schedule, Plan) else None
+    if clip_norm is not None and not models.rank_one and fleet.precision != "float32":
+        raise BadInput("A fleet clips convolutions in float32 only.", fix="Leave precision='float32'.")
+    gradients = functools.partial(_gradients, clip_norm=clip_norm)
+    if not data.x.is_cuda or fleet.order == "own":
         return gradients
+    if takes(models, flat=data.x.dim() == 2):
+        return Fused(gradients, clip_norm)
     if isinstance(schedule, Plan):
         if schedule.steps < COMPILE_FROM:
             return gradients
         return Compiled(gradients, repr(schedule), fixed_size(schedule.expected_batch))
-    return Compiled(gradients, repr(schedule), schedule.batch_size)
+    return Compiled(gradients, repr(schedule), ALIGNED * math.ceil(schedule.batch_size / ALIGNED))
+
+
+@contextmanager
+def _products(precision: str) -> Iterator[None]:
+    """Products of float32 numbers in this precision, whatever the program has set."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(PRODUCTS[precision])
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _started(fleet: Fleet, seeds: list[int]) -> Stack:
@@ -232,12 +206,13 @@ def _started(fleet: Fleet, seeds: list[int]) -> Stack:
     return fleet.stack(template, {name: value.to(fleet.device) for name, value in parameters.items()})
 
 
-def _gradients(models: Stack, x: Tensor, y: Tensor, mask: Tensor, schedule: Epochs | Plan) -> dict[str, Tensor]:
-    if not len(x):
+def _gradients(models: Stack, batch: Batch, clip_norm: float | None) -> dict[str, Tensor]:
+    """Sums of clipped gradients, or means of gradients where there is no clip norm."""
+    if not batch.y.numel():
         return {name: torch.zeros_like(value) for name, value in models.parameters.items()}
-    if isinstance(schedule, Plan):
-        return models.gradients(x, y, functools.partial(_clip, mask=mask, clip_norm=schedule.clip_norm))
-    return models.gradients(x, y, mask / mask.sum(1, keepdim=True).clamp(min=1))
+    if clip_norm is not None:
+        return models.gradients(batch.x, batch.y, functools.partial(_clip, mask=batch.mask, clip_norm=clip_norm))
+    return models.gradients(batch.x, batch.y, batch.mask / batch.mask.sum(1, keepdim=True).clamp(min=1))
 
 
 def _clip(norms: Tensor, *, mask: Tensor, clip_norm: float) -> Tensor:
@@ -246,23 +221,7 @@ def _clip(norms: Tensor, *, mask: Tensor, clip_norm: float) -> Tensor:
     return torch.where(mask & norms.isfinite(), factor, 0.0)
 
 
-def _batches(schedule: Epochs | Plan, data: _Pool, generator: np.random.Generator) -> Iterator[Tensor]:
-    """Shared batches of record indices; own records are left out of a private order, which samples them per model."""
-    count = len(data.x)
-    if isinstance(schedule, Plan):
-        others = np.setdiff1d(np.arange(count), data.own)
-        for _ in range(schedule.steps):
-            yield torch.as_tensor(others[generator.random(others.size) < schedule.rate])
-    else:
-        for _ in range(schedule.epochs):
-            yield from torch.as_tensor(generator.permutation(count)).split(schedule.batch_size)
-
-
 def _make(make_model: Callable[[], nn.Module], seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make_model()
-
-
-def _features(x: ArrayLike) -> Tensor:
-    return torch.as_tensor(np.asarray(x, dtype=np.float32))

@@ -27,7 +27,8 @@ from ..core.errors import BadInput, MissingExtra
 from ..core.randomness import Source, source
 from ..loss import Plan
 from ..train import checkpoint
-from .fleet import BLOCK, Epochs, Fleet, Models, Progress
+from .fleet import Fleet, Models, Progress
+from .order import BLOCK, Epochs
 from .stack import Stack
 
 Words = NDArray[np.uint64]
@@ -53,8 +54,7 @@ def spread(
 
     `workers` above 0 trains as many parts at once on Ray (a running cluster if there is one, else a local one).
     `folder` keeps finished parts; the same call with the same folder trains what is missing. Until the last is finished
-    it holds seeds, which undo the privacy of a `Plan`: only its owner may read it. On a GPU the noise of a plan depends
-    on the size of a part; its distribution does not.
+    it holds seeds, which undo the privacy of a `Plan`: only its owner may read it.
     """
     sides = np.asarray(member, dtype=bool)
     if sides.ndim != 2 or 0 in sides.shape:
@@ -64,7 +64,7 @@ def spread(
     parts, chance = range(math.ceil(count / size)), source(rng)
     words, done, store = chance.words(2 * count + 1), {}, None
     if folder is not None:
-        settings = (type(schedule).__name__, asdict(schedule), list(own), size)
+        settings = (type(schedule).__name__, asdict(schedule), list(own), size, fleet.order, fleet.precision)
         store = _Store(Path(folder), settings, arrays)
         words, done = store.words(words, repeatable=not chance.cryptographic), store.parts(parts)
     work = functools.partial(_part, fleet, arrays, schedule, tuple(own), words, size)

@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
-from torch.linalg import vecdot
 
 from ..core.errors import BadInput
+from .layers import Convolution, Rule, rule_of
 
 Weights = Tensor | Callable[[Tensor], Tensor]
 """Weights (K, B), or a rule from per-example gradient norms (K, B) to weights (K, B)."""
 
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
+POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)
 
 
 class Stack(ABC):
@@ -30,6 +31,8 @@ class Stack(ABC):
     """No step is taken by what the numbers are: for a compiler."""
     form: str | None = None
     """What its gradients do but for the parameters' values; None where that has no short name."""
+    rank_one = True
+    """No sum over positions hides in a per-example gradient: rounding its factors rounds it by no larger share."""
 
     @abstractmethod
     def logits(self, x: Tensor) -> Tensor:
@@ -37,73 +40,73 @@ class Stack(ABC):
 
     @abstractmethod
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
-        """Per model the sum over examples of weight times gradient; shapes as `parameters`. Weight 0 is a true 0."""
+        """Per model the sum over examples of weight times gradient; shapes as `parameters`. Weight 0 is a true 0.
+
+        The batch is shared, x (B, ...) and y (B), or of each model's own, x (K, B, ...) and y (K, B).
+        """
 
 
-class LinearStack(Stack):
-    """Linear layers and elementwise functions in sequence.
+class LayerStack(Stack):
+    """Linear layers, convolutions, normalisations, pooling and elementwise functions in sequence, by their rules.
 
-    A layer's per-example gradient is the outer product of its output gradient g and its input a, so its squared norm
-    is |g|^2 (|a|^2 + 1) (Goodfellow 2015) and no per-example gradient is ever formed. The first layer sees the same
-    batch in every model: one matrix product for all of them.
+    The first layer sees the same batch in every model, unless each has its own: one matrix product for all of them.
     """
 
     def __init__(self, template: nn.Module, parameters: dict[str, Tensor]) -> None:
         self.parameters = parameters
-        self._layers = list(template.named_children())
-        self.form = repr(self._layers)
+        self.layers = list(template.named_children())
+        self.form = repr(self.layers)
+        self._rules = _rules(template) or {}
+        self.rank_one = not any(isinstance(rule, Convolution) for rule in self._rules.values())
 
     def logits(self, x: Tensor) -> Tensor:
-        return self._forward(x)[0].detach()
+        return self._forward(x.transpose(0, 1), shared=True)[0].detach().transpose(1, 2)
 
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
         with torch.enable_grad():
-            logits, inputs, outputs = self._forward(x)
-            errors = torch.autograd.grad(logits, list(outputs.values()), cross_entropy_gradient(logits.detach(), y))
-        weight = weights if isinstance(weights, Tensor) else weights(self._norms(inputs, outputs, errors))
+            logits, seen, outputs = self._forward(x.transpose(y.dim() - 1, y.dim()), shared=y.dim() == 1)
+            error = softmax_error(logits.detach(), y)
+            errors = dict(zip(outputs, torch.autograd.grad(logits, list(outputs.values()), error), strict=True))
+        weight = weights if isinstance(weights, Tensor) else weights(self._norms(seen, errors))
         sums = {}
-        for name, error in zip(outputs, errors, strict=True):
-            seen, weighted = inputs[name], error * weight[..., None]
+        for name, error in errors.items():
+            rule, given, weighted = self._rules[name], seen[name], error * _wide(weight[:, None], error)
             # 0 times infinity is no 0: mend it, on a CPU only where it happens (a GPU would have to wait to know)
-            if self.branch_free or weighted.is_cuda or not (weighted.sum() + seen.sum()).isfinite():
-                used = weight > 0
-                weighted = torch.where(used[..., None], weighted, 0.0)
-                seen = torch.where((used.any(0) if seen.dim() == 2 else used)[..., None], seen, 0.0)
-            sums[f"{name}.weight"] = _outer(weighted, seen)
+            if self.branch_free or weighted.is_cuda or not (weighted.sum() + given.sum()).isfinite():
+                used = (weight > 0)[:, None]
+                weighted = torch.where(_wide(used, weighted), weighted, 0.0)
+                given = torch.where(_wide(used.any(0) if rule.is_shared(given) else used, given), given, 0.0)
+            sums[f"{name}.weight"] = rule.sums(given, weighted)
             if f"{name}.bias" in self.parameters:
-                sums[f"{name}.bias"] = weighted.sum(1)
+                sums[f"{name}.bias"] = weighted.flatten(2).sum(2)
         return sums
 
-    def _norms(self, inputs: dict[str, Tensor], outputs: dict[str, Tensor], errors: Sequence[Tensor]) -> Tensor:
-        squared = torch.zeros((), device=errors[0].device)
-        for name, error in zip(outputs, errors, strict=True):
-            ones = 1.0 if f"{name}.bias" in self.parameters else 0.0
-            squared = squared + vecdot(error, error) * (vecdot(inputs[name], inputs[name]) + ones)
+    def _norms(self, seen: dict[str, Tensor], errors: dict[str, Tensor]) -> Tensor:
+        squared = torch.zeros((), device=next(iter(errors.values())).device)
+        for name, error in errors.items():
+            squared = squared + self._rules[name].squared(seen[name], error)
+            if f"{name}.bias" in self.parameters:
+                squared = squared + (error if error.dim() == 3 else error.sum(3)).square().sum(1)
         return squared.sqrt()
 
-    def _forward(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        hidden, inputs, outputs = x, {}, {}
-        for name, layer in self._layers:
-            if isinstance(layer, nn.Linear):
-                inputs[name] = hidden.detach()
-                hidden = self._linear(name, hidden)
-                hidden = hidden if hidden.requires_grad else hidden.requires_grad_()
-                outputs[name] = hidden
+    def _forward(self, hidden: Tensor, *, shared: bool) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """Logits (K, classes, B), and what each layer with parameters saw and gave."""
+        seen, outputs = {}, {}
+        for name, layer in self.layers:
+            if name in self._rules:
+                rule = self._rules[name]
+                given = rule.seen(hidden, shared)
+                output = rule.output(given, self.parameters[f"{name}.weight"], self.parameters.get(f"{name}.bias"))
+                output = output if output.requires_grad else output.requires_grad_()
+                seen[name], outputs[name] = given.detach(), output
+                hidden, shared = rule.shaped(output, hidden), False
             elif isinstance(layer, nn.Flatten):
-                hidden = hidden.flatten(1)
+                hidden = hidden.movedim(1, -1).flatten(0, -2) if shared else hidden.movedim(2, -1).flatten(1, -2)
+            elif isinstance(layer, POOLS):
+                hidden = layer(hidden.flatten(0, -4)).unflatten(0, hidden.shape[:-3])
             else:
-                hidden = layer(hidden)
-        return hidden, inputs, outputs
-
-    def _linear(self, name: str, hidden: Tensor) -> Tensor:
-        weight, bias = self.parameters[f"{name}.weight"], self.parameters.get(f"{name}.bias")
-        if hidden.dim() == 2:  # the shared batch: (B, d) times (d, K p)
-            models, out, features = weight.shape
-            product = (hidden @ weight.reshape(models * out, features).T).view(-1, models, out).transpose(0, 1)
-            return product if bias is None else product + bias[:, None]
-        if bias is None:
-            return torch.bmm(hidden, weight.transpose(1, 2))
-        return torch.baddbmm(bias[:, None], hidden, weight.transpose(1, 2))
+                hidden = layer(hidden.clone() if getattr(layer, "inplace", False) else hidden)
+        return hidden, seen, outputs
 
 
 class AnyStack(Stack):
@@ -121,8 +124,9 @@ class AnyStack(Stack):
 
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
         self._model.train()
+        own = 0 if y.dim() == 2 else None
         if isinstance(weights, Tensor):
-            return vmap(grad(self._loss), in_dims=(0, None, None, 0), randomness="different")(
+            return vmap(grad(self._loss), in_dims=(0, own, own, 0), randomness="different")(
                 self.parameters, x, y, weights
             )
         one = torch.ones(1, device=x.device)
@@ -131,7 +135,7 @@ class AnyStack(Stack):
             in_dims=(None, 0, 0),
             randomness="different",
         )
-        each = vmap(per_example, in_dims=(0, None, None), randomness="different")(self.parameters, x, y)
+        each = vmap(per_example, in_dims=(0, own, own), randomness="different")(self.parameters, x, y)
         squared = torch.stack([value.flatten(2).square().sum(-1) for value in each.values()]).sum(0)
         weight = weights(squared.sqrt())
         return {name: _weighted_sum(weight, value) for name, value in each.items()}
@@ -146,9 +150,27 @@ def stack(template: nn.Module, parameters: dict[str, Tensor]) -> Stack:
         raise BadInput("A fleet trains every parameter; this model has some that are frozen.")
     if len(list(template.named_parameters(remove_duplicate=False))) > len(parameters):
         raise BadInput("A fleet takes models that use each parameter in one place.")
-    known = (nn.Linear, nn.Flatten, *ELEMENTWISE)
-    simple = type(template) is nn.Sequential and all(type(layer) in known for layer in template)
-    return LinearStack(template, parameters) if simple else AnyStack(template, parameters)
+    simple = type(template) is nn.Sequential and _rules(template) is not None
+    return LayerStack(template, parameters) if simple else AnyStack(template, parameters)
+
+
+def _rules(template: nn.Module) -> dict[str, Rule] | None:
+    """The rules of layers with parameters, if every layer is known."""
+    found, flat = {}, False
+    for name, layer in template.named_children():
+        if (rule := rule_of(layer, flat=flat)) is not None:
+            found[name] = rule
+        elif type(layer) is nn.Flatten:
+            if (layer.start_dim, layer.end_dim) != (1, -1):
+                return None
+        elif type(layer) not in ELEMENTWISE and (flat or not _pools(layer)):
+            return None
+        flat = flat or type(layer) in (nn.Linear, nn.Flatten)
+    return found
+
+
+def _pools(layer: nn.Module) -> bool:
+    return type(layer) in POOLS and not getattr(layer, "return_indices", False)
 
 
 def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:
@@ -177,15 +199,17 @@ def cross_entropy_gradient(logits: Tensor, y: Tensor) -> Tensor:
     return probabilities
 
 
+def softmax_error(logits: Tensor, y: Tensor) -> Tensor:
+    """softmax - one-hot of logits (K, classes, B) and labels (B) or (K, B)."""
+    classes = torch.arange(logits.shape[1], device=y.device)[:, None]
+    return torch.softmax(logits, dim=1) - (classes == y.unsqueeze(-2)).to(logits.dtype)
+
+
+def _wide(value: Tensor, like: Tensor) -> Tensor:
+    """With as many axes."""
+    return value.view(*value.shape, *(1,) * (like.dim() - value.dim()))
+
+
 def _weighted_sum(weight: Tensor, each: Tensor) -> Tensor:
     used = (weight > 0).view(*weight.shape, *(1,) * (each.dim() - 2))
     return torch.einsum("kb,kb...->k...", weight, torch.where(used, each, 0.0))
-
-
-def _outer(weighted: Tensor, inputs: Tensor) -> Tensor:
-    """Sum over examples of error times input: (K, p, d); a shared input needs one product."""
-    if inputs.dim() == 2:
-        models, batch, out = weighted.shape
-        flat = weighted.transpose(0, 1).reshape(batch, models * out)
-        return (flat.T @ inputs).view(models, out, -1)
-    return torch.bmm(weighted.transpose(1, 2), inputs)

@@ -32,12 +32,12 @@ def key_words(key: bytes, device: torch.device | str) -> Tensor:
     return torch.tensor(struct.unpack("<8i", key), dtype=torch.int32, device=device)
 
 
-def stream_of(key: Tensor, counter: Tensor) -> Tensor:
-    """Blocks number `counter` (int64) of the stream, one row of sixteen words each."""
+def stream_of(key: Tensor, counter: Tensor, nonce: tuple[int, int] = (0, 0)) -> Tensor:
+    """Blocks number `counter` (int64) of the stream, one row of sixteen words each; keys may be many, (K, 1, 8)."""
     low = counter.to(torch.int32)
     high = (counter >> 32).to(torch.int32)
     zero = torch.zeros_like(low)
-    start = [zero + word for word in (*_CONSTANTS, *key.unbind())] + [low, high, zero, zero]
+    start = [zero + word for word in (*_CONSTANTS, *key.unbind(-1))] + [low, high, *(zero + word for word in nonce)]
     state = list(start)
     for _ in range(10):
         for places in _COLUMNS + _DIAGONALS:

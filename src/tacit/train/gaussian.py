@@ -9,7 +9,7 @@ words of the angles. A piece gives all its cosines, then all its sines.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from .chacha import WORDS, key_words, stream_of
 NONCE = bytes(16)
 PAIRS = 2**15
 TURN = 2 * math.pi * 2.0**-32
+HALF = torch.tensor(2.0**-54, dtype=torch.float64)
 Noise = Callable[..., None]
 
 
@@ -41,8 +42,7 @@ class Normals:
             self._kernel = self._kernel or kernel(self.device)
             on_device(flat, key, scale, self._kernel)
             return
-        for part, noise in zip(flat.split(2 * PAIRS), self._piece.run(key, flat.numel()), strict=True):
-            torch.mul(noise[: len(part)], scale, out=part)
+        self._piece.fill(flat, key, scale)
 
 
 @lru_cache
@@ -53,8 +53,10 @@ def kernel(device: torch.device) -> Noise:
     from .kernels import noise
 
     ours, theirs = torch.zeros(2, 4 * PAIRS + 1001, device=device)
+    keys = torch.arange(64, dtype=torch.int32, device=device).view(8, 8)
     for found, make in ((ours, noise), (theirs, eager)):
         on_device(found, bytes(range(32)), 3.0, make)
+        make(found[1:].view(8, -1), keys, 0, pairs_of(len(found) // 8), 3.0, 0.5, (2, 3))
     if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
         raise BadInput("The noise kernel of this device does not make the eager noise, so it is not used.")
     return noise
@@ -62,8 +64,9 @@ def kernel(device: torch.device) -> Noise:
 
 def on_processor(key: bytes, count: int) -> Tensor:
     """With the processor's own ChaCha20."""
-    pieces = [noise.clone() for noise in _Piece(PAIRS).run(key, count)]
-    return torch.cat(pieces)[:count] if pieces else torch.empty(0)
+    flat = torch.empty(count)
+    _Piece(PAIRS).fill(flat, key, 1.0)
+    return flat
 
 
 class _Piece:
@@ -71,29 +74,33 @@ class _Piece:
 
     def __init__(self, pairs: int) -> None:
         self.zeros, self.stream = bytes(12 * pairs), bytearray(12 * pairs)
-        self.uniform, self.radius, self.angle = torch.empty(pairs, dtype=torch.float64), *torch.empty(2, pairs)
-        self.noise = torch.empty(2 * pairs)
+        self.uniform, self.radius = torch.empty(pairs, dtype=torch.float64), torch.empty(pairs)
+        self.last = torch.empty(2 * pairs)
 
-    def run(self, key: bytes, count: int) -> Iterator[Tensor]:
-        """The stream's normal numbers, piece by piece, each valid until the next; the last may be too long."""
+    def fill(self, flat: Tensor, key: bytes, scale: float) -> None:
+        """flat <- scale * the stream's normal numbers, each piece made where it will lie; the last may be too long."""
         cipher = Cipher(algorithms.ChaCha20(key, NONCE), None).encryptor()
-        for start in range(0, count, len(self.noise)):
-            noise = self.noise[: 2 * pairs_of(min(len(self.noise), count - start))]
-            self._fill(cipher, noise)
-            yield noise
+        for start in range(0, len(flat), len(self.last)):
+            part = flat[start : start + len(self.last)]
+            pairs = pairs_of(len(part))
+            if len(part) == 2 * pairs:
+                self._fill(cipher, part, scale)
+            else:
+                self._fill(cipher, self.last[: 2 * pairs], scale)
+                part.copy_(self.last[: len(part)])
 
-    def _fill(self, cipher: Any, noise: Tensor) -> None:
+    def _fill(self, cipher: Any, noise: Tensor, scale: float) -> None:
         pairs = len(noise) // 2
         cipher.update_into(memoryview(self.zeros)[: 12 * pairs], self.stream)
         words = np.frombuffer(self.stream, dtype=np.uint64, count=pairs)
         turns = torch.frombuffer(self.stream, dtype=torch.int32, count=pairs, offset=8 * pairs)
-        uniform, radius, angle = self.uniform[:pairs], self.radius[:pairs], self.angle[:pairs]
-        uniform.copy_(torch.from_numpy((words >> np.uint64(11)).view(np.int64))).add_(0.5).mul_(2.0**-53)
-        torch.mul(uniform.log_(), -2.0, out=radius).sqrt_()
-        torch.mul(turns, TURN, out=angle)
-        torch.cos(angle, out=noise[:pairs])
-        torch.sin(angle, out=noise[pairs:])
-        noise.view(2, pairs).mul_(radius)
+        uniform, radius = self.uniform[:pairs], self.radius[:pairs]
+        uniform.copy_(torch.from_numpy(np.right_shift(words, np.uint64(11), out=words).view(np.int64)))
+        torch.add(HALF, uniform, alpha=2.0**-53, out=uniform).log_()
+        radius.copy_(uniform).mul_(-2.0).sqrt_().mul_(scale)
+        cosines, sines = noise[:pairs], noise[pairs:]
+        torch.cos(sines.copy_(turns).mul_(TURN), out=cosines).mul_(radius)
+        sines.sin_().mul_(radius)
 
 
 def pairs_of(count: int) -> int:
@@ -112,11 +119,24 @@ def on_device(flat: Tensor, key: bytes, scale: float, make: Noise) -> None:
         make(flat[whole:].view(1, -1), words, pieces * 3 * PAIRS // WORDS, pairs_of(rest), scale)
 
 
-def eager(rows: Tensor, key: Tensor, first: int, pairs: int, scale: float, share: float = 0.0) -> None:
-    """rows <- share * rows + scale * noise: each row is the start of a piece of `pairs` pairs; as torch operations."""
+def eager(
+    rows: Tensor,
+    key: Tensor,
+    first: int,
+    pairs: int,
+    scale: float,
+    share: float = 0.0,
+    nonce: tuple[int, int] = (0, 0),
+) -> None:
+    """rows <- share * rows + scale * noise: each row is the start of a piece of `pairs` pairs; as torch operations.
+
+    With one key the pieces follow each other in its stream, from block `first` on; with a key per row, (pieces, 8),
+    each starts there in its own.
+    """
     pieces, count = rows.shape
-    blocks = torch.arange(first, first + pieces * 3 * pairs // WORDS, dtype=torch.int64, device=rows.device)
-    stream = stream_of(key, blocks).view(pieces, 3 * pairs)
+    keyed = key.dim() == 2
+    blocks = torch.arange(first, first + (1 if keyed else pieces) * 3 * pairs // WORDS, device=rows.device)
+    stream = stream_of(key[:, None] if keyed else key, blocks, nonce).view(pieces, 3 * pairs)
     low, high = (stream[:, : 2 * pairs].reshape(pieces, pairs, 2).to(torch.int64) & 0xFFFFFFFF).unbind(-1)
     uniform = ((high << 21) + (low >> 11)).double().add(0.5).mul(2.0**-53)
     radius = uniform.log().mul(-2.0).float().sqrt()

@@ -11,30 +11,42 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 128
-
-
-def noise(rows: Tensor, key: Tensor, first: int, pairs: int, scale: float, share: float = 0.0) -> None:
-    """rows <- share * rows + scale * noise: each of the rows is the start of a piece of `pairs` pairs."""
+def noise(
+    rows: Tensor,
+    key: Tensor,
+    first: int,
+    pairs: int,
+    scale: float,
+    share: float = 0.0,
+    nonce: tuple[int, int] = (0, 0),
+) -> None:
+    """rows <- share * rows + scale * noise, as `gaussian.eager` has it; small pieces are cut into small tiles."""
     pieces, count = rows.shape
-    tiles = triton.cdiv(pairs, 16 * ROWS)
+    size, warps = (128, 4) if pairs % 2048 == 0 else (32, 1)
+    tiles, keyed = triton.cdiv(pairs, 16 * size), key.dim() == 2
     with torch.cuda.device_of(rows):
         _pieces[(pieces * tiles,)](
-            rows, key, first, pairs, tiles, count, scale, share, ROWS=ROWS, ADD=share != 0.0, num_warps=4
-        )
+            rows, key, first, pairs, tiles, count, scale, share, *nonce, ROWS=size, ADD=share != 0.0, KEYED=keyed,
+            num_warps=warps,
+        )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first", "tiles", "nonce", "number"])
 def _pieces(  # type: ignore[no-untyped-def]
-    rows, key, first, pairs, tiles, count, scale, share, ROWS: tl.constexpr, ADD: tl.constexpr
-):
+    rows, key, first, pairs, tiles, count, scale, share, nonce, number,
+    ROWS: tl.constexpr, ADD: tl.constexpr, KEYED: tl.constexpr,
+):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
     piece, tile = program // tiles, program % tiles
     block = tile * ROWS + tl.arange(0, ROWS)
-    start = first + piece * (3 * pairs // 16)
-    a = _stream(key, start + 2 * block)
-    b = _stream(key, start + 2 * block + 1)
-    turns = _stream(key, start + pairs // 8 + block)
+    if KEYED:
+        key += 8 * piece
+        start = first + piece * 0
+    else:
+        start = first + piece * (3 * pairs // 16)
+    a = _stream(key, start + 2 * block, nonce, number)
+    b = _stream(key, start + 2 * block + 1, nonce, number)
+    turns = _stream(key, start + pairs // 8 + block, nonce, number)
     radii = (
         _radius(a[0], a[1]), _radius(a[2], a[3]), _radius(a[4], a[5]), _radius(a[6], a[7]),
         _radius(a[8], a[9]), _radius(a[10], a[11]), _radius(a[12], a[13]), _radius(a[14], a[15]),
@@ -76,7 +88,7 @@ def _sixteen(v, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _stream(key, counter):  # type: ignore[no-untyped-def]
+def _stream(key, counter, nonce, number):  # type: ignore[no-untyped-def]
     """Block number `counter` of the key stream: sixteen words."""
     zero = (counter * 0).to(tl.uint32)
     k0, k1, k2, k3 = zero + _word(key), zero + _word(key + 1), zero + _word(key + 2), zero + _word(key + 3)
@@ -85,7 +97,8 @@ def _stream(key, counter):  # type: ignore[no-untyped-def]
     x0, x1, x2, x3 = zero + 0x61707865, zero + 0x3320646E, zero + 0x79622D32, zero + 0x6B206574
     s0, s1, s2, s3 = x0, x1, x2, x3
     x4, x5, x6, x7, x8, x9, x10, x11 = k0, k1, k2, k3, k4, k5, k6, k7
-    x12, x13, x14, x15 = low, high, zero, zero
+    n0, n1 = zero + nonce.to(tl.uint32), zero + number.to(tl.uint32)
+    x12, x13, x14, x15 = low, high, n0, n1
     for _ in tl.static_range(10):
         x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
         x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
@@ -97,7 +110,7 @@ def _stream(key, counter):  # type: ignore[no-untyped-def]
         x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
     return (
         x0 + s0, x1 + s1, x2 + s2, x3 + s3, x4 + k0, x5 + k1, x6 + k2, x7 + k3,
-        x8 + k4, x9 + k5, x10 + k6, x11 + k7, x12 + low, x13 + high, x14, x15,
+        x8 + k4, x9 + k5, x10 + k6, x11 + k7, x12 + low, x13 + high, x14 + n0, x15 + n1,
     )  # fmt: skip
 
 
@@ -122,3 +135,38 @@ def _quarter(a, b, c, d):  # type: ignore[no-untyped-def]
 @triton.jit
 def _rotated(word, amount: tl.constexpr):  # type: ignore[no-untyped-def]
     return (word << amount) | (word >> (32 - amount))
+
+
+def derive(seen: Tensor, keys: Tensor) -> Tensor:
+    """Eight words of key from words that were seen, as `derive.eager` has it."""
+    found = torch.empty(8, dtype=torch.int32, device=seen.device)
+    with torch.cuda.device_of(seen):
+        _derive[(1,)](seen, seen.numel(), keys, found, LANES=512, num_warps=16)
+    return found
+
+
+@triton.jit(do_not_specialize=["count"])
+def _derive(seen, count, keys, found, LANES: tl.constexpr):  # type: ignore[no-untyped-def]
+    a, b, c, d = _none(LANES), _none(LANES), _none(LANES), _none(LANES)
+    for start in range(0, count, 3 * LANES):
+        place = start + 3 * tl.arange(0, LANES)
+        first = tl.load(seen + place, mask=place < count, other=0)
+        second = tl.load(seen + place + 1, mask=place + 1 < count, other=0)
+        third = tl.load(seen + place + 2, mask=place + 2 < count, other=0)
+        made = _stream(keys, _long(place // 3, first), second, third)
+        here = place < count
+        a, b = a ^ tl.where(here, made[0], 0), b ^ tl.where(here, made[1], 0)
+        c, d = c ^ tl.where(here, made[2], 0), d ^ tl.where(here, made[3], 0)
+    made = _stream(keys + 8, _long(tl.xor_sum(a, 0), tl.xor_sum(b, 0)), tl.xor_sum(c, 0), tl.xor_sum(d, 0))
+    for word in tl.static_range(8):
+        tl.store(found + word, made[word].to(tl.int32, bitcast=True))
+
+
+@triton.jit
+def _none(LANES: tl.constexpr):  # type: ignore[no-untyped-def]
+    return tl.zeros((LANES,), dtype=tl.uint32)
+
+
+@triton.jit
+def _long(low, high):  # type: ignore[no-untyped-def]
+    return low.to(tl.uint32).to(tl.int64) | (high.to(tl.uint32).to(tl.int64) << 32)

@@ -1,0 +1,173 @@
+"""Rules for layers with parameters in a stack of K models.
+
+Activations have features first and the batch after them, (K, features, B) or (K, channels, B, height, width), so that
+products are long and softmax runs over a middle axis; what all models share lacks the first axis. A rule splits a layer
+into what its weight multiplies (`seen`) and the product (`output`), and knows what a per-example gradient weighs and
+adds up to, without forming it where that can be helped.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import BadInput
+
+
+class Rule(ABC):
+    """One layer of all models; errors are gradients of the loss with respect to `output`."""
+
+    rank: int
+    """Axes of what is seen where all models share it."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer = layer
+
+    @abstractmethod
+    def seen(self, hidden: Tensor, shared: bool) -> Tensor:
+        """What the weight multiplies."""
+
+    @abstractmethod
+    def output(self, seen: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """(K, out, B) or (K, out, B, positions)."""
+
+    def shaped(self, output: Tensor, hidden: Tensor) -> Tensor:
+        """The output as the next layer takes it."""
+        return output
+
+    @abstractmethod
+    def squared(self, seen: Tensor, error: Tensor) -> Tensor:
+        """Squared norms (K, B) of the weight's per-example gradients."""
+
+    @abstractmethod
+    def sums(self, seen: Tensor, error: Tensor) -> Tensor:
+        """The weight's gradients added up over examples."""
+
+    def is_shared(self, seen: Tensor) -> bool:
+        return seen.dim() == self.rank
+
+
+class Linear(Rule):
+    r"""y = W a. A per-example gradient is an outer product, |e a^T|^2 = |e|^2 |a|^2 (Goodfellow 2015)."""
+
+    rank = 2
+
+    def seen(self, hidden: Tensor, shared: bool) -> Tensor:
+        if hidden.dim() != (2 if shared else 3):
+            raise BadInput("A linear layer of a fleet takes one vector per record.", fix="Put Flatten before it.")
+        return hidden
+
+    def output(self, seen: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.is_shared(seen):  # one product for all models
+            product = (weight.flatten(0, 1) @ seen).unflatten(0, weight.shape[:2])
+            return product if bias is None else product + bias[..., None]
+        return torch.bmm(weight, seen) if bias is None else torch.baddbmm(bias[..., None], weight, seen)
+
+    def squared(self, seen: Tensor, error: Tensor) -> Tensor:
+        return error.square().sum(1) * seen.square().sum(-2)
+
+    def sums(self, seen: Tensor, error: Tensor) -> Tensor:
+        if self.is_shared(seen):
+            return (error.flatten(0, 1) @ seen.T).unflatten(0, error.shape[:2])
+        return torch.bmm(error, seen.transpose(1, 2))
+
+
+class Convolution(Rule):
+    r"""y_s = W p_s for the patches p of an image: |\sum_s e_s p_s^T|^2 is the gradient's, or \sum_st (e_s.e_t)(p_s.p_t)
+    where that is smaller."""
+
+    rank = 3
+    layer: nn.Conv2d
+
+    def seen(self, hidden: Tensor, shared: bool) -> Tensor:
+        down, right = (int(size) for size in self.layer.padding)
+        padded = nn.functional.pad(hidden, (right, right, down, down))
+        for size, step in zip(self.layer.kernel_size, self.layer.stride, strict=True):
+            padded = padded.unfold(-2, size, step)  # the width comes to stand where the height stood
+        return padded.movedim((-2, -1), (-5, -4)).flatten(-6, -4).flatten(-2, -1)
+
+    def output(self, seen: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        flat, patches = weight.flatten(2), seen.flatten(-2)
+        if self.is_shared(seen):
+            product = (flat.flatten(0, 1) @ patches).unflatten(0, flat.shape[:2])
+        else:
+            product = torch.bmm(flat, patches)
+        product = product.unflatten(2, seen.shape[-2:])
+        return product if bias is None else product + bias[..., None, None]
+
+    def shaped(self, output: Tensor, hidden: Tensor) -> Tensor:
+        layer = self.layer
+        sizes = [
+            (side + 2 * int(pad) - size) // step + 1
+            for side, pad, size, step in zip(
+                hidden.shape[-2:], layer.padding, layer.kernel_size, layer.stride, strict=True
+            )
+        ]
+        return output.unflatten(-1, sizes)
+
+    def squared(self, seen: Tensor, error: Tensor) -> Tensor:
+        if self.is_shared(seen):  # (B, K out, positions) times (B, positions, patch)
+            each = error.flatten(0, 1).transpose(0, 1) @ seen.permute(1, 2, 0)
+            return each.unflatten(1, error.shape[:2]).square().sum((2, 3)).T
+        errors, patches = error.transpose(1, 2), seen.transpose(1, 2)
+        if error.shape[-1] ** 2 <= error.shape[1] * seen.shape[1]:
+            return ((errors.mT @ errors) * (patches.mT @ patches)).sum((2, 3))
+        return (errors @ patches.mT).square().sum((2, 3))
+
+    def sums(self, seen: Tensor, error: Tensor) -> Tensor:
+        errors, patches = error.flatten(2), seen.flatten(-2)
+        if self.is_shared(seen):
+            found = (errors.flatten(0, 1) @ patches.T).unflatten(0, error.shape[:2])
+        else:
+            found = torch.bmm(errors, patches.transpose(1, 2))
+        return found.unflatten(2, (self.layer.in_channels, *self.layer.kernel_size))
+
+
+class Normalisation(Rule):
+    """y = w x' for features x' normalised in groups, each record for itself."""
+
+    rank = 3
+    layer: nn.GroupNorm | nn.LayerNorm
+
+    def seen(self, hidden: Tensor, shared: bool) -> Tensor:
+        features = 0 if shared else 1
+        flat = hidden.flatten(features + 2) if hidden.dim() > features + 2 else hidden[..., None]
+        groups = self.layer.num_groups if isinstance(self.layer, nn.GroupNorm) else 1
+        parts = flat.unflatten(features, (groups, -1))
+        over = (features + 1, features + 3)
+        spread, mean = torch.var_mean(parts, over, correction=0, keepdim=True)
+        return ((parts - mean) * (spread + self.layer.eps).rsqrt()).flatten(features, features + 1)
+
+    def output(self, seen: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        product = seen * weight[..., None, None]
+        return product if bias is None else product + bias[..., None, None]
+
+    def shaped(self, output: Tensor, hidden: Tensor) -> Tensor:
+        spatial = hidden.shape[2:] if hidden.dim() in (2, 4) else hidden.shape[3:]
+        return output.unflatten(-1, spatial) if spatial else output[..., 0]
+
+    def squared(self, seen: Tensor, error: Tensor) -> Tensor:
+        return (error * seen).sum(-1).square().sum(1)
+
+    def sums(self, seen: Tensor, error: Tensor) -> Tensor:
+        return (error * seen).sum((-2, -1))
+
+
+def rule_of(layer: nn.Module, *, flat: bool) -> Rule | None:
+    """The rule of a layer that has one; `flat` where it gets one vector per record."""
+    if type(layer) is nn.Linear:
+        return Linear(layer)
+    if type(layer) is nn.Conv2d and _plain(layer) and not flat:
+        return Convolution(layer)
+    if type(layer) is nn.GroupNorm and layer.affine:
+        return Normalisation(layer)
+    if type(layer) is nn.LayerNorm and layer.elementwise_affine and flat and len(layer.normalized_shape) == 1:
+        return Normalisation(layer)
+    return None
+
+
+def _plain(layer: nn.Conv2d) -> bool:
+    kind = layer.groups, layer.dilation, layer.padding_mode, isinstance(layer.padding, str)
+    return kind == (1, (1, 1), "zeros", False)

@@ -1,0 +1,171 @@
+"""Who learns what when: a pool of records, and the batches of a schedule, shared by all models or each model's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from ..core import check
+from ..core.errors import BadInput
+from ..loss import Plan
+from .device import Batch, Noise
+
+BLOCK = 64
+"""Models that share a random generator; how many are trained at once is a multiple of it."""
+ALIGNED = 16
+"""On a GPU batches are filled up to multiples of it, with records that are nobody's."""
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Plain training: shuffled batches of `batch_size` records of the pool, `epochs` times through it."""
+
+    epochs: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        check.whole("epochs", self.epochs)
+        check.whole("batch_size", self.batch_size)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Records, labels and membership as tensors."""
+
+    x: Tensor
+    y: Tensor
+    member: Tensor
+    own: tuple[int, ...]
+
+    @classmethod
+    def of(cls, x: ArrayLike, y: ArrayLike, member: ArrayLike, own: Sequence[int]) -> Pool:
+        features, labels = tensor_of(x), torch.as_tensor(np.asarray(y).astype(np.int64))
+        matrix = torch.as_tensor(np.asarray(member, dtype=bool))
+        if matrix.dim() != 2 or not len(features) == len(labels) == len(matrix) or 0 in matrix.shape:
+            raise BadInput("A fleet needs x and y of one length and a membership matrix of records x models.")
+        if labels.min() < 0 or not all(0 <= index < len(features) for index in own):
+            raise BadInput("A fleet needs labels from 0, and own records that are in the pool.")
+        return cls(features, labels, matrix, tuple(int(index) for index in own))
+
+    def part(self, models: slice) -> Pool:
+        return Pool(self.x, self.y, self.member[:, models], self.own)
+
+    def to(self, device: str | torch.device) -> Pool:
+        return Pool(self.x.to(device), self.y.to(device), self.member.to(device), self.own)
+
+    def take(self, rows: Tensor) -> Batch:
+        """Records `rows` (B) for all models, or (K, B) for each."""
+        mask = self.member[rows].T if rows.dim() == 1 else self.member.T.gather(1, rows)
+        return Batch(self.x[rows], self.y[rows], mask)
+
+
+class Draws:
+    """Random numbers for some models of a fleet, which depend on the fleet's seed and the models' place in it alone.
+
+    From a generator per block of 64 models; on a GPU noise comes from a key per model instead.
+    """
+
+    def __init__(self, seeds: list[int], device: str | torch.device) -> None:
+        self._device = torch.device(device)
+        self._sizes = [len(seeds[k : k + BLOCK]) for k in range(0, len(seeds), BLOCK)]
+        self._generators = [torch.Generator(self._device).manual_seed(seed) for seed in seeds[::BLOCK]]
+        self._kernel = Noise(seeds, self._device) if self._device.type == "cuda" else None
+
+    def add_noise(self, values: Sequence[Tensor], scale: float, share: float) -> None:
+        """values <- share * values + scale * noise."""
+        if self._kernel is not None:
+            self._kernel.add(values, scale, share)
+            return
+        sizes = [value[0].numel() for value in values]
+        drawn = self._draw(torch.randn, sum(sizes)).mul_(scale)
+        for value, part in zip(values, drawn.split(sizes, dim=1), strict=True):
+            torch.add(part.unflatten(1, value.shape[1:]), value, alpha=share, out=value)
+
+    def uniform(self, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """(K, count)."""
+        return self._draw(torch.rand, count, dtype=dtype)
+
+    def _draw(self, draw: Callable[..., Tensor], count: int, **more: torch.dtype) -> Tensor:
+        pairs = zip(self._sizes, self._generators, strict=True)
+        return torch.cat(
+            [draw(size, count, generator=generator, device=self._device, **more) for size, generator in pairs]
+        )
+
+
+def shared_batches(
+    pool: Pool, schedule: Epochs | Plan, generator: np.random.Generator, draws: Draws
+) -> Iterator[Batch]:
+    """One order for all models; a plan's own records are left out of it and sampled for every (model, step)."""
+    own = np.array(pool.own if isinstance(schedule, Plan) else (), dtype=np.int64)
+    for others in shared_order(schedule, len(pool.x), own, generator):
+        rows = np.concatenate((others, own))
+        missing = -len(rows) % ALIGNED if pool.x.is_cuda and len(rows) else 0
+        batch = pool.take(_sent(np.pad(rows, (0, missing)), pool.x.device))
+        batch.mask[:, len(rows) :] = False
+        if isinstance(schedule, Plan) and len(own):
+            batch.mask[:, len(others) : len(rows)] &= draws.uniform(len(own)) < schedule.rate
+        yield batch
+
+
+def shared_order(
+    schedule: Epochs | Plan, count: int, own: np.ndarray, generator: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Indices of records, batch by batch."""
+    if isinstance(schedule, Plan):
+        others = np.setdiff1d(np.arange(count), own)
+        for _ in range(schedule.steps):
+            yield others[generator.random(others.size) < schedule.rate]
+    else:
+        for _ in range(schedule.epochs):
+            order, size = generator.permutation(count), schedule.batch_size
+            yield from (order[start : start + size] for start in range(0, count, size))
+
+
+def own_batches(pool: Pool, schedule: Epochs | Plan, draws: Draws) -> Iterator[Batch]:
+    """An order of its own for every model, and a plan's samples too: amplification is then every record's."""
+    if isinstance(schedule, Plan):
+        for _ in range(schedule.steps):
+            rows, taken = sampled(len(pool.x), schedule.rate, draws)
+            batch = pool.take(rows)
+            yield Batch(batch.x, batch.y, batch.mask & taken)
+    else:
+        for _ in range(schedule.epochs):
+            for rows in draws.uniform(len(pool.x), torch.float64).argsort(1).split(schedule.batch_size, 1):
+                yield pool.take(rows)
+
+
+def sampled(count: int, rate: float, draws: Draws) -> tuple[Tensor, Tensor]:
+    r"""A Poisson sample per model as rows (K, B), and which of them are real.
+
+    The gaps between the records taken are geometric, P(gap > g) = (1 - rate)^g: their running sums are the sample.
+    """
+    expected = count * rate
+    some = ALIGNED * math.ceil((expected + 6 * math.sqrt(expected) + 6) / ALIGNED)
+    log_missed = math.log1p(-rate) if rate < 1 else -math.inf
+    place = _gaps(some, log_missed, draws).cumsum(1) - 1
+    while bool((place[:, -1] < count).any()):
+        place = torch.cat((place, place[:, -1:] + _gaps(some, log_missed, draws).cumsum(1)), dim=1)
+    taken = place < count
+    width = ALIGNED * math.ceil(max(1, int(taken.sum(1).max())) / ALIGNED)
+    rows = torch.where(taken, place, 0).long()
+    return rows[:, :width], taken[:, :width]
+
+
+def _gaps(some: int, log_missed: float, draws: Draws) -> Tensor:
+    return (torch.log1p(-draws.uniform(some, torch.float64)) / log_missed).floor() + 1
+
+
+def _sent(rows: np.ndarray, device: torch.device) -> Tensor:
+    """On a GPU without waiting for it."""
+    found = torch.as_tensor(rows)
+    return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found
+
+
+def tensor_of(x: ArrayLike) -> Tensor:
+    return torch.as_tensor(np.asarray(x, dtype=np.float32))
