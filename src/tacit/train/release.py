@@ -43,17 +43,24 @@ class Release:
             )
         return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.rounding)
 
-    def __call__(self, total: list[Tensor], key: bytes, clip_norm: float) -> None:
+    def noise(self, key: bytes | Tensor, clip_norm: float) -> Tensor | None:
+        """What one step adds, already divided; none yet on a grid, where it needs the sum."""
+        if self.grid is not None:
+            return None
+        scale = self.plan.noise_multiplier * clip_norm * (1 + self.rounding)
+        flat = torch.empty(self.count, device=self.device)
+        self.normals.fill(flat, key, scale / self.plan.expected_batch)
+        self.correlated(flat)
+        return flat
+
+    def __call__(self, total: list[Tensor], flat: Tensor | None, key: bytes | Tensor) -> None:
         """Gradients from a sum by parameter; an empty one stands for zero."""
         expected = self.plan.expected_batch
         if self.grid is not None:
+            assert isinstance(key, bytes)
             flat = (self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32)
             total = []
-        else:
-            scale = self.plan.noise_multiplier * clip_norm * (1 + self.rounding)
-            flat = torch.empty(self.count, device=self.device)
-            self.normals.fill(flat, key, scale / expected)
-            self.correlated(flat)
+        assert flat is not None
         parts = flat.split([tensor.numel() for tensor in self.parameters])
         noisy = [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
         if total:

@@ -60,7 +60,8 @@ class Examples:
     def rows(self, index: Index) -> Any:
         """The chosen examples as one batch, in the shape of `index`."""
         if self.direct:
-            return mapped(lambda tensor: tensor[torch.from_numpy(index).to(tensor.device)], self.data)
+            places: dict[torch.device, Tensor] = {}
+            return mapped(lambda tensor: tensor[_on(tensor.device, index, places)], self.data)
         rows = default_collate([self.data[int(row)] for row in index.ravel()])
         return rows if index.ndim == 1 else mapped(lambda tensor: tensor.unflatten(0, index.shape), rows)
 
@@ -90,6 +91,13 @@ class Batch:
                 shares = _filled(self.shares[start : start + self.physical], missing)
                 rows = Several(rows, torch.from_numpy(shares))
             yield rows, mask
+
+
+def _on(device: torch.device, index: Index, places: dict[torch.device, Tensor]) -> Tensor:
+    """The index on a device, sent there once."""
+    if device not in places:
+        places[device] = torch.from_numpy(index).to(device, non_blocking=True)
+    return places[device]
 
 
 def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:

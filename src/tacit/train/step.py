@@ -17,8 +17,9 @@ from ..loss import Adaptive, Plan
 from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.clipper import Loss
+from .derive import derived
 from .info import StepInfo
-from .models import check_model, trainable
+from .models import check_model, compute_again, trainable
 from .noise import Keystream, Secret, digest
 from .quantile import next_norm
 from .release import Release
@@ -90,6 +91,8 @@ class PrivateStep:
         noise: str = "float32",
     ) -> None:
         check_model(model)
+        if speed.checkpointing:
+            compute_again(model)
         self.model, self.optimizer, self.plan, self.ledger, self.speed = model, optimizer, plan, ledger, speed
         self.augment, self.project, self.noise = augment, project, noise
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
@@ -179,23 +182,28 @@ class PrivateStep:
             )
         total, parts = self._total(batch)
         key = self._noise_key(batch, parts)
-        self._release(total, key, self.clip_norm)
+        noise = self._release.noise(key, self.clip_norm)
+        total, parts = self._total.settled(batch, total, parts)
+        self._release(total, noise, key)
         self._adapt(parts, key)
         self._secret.advance()
         self.done += 1
         return StepInfo.of(len(batch.index), parts)
 
-    def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes:
+    def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes | Tensor:
+        """The key of this step's noise; on a GPU it is made there, from norms and losses where they lie."""
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
-        plan = repr(self.plan).encode()
-        return self._secret.key(
-            b"noise", self.done.to_bytes(8, "little"), plan, digest(torch.from_numpy(batch.index), *seen)
-        )
+        named = self.done.to_bytes(8, "little"), repr(self.plan).encode()
+        if seen and seen[0].is_cuda and self._release.grid is None:
+            batch_only = (*named, digest(torch.from_numpy(batch.index)))
+            keys = self._secret.key(b"norms", *batch_only) + self._secret.key(b"noise", *batch_only)
+            return derived(torch.cat(seen), keys)
+        return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
 
-    def _adapt(self, parts: list[Part], key: bytes) -> None:
+    def _adapt(self, parts: list[Part], key: bytes | Tensor) -> None:
         rule = self.plan.clipping
         if isinstance(rule, Adaptive):
-            noise = Keystream(self._secret.key(b"count", key))
+            noise = Keystream(self._secret.key(b"count", key if isinstance(key, bytes) else digest(key)))
             self._clipper.clip_norm = next_norm(rule, self.clip_norm, parts, self.plan.expected_batch, noise)
 
     def _charge(self) -> None:

@@ -1,7 +1,11 @@
-"""The clipped sum of a whole step: over its physical batches and over all processes."""
+"""The clipped sum of a whole step: over its physical batches and over all processes.
+
+A GPU is not waited for until the noise is under way too: `__call__` launches, `settled` waits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +14,13 @@ from torch import Tensor
 
 from ..core import BadInput
 from .batch import mapped
-from .clip import Clipped, Clipper, Compiled, on_host
+from .clip import Clipped, Clipper, Compiled
 from .grid import Grid
 from .sample import Batch
 from .several import Augment
 from .workers import Workers
 
+Clip = Callable[[Any, Tensor], Clipped]
 Part = tuple[Clipped, Tensor]
 """What a physical batch gave besides its sum, and its mask."""
 
@@ -38,24 +43,69 @@ class Totals:
         self.clipper.add = grid.sums
 
     def __call__(self, batch: Batch) -> tuple[list[Tensor], list[Part]]:
-        """The sum by parameter, and what else each part gave."""
+        """The sum by parameter, which holds if all norms turn out finite, and what else each part gave."""
+        total, parts = self._summed(batch, self.clipper if self.compiled is None else self.compiled.launched)
+        alone = self.workers.count == 1
+        self._coming = _Coming(parts if alone else [])
+        return total, parts if alone else self.workers.gathered(_Coming(parts).here() or parts)
+
+    def settled(self, batch: Batch, total: list[Tensor], parts: list[Part]) -> tuple[list[Tensor], list[Part]]:
+        """The sum as it is to be released, and what each part gave in the processor's memory."""
+        parts = self._coming.here() or parts
+        if self.compiled is None or all(bool(clipped.norms.isfinite().all()) for clipped, _ in parts):
+            return total, parts
+        total, parts = self._summed(batch, self.clipper)
+        return total, self.workers.gathered(_Coming(parts).here() or parts)
+
+    def _summed(self, batch: Batch, clip: Clip) -> tuple[list[Tensor], list[Part]]:
         total: list[Tensor] = []
         parts = []
-        for part in batch.parts(self.workers.rank, self.workers.count):
-            clipped, mask = self._clip(*part)
+        for rows, mask in batch.parts(self.workers.rank, self.workers.count):
+            clipped = _kept(clip(self._prepared(rows), mask.to(self.device, non_blocking=True)))
             sums = [clipped.sums[name].to(self.kind) for name in self.parameters]
             if total:
                 torch._foreach_add_(total, sums)
             else:  # the next part may overwrite the memory of this one
                 total = [tensor.clone() for tensor in sums] if len(batch.index) > batch.physical else sums
             parts.append((replace(clipped, sums={}), mask))
-        total = self.workers.total(total, list(self.parameters.values()), self.kind)
-        return total, self.workers.gathered(parts)
+        return self.workers.total(total, list(self.parameters.values()), self.kind), parts
 
-    def _clip(self, rows: Any, mask: Tensor) -> Part:
+    def _prepared(self, rows: Any) -> Any:
         rows = mapped(lambda tensor: tensor.to(self.device, non_blocking=True), rows)
         if self.augment is not None:
             if not self.clipper.structures:
                 self.augment.check(rows)
             rows = self.augment(rows)
-        return on_host((self.compiled or self.clipper)(rows, mask.to(self.device))), mask
+        return rows
+
+
+def _kept(found: Clipped) -> Clipped:
+    """With everything but the sums in memory of its own, on a GPU."""
+    if not found.norms.is_cuda:
+        return found
+    norms, losses, shortened = torch.stack((found.norms, found.losses, found.shortened))
+    return Clipped(found.sums, norms, losses, shortened)
+
+
+class _Coming:
+    """What parts gave besides their sums, on its way from a GPU to the processor."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts if parts and parts[0][0].norms.is_cuda else []
+        if self.parts:
+            seen = torch.cat([torch.stack((part.norms, part.losses, part.shortened)) for part, _ in parts], dim=1)
+            self.host = torch.empty(seen.shape, dtype=seen.dtype, pin_memory=True)
+            self.host.copy_(seen, non_blocking=True)
+            self.arrived = torch.cuda.Event()
+            self.arrived.record()
+
+    def here(self) -> list[Part]:
+        """All of it, after one wait; empty where nothing had to come."""
+        if not self.parts:
+            return []
+        self.arrived.synchronize()
+        columns = self.host.split([len(mask) for _, mask in self.parts], dim=1)
+        return [
+            (replace(part, norms=norms, losses=losses, shortened=shortened.bool()), mask)
+            for (part, mask), (norms, losses, shortened) in zip(self.parts, columns, strict=True)
+        ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from .clipper import Clipper
 from .graph import DECOMPOSED, rewritten
 from .probe import made_up, same_random
 from .replay import Replay
-from .sums import Clipped, Forward, clipped_terms, on_host, per_example
+from .sums import Clipped, Forward, clipped_terms, per_example
 
 Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor, Tensor]]
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05}
@@ -38,19 +39,24 @@ class Compiled:
 
     clipper: Clipper
     graphs: dict[Any, Graph] = field(default_factory=dict)
+    _norm: tuple[float, Tensor] = field(default=(0.0, torch.zeros(())), repr=False)
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
-        with self.clipper.products():
-            return self._clipped(batch, mask)
+        found = self.launched(batch, mask)
+        return found if bool(found.norms.isfinite().all()) else self.clipper(batch, mask)
 
-    def _clipped(self, batch: Any, mask: Tensor) -> Clipped:
+    def launched(self, batch: Any, mask: Tensor) -> Clipped:
+        """Without waiting for a device: the sums hold for finite norms, and the next call may overwrite all of it."""
+        with self.clipper.products():
+            return self._launched(batch, mask)
+
+    def _launched(self, batch: Any, mask: Tensor) -> Clipped:
         key = describe(batch), len(mask), self.clipper.model.training
         if key not in self.graphs:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, about itself
                 self.graphs[key] = self._compile(batch, mask)
-        found = on_host(self._run(self.graphs[key], batch, mask))
-        return found if bool(found.norms.isfinite().all()) else self.clipper(batch, mask)
+        return self._run(self.graphs[key], batch, mask)
 
     def _compile(self, batch: Any, mask: Tensor) -> Graph:
         structure = self.clipper.structure(batch)
@@ -63,8 +69,10 @@ class Compiled:
         ) -> Any:
             leaves = {name: tensor.detach().requires_grad_() for name, tensor in trained.items()}
             model = _Losses(self.clipper)
-            named = {f"model.{name}": tensor for name, tensor in {**public, **leaves}.items()}
-            forward = Forward(lambda: functional_call(model, named, (batch,)), leaves, list(public.values()))
+            named = _places(model, {**public, **leaves})
+            forward = Forward(
+                lambda: functional_call(model, named, (batch,), tie_weights=False), leaves, list(public.values())
+            )
             terms, losses = per_example(forward, len(mask), structure.entries, copies=True)
             with torch.no_grad():
                 found = clipped_terms(leaves, terms, losses, mask, clip_norm, self.clipper.weigh, finite=True)
@@ -105,7 +113,10 @@ class Compiled:
 
     def _clip_norm(self, like: Tensor) -> Tensor:
         """An input of the graph, since it may move from step to step."""
-        return torch.tensor(self.clipper.clip_norm, dtype=torch.float32, device=like.device)
+        if float(self.clipper.clip_norm) != self._norm[0] or self._norm[1].device != like.device:
+            value = torch.tensor(self.clipper.clip_norm, dtype=torch.float32, device=like.device)
+            self._norm = float(self.clipper.clip_norm), value
+        return self._norm[1]
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Trained parameters, and the public rest, by name and without history."""
@@ -113,6 +124,17 @@ class Compiled:
         model = self.clipper.model
         named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         return trained, {name: tensor.detach() for name, tensor in named.items() if name not in trained}
+
+
+def _places(losses: _Losses, named: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensor of every place in a model: tied parameters have several places, a module used twice has one."""
+    found = {}
+    model = losses.model
+    name_of = {id(tensor): name for name, tensor in chain(model.named_parameters(), model.named_buffers())}
+    for path, module in losses.named_modules():
+        for place, tensor in chain(module.named_parameters(path, False), module.named_buffers(path, False)):
+            found[place] = named[name_of[id(tensor)]]
+    return found
 
 
 class _Losses(nn.Module):

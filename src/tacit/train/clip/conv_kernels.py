@@ -72,11 +72,11 @@ def _sizes(images: Tensor, gradients: Tensor, geometry: Geometry, each: int) -> 
     length = high * wide * columns
     m, n = (min(128, max(16, triton.next_power_of_2(size))) for size in (rows, length))
     k = min(64, max(16, triton.next_power_of_2(each * tall * broad)))
-    sizes = dict(
-        EACH=each, HEIGHT=height, WIDTH=width, C=columns, TALL=tall, BROAD=broad, P=rows, WIDE=wide, LENGTH=length,
-        DOWN=down, RIGHT=right, TOP=top, LEFT=left, FAR=far, APART=apart, M=m, N=n, K=k,
-        num_warps=8 if m * n > 8192 else 4, num_stages=3,
-    )  # fmt: skip
+    sizes = {
+        "EACH": each, "HEIGHT": height, "WIDTH": width, "C": columns, "TALL": tall, "BROAD": broad, "P": rows,
+        "WIDE": wide, "LENGTH": length, "DOWN": down, "RIGHT": right, "TOP": top, "LEFT": left, "FAR": far,
+        "APART": apart, "M": m, "N": n, "K": k, "num_warps": 8 if m * n > 8192 else 4, "num_stages": 3,
+    }  # fmt: skip
     return sizes, triton.cdiv(rows, m) * triton.cdiv(length, n)
 
 
@@ -109,7 +109,7 @@ def _weighted(  # type: ignore[no-untyped-def]
     part, tile = program // tiles, program % tiles
     first = part * share
     total = tl.zeros((M, N), dtype=tl.float32)
-    for number in range(0, tl.minimum(share, count - first)):
+    for number in range(tl.minimum(share, count - first)):
         example = first + number
         block = _gradient(
             images, gradients, example, tile, EACH, HEIGHT, WIDTH, C, TALL, BROAD, P, WIDE, LENGTH, DOWN, RIGHT, TOP,
