@@ -56,8 +56,12 @@ def outputs(model: Any, x: Array) -> tuple[Array, Array | None]:
 
 def margins(model: Any, x: Array, label: Array, classes: Array) -> NDArray[np.float64]:
     """log p_y - log sum of the others, for records x with labels among `classes` (sorted)."""
-    told, names = outputs(model, x)
-    if told.ndim != 2 or told.shape[0] != len(x) or told.shape[1] < 2:
+    return margins_of(*outputs(model, x), label, classes)
+
+
+def margins_of(told: Array, names: Array | None, label: Array, classes: Array) -> NDArray[np.float64]:
+    """The same from what a model has told, and how it names its classes."""
+    if told.ndim != 2 or told.shape[0] != len(label) or told.shape[1] < 2:
         raise BadInput(f"predict must return (records, classes), got shape {told.shape}.")
     index = _columns(label, classes if names is None else np.asarray(names), told.shape[1])
     if _probabilities(told):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -48,3 +49,12 @@ def scored(found: NDArray[np.float64], coins: NDArray[np.bool_], *, attack: str 
 def failures(scores: Scores) -> int:
     """How many runs failed."""
     return int(np.count_nonzero(~np.isfinite(scores.score)))
+
+
+def separation(score: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
+    """Difference of the means over the spread; a canary whose runs fail comes last."""
+    inside, outside = score[coins & np.isfinite(score)], score[~coins & np.isfinite(score)]
+    if min(inside.size, outside.size) < 1:
+        return -math.inf
+    spread = math.sqrt(float(inside.var() + outside.var()) / 2)
+    return float(inside.mean() - outside.mean()) / max(spread, 1e-12)

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Claim, Control, Demonstration, Scores
+from ..core import BadInput, Calibration, Claim, Control, Demonstration, NotFinished, Scores
+from ..core.events import Repeat
 from . import controls
-from .canary import Maker
-from .demonstration import FEWEST, Played, demonstrate, demonstrate_once, same_adjacency, watch
+from .canary import CANARIES, Maker, maker, pair
+from .demonstration import FEWEST, Played, chosen, demonstrate, demonstrate_once, same_adjacency, watch
 from .game import balanced, failures, scored
 from .stage import Stage, unusable
+from .stepping import Steps, View
+from .updates import demonstrate_updates
 from .workers import Result
 
 FIRST = 32
 """Runs that choose the threshold of a sequential game, at least; a twentieth of a long one."""
 BATCH = 16
+REHEARSED = 8
+"""Runs that choose how the steps of a canary are scored, at most; fewer where runs have many steps."""
 REFERENCES = 4
 """Runs without any canary, by which each canary's own difficulty is taken out of its score."""
 
@@ -101,7 +106,62 @@ def one_run(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confiden
     return Outcome(shown, tests, scores, tuple(results), 1 + REFERENCES, {"canaries": runs})
 
 
-GAMES: dict[str, Game] = {"one-run": one_run, "runs": many_runs, "sequential": sequential}
+def all_updates(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
+    """A few runs, every step of which is a game with a coin of its own; `fit` is a generator (see `stepping`)."""
+    if not isinstance(claim.event, Repeat):
+        raise BadInput(
+            "A game of updates tests an event that is repeated step by step.",
+            fix="Claim a plan, or Repeat(event, steps), not a pair (epsilon, delta).",
+        )
+    chance, steps = stage.budget.chance, claim.event.steps
+    name, task, view, times = _step_rehearsal(stage, canary, steps)
+    planned = stage.budget.affordable(runs, times)
+    coins = chance.coins(planned * steps).reshape(planned, steps)
+    results = stage.budget.patient(times).run(task, list(coins))
+    scores = _step_scores(view(_changes(results, steps)), coins)
+    played = Played("updates", name, planned, sum(bool(result.problem) for result in results))
+    first = scores.target < max(1, planned // 5)  # whole runs choose: the steps of one run know of each other
+    one = Claim(claim.bound, claim.event.event)
+    choice = chosen(Calibration(scores.take(np.flatnonzero(first))), one, confidence)
+    judged = scores.take(np.flatnonzero(~first))
+    shown = demonstrate_updates(judged, claim=claim, confidence=confidence, rng=chance, played=played, choice=choice)
+    return Outcome(shown, _controls(judged, stage), judged, tuple(results), planned, {"steps_per_run": steps})
+
+
+def _step_rehearsal(stage: Stage, canary: str | Maker, steps: int) -> tuple[str, Steps, View, tuple[float, ...]]:
+    """Runs that do not count: the canary to play, how its steps are scored, and how long a run takes."""
+    count = max(2, min(REHEARSED, -(-400 // steps)))
+    offers, results = [], []
+    for item in sorted(CANARIES) if canary == "auto" else [canary]:
+        name, make = maker(item)
+        task = Steps(stage.fit, pair(stage.x, stage.y, make, stage.budget.chance.generator(), stage.adjacency))
+        coins = stage.budget.chance.coins(count * steps).reshape(count, steps)
+        found = stage.budget.run(task, list(coins))
+        results += found
+        good = [place for place, result in enumerate(found) if not result.problem]
+        if good:
+            view, quality = View.fitted(_changes([found[place] for place in good], steps), coins[good])
+            offers.append((quality, name, task, view))
+    if not offers:
+        raise unusable(results)
+    _, name, task, view = max(offers, key=lambda offer: offer[0])
+    return name, task, view, tuple(result.seconds for result in results if not result.problem)
+
+
+def _changes(results: Sequence[Result], steps: int) -> NDArray[np.float64]:
+    """(runs x steps); a failed run is a row of NaN."""
+    return np.stack([np.broadcast_to(np.asarray(result.score, dtype=np.float64), (steps,)) for result in results])
+
+
+def _step_scores(score: NDArray[np.float64], coins: NDArray[np.bool_]) -> Scores:
+    run, step = (part.ravel() for part in np.indices(coins.shape))
+    made = scored(score.ravel(), coins.ravel())
+    if not np.isfinite(made.score).any():
+        raise NotFinished("No run of the game gave scores.", fix="Try fit on the data by itself first.")
+    return Scores(made.score, made.member, attack=made.attack, randomised=True, record=step, target=run)
+
+
+GAMES: dict[str, Game] = {"one-run": one_run, "runs": many_runs, "sequential": sequential, "updates": all_updates}
 
 
 def _controls(scores: Scores, stage: Stage, procedure: controls.Procedure | None = None) -> tuple[Control, ...]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..core import Adjacency, BadInput, NotFinished, Source, check
 from .canary import CANARIES, Maker, Pair, maker, pair
 from .foreign import Fit, last_margin, margins
-from .game import balanced
+from .game import balanced, separation
 from .journal import Journal
 from .workers import ISOLATIONS, Job, Result, Task, cores, run_all
 
@@ -160,7 +160,7 @@ class Stage:
             coins = balanced(count, self.budget.chance)
             found = self.budget.run(task, coins.tolist())
             tried.append((name, task))
-            quality.append(_separation(np.array([result.score for result in found]), coins))
+            quality.append(separation(np.array([result.score for result in found]), coins))
             results += found
         times = tuple(result.seconds for result in results if not result.problem)
         if not times:
@@ -192,12 +192,3 @@ def said(results: Sequence[Result]) -> str:
     """What went wrong, most frequent first."""
     problems = Counter(result.problem for result in results if result.problem).most_common(3)
     return ", ".join(f"{problem} in {count} run{'s' * (count > 1)}" for problem, count in problems)
-
-
-def _separation(score: NDArray[np.float64], coins: NDArray[np.bool_]) -> float:
-    """Difference of the means over the spread; a canary whose runs fail comes last."""
-    inside, outside = score[coins & np.isfinite(score)], score[~coins & np.isfinite(score)]
-    if min(inside.size, outside.size) < 1:
-        return -math.inf
-    spread = math.sqrt(float(inside.var() + outside.var()) / 2)
-    return float(inside.mean() - outside.mean()) / max(spread, 1e-12)

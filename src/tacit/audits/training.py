@@ -19,6 +19,8 @@ from .playing import GAMES, Outcome
 from .stage import Budget, Stage, said
 
 Array = NDArray[Any]
+FINAL = {"released": "the trained model", "attacker sees": "predictions on the canary"}
+STEPWISE = {"released": "the model after every step", "attacker sees": "predictions on the canary after every step"}
 
 
 def audit(
@@ -41,10 +43,11 @@ def audit(
 
     The score of a run is the log-odds margin of the canary's label. Games: "runs" plays many runs with and without one
     canary, a fifth of which choose the threshold; "sequential" plays them in batches and stops once the claim is
-    refuted; "one-run" trains once with many canaries (`runs` of them). With `seconds` the number of runs is fixed after
-    a short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
-    audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted at
-    the end.
+    refuted; "one-run" trains once with many canaries (`runs` of them); "updates" sees the model after every step of a
+    few runs, of a `fit` that is a generator (audits/stepping.py). With `seconds` the number of runs is fixed after a
+    short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
+    audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted
+    at the end.
 
     Guarantee: a true claim is refuted with probability at most 1 - confidence (docs/proofs/auditing.md).
     Caller ensures: fit's runs are independent (it keeps nothing between calls), and the claim is about one release
@@ -74,7 +77,7 @@ def audit(
         demonstrations=outcome.shown,
         controls=outcome.controls,
         not_covered=_not_covered(claimed),
-        threat={"released": "the trained model", "attacker sees": "predictions on the canary"},
+        threat=STEPWISE if game == "updates" else FINAL,
         provenance=_provenance(budget, outcome),
         scores=(outcome.scores,),
     )

@@ -109,7 +109,7 @@ def demonstrations(subject: Subject) -> Table:
     columns += [
         Column(item["bound"]["method"].text(), (item["bound"]["method"].value,), numeric=False) for item in games
     ]
-    words = ONE_RUN if any(item["game"].value == "one-run" for item in games) else {}
+    words = next((WORDS[name] for item in games if (name := item["game"].value) in WORDS), {})
     rows = [[Cell.words(words.get(title, title)), *(cell(item) for item in games)] for title, cell in _DEMONSTRATION]
     return Table(f"games-{subject.index + 1}", "What the audit counted", columns, rows, subject.title)
 
@@ -119,13 +119,16 @@ def _assumes(item: Node) -> Cell:
     return Cell.words("no family of mechanisms") if family.value is None else _text(family)
 
 
-# one run plays many canaries: what is counted there are guesses, of canaries
-ONE_RUN = {
-    "Guessed right, with the canary": "Guessed right",
-    "False alarms, without the canary": "Guessed wrong",
-    "of runs": "of canaries, guessed or not",
-    "Runs planned": "Canaries planned",
-    "Runs failed": "Canaries failed",
+# what is counted is not always a run: one run plays many canaries, and a game of updates counts steps
+WORDS = {
+    "one-run": {
+        "Guessed right, with the canary": "Guessed right",
+        "False alarms, without the canary": "Guessed wrong",
+        "of runs": "of canaries, guessed or not",
+        "Runs planned": "Canaries planned",
+        "Runs failed": "Canaries failed",
+    },
+    "updates": {"of runs": "of steps"},
 }
 _DEMONSTRATION: tuple[tuple[str, Callable[[Node], Cell]], ...] = (
     ("Game", lambda item: _text(item["game"])),

@@ -1,0 +1,141 @@
+"""Training that shows its steps: a generator that yields the model so far and is handed the data of its next step.
+
+    def fit(x, y, rng):
+        weights = start()
+        for _ in range(STEPS):
+            x, y = yield partial(predict, weights)      # what is released so far; the data of the next step
+            weights = private_step(weights, x, y, rng)
+        yield partial(predict, weights)
+
+A coin per step decides whether its data hold the canary. So the steps before are alike on both sides of the coin, which
+is what the bound of all updates asks for (docs/proofs/auditing.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .canary import Pair
+from .foreign import Fit, margins_of, outputs
+from .game import separation
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Coins = NDArray[np.bool_]
+END = object()
+FEWER = "made fewer steps than the claim counts, or did not yield the model after its last one"
+
+
+class Handed:
+    """The data of one step; it knows whether anybody took it."""
+
+    def __init__(self, x: Array, y: Array) -> None:
+        self._pair, self.taken = (x, y), False
+
+    def __iter__(self) -> Iterator[Array]:
+        self.taken = True
+        return iter(self._pair)
+
+    def __getitem__(self, part: int) -> Array:
+        self.taken = True
+        return self._pair[part]
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """One run: (a coin per step, seed words) -> (what each step did to the margin of the canary's label, problem)."""
+
+    fit: Fit
+    pair: Pair
+
+    def __call__(self, coins: Coins, words: tuple[int, ...]) -> tuple[Floats | float, str]:
+        rng = np.random.Generator(np.random.PCG64DXSM(list(words)))
+        run = self.fit(*self.pair.data(False), rng)
+        if not isinstance(run, Generator):
+            return math.nan, "is not a generator that yields the model before and after every step"
+        try:
+            return self._played(run, coins)
+        finally:
+            run.close()
+
+    def _played(self, run: Generator[Any, Any, Any], coins: Coins) -> tuple[Floats | float, str]:
+        model, told = next(run, END), []
+        for coin in coins.tolist():
+            if model is END:
+                return math.nan, FEWER
+            told.append(outputs(model, self.pair.canary_x))
+            handed = Handed(*self.pair.data(coin))
+            model = _sent(run, handed)
+            if not handed.taken and model is not END:
+                return math.nan, "did not take the data of its next step (x, y = yield predict)"
+        if model is END:
+            return math.nan, FEWER
+        told.append(outputs(model, self.pair.canary_x))
+        if _sent(run, Handed(*self.pair.data(False))) is not END:
+            return math.nan, "made more steps than the claim counts"
+        changes = np.diff(self._margins(told))
+        return (changes, "") if np.isfinite(changes).all() else (math.nan, "predicted NaN")
+
+    def _margins(self, told: list[tuple[Array, Array | None]]) -> Floats:
+        """Of the canary's label, from what each model said of the canary."""
+        answers = np.concatenate([answer for answer, _ in told])
+        label = np.repeat(self.pair.canary_y, len(answers))
+        return margins_of(answers, told[0][1], label, np.unique(self.pair.y))
+
+
+def _sent(run: Generator[Any, Any, Any], handed: Handed) -> Any:
+    """What the generator yields next, END when it has ended."""
+    try:
+        return run.send(handed)
+    except StopIteration:
+        return END
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """How a step is scored: its change of the margin, less what is usual for that step, in units of its spread.
+
+    With `behind` the mean of the run's earlier scores is taken off: it shows noise that comes back. Both are functions
+    of the step and of those before, fixed on runs that are not judged.
+    """
+
+    centre: Floats
+    spread: Floats
+    behind: bool = False
+
+    @classmethod
+    def fitted(cls, changes: Floats, coins: Coins) -> tuple[View, float]:
+        """The view that tells coins apart best in (runs x steps), and how well."""
+        centre = _smoothed(_mean_where(changes, ~coins))
+        spread = np.sqrt(_smoothed(_mean_where((changes - centre) ** 2, ~coins)))
+        views = [cls(centre, np.maximum(spread, 1e-300), behind) for behind in (False, True)]
+        quality = [separation(view(changes).ravel(), coins.ravel()) for view in views]
+        best = int(np.argmax(quality))
+        return views[best], quality[best]
+
+    def __call__(self, changes: Floats) -> Floats:
+        scaled = (changes - self.centre) / self.spread
+        if not self.behind:
+            return np.asarray(scaled)
+        before = np.cumsum(scaled, axis=1) - scaled
+        return np.asarray(scaled - before / np.maximum(np.arange(scaled.shape[1]), 1))
+
+
+def _mean_where(values: Floats, where: Coins) -> Floats:
+    """Mean over runs of the values where a coin says so; the mean of all where it nowhere does."""
+    count = where.sum(axis=0)
+    some = np.where(where, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+    return np.asarray(np.where(count > 0, some, values.mean(axis=0)))
+
+
+def _smoothed(values: Floats) -> Floats:
+    """A moving mean over a tenth of the steps: neighbouring steps are much alike, and the runs that show it are few."""
+    width = 2 * (values.size // 20) + 1
+    weight = np.convolve(np.ones(values.size), np.ones(width), mode="same")
+    return np.asarray(np.convolve(values, np.ones(width), mode="same") / weight)
