@@ -72,7 +72,7 @@ class Budget:
     def of(cls, isolation: str, seconds: float | None, chance: Source, journal: Journal | None = None) -> Budget:
         now = time.monotonic()
         if isolation not in ISOLATIONS:
-            raise BadInput(f"isolation must be 'process' or 'none', got {isolation!r}.")
+            raise BadInput(f"isolation must be one of {', '.join(ISOLATIONS)}, got {isolation!r}.")
         if seconds is None:
             return cls(isolation, PATIENCE, math.inf, chance, now, journal)
         if journal is not None:
@@ -119,7 +119,7 @@ class Budget:
         """How many runs fit, a fifth of the time kept in reserve; fixed before the first run that counts."""
         if math.isinf(self.deadline):
             return runs
-        side_by_side = cores() if self.isolation == "process" else 1
+        side_by_side = 1 if self.isolation == "none" else cores()
         left = self.deadline - time.monotonic()
         count = int(0.8 * left * side_by_side / max(float(np.mean(times)), 1e-6))
         if count < 4:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, Claim, Evidence, Source, check, source
+from . import cluster
 from .canary import Maker, maker
 from .claims import Stated, stated
 from .foreign import Fit
@@ -47,7 +48,8 @@ def audit(
     few runs, of a `fit` that is a generator (audits/stepping.py). With `seconds` the number of runs is fixed after a
     short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
     audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted
-    at the end.
+    at the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", or, with
+    "none", here; it changes no result.
 
     Guarantee: a true claim is refuted with probability at most 1 - confidence (docs/proofs/auditing.md).
     Caller ensures: fit's runs are independent (it keeps nothing between calls), and the claim is about one release
@@ -69,7 +71,8 @@ def audit(
         about |= {"claim": claimed.bound.to_json(), "data": identity(x, y)}
         journal = Journal.open(checkpoint, about, rng)
     budget = Budget.of(isolation, seconds, source(rng) if journal is None else journal.chance, journal)
-    with journal or contextlib.nullcontext():
+    spread = cluster.session() if isolation == "ray" else contextlib.nullcontext()
+    with spread, journal or contextlib.nullcontext():
         outcome = GAMES[game](Stage(fit, x, y, claimed.bound.adjacency, budget), claimed, canary, runs, confidence)
     return Evidence(
         subject=_name(fit),

@@ -26,7 +26,7 @@ Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
 Ended = Callable[[int, "Result"], None]
 """Told of every run that has ended, by its place among the jobs."""
 OUT_OF_TIME = "was out of time"
-ISOLATIONS = ("process", "none")
+ISOLATIONS = ("process", "none", "ray")
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,17 @@ def run_all(
     deadline: float,
     ended: Ended = lambda place, result: None,
 ) -> list[Result]:
-    """All jobs, in order: "process" in subprocesses, each run at most `limit` seconds; "none" in this process.
+    """All jobs, in order: "process" in subprocesses, each run at most `limit` seconds; "none" in this process; "ray" on
+    Ray's workers.
 
     `deadline` is a time of `time.monotonic()`; a run that has not ended by then has failed.
     """
     if isolation == "none":
         return [_here(task, job, deadline, place, ended) for place, job in enumerate(jobs)]
+    if isolation == "ray":
+        from . import cluster
+
+        return cluster.run_all(task, jobs, limit=limit, deadline=deadline, ended=ended)
     pool = _Pool(task, min(cores(), len(jobs)), ended)
     try:
         return pool.run(jobs, limit, deadline)

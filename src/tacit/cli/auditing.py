@@ -31,6 +31,7 @@ def audit(
     runs: Annotated[int, typer.Option(help="How many runs.")] = 1000,
     seconds: Annotated[float | None, typer.Option(help="Time budget; the number of runs is fixed to fit it.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
+    isolation: Annotated[str, typer.Option(help="Where runs are made: process, ray or none.")] = "process",
     out: Annotated[str, typer.Option(metavar="DIR", help="Where evidence.json goes.")] = "tacit-audit",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the audit that did not end in DIR.")] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
@@ -43,8 +44,9 @@ def audit(
         raise BadInput("Give the claim as --epsilon with --delta, or as --event FILE.")
     if (data is None) == (pair is None):
         raise BadInput("Give --data for a training function, or --pair for a mechanism.")
-    if pair is not None and (game, canary, seconds, label, resume) != ("runs", "auto", None, None, False):
-        raise BadInput("--game, --canary, --seconds, --label and --resume go with --data.")
+    with_data = (game, canary, seconds, label, resume, isolation)
+    if pair is not None and with_data != ("runs", "auto", None, None, False, "process"):
+        raise BadInput("--game, --canary, --seconds, --label, --resume and --isolation go with --data.")
     if resume and seconds is not None:
         raise BadInput("An audit with a time budget cannot be resumed.", fix="Say how many runs, not seconds.")
     claim: Any = (epsilon, delta) if event is None else read_event(event)
@@ -64,6 +66,7 @@ def audit(
             game=game,
             canary=canary_maker(canary),
             seconds=seconds,
+            isolation=isolation,
             checkpoint=checkpoint if seconds is None else None,
             delta=delta,
             adjacency=adjacency,
