@@ -10,6 +10,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from tacit.train.chacha import keystream, stream_of
+from tacit.train.derive import derived
 from tacit.train.gaussian import PAIRS, Normals, eager, on_device, on_processor
 
 CPU = torch.device("cpu")
@@ -98,3 +99,50 @@ def test_the_gpu_kernel_makes_the_same_noise_when_interpreted() -> None:
     """Triton runs its kernels on a processor, statement by statement."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     subprocess.run([sys.executable, "-c", GPU_KERNEL], env=environment, check=True)
+
+
+KEY_KERNEL = """
+import torch
+
+from tacit.train.derive import eager
+from tacit.train.kernels import derive
+
+generator = torch.Generator().manual_seed(1)
+keys = torch.randint(-(2**31), 2**31, (16,), generator=generator).to(torch.int32)
+for count in (1, 1537):
+    seen = torch.randint(-(2**31), 2**31, (count,), generator=generator).to(torch.int32)
+    assert torch.equal(derive(seen, keys), eager(seen, keys))
+"""
+
+
+@pytest.mark.needs("triton")
+def test_the_gpu_kernel_makes_the_same_key_when_interpreted() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-c", KEY_KERNEL], env=environment, check=True)
+
+
+def test_a_key_made_on_the_device_is_a_hash_of_chacha_blocks() -> None:
+    """Against the processor's own ChaCha20, one block per three words."""
+    seen = torch.tensor([1.5, -2.25, 3.0, 1e-20, 7.0])
+    keys = bytes(range(64))
+
+    def block(key: bytes, place: bytes) -> bytes:
+        return Cipher(algorithms.ChaCha20(key, place), None).encryptor().update(bytes(64))
+
+    words = seen.numpy().tobytes() + bytes(4)
+    places = [number.to_bytes(4, "little") + words[12 * number : 12 * number + 12] for number in range(2)]
+    one, two = (block(keys[:32], place)[:16] for place in places)
+    mixed = bytes(a ^ b for a, b in zip(one, two, strict=True))
+    assert derived(seen, keys).numpy().tobytes() == block(keys[32:], mixed)[:32]
+
+
+def test_any_other_number_seen_gives_another_key() -> None:
+    seen = torch.randn(40)
+    found = {derived(seen, bytes(64)).numpy().tobytes()}
+    for place in range(40):
+        other = seen.clone()
+        other[place] = torch.nextafter(other[place], torch.tensor(9.0))
+        found.add(derived(other, bytes(64)).numpy().tobytes())
+    found.add(derived(seen.flip(0), bytes(64)).numpy().tobytes())
+    found.add(derived(seen, bytes(63) + b"1").numpy().tobytes())
+    assert len(found) == 43

@@ -36,6 +36,11 @@ def rewritten(traced: GraphModule) -> GraphModule:
     return traced
 
 
+def is_random(traced: GraphModule) -> bool:
+    """Whether the step draws random numbers, for dropout say."""
+    return any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in traced.graph.nodes)
+
+
 def free_layout(traced: GraphModule) -> None:
     """Let the compiler lay tensors out in its own way: a view that needs another layout becomes a copy."""
     for target in (aten.view.default, aten._unsafe_view.default):

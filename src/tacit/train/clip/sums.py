@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from ...core import BadInput
 from .capture import Capture, Entry, no_rule
+from .parts import checkpointed
 from .rules import RULES, fallback
-from .terms import REDUCED, Dense, Memo, Term, Viewed, join, norm2, pulled, slack2, weighted
+from .terms import REDUCED, Dense, Memo, Room, Term, Viewed, housed, join, norm2, pulled, slack2, weighted
 from .weigh import FLAT, Weigh
 
 Terms = dict[str, list[Term]]
@@ -41,14 +43,6 @@ class Clipped:
     shortened: Tensor
 
 
-def on_host(found: Clipped) -> Clipped:
-    """With everything but the sums in the processor's memory, after one wait for the device."""
-    if not found.norms.is_cuda:
-        return found
-    norms, losses, shortened = torch.stack((found.norms, found.losses, found.shortened)).cpu()
-    return Clipped(found.sums, norms, losses, shortened.bool())
-
-
 @dataclass(frozen=True, eq=False)
 class Forward:
     """A model as the clipper sees it: `losses()` runs it on a batch, `parameters` are trainable, the rest public."""
@@ -65,11 +59,15 @@ def clipped_sum(
     structure: tuple[Entry, ...],
     weigh: Weigh = FLAT,
     add: Add | None = None,
+    room: Room | None = None,
     *,
     copies: bool = False,
 ) -> Clipped:
     """Clip every example's gradient to `clip_norm` and add up those the mask keeps, by `add` or as they are."""
     terms, losses = per_example(forward, len(mask), structure, copies=copies)
+    if room is not None:
+        room.clear()
+        housed(chain.from_iterable(terms.values()), room)
     with torch.no_grad():
         return clipped_terms(forward.parameters, terms, losses, mask, clip_norm, weigh, add)
 
@@ -121,13 +119,9 @@ def group_slack(terms: Terms, squares: Tensor, weigh: Weigh, memo: Memo) -> Tens
     """How far rounding may carry each group's contribution beyond its norm, per unit of weight: (groups, B)."""
     found = list(torch.zeros_like(squares))
     for name, parts in terms.items():
-        found[weigh.group(name)] = found[weigh.group(name)] + slack2(parts, memo)
+        if isinstance(slack := slack2(parts, memo), Tensor):
+            found[weigh.group(name)] = found[weigh.group(name)] + slack
     return torch.stack(found).sqrt()
-
-
-def total_norm(terms: Terms, losses: Tensor) -> Tensor:
-    """|G_i| over all parameters, in float32 at least."""
-    return group_squares(terms, losses)[0].sqrt()
 
 
 def per_example(
@@ -135,13 +129,17 @@ def per_example(
 ) -> tuple[Terms, Tensor]:
     """Run forward and backward once and turn every record into terms of per-example gradients."""
     capture = Capture(forward.parameters, forward.constants, structure, copies=copies)
-    with torch.enable_grad(), capture:
+    with torch.enable_grad(), checkpointed(capture), capture:
         losses = forward.losses()
     check_losses(losses, batch)
     gradients = capture.gradients(losses, torch.ones_like(losses))
     with torch.no_grad():
-        by_source = _by_source(capture, gradients, batch)
-        return _by_parameter(capture, by_source), losses.detach()
+        return by_parameter(capture, gradients, batch), losses.detach()
+
+
+def by_parameter(capture: Capture, gradients: Iterable[Tensor | None], batch: int) -> Terms:
+    """Terms of the parameters that a capture's records consumed, from the gradients of the records' outputs."""
+    return _by_parameter(capture, _by_source(capture, gradients, batch))
 
 
 def check_losses(losses: Tensor, batch: int) -> None:
