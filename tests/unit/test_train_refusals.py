@@ -187,7 +187,7 @@ def test_every_batch_is_stepped_exactly_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"physical_batch": 0}, {"compile": "yes"}, {"precision": "float16"}, {"checkpointing": True}]
+    "wrong", [{"physical_batch": 0}, {"compile": "yes"}, {"precision": "float16"}, {"compile": True, "checkpointing": True}]
 )
 def test_speed_is_checked(wrong) -> None:
     with pytest.raises(BadInput):

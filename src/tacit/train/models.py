@@ -60,6 +60,17 @@ def check_model(model: nn.Module) -> None:
         raise BadInput("The model has parameters without a shape.", fix="Run it once on made-up data first.")
 
 
+def compute_again(model: nn.Module) -> None:
+    """Have a model of transformers compute its blocks' activations again in the backward pass."""
+    enable = getattr(model, "gradient_checkpointing_enable", None)
+    if enable is None:
+        raise BadInput(
+            "The model does not know which parts of it to compute again.",
+            fix="Run them by torch.utils.checkpoint.checkpoint(part, x, use_reentrant=False), without this setting.",
+        )
+    enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
 def replace_batch_norm(model: nn.Module, *, channels: int = 16) -> nn.Module:
     """The same model with every batch normalisation exchanged for group normalisation, in place.
 

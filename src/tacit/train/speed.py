@@ -17,8 +17,9 @@ class Speed:
     """`physical_batch`: examples held in memory at once (a step's sample is cut into such parts; None chooses).
 
     `compile`: "auto", True or False; "auto" compiles on a GPU for long runs. `precision`: "float32" or "bfloat16"
-    (autocast; norms, sums and noise stay in float32). `checkpointing`: kept for activations that are recomputed in the
-    backward pass; refused for now.
+    (autocast; norms, sums and noise stay in float32). `checkpointing`: a model of transformers computes activations
+    again in the backward pass, for less memory and about twice the time; other models say themselves which parts, with
+    torch.utils.checkpoint. Compiled steps keep all activations.
     """
 
     physical_batch: int | None = None
@@ -33,11 +34,11 @@ class Speed:
             raise BadInput("compile must be 'auto', True or False.")
         if self.precision not in ("float32", "bfloat16"):
             raise BadInput("precision must be 'float32' or 'bfloat16'.")
-        if self.checkpointing:
-            raise BadInput("Recomputing activations is not offered yet.", fix="Lower physical_batch to save memory.")
+        if self.checkpointing and self.compile is True:
+            raise BadInput("A compiled step keeps its activations.", fix="Choose either compile or checkpointing.")
 
     def compiles(self, steps: int, device: torch.device) -> bool:
         """As asked; "auto" compiles long runs on a GPU, where it pays most and costs a minute once."""
         if self.compile == "auto":
-            return device.type == "cuda" and steps >= COMPILE_FROM
+            return device.type == "cuda" and steps >= COMPILE_FROM and not self.checkpointing
         return bool(self.compile)

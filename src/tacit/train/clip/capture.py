@@ -14,6 +14,7 @@ and `gradients` says so by name: exact, or loud.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +87,7 @@ class Capture(TorchFunctionMode):
         self.public: dict[int, Tensor] = {id(tensor): tensor for tensor in self.constants}
         self.outputs: set[int] = set()
         self.count = 0
+        self.parts = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -150,8 +152,7 @@ class Capture(TorchFunctionMode):
             output = output.detach().requires_grad_()
         layout = self._enter(func, True, used, output)
         public = frozenset(id(tensor) for tensor in flat(args, kwargs) if id(tensor) in self.public)
-        self.records.append(Record(func, args, kwargs, output, layout, tuple(used), public, output._version))
-        self.outputs.add(id(output))
+        self._keep(Record(func, args, kwargs, output, layout, tuple(used), public, output._version))
         return output.clone() if self.copies else output
 
     def also(self, func: Any, args: tuple[Any, ...], output: Tensor) -> None:
@@ -159,7 +160,17 @@ class Capture(TorchFunctionMode):
         used = tuple(tensor for tensor in flat(args, {}) if id(tensor) in self.sources)
         if used:
             layout = self._enter(func, True, list(used), output)
-            self.records.append(Record(func, args, {}, output, layout, used, frozenset(), output._version))
+            self._keep(Record(func, args, {}, output, layout, used, frozenset(), output._version))
+
+    def _keep(self, record: Record) -> None:
+        self.records.append(record)
+        self.outputs.add(id(record.output))
+
+    @contextmanager
+    def opened(self, function: Callable[..., Any] | None) -> Iterator[Any]:
+        """A checkpointed part runs here: as though it were not checkpointed."""
+        self.parts += 1
+        yield None
 
     def _enter(self, func: Any, consumes: bool, used: list[Tensor], output: Tensor) -> Layout | None:
         """Count the operation, and look up how the probe said to treat it."""
@@ -191,11 +202,16 @@ class Capture(TorchFunctionMode):
         found = torch.autograd.grad(losses, outputs + parameters, cotangent, allow_unused=True)
         for name, gradient in zip(self.parameters, found[len(outputs) :], strict=True):
             if gradient is not None:
-                raise BadInput(
-                    f"Parameter {name} is used by an operation that cannot be seen, so it cannot be clipped.",
-                    fix="Use it in ordinary torch operations outside scripted or custom autograd code, or freeze it.",
-                )
+                raise unseen(name)
         return list(found[: len(outputs)])
+
+
+def unseen(name: str) -> BadInput:
+    """The one sentence for a parameter that received a gradient itself."""
+    return BadInput(
+        f"Parameter {name} is used by an operation that cannot be seen, so it cannot be clipped.",
+        fix="Use it in ordinary torch operations outside scripted or custom autograd code, or freeze it.",
+    )
 
 
 def no_rule(func: Any, names: str, why: str) -> BadInput:

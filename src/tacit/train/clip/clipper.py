@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from ...core import BadInput
 from ..batch import describe
+from .again import clipped_again
 from .capture import Changed
 from .probe import Structure, probe
 from .sums import Add, Clipped, Forward, clipped_sum
-from .terms import REDUCED, wide
+from .terms import REDUCED, Room, wide
 from .weigh import FLAT, Weigh
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -36,6 +37,7 @@ class Clipper:
     weigh: Weigh = FLAT
     add: Add | None = None
     structures: dict[Any, Structure] = field(default_factory=dict)
+    room: Room = field(default_factory=Room)
 
     @property
     def rounding(self) -> str:
@@ -51,10 +53,12 @@ class Clipper:
         structure = self.structure(batch)
         before = self._buffers()
         forward = Forward(lambda: self.losses(batch), self.parameters, self.constants())
+        known = mask, self.clip_norm, structure.entries, self.weigh
         try:
-            found = clipped_sum(
-                forward, mask, self.clip_norm, structure.entries, self.weigh, self.add, copies=structure.copies
-            )
+            if structure.checkpointed and self.add is None:
+                found = clipped_again(forward, *known, copies=structure.copies)
+            else:
+                found = clipped_sum(forward, *known, self.add, self._room(), copies=structure.copies)
         except Changed:
             raise BadInput("The model's operations change from call to call, so they cannot be clipped.") from None
         if self._buffers() != before:
@@ -86,6 +90,10 @@ class Clipper:
         trained = {id(tensor) for tensor in self.parameters.values()}
         frozen = [tensor for tensor in self.model.parameters() if id(tensor) not in trained]
         return frozen + list(self.model.buffers())
+
+    def _room(self) -> Room | None:
+        """A GPU's memory is kept by torch itself."""
+        return self.room if next(iter(self.parameters.values())).device.type == "cpu" else None
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.precision == "float32":

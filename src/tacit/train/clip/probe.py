@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,10 +20,12 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ...core import BadInput, TacitError
-from ..batch import mapped, size
+from ..batch import mapped, size, tensors
+from .again import clipped_again
 from .capture import Capture, Changed, Entry, Overwritten, no_rule
 from .layout import Layout
-from .sums import Forward, check_losses, per_example, total_norm
+from .parts import AsItIs, checkpointed
+from .sums import Forward, check_losses, clipped_sum
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
 _ROUNDS = 8
@@ -37,12 +40,14 @@ class Structure:
 
     `checked`: the norms were compared (not possible for a model that draws random numbers of its own).
     `made_up`: the examples were made up; False when the model cannot run on such, and rows of the batch served.
+    `checkpointed`: parts of the model are computed again in the backward pass.
     """
 
     entries: tuple[Entry, ...]
     copies: bool = False
     checked: bool = True
     made_up: bool = True
+    checkpointed: bool = False
 
 
 class _NoDropout(TorchFunctionMode):
@@ -68,7 +73,7 @@ def probe(
     """Read the structure from made-up examples shaped like `batch`, and test the clipping on them."""
     made = True
     examples = made_up(batch, 3)
-    with same_random(), _NoDropout(), torch.no_grad():
+    with same_random(), _NoDropout(), checkpointed(AsItIs()), torch.no_grad():
         try:
             loss(examples)
         except TacitError:
@@ -78,8 +83,8 @@ def probe(
     with same_random(), _NoDropout():
         for copies in (False, True):
             try:
-                entries = _entries(loss, parameters, constants, examples, copies)
-                structure = Structure(entries, copies, made_up=made)
+                entries, parts = _entries(loss, parameters, constants, examples, copies)
+                structure = Structure(entries, copies, made_up=made, checkpointed=parts)
                 return _checked(loss, parameters, constants, examples, structure, TOLERANCE[precision])
             except Overwritten:
                 continue
@@ -102,32 +107,34 @@ def made_up(batch: Any, count: int) -> Any:
     return mapped(invent, batch)
 
 
-def _entries(loss: Any, parameters: Any, constants: Any, examples: Any, copies: bool) -> tuple[Entry, ...]:
-    """Treatments of all operations; repeated until no derived tensor grows with the batch."""
+def _entries(loss: Any, parameters: Any, constants: Any, examples: Any, copies: bool) -> tuple[tuple[Entry, ...], bool]:
+    """Treatments of all operations, repeated until no derived tensor grows with the batch; and if any part of the
+    model is checkpointed."""
     forced: frozenset[int] = frozenset()
     two = mapped(lambda tensor: tensor[:2], examples)
     for _ in range(_ROUNDS):
         runs = [_run(loss, parameters, constants, part, copies, forced) for part in (two, examples)]
-        if [entry.function for entry, _ in runs[0]] != [entry.function for entry, _ in runs[1]]:
+        if [entry.function for entry, _ in runs[0].seen] != [entry.function for entry, _ in runs[1].seen]:
             raise BadInput("The model does other operations for two examples than for three, so it cannot be clipped.")
-        pairs = list(zip(*runs, strict=True))
+        pairs = list(zip(*(run.seen for run in runs), strict=True))
         grown = [
             order
             for order, ((entry, small), (_, large)) in enumerate(pairs)
             if not entry.consumes and small.shape != large.shape
         ]
         if not grown:
-            return tuple(_entry(entry, small, large) for (entry, small), (_, large) in pairs)
+            entries = tuple(_entry(entry, small, large) for (entry, small), (_, large) in pairs)
+            return entries, runs[0].parts > 0
         forced |= {grown[0]}
     raise BadInput("Tensors made from parameters alone grow with the batch in a way that cannot be followed.")
 
 
-def _run(loss: Any, parameters: Any, constants: Any, batch: Any, copies: bool, forced: frozenset[int]) -> Any:
+def _run(loss: Any, parameters: Any, constants: Any, batch: Any, copies: bool, forced: frozenset[int]) -> Capture:
     capture = Capture(parameters, constants, None, copies, forced)
-    with torch.enable_grad(), capture:
+    with torch.enable_grad(), checkpointed(capture), capture:
         losses = loss(batch)
     check_losses(losses, size(batch))
-    return capture.seen
+    return capture
 
 
 def _entry(entry: Entry, small: Tensor, large: Tensor) -> Entry:
@@ -159,14 +166,13 @@ def _checked(
     loss: Any, parameters: Any, constants: Any, examples: Any, structure: Structure, allowed: float
 ) -> Structure:
     """Captured norms against plain autograd, one example at a time."""
+    forward = Forward(lambda: loss(examples), parameters, constants)
+    every = torch.ones(3, dtype=torch.bool, device=tensors(examples)[0].device)
+    clip = partial(clipped_again, within=_NoDropout) if structure.checkpointed else clipped_sum
     try:
-        terms, losses = per_example(
-            Forward(lambda: loss(examples), parameters, constants), 3, structure.entries, copies=structure.copies
-        )
+        found = clip(forward, every, 1.0, structure.entries, copies=structure.copies).norms
     except Changed:
         raise BadInput("The model's operations change from call to call, so it cannot be clipped exactly.") from None
-    with torch.no_grad():
-        found = total_norm(terms, losses)
     alone, again = (_alone(loss, parameters, examples) for _ in range(2))
     if not torch.equal(alone.nan_to_num(), again.nan_to_num()):
         return replace(structure, checked=False)
@@ -183,7 +189,7 @@ def _alone(loss: Any, parameters: Mapping[str, Tensor], examples: Any) -> Tensor
     norms = []
     for index in range(3):
         one = mapped(lambda tensor, index=index: tensor[index : index + 1], examples)
-        with torch.enable_grad():
+        with torch.enable_grad(), checkpointed(AsItIs()):
             value = loss(one).sum()
         found: tuple[Tensor | None, ...] = ()
         if value.requires_grad:

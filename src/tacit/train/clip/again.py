@@ -1,0 +1,246 @@
+r"""Clipping with activations that are computed again (torch.utils.checkpoint): one forward pass, two backward ones.
+
+No gradient can be weighed before all of its parts are known, so a single backward pass would have to keep what
+checkpointing throws away. Here the first pass adds up squared norms, and the second weighted sums:
+
+    pass 1   |G_i|^2 = \sum_p |G_ip|^2        pass 2   S_p = \sum_i c_i G_ip        for every parameter p
+
+In both, a checkpointed part runs again under a capture of its own when gradients reach it; what that saw is dropped as
+soon as its parameters are done. Random numbers are the forward pass's own each time, so both passes see one gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import set_checkpoint_early_stop
+
+from .capture import Capture, Entry, Record, Source, unseen
+from .parts import checkpointed
+from .sums import (
+    Clipped,
+    Forward,
+    Terms,
+    by_parameter,
+    check_losses,
+    group_slack,
+    group_squares,
+    weighted_sums,
+)
+from .weigh import FLAT, Weigh
+
+
+@dataclass(eq=False)
+class Slot:
+    """An operation that consumed parameters; in a checkpointed part its `record` is there only from time to time."""
+
+    names: frozenset[str]
+    leaf: Tensor | None
+    record: Record | None
+    sources: Mapping[int, Source]
+    part: Part | None
+    gradient: Tensor | None = None
+    arrived: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.arrived and (self.record is not None or self.gradient is None)
+
+    def done(self) -> None:
+        self.gradient, self.arrived = None, False
+        if self.part is not None:
+            self.record, self.sources = None, {}
+
+
+@dataclass(eq=False)
+class Part:
+    """A checkpointed part: the `slots` it fills and where its operations start in the capture's structure."""
+
+    capture: Again
+    function: Callable[..., Any]
+    first: int
+    slots: list[Slot] = field(default_factory=list)
+    waiting: list[Slot] = field(default_factory=list)
+    known: dict[int, Tensor] = field(default_factory=dict)
+    handle: Any = None
+
+    def begin(self, *args: Any) -> None:
+        """Save something under torch's eyes: asking for it runs the part again, whatever else it saves."""
+        seen = {**self.capture.sources, **self.capture.public}
+        self.known = {place: given for place, given in enumerate(reversed(args)) if id(given) in seen}
+        self.handle = torch.zeros((), requires_grad=True).exp().grad_fn
+
+    def again(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it under a capture of its own, and fill the slots; torch hands over copies of the arguments."""
+        args = tuple(self.known.get(place, given) for place, given in enumerate(reversed(args)))[::-1]
+        torch.zeros((), requires_grad=True).exp()
+        parent = self.capture
+        assert parent.structure is not None
+        capture = Capture(parent.parameters, (), parent.structure[self.first :], parent.copies)
+        capture.sources.update(parent.sources)
+        capture.public.update(parent.public)
+        with parent.within(), checkpointed(capture), capture:
+            result = self.function(*args, **kwargs)
+        for slot, record in zip(self.slots, capture.records, strict=True):
+            slot.record = replace(record, output=record.output.new_empty(()).expand(record.output.shape))
+            slot.sources = capture.sources
+        return result
+
+
+@dataclass(eq=False)
+class Again(Capture):
+    """A capture that forgets what happens in checkpointed parts, and watches it again when gradients arrive."""
+
+    slots: list[Slot] = field(default_factory=list)
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    part: Part | None = None
+    again: list[Part] = field(default_factory=list)
+    hooks: list[Any] = field(default_factory=list)
+    batch: int = 0
+    fold: Callable[[Terms], None] | None = None
+
+    def _keep(self, record: Record) -> None:
+        names = frozenset().union(*(self.sources[id(tensor)].parents for tensor in record.used))
+        output = record.output
+        leaf = output if output.grad_fn is None else None
+        if self.part is None:
+            self.outputs.add(id(output))
+            slot = Slot(names, leaf, record, self.sources, None)
+        else:
+            slot = Slot(names, leaf, None, {}, self.part)
+            self.part.slots.append(slot)
+        self.slots.append(slot)
+        if output.grad_fn is not None:
+            place = output.output_nr
+            hook = output.grad_fn.register_hook(lambda _, found: self._arrive(slot, found[place]))
+            self.hooks.append(hook)
+
+    @contextmanager
+    def opened(self, function: Callable[..., Any] | None) -> Iterator[Part | None]:
+        """A checkpointed part runs here, and will run again; parts within parts do not."""
+        if self.part is not None or function is None:
+            yield None
+            return
+        self.part = Part(self, function, self.count)
+        self.again.append(self.part)
+        try:
+            yield self.part
+        finally:
+            self.part = None
+
+    def backward(self, losses: Tensor, fold: Callable[[Terms], None], *, last: bool) -> None:
+        """Call `fold` with the terms of all parameters, a few at a time."""
+        self.batch, self.fold = len(losses), fold
+        self.groups = _groups(self.slots)
+        leaves = [slot for slot in self.slots if slot.leaf is not None]
+        wanted = [slot.leaf for slot in leaves] + list(self.parameters.values())
+        found = torch.autograd.grad(losses, wanted, torch.ones_like(losses), retain_graph=not last, allow_unused=True)
+        for name, gradient in zip(self.parameters, found[len(leaves) :], strict=True):
+            if gradient is not None:
+                raise unseen(name)
+        for slot, gradient in zip(leaves, found, strict=False):
+            self._arrive(slot, gradient)
+        for part in self.again:
+            if part.waiting:
+                part.handle._saved_result  # noqa: B018
+        for slot in self.slots:  # what the losses do not depend on
+            slot.arrived = slot.arrived or slot.names in self.groups
+        for slot in self.slots:
+            self._finish(slot)
+
+    def _arrive(self, slot: Slot, gradient: Tensor | None) -> None:
+        slot.gradient, slot.arrived = gradient, True
+        if slot.part is None:
+            self._finish(slot)
+            return
+        slot.part.waiting.append(slot)
+        if slot.record is not None:
+            for other in slot.part.waiting:
+                self._finish(other)
+            slot.part.waiting.clear()
+
+    def _finish(self, slot: Slot) -> None:
+        """Fold the terms of the slot's parameters if no other operation on them is still to come."""
+        group = self.groups.get(slot.names, [])
+        if not group or not all(other.ready for other in group):
+            return
+        for other in group:
+            self.groups.pop(other.names, None)
+        names = frozenset().union(*(other.names for other in group))
+        seen = Capture({name: self.parameters[name] for name in sorted(names)})
+        seen.sources = {key: source for other in group for key, source in other.sources.items()}
+        found = [(other.record, other.gradient) for other in group if other.record is not None]
+        seen.records = [record for record, _ in found]
+        with torch.no_grad():
+            assert self.fold is not None
+            self.fold(by_parameter(seen, [gradient for _, gradient in found], self.batch))
+        for other in group:
+            other.done()
+
+    def close(self) -> None:
+        """Hooks and what they hold would keep each other alive."""
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks, self.slots, self.records, self.again = [], [], [], []
+
+
+def _groups(slots: list[Slot]) -> dict[frozenset[str], list[Slot]]:
+    """Operations that share a parameter, however indirectly, by the names that each of them uses."""
+    found: dict[str, list[Slot]] = {}
+    for slot in slots:
+        touched = {id(found[name]): found[name] for name in slot.names if name in found}
+        group = [*chain(*touched.values()), slot]
+        found.update({name: group for other in group for name in other.names})
+    return {slot.names: found[next(iter(slot.names))] for slot in slots}
+
+
+def clipped_again(
+    forward: Forward,
+    mask: Tensor,
+    clip_norm: float | Tensor,
+    structure: tuple[Entry, ...],
+    weigh: Weigh = FLAT,
+    *,
+    copies: bool = False,
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Clipped:
+    """What `clipped_sum` gives, with the memory that checkpointing leaves; parts run again `within` a context."""
+    capture = Again(forward.parameters, forward.constants, structure, copies=copies, within=within)
+    try:
+        with torch.enable_grad(), set_checkpoint_early_stop(False), checkpointed(capture), capture:
+            losses = forward.losses()
+        check_losses(losses, len(mask))
+        return _twice(capture, losses, mask, clip_norm, weigh)
+    finally:
+        capture.close()
+
+
+def _twice(capture: Again, losses: Tensor, mask: Tensor, clip_norm: float | Tensor, weigh: Weigh) -> Clipped:
+    squares = group_squares({}, losses.detach(), weigh)
+    slack2 = torch.zeros_like(squares)
+
+    def measure(terms: Terms) -> None:
+        memo: Any = {}
+        squares.add_(group_squares(terms, losses, weigh, memo))
+        slack2.add_(group_slack(terms, squares, weigh, memo).square())
+
+    capture.backward(losses, measure, last=False)
+    norms = squares.sum(0).sqrt()
+    kept = norms.isfinite()
+    weight = weigh(squares.sqrt() + slack2.sqrt(), mask & kept, clip_norm)
+    sums = {name: torch.zeros_like(tensor, dtype=weight.dtype) for name, tensor in capture.parameters.items()}
+    whole = bool(kept.all())
+
+    def add(terms: Terms) -> None:
+        if not whole:
+            terms = {name: [term.only(kept) for term in parts] for name, parts in terms.items()}
+        sums.update(weighted_sums({name: sums[name] for name in terms}, terms, weight, weigh))
+
+    capture.backward(losses, add, last=True)
+    return Clipped(sums, norms, losses.detach(), mask & (weight < 1).any(0))
