@@ -3,5 +3,6 @@
 from .metrics import metrics
 from .page import Page, report
 from .pdf import print_pdf
+from .tracking import MLflow, TensorBoard
 
-__all__ = ["Page", "metrics", "print_pdf", "report"]
+__all__ = ["MLflow", "Page", "TensorBoard", "metrics", "print_pdf", "report"]
