@@ -7,7 +7,7 @@ from tacit.loss import Plan
 from tacit.train import Speed, private
 from tacit.train.clip import Clipper, Forward, terms
 from tacit.train.clip.sums import group_slack, group_squares, per_example
-from tacit.train.release import ROUNDING
+from tacit.train.release import ROUNDING, Release
 from train_zoo import CLASSES, ZOO, classify, trainable
 
 NAMES = ["mlp", "convolutions", "lstm", "tied words", "sequence first", "bare parameters", "weight norm", "low rank"]
@@ -90,13 +90,15 @@ def test_norms_and_sums_are_float32_and_near_the_exact_ones(name: str) -> None:
     torch.testing.assert_close(rough.norms, exact.norms, rtol=0.1, atol=0.02)
 
 
-def test_a_model_kept_in_bfloat16_gets_float32_noise() -> None:
+def test_a_model_kept_in_bfloat16_gets_float32_noise(monkeypatch) -> None:
     model = torch.nn.Linear(5, CLASSES, bias=False).to(torch.bfloat16)
     data = torch.randn(100, 5).to(torch.bfloat16), torch.arange(100) % CLASSES
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(100, 0.1, 2, 1.0), loss=classify, rng=0)
     released = []
-    keep = step._release
-    step._release = lambda total, *rest: (released.extend(total), keep(total, *rest))
+    keep = Release.__call__
+    monkeypatch.setattr(
+        Release, "__call__", lambda self, total, *rest: (released.extend(total), keep(self, total, *rest))
+    )
     for batch in step.batches(data):
         step(batch)
     assert {total.dtype for total in released} == {torch.float32}

@@ -9,7 +9,7 @@ words of the angles. A piece gives all its cosines, then all its sines.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -36,13 +36,31 @@ class Normals:
         self._piece = _Piece(PAIRS)
         self._kernel: Noise | None = None
 
-    def fill(self, flat: Tensor, key: bytes, scale: float) -> None:
-        """flat <- scale * noise."""
-        if self.device.type != "cpu":
-            self._kernel = self._kernel or kernel(self.device)
-            on_device(flat, key, scale, self._kernel)
+    def fill(self, flat: Tensor, key: bytes | Tensor, scale: float) -> None:
+        """flat <- scale * noise; a key of eight words may lie on the device."""
+        if isinstance(key, bytes) and self.device.type == "cpu":
+            put(self._piece.run(key, len(flat), scale), [flat])
             return
-        self._piece.fill(flat, key, scale)
+        self._kernel = self._kernel or kernel(self.device)
+        on_device(flat, key, scale, self._kernel)
+
+    def add(self, rows: list[Tensor], key: bytes, scale: float, share: float) -> None:
+        """rows <- share * rows + scale * noise, one flat draw over all of them, in a processor's memory."""
+        put(self._piece.run(key, sum(map(len, rows)), scale), rows, share)
+
+
+def put(pieces: Iterator[Tensor], rows: list[Tensor], share: float = 0.0) -> None:
+    """rows <- share * rows + the pieces one after the other, each while it is in the processor's cache."""
+    piece = torch.empty(0)
+    for row in rows:
+        while len(row):
+            piece = piece if len(piece) else next(pieces)
+            part = row[: len(piece)]
+            if share:
+                torch.add(piece[: len(part)], part, alpha=share, out=part)
+            else:
+                part.copy_(piece[: len(part)])
+            piece, row = piece[len(part) :], row[len(part) :]
 
 
 @lru_cache
@@ -65,7 +83,7 @@ def kernel(device: torch.device) -> Noise:
 def on_processor(key: bytes, count: int) -> Tensor:
     """With the processor's own ChaCha20."""
     flat = torch.empty(count)
-    _Piece(PAIRS).fill(flat, key, 1.0)
+    put(_Piece(PAIRS).run(key, count), [flat])
     return flat
 
 
@@ -75,22 +93,17 @@ class _Piece:
     def __init__(self, pairs: int) -> None:
         self.zeros, self.stream = bytes(12 * pairs), bytearray(12 * pairs)
         self.uniform, self.radius = torch.empty(pairs, dtype=torch.float64), torch.empty(pairs)
-        self.last = torch.empty(2 * pairs)
+        self.noise = torch.empty(2 * pairs)
 
-    def fill(self, flat: Tensor, key: bytes, scale: float) -> None:
-        """flat <- scale * the stream's normal numbers, each piece made where it will lie; the last may be too long."""
+    def run(self, key: bytes, count: int, scale: float = 1.0) -> Iterator[Tensor]:
+        """`count` numbers of the stream times `scale`, piece by piece, each valid until the next."""
         cipher = Cipher(algorithms.ChaCha20(key, NONCE), None).encryptor()
-        for start in range(0, len(flat), len(self.last)):
-            part = flat[start : start + len(self.last)]
-            pairs = pairs_of(len(part))
-            if len(part) == 2 * pairs:
-                self._fill(cipher, part, scale)
-            else:
-                self._fill(cipher, self.last[: 2 * pairs], scale)
-                part.copy_(self.last[: len(part)])
+        for start in range(0, count, len(self.noise)):
+            size = min(len(self.noise), count - start)
+            self._fill(cipher, pairs_of(size), scale)
+            yield self.noise[:size]
 
-    def _fill(self, cipher: Any, noise: Tensor, scale: float) -> None:
-        pairs = len(noise) // 2
+    def _fill(self, cipher: Any, pairs: int, scale: float) -> None:
         cipher.update_into(memoryview(self.zeros)[: 12 * pairs], self.stream)
         words = np.frombuffer(self.stream, dtype=np.uint64, count=pairs)
         turns = torch.frombuffer(self.stream, dtype=torch.int32, count=pairs, offset=8 * pairs)
@@ -98,7 +111,7 @@ class _Piece:
         uniform.copy_(torch.from_numpy(np.right_shift(words, np.uint64(11), out=words).view(np.int64)))
         torch.add(HALF, uniform, alpha=2.0**-53, out=uniform).log_()
         radius.copy_(uniform).mul_(-2.0).sqrt_().mul_(scale)
-        cosines, sines = noise[:pairs], noise[pairs:]
+        cosines, sines = self.noise[: 2 * pairs].view(2, pairs)
         torch.cos(sines.copy_(turns).mul_(TURN), out=cosines).mul_(radius)
         sines.sin_().mul_(radius)
 
@@ -108,9 +121,9 @@ def pairs_of(count: int) -> int:
     return -(-count // (2 * WORDS)) * WORDS
 
 
-def on_device(flat: Tensor, key: bytes, scale: float, make: Noise) -> None:
+def on_device(flat: Tensor, key: bytes | Tensor, scale: float, make: Noise) -> None:
     """flat <- scale * the same numbers, all whole pieces at once, then the last."""
-    words = key_words(key, flat.device)
+    words = key if isinstance(key, Tensor) else key_words(key, flat.device)
     pieces, rest = divmod(flat.numel(), 2 * PAIRS)
     whole = flat.numel() - rest
     if pieces:

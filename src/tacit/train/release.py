@@ -44,26 +44,51 @@ class Release:
         return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.rounding)
 
     def noise(self, key: bytes | Tensor, clip_norm: float) -> Tensor | None:
-        """What one step adds, already divided; none yet on a grid, where it needs the sum."""
-        if self.grid is not None:
+        """What one step adds, already divided; none yet where it is made together with the sum."""
+        if self.grid is not None or self._together():
             return None
-        scale = self.plan.noise_multiplier * clip_norm * (1 + self.rounding)
         flat = torch.empty(self.count, device=self.device)
-        self.normals.fill(flat, key, scale / self.plan.expected_batch)
+        self.normals.fill(flat, key, self._scale(clip_norm))
         self.correlated(flat)
         return flat
 
-    def __call__(self, total: list[Tensor], flat: Tensor | None, key: bytes | Tensor) -> None:
+    def __call__(self, total: list[Tensor], flat: Tensor | None, key: bytes | Tensor, clip_norm: float) -> None:
         """Gradients from a sum by parameter; an empty one stands for zero."""
         expected = self.plan.expected_batch
-        if self.grid is not None:
+        if flat is not None:
+            noisy = self._views(flat)
+            if total:
+                torch._foreach_add_(noisy, total, alpha=1 / expected)
+        else:
             assert isinstance(key, bytes)
-            flat = (self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32)
-            total = []
-        assert flat is not None
-        parts = flat.split([tensor.numel() for tensor in self.parameters])
-        noisy = [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
-        if total:
-            torch._foreach_add_(noisy, total, alpha=1 / expected)
+            if self.grid is not None:
+                flat = (self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32)
+                noisy = self._views(flat)
+            else:
+                noisy = self._own(total)
+                self.normals.add([one.view(-1) for one in noisy], key, self._scale(clip_norm), 1 / expected)
         for parameter, gradient in zip(self.parameters, noisy, strict=True):
             parameter.grad = gradient.to(parameter.dtype)
+
+    def _together(self) -> bool:
+        """On a processor noise that is independent goes to the sum piece by piece, out of the cache."""
+        return self.device.type == "cpu" and self.plan.bands == 1
+
+    def _scale(self, clip_norm: float) -> float:
+        return self.plan.noise_multiplier * clip_norm * (1 + self.rounding) / self.plan.expected_batch
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        parts = flat.split([tensor.numel() for tensor in self.parameters])
+        return [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
+
+    def _own(self, total: list[Tensor]) -> list[Tensor]:
+        """The sums in memory of their own, as a rule where they lie already: the gradients are made in it.
+
+        They were the last memory that the step asked for, and while they stay, as autograd's gradients do, what lies
+        below is not given back to the system to be asked for again.
+        """
+        if not total:
+            return [torch.zeros_like(tensor, dtype=torch.float32) for tensor in self.parameters]
+        if len({tensor.untyped_storage().data_ptr() for tensor in total}) < len(total):
+            total = [tensor.clone() for tensor in total]
+        return [tensor.contiguous() for tensor in total]

@@ -61,7 +61,7 @@ class Examples:
         """The chosen examples as one batch, in the shape of `index`."""
         if self.direct:
             places: dict[torch.device, Tensor] = {}
-            return mapped(lambda tensor: tensor[_on(tensor.device, index, places)], self.data)
+            return mapped(lambda tensor: _picked(tensor, _on(tensor.device, index, places)), self.data)
         rows = default_collate([self.data[int(row)] for row in index.ravel()])
         return rows if index.ndim == 1 else mapped(lambda tensor: tensor.unflatten(0, index.shape), rows)
 
@@ -98,6 +98,11 @@ def _on(device: torch.device, index: Index, places: dict[torch.device, Tensor]) 
     if device not in places:
         places[device] = torch.from_numpy(index).to(device, non_blocking=True)
     return places[device]
+
+
+def _picked(tensor: Tensor, index: Tensor) -> Tensor:
+    """tensor[index], rows at a time."""
+    return tensor.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
 def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:

@@ -184,7 +184,7 @@ class PrivateStep:
         key = self._noise_key(batch, parts)
         noise = self._release.noise(key, self.clip_norm)
         total, parts = self._total.settled(batch, total, parts)
-        self._release(total, noise, key)
+        self._release(total, noise, key, self.clip_norm)
         self._adapt(parts, key)
         self._secret.advance()
         self.done += 1

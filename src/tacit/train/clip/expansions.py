@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...core import BadInput
+from .lstm import Lstm
 from .rules import EXPANSIONS
+from .terms import wide
 
 if TYPE_CHECKING:
     from .capture import Capture
@@ -97,22 +99,18 @@ def _one_way(capture: Capture, x: Tensor, state: State, weights: Sequence[Tensor
     if not gates.requires_grad:
         gates = gates.detach().requires_grad_()
     bare = (w_state.detach(), None if b_state is None else b_state.detach())
-    outputs, state, fed = run(gates, state, *bare)
-    before = torch.stack([first for first, *_ in outputs[:-1]]).detach()
+    found, last, fed = run(gates, state, *bare)
+    before = torch.cat((state[0].detach()[None], found[:-1].detach()))
     capture.also(F.linear, (before, w_state, b_state), fed)
-    found = torch.stack([first for first, *_ in outputs[1:]])
-    return (found.flip(0) if backward else found), state
+    return (found.flip(0) if backward else found), last
 
 
 def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
-    """c_t = f c_{t-1} + i tanh-gate; h_t = o tanh(c_t)."""
-    states = [state]
-    for now in gates.unbind(0):
-        hidden, cell = states[-1]
-        taken, kept, fresh, shown = (now + F.linear(hidden, weight, bias)).chunk(4, -1)
-        cell = torch.addcmul(kept.sigmoid() * cell, taken.sigmoid(), fresh.tanh())
-        states.append((shown.sigmoid() * cell.tanh(), cell))
-    return states, states[-1], gates
+    """All times, in float32 at least."""
+    hidden, cell = (wide(part) for part in state)
+    with torch.autocast(gates.device.type, enabled=False):
+        found, last = Lstm.apply(wide(gates), hidden, cell, weight, bias)
+    return found, (found[-1], last), gates
 
 
 def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
@@ -126,14 +124,14 @@ def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -
         reset, update = ((mine + other).sigmoid() for mine, other in zip(own[:2], theirs[:2], strict=True))
         fresh = torch.tanh(theirs[2] + reset * own[2])
         states.append((fresh + update * (hidden - fresh),))
-    return states, states[-1], tap
+    return torch.stack([hidden for (hidden,) in states[1:]]), states[-1], tap
 
 
 def _run_simple(kind: Any, gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
     states = [state]
     for now in gates.unbind(0):
         states.append((kind(now + F.linear(states[-1][0], weight, bias)),))
-    return states, states[-1], gates
+    return torch.stack([hidden for (hidden,) in states[1:]]), states[-1], gates
 
 
 EXPANSIONS[F.bilinear] = bilinear

@@ -79,13 +79,14 @@ def linear(record: Record, gradient: Tensor, batch: int) -> Found:
     """y = x W^T + b: G = sum_t g_t x_t^T, and sum_t g_t for the bias."""
     values, weight, bias = record.args[0], argument(record, 1, "weight"), argument(record, 2, "bias")
     keys = id(gradient), id(values)
+    alone = gradient.numel() == batch * gradient.shape[-1]
     gradient = front(record, gradient, batch)
     if uses(record, weight):
         if weight.ndim == 1:
             gradient = gradient.unsqueeze(-1)
         yield weight, Outer(sequence(gradient), sequence(front(record, values, batch)), weight.shape, keys)
     if bias is not None and uses(record, bias):
-        yield bias, Dense(reduced(gradient, bias.shape))
+        yield bias, Dense(reduced(gradient, bias.shape), keys[0] if alone else None)
 
 
 @rule(torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)

@@ -19,7 +19,8 @@ u the unit of rounding, |e_it| <= u c_i |l_it| and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,14 +37,37 @@ REDUCED = (torch.bfloat16, torch.float16)
 Memo = dict[tuple[int, torch.Size], Tensor]
 
 
+class Room:
+    """Memory for gradients that are written out, kept from step to step: to map it anew costs as much as to fill it."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Tensor] = []
+        self.used = 0
+
+    def clear(self) -> None:
+        """All of it is free again; the next step asks for the same sizes in the same order."""
+        self.used = 0
+
+    def take(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        count = math.prod(shape)
+        if self.used == len(self.blocks):
+            self.blocks.append(like.new_empty(0))
+        block = self.blocks[self.used]
+        if block.numel() < count or block.dtype != like.dtype:
+            block = self.blocks[self.used] = like.new_empty(count)
+        self.used += 1
+        return block[:count].view(shape)
+
+
 @dataclass(eq=False)
 class Dense:
-    """Written out: `values` is (B, *shape)."""
+    """Written out: `values` is (B, *shape). `key` names them where another term is made of the same numbers."""
 
     values: Tensor
+    key: int | None = None
 
     def norm2(self, memo: Memo) -> Tensor:
-        return square(self.values)
+        return once(memo, self.key, self.values)
 
     def slack2(self, memo: Memo) -> Tensor | float:
         return 0.0
@@ -72,6 +96,7 @@ class Outer:
     right: Tensor
     shape: torch.Size
     keys: tuple[int, int] | None = None
+    room: Room | None = None
     _written: list[Tensor] | None = field(default=None, repr=False)
     _sizes: tuple[int, int] = field(default=(0, 0), repr=False)
 
@@ -86,6 +111,9 @@ class Outer:
 
     def norm2(self, memo: Memo) -> Tensor:
         r"""|G|^2 by the cheaper of two forms: \sum_{ts} (l_t.l_s)(r_t.r_s), or G written out and kept."""
+        if self.left.shape[1:3] == (1, 1):
+            left, right = self.keys or (None, None)
+            return once(memo, left, self.left) * once(memo, right, self.right)
         if self.left.shape[2] == 1:
             return (_squares(self.left) * _squares(self.right)).sum((1, 2))
         if self._by_inner():
@@ -142,11 +170,17 @@ class Outer:
             if self.left.device.type == "cpu":
                 rows = max(1, PIECE // (4 * self.shape.numel()))
             sides = zip(self.left.split(rows), self.right.split(rows), strict=True)
-            self._written = [
-                self._cut(product(left.flatten(0, 1).mT, right.flatten(0, 1))).reshape(len(left), -1)
-                for left, right in sides
-            ]
+            self._written = [self._product(left.flatten(0, 1).mT, right.flatten(0, 1)) for left, right in sides]
         return self._written
+
+    def _product(self, left: Tensor, right: Tensor) -> Tensor:
+        """Some examples' G, one row each, in kept memory where there is any."""
+        groups = self.left.shape[1]
+        if self.room is None or narrow(left):
+            return self._cut(product(left, right)).reshape(len(left) // groups, -1)
+        left, right = wide(left), wide(right)
+        place = self.room.take((len(left), left.shape[1], right.shape[2]), left)
+        return torch.bmm(left, right, out=place).view(len(left) // groups, -1)
 
     def _inner(self, side: int, memo: Memo) -> Tensor:
         """Inner products of one side's rows, made once for all terms that share it."""
@@ -239,6 +273,15 @@ class Term(Protocol):
     def only(self, kept: Tensor) -> Term: ...
 
 
+def housed(terms: Iterable[Term], room: Room) -> None:
+    """Let what these terms write out lie in kept memory."""
+    for term in terms:
+        if isinstance(term, Outer):
+            term.room = room
+        elif isinstance(term, Viewed):
+            housed(term.terms, room)
+
+
 def pulled(tensor: Tensor, parameter: Tensor, terms: Sequence[Term]) -> Tensor:
     """Per-example gradients of a derived tensor, carried back to one of its parameters."""
     values = total(terms).to(tensor.dtype)
@@ -306,6 +349,16 @@ def cross(outer: Outer, gather: Gather) -> Tensor:
 def square(values: Tensor) -> Tensor:
     """Squared norm of everything but the first axis."""
     return torch.linalg.vector_norm(wide(values).flatten(1), dim=1).square()
+
+
+def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
+    """`square`, made once for all terms that share the values; not where one of them may have rounded them."""
+    if key is None or values.dtype in REDUCED:
+        return square(values)
+    place = key, torch.Size((len(values), values[0].numel()))
+    if place not in memo:
+        memo[place] = square(values)
+    return memo[place]
 
 
 def _squares(values: Tensor) -> Tensor:
