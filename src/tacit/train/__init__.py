@@ -19,6 +19,7 @@ __all__ = [
     "Automatic",
     "Flat",
     "PerLayer",
+    "PrivateCallback",
     "PrivateStep",
     "PrivateTrainer",
     "Progress",
@@ -36,11 +37,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The Trainer is imported when it is asked for: it needs the extra `hf`."""
+    """Adapters are imported when they are asked for: they need the extras `hf` and `lightning`."""
     if name == "PrivateTrainer":
         from .hugging_face import PrivateTrainer
 
         return PrivateTrainer
+    if name == "PrivateCallback":
+        from .lightning import PrivateCallback
+
+        return PrivateCallback
     raise AttributeError(name)
 
 

@@ -18,8 +18,8 @@ class Speed:
 
     `compile`: "auto", True or False; "auto" compiles on a GPU for long runs. `precision`: "float32" or "bfloat16"
     (autocast; norms, sums and noise stay in float32). `checkpointing`: a model of transformers computes activations
-    again in the backward pass, for less memory and about twice the time; other models say themselves which parts, with
-    torch.utils.checkpoint. Compiled steps keep all activations.
+    again in the backward pass, for less memory and two to three times the time; other models say themselves which
+    parts, with torch.utils.checkpoint. Compiled steps keep all activations.
     """
 
     physical_batch: int | None = None

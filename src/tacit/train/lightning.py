@@ -1,0 +1,178 @@
+"""Lightning's Trainer with private steps: its loop, loggers, schedules and validation stay as they are.
+
+    private = PrivateCallback(plan)
+    trainer = lightning.Trainer(callbacks=[private])
+    trainer.fit(module, private.batches(data))
+
+Lightning calls `training_step` once for each step of the plan. In its place the callback hands back a constant; after
+the backward pass of that, which does nothing, it puts the noisy gradients where Lightning's own would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from ..core import BadInput, Charger, Evidence, MissingExtra, Source
+from ..loss import Plan
+from .clip.clipper import Loss
+from .sample import Batch
+from .several import Augment
+from .speed import Speed
+from .step import PrivateStep, private
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.strategies import SingleDeviceStrategy
+except ImportError:
+    raise MissingExtra("lightning", "pip install 'tacit[lightning]'") from None
+
+
+class PrivateCallback(Callback):  # type: ignore[misc]
+    """Makes `trainer.fit(module, private.batches(data))` take the private steps of `plan`, in one epoch.
+
+    `training_step(batch, index)` of the module returns one loss per example and logs nothing; or give `loss`, called as
+    loss(module, batch). The other arguments are those of `tacit.private`. The loss and the share of clipped examples
+    are logged as "train_loss" and "train_clipped", for the operator's eyes. `evidence(delta)` is the claim.
+
+    Guarantee and Caller ensures: see `tacit.private`.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        loss: Loss | None = None,
+        ledger: Charger | None = None,
+        rng: Source | int | np.random.Generator | None = None,
+        speed: Speed = Speed(),  # noqa: B008
+        augment: Augment | None = None,
+        noise: str = "float32",
+    ) -> None:
+        self.plan, self.loss = plan, loss
+        self._options: dict[str, Any] = {
+            "ledger": ledger, "rng": rng, "speed": speed, "augment": augment, "noise": noise
+        }  # fmt: skip
+        self.private: PrivateStep | None = None
+        self._samples: _Samples | None = None
+        self._sample: _Sample | None = None
+
+    def batches(self, data: Any, *, users: ArrayLike | None = None, records_per_user: int | None = None) -> _Samples:
+        """What `trainer.fit` takes for a data loader: one item per step, drawn when it is asked for."""
+        self._samples = _Samples(self, data, {"users": users, "records_per_user": records_per_user})
+        return self._samples
+
+    def evidence(self, delta: float) -> Evidence:
+        """The claim of the whole plan."""
+        return self._step().evidence(delta)
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if stage == "fit":
+            if self.private is not None or trainer.ckpt_path is not None:
+                raise BadInput("A private run is trained once, from its start.", fix="Make a new PrivateCallback.")
+            _check(trainer, pl_module)
+            self._own = pl_module.training_step
+            pl_module.training_step = self._training_step
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.train_dataloader is not self._samples or self._samples is None:
+            raise BadInput(
+                "Private steps draw their own samples.", fix="Call trainer.fit(module, private.batches(data))."
+            )
+        if len(trainer.optimizers) != 1:
+            raise BadInput("Private steps go with one optimizer.", fix="Return one from configure_optimizers.")
+        loss = self.loss or (lambda _, batch: _losses(self._own(batch, 0)))
+        self.private = private(pl_module, trainer.optimizers[0], self.plan, loss=loss, **self._options)
+
+    def _training_step(self, sample: _Sample, *_: Any) -> Tensor:
+        self._sample = sample
+        return torch.zeros((), requires_grad=True)
+
+    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Noisy gradients in place of none; Lightning's optimizer and schedules take the step."""
+        if trainer.accumulate_grad_batches != 1 or self._sample is None:
+            raise BadInput("Private steps accumulate by themselves.", fix="Leave accumulate_grad_batches at 1.")
+        step, sample, self._sample = self._step(), self._sample, None
+        info = step.gradients(sample.batch)
+        if info.loss is not None:
+            pl_module.log_dict({"train_loss": info.loss, "train_clipped": info.clipped}, batch_size=info.examples)
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        trainer.should_stop = trainer.should_stop or self._step().done == self.plan.steps
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        vars(pl_module).pop("training_step", None)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        vars(pl_module).pop("training_step", None)
+
+    def _step(self) -> PrivateStep:
+        if self.private is None:
+            raise BadInput("Nothing was trained yet.", fix="Call trainer.fit first.")
+        return self.private
+
+
+class _Sample:
+    """A batch that Lightning does not look into."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+
+class _Samples:
+    """As many samples as the plan has steps."""
+
+    def __init__(self, callback: PrivateCallback, data: Any, options: dict[str, Any]) -> None:
+        self.callback, self.data, self.options = callback, data, options
+
+    def __len__(self) -> int:
+        return int(self.callback.plan.steps)
+
+    def __iter__(self) -> Iterator[_Sample]:
+        for batch in self.callback._step().batches(self.data, **self.options):
+            yield _Sample(batch)
+
+
+def _losses(found: Any) -> Any:
+    """What `training_step` may return: the losses, or a dict with them."""
+    return found["loss"] if isinstance(found, dict) and "loss" in found else found
+
+
+REFUSED: tuple[tuple[Callable[[Any, Any], bool], str, str], ...] = (
+    (
+        lambda trainer, module: not isinstance(trainer.strategy, SingleDeviceStrategy),
+        "PrivateCallback runs on one device.",
+        "Set devices=1, or use tacit.fit under torchrun for several.",
+    ),
+    (
+        lambda trainer, module: trainer.precision != "32-true",
+        "Lightning's precision would round what is clipped without making room for it.",
+        'Leave precision alone, and give the callback Speed(precision="bfloat16").',
+    ),
+    (
+        lambda trainer, module: trainer.gradient_clip_val is not None,
+        "Private steps clip every example; gradient_clip_val would clip their noisy sum again.",
+        "Leave gradient_clip_val at None, and set the plan's clip_norm.",
+    ),
+    (
+        lambda trainer, module: trainer.accumulate_grad_batches != 1,
+        "Private steps accumulate by themselves.",
+        "Leave accumulate_grad_batches at 1.",
+    ),
+    (
+        lambda trainer, module: not module.automatic_optimization,
+        "With manual optimization nobody sees how often the optimizer steps.",
+        "Leave automatic_optimization at True, or write the loop with tacit.private.",
+    ),
+)
+
+
+def _check(trainer: Trainer, module: LightningModule) -> None:
+    for wrong, message, fix in REFUSED:
+        if wrong(trainer, module):
+            raise BadInput(message, fix=fix)
