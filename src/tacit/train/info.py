@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from .totals import Part
 
 
@@ -20,6 +22,6 @@ class StepInfo:
         """Of a sample of `count` units."""
         if not count:
             return cls(None, None)
-        losses = sum(float(clipped.losses[mask].nansum()) for clipped, mask in parts)
-        over = sum(int(clipped.shortened[mask].sum()) for clipped, mask in parts)
+        losses = sum(float(np.nansum(clipped.losses.numpy()[mask.numpy()])) for clipped, mask in parts)
+        over = sum(int(clipped.shortened.numpy()[mask.numpy()].sum()) for clipped, mask in parts)
         return cls(losses / count, over / count, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -108,6 +109,7 @@ class PrivateStep:
         if self._release.grid is not None:
             self._total.on(self._release.grid)
         self._secret = Secret.of(rng)
+        self._plan = repr(plan).encode()
         self._sample_key = b""
         self._charged = False
         self._agree()
@@ -193,10 +195,10 @@ class PrivateStep:
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes | Tensor:
         """The key of this step's noise; on a GPU it is made there, from norms and losses where they lie."""
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
-        named = self.done.to_bytes(8, "little"), repr(self.plan).encode()
+        named = self.done.to_bytes(8, "little"), self._plan
         if seen and seen[0].is_cuda and self._release.grid is None:
-            batch_only = (*named, digest(torch.from_numpy(batch.index)))
-            keys = self._secret.key(b"norms", *batch_only) + self._secret.key(b"noise", *batch_only)
+            drawn = (*named, hashlib.sha256(batch.index.tobytes()).digest())
+            keys = self._secret.key(b"norms", *drawn) + self._secret.key(b"noise", *drawn)
             return derived(torch.cat(seen), keys)
         return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
 

@@ -83,8 +83,8 @@ def _kept(found: Clipped) -> Clipped:
     """With everything but the sums in memory of its own, on a GPU."""
     if not found.norms.is_cuda:
         return found
-    norms, losses, shortened = torch.stack((found.norms, found.losses, found.shortened))
-    return Clipped(found.sums, norms, losses, shortened)
+    seen = torch.stack((found.norms, found.losses, found.shortened))
+    return Clipped(found.sums, *seen.unbind())
 
 
 class _Coming:

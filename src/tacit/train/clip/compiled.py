@@ -30,6 +30,7 @@ from .probe import made_up, same_random
 from .replay import Replay
 from .sums import Clipped, Forward, clipped_terms, per_example
 
+Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
 Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor, Tensor]]
 PIECE = 32
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05}
@@ -42,6 +43,8 @@ class Compiled:
     clipper: Clipper
     graphs: dict[Any, Graph] = field(default_factory=dict)
     _norm: tuple[float, Tensor] = field(default=(0.0, torch.zeros(())), repr=False)
+    _given: Tensors | None = field(default=None, repr=False)
+    _lying: list[tuple[Tensor, int]] = field(default_factory=list, repr=False)
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
         found = self.launched(batch, mask)
@@ -127,12 +130,17 @@ class Compiled:
             self._norm = float(self.clipper.clip_norm), value
         return self._norm[1]
 
-    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Trained parameters, and the public rest, by name and without history."""
-        trained = {name: tensor.detach() for name, tensor in self.clipper.parameters.items()}
-        model = self.clipper.model
-        named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        return trained, {name: tensor.detach() for name, tensor in named.items() if name not in trained}
+    def _tensors(self) -> Tensors:
+        """Trained parameters, and the public rest, by name and without history; the same ones until one has moved."""
+        if self._given is None or any(tensor.data_ptr() != place for tensor, place in self._lying):
+            trained = dict(self.clipper.parameters)
+            model = self.clipper.model
+            named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+            public = {name: tensor for name, tensor in named.items() if name not in trained}
+            self._lying = [(tensor, tensor.data_ptr()) for tensor in (*trained.values(), *public.values())]
+            detached = [{name: tensor.detach() for name, tensor in some.items()} for some in (trained, public)]
+            self._given = detached[0], detached[1]
+        return self._given
 
 
 def _places(losses: _Losses, named: dict[str, Tensor]) -> dict[str, Tensor]:

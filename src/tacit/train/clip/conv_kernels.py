@@ -37,7 +37,7 @@ class Geometry:
 
 def squares(images: Tensor, gradients: Tensor, geometry: Geometry, each: int) -> Tensor:
     """|G_i|^2 of every example."""
-    sizes, tiles = _sizes(images, gradients, geometry, each)
+    sizes, tiles = _sizes(images, gradients, geometry, each, many=128)
     count = len(images) // each
     found = images.new_empty(count, tiles, dtype=torch.float32)
     with _on(images):
@@ -47,7 +47,7 @@ def squares(images: Tensor, gradients: Tensor, geometry: Geometry, each: int) ->
 
 def weighted(images: Tensor, gradients: Tensor, weights: Tensor, geometry: Geometry, each: int) -> Tensor:
     r"""\sum_i w_i G_i as (p, c, *kernel)."""
-    sizes, tiles = _sizes(images, gradients, geometry, each)
+    sizes, tiles = _sizes(images, gradients, geometry, each, many=64)
     count = len(images) // each
     share = triton.cdiv(count, max(1, PROGRAMS // tiles))
     parts = triton.cdiv(count, share)
@@ -62,15 +62,16 @@ def _on(tensor: Tensor) -> Any:
     return torch.cuda.device_of(tensor)
 
 
-def _sizes(images: Tensor, gradients: Tensor, geometry: Geometry, each: int) -> tuple[dict[str, Any], int]:
-    """What the kernels are specialised for, and how many blocks cover one gradient."""
+def _sizes(images: Tensor, gradients: Tensor, geometry: Geometry, each: int, many: int) -> tuple[dict[str, Any], int]:
+    """What the kernels are specialised for, and how many blocks of at most `many` rows cover one gradient."""
     _, height, width, columns = images.shape
     _, tall, broad, rows = gradients.shape
     (high, wide), (down, right), (top, left), (far, apart) = (
         geometry.kernel, geometry.stride, geometry.padding, geometry.dilation,
     )  # fmt: skip
     length = high * wide * columns
-    m, n = (min(128, max(16, triton.next_power_of_2(size))) for size in (rows, length))
+    across = 64 if many == 64 and rows <= 64 and length % 128 else 128  # fewer idle columns; fastest on an H200
+    m, n = (min(most, max(16, triton.next_power_of_2(size))) for most, size in ((many, rows), (across, length)))
     k = min(64, max(16, triton.next_power_of_2(each * tall * broad)))
     sizes = {
         "EACH": each, "HEIGHT": height, "WIDTH": width, "C": columns, "TALL": tall, "BROAD": broad, "P": rows,

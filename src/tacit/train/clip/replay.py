@@ -1,7 +1,8 @@
 """A compiled step recorded once and replayed: a GPU takes hundreds of small launches as one (CUDA graphs).
 
 What is recorded reads parameters where they lie and examples from buffers of its own; results lie in memory that the
-next replay overwrites, so whoever keeps them copies them. A parameter that has moved makes a new recording.
+next replay overwrites, so whoever keeps them copies them. Other parameters, or some that moved, come in another mapping
+and make a new recording.
 """
 
 from __future__ import annotations
@@ -22,15 +23,14 @@ class Replay:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.places: tuple[int, ...] | None = None
+        self.recorded: tuple[Mapping[str, Tensor], ...] = ()
 
     def __call__(
         self, trained: Mapping[str, Tensor], public: Mapping[str, Tensor], batch: Any, mask: Tensor, clip_norm: Tensor
     ) -> Any:
-        places = tuple(tensor.data_ptr() for tensor in (*trained.values(), *public.values()))
-        if places != self.places:
+        if not self.recorded or trained is not self.recorded[0] or public is not self.recorded[1]:
             self._record(trained, public, batch, mask, clip_norm)
-            self.places = places
+            self.recorded = trained, public
         for kept, given in zip(self.inputs, (*tensors(batch), mask, clip_norm), strict=True):
             kept.copy_(given)
         self.recording.replay()
