@@ -258,3 +258,10 @@ def test_no_finite_bound_is_said_in_words(tmp_path: Path) -> None:
     _, html = made(samples.plain().with_(claim=Claim(bound, NonPrivate())), tmp_path)
     assert "epsilon at most <strong>" in html
     assert html.count("no finite value") >= 2
+
+
+def test_what_protects_is_said_of_each_kind_of_model(tmp_path: Path) -> None:
+    """A model without a claim beside a proven one: nobody says that its privacy is claimed."""
+    text = report([samples.plain(), samples.private()], tmp_path / "page.html").path.read_text()
+    assert "Elsewhere: no formal protection is claimed." in text
+    assert "no proof was given" not in text

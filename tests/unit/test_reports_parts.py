@@ -18,7 +18,7 @@ from tacit.core import Event, Verdict
 from tacit.core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Poisson, RandomizedResponse, Repeat
 from tacit.core.sentence import allowed
 from tacit.reports import comparison, svg, tables
-from tacit.reports.node import Node, count, exact_percent, measured, percent, significant
+from tacit.reports.node import Node, count, exact_percent, measured, percent, significant, thousandths
 from tacit.reports.roc_chart import roc_chart, thinned
 from tacit.reports.strip_chart import strip_chart
 from tacit.reports.subject import subjects_of
@@ -43,6 +43,9 @@ def test_a_node_knows_its_place_and_its_full_value() -> None:
         (significant, 3e-9, "3e-9"),
         (significant, 123456.0, "123000"),
         (significant, 4.2e12, "4.2e12"),
+        (thousandths, 0.62, "0.620"),
+        (thousandths, 0.99996, "0.99996"),
+        (thousandths, 1.0, "1.000"),
         (percent, 0.001, "0.1 %"),
         (percent, 1.0, "100 %"),
         (measured, 0.54, "54.0 %"),

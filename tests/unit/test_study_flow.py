@@ -39,7 +39,7 @@ def test_quickstart_shows_both_sides(tmp_path):
     assert private.upper.epsilon <= 4.0
     assert all(control.passed for control in (*plain.controls, *private.controls))
     assert {path.name for path in tmp_path.iterdir()} == {
-        "plain.json", "private.json", "private-model.safetensors", "report.html",
+        "data.key", "plain.json", "private.json", "private-model.safetensors", "report.html",
     }  # fmt: skip
     assert tacit.verify(tacit.Evidence.load(tmp_path / "private.json")).ok
     assert tacit.verify(tacit.Evidence.load(tmp_path / "plain.json")).ok

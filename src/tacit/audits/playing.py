@@ -19,6 +19,8 @@ from .stepping import Steps, View
 from .updates import demonstrate_updates
 from .workers import Result
 
+LEAST = 10
+"""Runs of a game, so that a fifth of each side can choose."""
 FIRST = 32
 """Runs that choose the threshold of a sequential game, at least; a twentieth of a long one."""
 BATCH = 16
@@ -48,8 +50,10 @@ Game = Callable[[Stage, Claim, str | Maker, int, float], Outcome]
 
 def many_runs(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
     """Balanced runs with and without one canary; the number of runs is fixed beforehand."""
+    if runs < LEAST:
+        raise BadInput(f"A game of runs needs at least {LEAST} runs, got {runs}.")
     chance, rehearsal = stage.budget.chance, stage.rehearse(canary, runs)
-    planned = stage.budget.affordable(runs, rehearsal.times)
+    planned = stage.budget.affordable(runs, rehearsal.times, LEAST)
     coins = balanced(planned, chance)
     results = stage.budget.patient(rehearsal.times).run(rehearsal.task, coins.tolist())
     scores = _scores(results, coins)

@@ -115,15 +115,15 @@ class Budget:
         """The same with a limit per run that no run like these comes near."""
         return replace(self, limit=max(10.0, 20 * max(times)))
 
-    def affordable(self, runs: int, times: Sequence[float]) -> int:
+    def affordable(self, runs: int, times: Sequence[float], least: int = 4) -> int:
         """How many runs fit, a fifth of the time kept in reserve; fixed before the first run that counts."""
         if math.isinf(self.deadline):
             return runs
         side_by_side = 1 if self.isolation == "none" else cores()
         left = self.deadline - time.monotonic()
         count = int(0.8 * left * side_by_side / max(float(np.mean(times)), 1e-6))
-        if count < 4:
-            raise NotFinished("The time is too short for four runs.", fix="Give more seconds, or a faster fit.")
+        if count < least:
+            raise NotFinished(f"The time is too short for {least} runs.", fix="Give more seconds, or a faster fit.")
         return min(runs, count)
 
 

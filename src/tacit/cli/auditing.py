@@ -39,6 +39,7 @@ def audit(
     """Test a privacy claim about somebody's training or mechanism."""
     from ..audits import audit as audit_fit
     from ..audits import audit_mechanism
+    from ..study.sealing import KEY_FILE, sealed
 
     if (epsilon is None) == (event is None):
         raise BadInput("Give the claim as --epsilon with --delta, or as --event FILE.")
@@ -72,6 +73,7 @@ def audit(
             adjacency=adjacency,
             **common,
         )
+        evidence = sealed(evidence, records.x, records.y, out_folder(out) / KEY_FILE)
     path = evidence.save(out_folder(out) / "evidence.json")
     return audited(evidence, str(path), asked=runs)
 
@@ -107,22 +109,35 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
 @verb("verify")
 def verify(
     evidence: Annotated[str, typer.Argument(metavar="EVIDENCE", help="An evidence JSON file.")],
+    data: Annotated[str | None, typer.Option(help="The data, to see whether the evidence is about them.")] = None,
+    label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="FILE", help="data.key, written beside the evidence.")] = None,
 ) -> Result:
     """Recompute what follows from an evidence file's events and counts; needs no data."""
     from ..audits import verify as recompute
 
-    found = recompute(Evidence.load(evidence))
+    if (data is None) != (key is None):
+        raise BadInput("--data and --key go together.", fix="The key is data.key, written beside the evidence.")
+    told = Evidence.load(evidence)
+    found = recompute(told)
     bounds = [asdict(row) for row in found.bounds]
     rows = [(row["method"], _compared(**row)) for row in bounds]
     lines = ["Every bound follows from the evidence." if found.ok else "Some bounds do not follow from the evidence."]
+    same = None if data is None else _about(told, data, label, str(key))
+    if same is not None:
+        lines.append(f"The evidence is about {'these' if same else 'OTHER'} data.")
     if found.unchecked:
         lines.append(f"Not recomputed, as only the data could: {', '.join(found.unchecked)}.")
-    return Result(
-        {"ok": found.ok, "bounds": [{**row, **_finite(row)} for row in bounds], "unchecked": list(found.unchecked)},
-        rows,
-        lines,
-        DONE if found.ok else REFUTED,
-    )
+    checked = {"ok": found.ok and same is not False, "bounds": [{**row, **_finite(row)} for row in bounds]}
+    checked |= {"unchecked": list(found.unchecked), "same_data": same}
+    return Result(checked, rows, lines, DONE if checked["ok"] else REFUTED)
+
+
+def _about(evidence: Evidence, data: str, label: str | None, key: str) -> bool:
+    from ..study.sealing import same_data
+
+    records = read_data(data, label=label)
+    return same_data(evidence, records.x, records.y, key)
 
 
 def _runs(shown: Demonstration, evidence: Evidence) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def bracket(
 ) -> Result:
     """Attack, audit and account for one training: epsilon held from both sides, in one report."""
     from ..reports import report
+    from ..study.sealing import KEY_FILE, sealed
 
     file = RunFile.read(run)
     records = read_records(file)
@@ -78,6 +79,7 @@ def bracket(
     how = file.one_of("model", ("fit", "make"))
     evidence = _bracket_make(file, records, chance) if how == "make" else _bracket_fit(file, records, chance)
     folder = out_folder(out or file.get("output").get("folder", "tacit-bracket"))
+    evidence = sealed(evidence, records.x, records.y, folder / KEY_FILE)
     path = evidence.save(folder / "evidence.json")
     page = report(evidence, folder / "report.html")
     result = audited(evidence, str(path))

@@ -162,8 +162,10 @@ def _any_means(subjects: Sequence[Subject]) -> str:
 
 
 def _protected(subjects: Sequence[Subject]) -> str:
-    claimed = "Differential privacy is claimed; no proof was given."
-    without = claimed if any(subject.claim for subject in subjects) else "No formal protection is claimed."
+    stated = {subject.claim is not None for subject in subjects if not subject.proven}
+    without = "No formal protection is claimed."
+    if True in stated:
+        without = f"Differential privacy is claimed{' or not even that' * (False in stated)}; no proof was given."
     return _where_proven(subjects, "Differential privacy is claimed and proven from an event.", without)
 
 

@@ -71,6 +71,12 @@ def significant(value: float) -> str:
     return f"{Decimal(text):f}" if 1e-6 <= abs(value) < 1e6 else f"{mantissa}e{int(exponent)}"
 
 
+def thousandths(value: float) -> str:
+    """Three digits after the point, so that columns align; never 1.000 or 0.000 unless it is."""
+    text = f"{value:.3f}"
+    return f"{value:.7g}" if text in ("0.000", "1.000") and float(text) != value else text
+
+
 def percent(value: float) -> str:
     """A rate as a percentage, three significant digits."""
     return f"{significant(100 * value)} %"

@@ -19,7 +19,7 @@ from . import assessment, card, comparison, risk, tables, words
 from .chart import Chart, live
 from .comparison_chart import leakage_chart, utility_chart
 from .public import left_out, public_version
-from .risk_chart import budget_chart, risk_chart
+from .risk_chart import budget_chart, group_chart, risk_chart
 from .roc_chart import roc_chart
 from .roc_table import roc_table
 from .script import bundle, policy
@@ -93,7 +93,7 @@ def _context(
     charts = [strip_chart(subjects)]
     charts += [utility_chart(subjects), leakage_chart(subjects)] if several else []
     models = [_model(subject, public=public) for subject in subjects]
-    charts += [model[name] for model in models for name in ("roc", "risk_chart", "budget_chart")]
+    charts += [model[name] for model in models for name in ("roc", "risk_chart", "group_chart", "budget_chart")]
     drawn = [chart for chart in charts if chart is not None]
     return {
         "public": public,
@@ -129,6 +129,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "provenance": tables.provenance(subject),
         "utility": comparison.utility_table(subject),
         "groups": risk.groups(subject),
+        "group_chart": group_chart(subject),
         "risk": risk.distribution(subject),
         "risk_chart": risk_chart(subject),
         "exposures": risk.exposures(subject),

@@ -1,11 +1,11 @@
-"""Two charts below the average: how many records are how exposed, and what training has spent by when."""
+"""Charts below the average: how many records are how exposed, which groups, and what training has spent by when."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .chart import Chart, altair, finished
-from .node import count, significant
+from .chart import Chart, Series, altair, finished
+from .node import count, measured, significant
 from .subject import Subject
 
 DECADES = [10**power for power in range(10)]
@@ -29,6 +29,27 @@ def risk_chart(subject: Subject) -> Chart | None:
     ]
     label = "Bars: how many records have which memorisation, counts on a logarithmic scale."
     return Chart(f"risk-{subject.index + 1}", label, {"log": _bars()}, {"rows": rows}, height={"narrow": 200})
+
+
+def group_chart(subject: Subject) -> Chart | None:
+    """A dot with its interval for every group that could be judged: the advantage of the attack."""
+    rows = [
+        {
+            "group": item.group,
+            "value": item.advantage.value,
+            "lower": item.advantage.lower,
+            "upper": item.advantage.upper,
+            "text": f"{measured(item.advantage.lower)} to {measured(item.advantage.upper)}",
+        }
+        for item in subject.evidence.groups
+        if item.advantage.value is not None
+    ]
+    if len(rows) < 2:
+        return None
+    label = "A dot with an interval for every group: the advantage of the attack on it. At 0 the attack is guessing."
+    series = [Series("", "advantage, with interval", "interval"), Series("", "pure guessing", "chance")]
+    name = f"groups-{subject.index + 1}"
+    return Chart(name, label, {"linear": _dots(len(rows))}, {"rows": rows}, series)
 
 
 def budget_chart(subject: Subject) -> Chart | None:
@@ -57,6 +78,24 @@ def _bars() -> dict[str, Any]:
     bars = data.mark_rect(color="var(--s1)", stroke="var(--paper)").encode(**encoded)
     hover = data.mark_rect(fillOpacity=0).encode(**encoded, tooltip=[alt.Tooltip("text:N", title="here")])
     return finished([bars, hover.properties(name="hover")], height=220)
+
+
+def _dots(rows: int) -> dict[str, Any]:
+    alt = altair()
+    data = alt.Chart(alt.NamedData("rows"))
+    y = alt.Y("group:N", sort=None, axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=150, grid=False))
+    axis = alt.Axis(title="advantage of the attack", format="~%", tickCount=6, titleAnchor="end")
+    x = alt.X("value:Q", axis=axis)
+    tips = [alt.Tooltip("group:N", title="group"), alt.Tooltip("text:N", title="interval")]
+    layers = [
+        data.mark_rule(color="var(--muted)", strokeDash=[2, 3]).encode(x=alt.X(datum=0)),
+        data.mark_rule(strokeWidth=3, color="var(--s1)").encode(x=alt.X("lower:Q", axis=axis), x2="upper:Q", y=y),
+        data.mark_point(filled=True, size=90, color="var(--s1)", opacity=1).encode(x=x, y=y),
+        data.mark_bar(fillOpacity=0, color="var(--paper)", x=0, x2="width")
+        .encode(y=y, tooltip=tips)
+        .properties(name="hover"),
+    ]
+    return finished(layers, height=26 * rows)
 
 
 def _line() -> dict[str, Any]:

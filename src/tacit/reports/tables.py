@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from .node import Node, count, exact_percent, measured, percent, significant
+from .node import Node, count, exact_percent, measured, percent, significant, thousandths
 from .subject import Subject
 from .table import Cell, Column, Table
 from .words import VERDICTS
@@ -91,8 +91,8 @@ def attacks(subject: Subject) -> Table:
     found = [
         [
             _text(item["attack"]),
-            _number(item["auc"]["value"], significant),
-            _interval(item["auc"], significant),
+            _number(item["auc"]["value"], thousandths),
+            _interval(item["auc"], thousandths),
             _number(item["members"], count),
             _number(item["nonmembers"], count),
             _number(item["targets"], count),
@@ -173,7 +173,7 @@ def _result(passed: Node) -> Markup:
 def provenance(subject: Subject) -> Table:
     """Where the evidence comes from, as it says itself."""
     columns = (Column("What", ("name",), numeric=False), Column("Value", ("value",), numeric=False))
-    rows = [[Cell.words(key), _any(value)] for key, value in subject.node["provenance"].items()]
+    rows = [[Cell.words(key.replace("_", " ")), _any(value)] for key, value in subject.node["provenance"].items()]
     return Table(f"provenance-{subject.index + 1}", "Provenance", columns, rows, subject.title)
 
 

@@ -18,6 +18,7 @@ from ..fleet import Epochs
 from ..loss import Plan
 from ..reports import report
 from .experiment import Effort, Experiment, Recipe
+from .sealing import KEY_FILE, sealed
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def quickstart(
     settings: Settings | None = None,
     note: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Train, attack, audit and report; writes report.html, plain.json, private.json and the private model's weights."""
+    """Train, attack, audit and report; writes report.html, plain.json, private.json, the private model's weights, and
+    the key of the data's hash."""
     folder, s, chance = Path(folder), settings or Settings(), source(rng)
     folder.mkdir(parents=True, exist_ok=True)
     data = load("digits")
@@ -64,6 +66,7 @@ def quickstart(
     with one_thread():
         plain, _ = plain_side.bracket(Recipe("digits, plain", network, small_steps, Epochs(s.epochs, 32)))
         private, released = private_side.bracket(Recipe("digits, private", network, large_steps, plan))
+    plain, private = (sealed(item, data.x, data.y, folder / KEY_FILE) for item in (plain, private))
     plain.save(folder / "plain.json")
     private.save(folder / "private.json")
     if released is not None:
