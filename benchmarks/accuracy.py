@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,9 @@ import pictures
 import tacit
 from tacit.data.loaders import folder
 from tacit.loss import Plan
-from tacit.train import fit
+from tacit.train import Augment, Speed, fit, flip_and_crop
 from tacit.train.scattering import Scattering
+from training_speed_gpu import wrn
 
 DELTA = 1e-5
 CACHE = Path(os.environ.get("TACIT_CACHE", Path(tempfile.gettempdir()) / "tacit-features"))
@@ -52,13 +53,22 @@ class Run:
     clipping: str = "flat"
     average: str = "ema"
     groups: int = 27
+    pixels: bool = False
+    versions: int = 1
+    physical_batch: int | None = None
+    precision: str = "float32"
 
 
+# De et al. 2022: a wide residual network with group norm on augmented images.
+SCRATCH: dict[str, Any] = {"pixels": True, "versions": 4, "physical_batch": 2048, "precision": "bfloat16"}
 RUNS = {
     "mnist-1": Run("mnist", 1.0, 0.98, "linear", 4096, 20, 4.0),
     "mnist-3": Run("mnist", 3.0, 0.987, "linear", 4096, 30, 0.8, clip_norm=1.0),
     "fashion-3": Run("fashion_mnist", 3.0, 0.89, "linear", 8192, 40, 16.0),
+    "mnist-3-pixels": Run("mnist", 3.0, 0.981, "small", 2048, 40, 2.0, pixels=True),
     "cifar10-3": Run("cifar10", 3.0, 0.69, "convolution", 8192, 60, 4.0),
+    "cifar10-1-pixels": Run("cifar10", 1.0, 0.55, "wide", 4096, 72, 2.0, momentum=0.0, clip_norm=1.0, **SCRATCH),
+    "cifar10-8-pixels": Run("cifar10", 8.0, 0.74, "wide", 4096, 164, 4.0, momentum=0.0, clip_norm=1.0, **SCRATCH),
 }
 
 
@@ -80,7 +90,29 @@ def convolution(channels: int, side: int) -> nn.Module:
     )
 
 
-MODELS: dict[str, Callable[[int, int], nn.Module]] = {"linear": linear, "convolution": convolution}
+def small(channels: int, side: int) -> nn.Module:
+    """Tramer and Boneh 2021, table 7: their network for 28 x 28 pixels."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 8, 2, padding=2),
+        nn.Tanh(),
+        nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, 2),
+        nn.Tanh(),
+        nn.MaxPool2d(2, 1),
+        nn.Flatten(),
+        nn.LazyLinear(32),
+        nn.Tanh(),
+        nn.Linear(32, 10),
+    )
+
+
+def wide(channels: int, side: int) -> nn.Module:
+    return wrn()
+
+
+MODELS: dict[str, Callable[[int, int], nn.Module]] = {
+    "linear": linear, "convolution": convolution, "small": small, "wide": wide,
+}  # fmt: skip
 
 
 def images(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -119,24 +151,39 @@ def normalised(x: Tensor, groups: int, rows: int = 2048) -> Tensor:
     return torch.cat([norm(part.float()) for part in x.split(rows)])
 
 
+def prepared(run: Run, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Inputs and labels as the model sees them."""
+    if run.pixels:
+        x, y, x_test, y_test = images(run.data)
+        x, x_test = (torch.from_numpy(pictures.scaled(side)) for side in (x, x_test))
+        y, y_test = (torch.from_numpy(side.astype(np.int64)) for side in (y, y_test))
+        return x, y, x_test, y_test
+    x, y, x_test, y_test = features(run.data, device)
+    return normalised(x, run.groups), y.long(), normalised(x_test, run.groups), y_test.long()
+
+
 def measured(name: str, seed: int, *, validation: bool, device: torch.device) -> dict[str, Any]:
     """Train once and say how accurate it is."""
     run = RUNS[name]
-    x, y, x_test, y_test = features(run.data, device)
+    x, y, x_test, y_test = prepared(run, device)
     if validation:
         cut = len(x) * 9 // 10
         x, y, x_test, y_test = x[:cut], y[:cut], x[cut:], y[cut:]
-    x, x_test = normalised(x, run.groups).to(device), normalised(x_test, run.groups).to(device)
-    y, y_test = y.long().to(device), y_test.long().to(device)
+    x, y, x_test, y_test = (side.to(device) for side in (x, y, x_test, y_test))
     rate = run.batch / len(x)
     plan = Plan(len(x), rate, max(1, round(run.epochs / rate)), 1.0, run.clip_norm, clipping=run.clipping)
     plan = plan.calibrated(epsilon=run.epsilon, delta=DELTA)
     torch.manual_seed(seed)
     model = MODELS[run.model](x.shape[1], x.shape[2]).to(device)
+    model(x[:1])
     optimizer = torch.optim.SGD(model.parameters(), lr=run.lr, momentum=run.momentum)
+    CACHE.mkdir(parents=True, exist_ok=True)
     start, checkpoint = time.process_time(), CACHE / f"{name}-{seed}.ckpt"
     data = {"validation": (x_test, y_test), "checkpoint": checkpoint, "progress": True}
-    done = fit(model, (x, y), plan, optimizer=optimizer, rng=seed, delta=DELTA, average=run.average, **data)
+    speed = Speed(physical_batch=run.physical_batch, precision=run.precision)
+    augment = Augment(flip_and_crop(), run.versions) if run.versions > 1 else None
+    options = {"average": run.average, "speed": speed, "augment": augment}
+    done = fit(model, (x, y), plan, optimizer=optimizer, rng=seed, delta=DELTA, **options, **data)
     settings = {"target_epsilon" if key == "epsilon" else key: value for key, value in asdict(run).items()}
     return {
         "name": name,
@@ -147,6 +194,7 @@ def measured(name: str, seed: int, *, validation: bool, device: torch.device) ->
         "delta": DELTA,
         "noise_multiplier": plan.noise_multiplier,
         "steps": plan.steps,
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
         "cpu_seconds": round(time.process_time() - start, 1),
         **settings,
     }
@@ -168,9 +216,14 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(RUNS), metavar="NAME", help=", ".join(RUNS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--validation", action="store_true", help="leave out the last tenth and report on it")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="other settings, to try them")
     parser.add_argument("--again", action="store_true", help="measure what is there already")
     asked = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    for name in asked.names if asked.set else ():
+        RUNS[name] = replace(
+            RUNS[name], **{key: json.loads(value) for key, value in (one.split("=") for one in asked.set)}
+        )
     rows = json.loads(RESULT.read_text())["rows"] if RESULT.exists() else []
     for name in asked.names:
         for seed in range(asked.seeds):
