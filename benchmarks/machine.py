@@ -15,24 +15,29 @@ RESULTS = Path(__file__).parent / "results"
 
 def describe(*packages: str) -> dict[str, Any]:
     """Processor, cores, load and versions."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        names = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
-        ]
-        cpu = names[0] if names else cpu
     found = {name: metadata.version(name) for name in packages}
     load = os.getloadavg()[0]
     made = datetime.now(UTC).isoformat(timespec="seconds")
     return {
-        "cpu": cpu,
+        "cpu": processor("cpu"),
         "cores": os.cpu_count(),
         "load": load,
         "python": platform.python_version(),
         "made": made,
         **found,
     }
+
+
+def processor(device: str) -> str:
+    """The name of what computes there."""
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.get_device_name(device)
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def keep(name: str, machine: dict[str, Any], rows: Any) -> Path:

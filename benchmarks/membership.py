@@ -1,6 +1,6 @@
 """Membership inference, measured: white-box attacks, defences, and LiRA on CIFAR-10.
 
-    python benchmarks/membership.py white-box [--scale small|large] [--device cuda]
+    python benchmarks/membership.py white-box [--scale small|large] [--device cuda] [--work FOLDER] [--part I/4]
     python benchmarks/membership.py defences [--data location30|baskets600]
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
     python benchmarks/membership.py           (all but LiRA, at small scale)
@@ -21,9 +21,10 @@ from machine import describe, keep
 def white_box(options: argparse.Namespace) -> None:
     import membership_white_box
 
-    rows = membership_white_box.run(membership_white_box.SCALES[options.scale], options.device, options.seed)
-    print("ordered as published" if membership_white_box.ordered(rows) else "NOT ordered as published")
-    _kept(f"membership-white-box-{options.scale}", options, rows)
+    rows = membership_white_box.run(options.scale, options.device, options.seed, Path(options.work), options.part)
+    if rows:
+        print("ordered as published" if membership_white_box.ordered(rows) else "NOT ordered as published")
+        _kept(f"membership-white-box-{options.scale}", options, rows)
 
 
 def defences(options: argparse.Namespace) -> None:
@@ -61,8 +62,8 @@ def main() -> None:
     parser.add_argument("--scale", default="small", choices=("tiny", "small", "large"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", help="of defences, one data set only: location30 or baskets600")
-    parser.add_argument("--work", default="lira-models", help="where finished models are kept")
-    parser.add_argument("--part", default="0/1", metavar="I/N", help="train every N-th model, from the I-th on")
+    parser.add_argument("--work", default="membership-work", help="where finished models, or architectures, are kept")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="do every N-th of them, from the I-th on")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     for name, verb in VERBS.items():

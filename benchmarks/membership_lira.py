@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import special
 
+import machine
 import networks
 import pictures
 from tacit import Observations
@@ -50,7 +51,7 @@ class Recipe:
 RECIPES = {
     "tiny": Recipe(200, 50, 1, 0.25, 32, 0.1, augment=True, seed=0),
     "small": Recipe(4000, 1000, 10, 0.5, 128, 0.2, augment=True, seed=0),
-    "large": Recipe(50_000, 10_000, 40, 1.0, 512, 0.4, augment=True, seed=0),
+    "large": Recipe(50_000, 10_000, 20, 1.0, 512, 0.4, augment=False, seed=0),
 }
 REFERENCES = {"tiny": (2, 4), "small": (16,), "large": (16, 64)}
 TARGETS = {"tiny": 2, "small": 8, "large": 8}
@@ -113,6 +114,7 @@ def _train_missing(recipe: Recipe, models: int, device: str, work: Path, mine: S
             margin=np.stack([_margin(logits, y), _margin(networks.answers(model, x.flip(3)), y)], axis=1),
             train=right[sides[:, k]].mean(),
             test=(networks.answers(model, test[0]).argmax(1) == test[1]).float().mean().cpu().numpy(),
+            machine=machine.processor(device),
         )
         seconds = time.perf_counter() - started
         print(f"model {k} in {seconds:.1f} s, {len(missing) - done} to go", flush=True)
@@ -150,9 +152,10 @@ def others(target: int, references: int, models: int) -> list[int]:
     return [2 * pair + side for pair in chosen for side in (0, 1)]
 
 
-def observed(found: list[dict[str, NDArray[Any]]], sides: NDArray[np.bool_]) -> Observations:
-    """Signals from each record's margin, averaged over the picture and its mirror image."""
-    margin = np.stack([item["margin"].astype(np.float64).mean(1) for item in found], axis=1)
+def observed(found: list[dict[str, NDArray[Any]]], sides: NDArray[np.bool_], *, mirrored: bool) -> Observations:
+    """Signals from each record's margin: of the picture, or the mean of it and its mirror image if that was learned."""
+    queries = slice(None) if mirrored else slice(1)
+    margin = np.stack([item["margin"][:, queries].astype(np.float64).mean(1) for item in found], axis=1)
     return Observations(
         member=sides,
         margin=margin,
@@ -164,11 +167,12 @@ def observed(found: list[dict[str, NDArray[Any]]], sides: NDArray[np.bool_]) -> 
 
 def _attacked(found: list[dict[str, NDArray[Any]]], recipe: Recipe, references: int, targets: int) -> dict[str, Any]:
     """Mean over the targets of the true-positive rate at 0.1 %, by attack."""
-    seen = observed(found, member(recipe, len(found)))
+    seen = observed(found, member(recipe, len(found)), mirrored=recipe.augment)
     row: dict[str, Any] = {
         **asdict(recipe),
         "references": references,
         "targets": targets,
+        "trained_on": sorted({str(item["machine"]) for item in found}),
         "train_accuracy": float(np.mean([item["train"] for item in found[:targets]])),
         "test_accuracy": float(np.mean([item["test"] for item in found[:targets]])),
         "attacks": {},

@@ -7,15 +7,18 @@ ones; the loss threshold and the gradient norm stand beside them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+import machine
 import networks
 import pictures
 from tacit.attacks import known_split, named, with_snapshots
@@ -24,6 +27,7 @@ from tacit.attacks.threshold import best_threshold
 from tacit.core import Observations, Scores
 
 ATTACKS = ("loss", "gradient-norm", "learned-black-box", "white-box-outputs", "white-box-gradients")
+SNAPSHOTS = "snapshots"
 SHARES = (0.1, 0.2, 0.5, 1.0)
 PUBLISHED = {"alexnet": (74.2, 74.6, 75.1), "resnet": (62.2, 62.2, 64.3), "densenet": (67.7, 67.7, 74.3)}
 PUBLISHED_SNAPSHOTS = (57.4, 76.5, 79.5, 85.1)
@@ -42,17 +46,20 @@ class Scale:
 SCALES = {"tiny": Scale(200, 5, 0.1, 32), "small": Scale(2500, 30, 0.25, 32), "large": Scale(25_000, 60, 1.0, 128)}
 
 
-def run(scale: Scale, device: str, seed: int) -> list[dict[str, Any]]:
-    """One row per architecture, and one for AlexNet's snapshots."""
-    x, y = pictures.load("cifar100", 0, 2 * scale.records)
-    data = torch.as_tensor(pictures.scaled(x)), torch.as_tensor(y)
-    rows = []
-    for name in networks.ARCHITECTURES:
+def run(size: str, device: str, seed: int, work: Path, part: str = "0/1") -> list[dict[str, Any]]:
+    """One row per architecture, and one for AlexNet's snapshots; finished ones lie in `work`, a part does its share."""
+    scale, (mine, parts) = SCALES[size], (int(number) for number in part.split("/"))
+    files = {name: work / f"white-box-{size}-{seed}-{name}.json" for name in (SNAPSHOTS, *networks.ARCHITECTURES)}
+    missing = [name for name in list(files)[mine::parts] if not files[name].exists()]
+    if missing:
+        work.mkdir(parents=True, exist_ok=True)
+        x, y = pictures.load("cifar100", 0, 2 * scale.records)
+        data = torch.as_tensor(pictures.scaled(x)), torch.as_tensor(y)
+    for name in missing:
         model, kept = _trained(name, data, scale, device, seed)
-        rows.append(_architecture(name, _seen(model, data, scale), scale, seed))
-        if kept:
-            rows.append(_snapshots(kept, scale, seed))
-    return rows
+        row = _snapshots(kept, scale, seed) if kept else _architecture(name, _seen(model, data, scale), scale, seed)
+        files[name].write_text(json.dumps({**row, "trained_on": machine.processor(device)}), encoding="utf-8")
+    return [] if parts > 1 else [json.loads(file.read_text(encoding="utf-8")) for file in files.values()]
 
 
 def _architecture(name: str, seen: Observations, scale: Scale, seed: int) -> dict[str, Any]:
@@ -91,10 +98,11 @@ def _sets(scale: Scale) -> list[list[int]]:
 
 
 def _trained(name: str, data: Any, scale: Scale, device: str, seed: int) -> tuple[nn.Module, dict[int, Observations]]:
-    """A trained network, and what was seen of AlexNet's snapshots."""
+    """A trained network, or what was seen of AlexNet's snapshots."""
+    wanted = {epoch for each in _sets(scale) for epoch in each} if name == SNAPSHOTS else set()
+    name = "alexnet" if name == SNAPSHOTS else name
     torch.manual_seed(seed)
     model = networks.ARCHITECTURES[name](100, scale.width).to(device)
-    wanted = {epoch for each in _sets(scale) for epoch in each} if name == "alexnet" else set()
     kept: dict[int, Observations] = {}
 
     def after(epoch: int) -> None:
@@ -112,7 +120,8 @@ def _trained(name: str, data: Any, scale: Scale, device: str, seed: int) -> tupl
 def _seen(model: nn.Module, data: Any, scale: Scale, **more: Any) -> Observations:
     x, y = (part.numpy() for part in data)
     member = np.arange(len(y)) < scale.records
-    return look_inside(model, x, y, member=member, record=np.arange(len(y)), **more)
+    batch = 500 if next(model.parameters()).is_cuda else 100
+    return look_inside(model, x, y, member=member, record=np.arange(len(y)), batch=batch, **more)
 
 
 def _accuracy(name: str, judged: Observations, known: Observations) -> dict[str, float]:

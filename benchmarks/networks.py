@@ -95,13 +95,14 @@ def train(
     `x` and `y` lie on the model's device. On a GPU arithmetic is bfloat16. `after` is called with each finished epoch.
     """
     device, steps = x.device, epochs * math.ceil(len(y) / batch)
+    moves = torch.Generator(device).manual_seed(int(torch.randint(2**31, (1,), generator=generator)))
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
     rates = np.interp(np.arange(steps), [0, max(steps // 5, 1), steps], [lr / 10, lr, 0.0])
     step = 0
     for epoch in range(1, epochs + 1):
         model.train()
         for rows in torch.split(torch.randperm(len(y), generator=generator).to(device), batch):
-            seen = augmented(x[rows], generator) if augment else x[rows]
+            seen = augmented(x[rows], moves) if augment else x[rows]
             seen = seen.contiguous(memory_format=torch.channels_last)
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 loss = nn.functional.cross_entropy(model(seen).float(), y[rows])
@@ -117,7 +118,7 @@ def train(
 def augmented(x: Tensor, generator: torch.Generator) -> Tensor:
     """Mirrored half of the time, and moved by up to four pixels."""
     count, size = len(x), x.shape[-1]
-    down, right, mirror = (torch.randint(0, most, (count,), generator=generator).to(x.device) for most in (9, 9, 2))
+    down, right, mirror = (torch.randint(0, most, (count,), generator=generator, device=x.device) for most in (9, 9, 2))
     padded = nn.functional.pad(x, (4, 4, 4, 4))
     columns = torch.arange(size, device=x.device).expand(count, size)
     columns = torch.where(mirror[:, None] > 0, size - 1 - columns, columns) + right[:, None]

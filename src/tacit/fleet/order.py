@@ -75,11 +75,13 @@ class Draws:
         self._device = torch.device(device)
         self._sizes = [len(seeds[k : k + BLOCK]) for k in range(0, len(seeds), BLOCK)]
         self._generators = [torch.Generator(self._device).manual_seed(seed) for seed in seeds[::BLOCK]]
-        self._kernel = Noise(seeds, self._device) if self._device.type == "cuda" else None
+        self._seeds = seeds
+        self._kernel: Noise | None = None
 
     def add_noise(self, values: Sequence[Tensor], scale: float, share: float) -> None:
         """values <- share * values + scale * noise."""
-        if self._kernel is not None:
+        if self._device.type == "cuda":
+            self._kernel = self._kernel or Noise(self._seeds, self._device)
             self._kernel.add(values, scale, share)
             return
         sizes = [value[0].numel() for value in values]

@@ -11,6 +11,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+ROWS = 32
+"""Threads that work together: one warp, since larger tiles leave more of a small piece unused."""
+
+
 def noise(
     rows: Tensor,
     key: Tensor,
@@ -20,14 +24,13 @@ def noise(
     share: float = 0.0,
     nonce: tuple[int, int] = (0, 0),
 ) -> None:
-    """rows <- share * rows + scale * noise, as `gaussian.eager` has it; small pieces are cut into small tiles."""
+    """rows <- share * rows + scale * noise, as `gaussian.eager` has it."""
     pieces, count = rows.shape
-    size, warps = (128, 4) if pairs % 2048 == 0 else (32, 1)
-    tiles, keyed = triton.cdiv(pairs, 16 * size), key.dim() == 2
+    tiles, keyed = triton.cdiv(pairs, 16 * ROWS), key.dim() == 2
     with torch.cuda.device_of(rows):
         _pieces[(pieces * tiles,)](
-            rows, key, first, pairs, tiles, count, scale, share, *nonce, ROWS=size, ADD=share != 0.0, KEYED=keyed,
-            num_warps=warps,
+            rows, key, first, pairs, tiles, count, scale, share, *nonce, ROWS=ROWS, ADD=share != 0.0, KEYED=keyed,
+            num_warps=1,
         )  # fmt: skip
 
 
@@ -99,7 +102,7 @@ def _stream(key, counter, nonce, number):  # type: ignore[no-untyped-def]
     x4, x5, x6, x7, x8, x9, x10, x11 = k0, k1, k2, k3, k4, k5, k6, k7
     n0, n1 = zero + nonce.to(tl.uint32), zero + number.to(tl.uint32)
     x12, x13, x14, x15 = low, high, n0, n1
-    for _ in tl.static_range(10):
+    for _ in range(10):
         x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
         x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
         x2, x6, x10, x14 = _quarter(x2, x6, x10, x14)
