@@ -23,6 +23,7 @@ from .progress import Progress
 from .sample import Batch, as_tensors
 from .several import Augment
 from .speed import Speed
+from .state import check_whole
 from .step import PrivateStep, Project, private
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def fit(
     hook = (Progress(delta) if progress is True else progress) if alone else None
     mean = Average(average, step.parameters, plan.steps)
     path = None if checkpoint is None else Path(checkpoint)
+    if path is not None:
+        check_whole(step)
     if path is not None and path.exists():
         state = checkpoints.read(path)
         step.load_state_dict(state)

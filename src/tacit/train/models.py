@@ -41,9 +41,10 @@ def check_model(model: nn.Module) -> None:
     """Refuse layers that mix examples or store what they see, and models that hide their operations."""
     if "_orig_mod" in dict(model.named_children()):
         raise BadInput("The model is compiled already.", fix="Give the plain model and Speed(compile=True).")
-    if isinstance(model, nn.parallel.DistributedDataParallel):
+    if isinstance(model, nn.parallel.DistributedDataParallel) or type(model).__name__ == "FullyShardedDataParallel":
         raise BadInput(
-            "The model is wrapped for several processes.", fix="Give the plain model; steps see to the rest."
+            "The model is wrapped for several processes.",
+            fix="Give the plain model, or one cut up by fully_shard; steps see to the rest.",
         )
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm):

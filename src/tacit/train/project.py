@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..core import check
 
@@ -20,8 +20,14 @@ def ball(radius: float) -> Callable[[nn.Module], None]:
 
     def project(model: nn.Module) -> None:
         moved = [tensor for tensor in model.parameters() if tensor.requires_grad]
-        norm = math.sqrt(math.fsum(float(tensor.detach().double().square().sum()) for tensor in moved))
+        norm = math.sqrt(math.fsum(_square(tensor) for tensor in moved))
         if norm > limit:
             torch._foreach_mul_(moved, limit / norm)
 
     return project
+
+
+def _square(tensor: Tensor) -> float:
+    """Squared length; of a tensor in parts (DTensor), of all of them together."""
+    found = tensor.detach().double().square().sum()
+    return float(found.full_tensor() if hasattr(found, "full_tensor") else found)

@@ -80,11 +80,16 @@ class Batch:
     fixed: bool
     shares: NDArray[np.float32] | None = None
 
-    def parts(self, first: int = 0, every: int = 1) -> Iterator[tuple[Any, Tensor]]:
-        """Physical batches with their masks, all or every n-th; none for an empty sample."""
-        for start in range(first * self.physical, len(self.index), every * self.physical):
+    def parts(self, first: int = 0, every: int = 1, *, even: bool = False) -> Iterator[tuple[Any, Tensor]]:
+        """Physical batches with their masks, all or every n-th; none for an empty sample.
+
+        `even`: as many whatever the `first`, the last one perhaps of a single masked example.
+        """
+        stride = every * self.physical
+        last = math.ceil(len(self.index) / stride) * stride if even else len(self.index)
+        for start in range(first * self.physical, last, stride):
             index = self.index[start : start + self.physical]
-            missing = self.physical - len(index) if self.fixed else 0
+            missing = self.physical - len(index) if self.fixed else int(len(index) == 0)
             mask = torch.arange(len(index) + missing) < len(index)
             rows = self.examples.rows(_filled(index, missing))
             if self.shares is not None:

@@ -15,8 +15,15 @@ if TYPE_CHECKING:
 SCHEMA = "tacit.private-step/1"
 
 
+def check_whole(step: PrivateStep) -> None:
+    """One process cannot write down what all of them hold."""
+    if step.sharded:
+        raise BadInput("A run with parameters cut up among processes is not saved.", fix="Train it without checkpoint.")
+
+
 def saved(step: PrivateStep) -> dict[str, Any]:
     """Tensors and plain values only."""
+    check_whole(step)
     return {
         "schema": SCHEMA,
         "run": step.run,

@@ -99,13 +99,14 @@ class PrivateStep:
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
         self.done = 0
         self.run = secrets.token_hex(16)
-        trained = trainable(model, optimizer)
-        weigh = Weigh.of(plan.clipping, trained)
-        self._clipper = Clipper(model, averaged(loss), trained, plan.clip_norm, speed.precision, weigh)
-        self._workers = Workers.here()
+        self.parameters = trained = trainable(model, optimizer)
+        self._workers = Workers.of(model, trained)
+        weigh, whole = Weigh.of(plan.clipping, trained), self._workers.together(trained)
+        self._clipper = Clipper(model, averaged(loss), whole, plan.clip_norm, speed.precision, weigh)
+        self._own = self._workers.own(trained)
         device = next(iter(trained.values())).device
         self._total = Totals(self._clipper, self._workers, augment, compiled=speed.compiles(plan.steps, device))
-        self._release = Release(plan, trained, self._clipper.rounding, noise)
+        self._release = Release(plan, self._own, self._clipper.rounding, noise)
         if self._release.grid is not None:
             self._total.on(self._release.grid)
         self._secret = Secret.of(rng)
@@ -113,11 +114,6 @@ class PrivateStep:
         self._sample_key = b""
         self._charged = False
         self._agree()
-
-    @property
-    def parameters(self) -> dict[str, Tensor]:
-        """What is trained, by name."""
-        return self._clipper.parameters
 
     def _agree(self) -> None:
         """One secret, one run and one start for all processes."""
@@ -130,6 +126,11 @@ class PrivateStep:
     def rank(self) -> int:
         """Which of several processes this is; 0 for the one that writes."""
         return self._workers.rank
+
+    @property
+    def sharded(self) -> bool:
+        """Whether processes hold the parameters in parts (FSDP2)."""
+        return self._workers.even
 
     @property
     def clip_norm(self) -> float:
@@ -184,9 +185,11 @@ class PrivateStep:
             )
         total, parts = self._total(batch)
         key = self._noise_key(batch, parts)
-        noise = self._release.noise(key, self.clip_norm)
+        own = self._workers.key(key)
+        noise = self._release.noise(own, self.clip_norm)
         total, parts = self._total.settled(batch, total, parts)
-        self._release(total, noise, key, self.clip_norm)
+        self._release(total, noise, own, self.clip_norm)
+        self._workers.hand_over(self._own)
         self._adapt(parts, key)
         self._secret.advance()
         self.done += 1

@@ -30,6 +30,9 @@ class Totals:
 
     def __init__(self, clipper: Clipper, workers: Workers, augment: Augment | None, *, compiled: bool) -> None:
         self.clipper, self.workers, self.augment = clipper, workers, augment
+        clipper.add = workers.add
+        if compiled and clipper.add is not None:
+            raise BadInput("Steps on parameters in parts are eager.", fix="Use Speed(compile=False).")
         self.compiled = Compiled(clipper) if compiled else None
         self.parameters = clipper.parameters
         self.device = next(iter(self.parameters.values())).device
@@ -37,8 +40,10 @@ class Totals:
 
     def on(self, grid: Grid) -> None:
         """Add up whole numbers from now on."""
-        if self.compiled is not None:
-            raise BadInput("Noise on a grid goes with eager steps.", fix="Use Speed(compile=False).")
+        if self.compiled is not None or self.clipper.add is not None:
+            raise BadInput(
+                "Noise on a grid goes with eager steps and parameters in one piece.", fix="Use Speed(compile=False)."
+            )
         self.kind = torch.float64
         self.clipper.add = grid.sums
 
@@ -60,14 +65,15 @@ class Totals:
     def _summed(self, batch: Batch, clip: Clip) -> tuple[list[Tensor], list[Part]]:
         total: list[Tensor] = []
         parts = []
-        for rows, mask in batch.parts(self.workers.rank, self.workers.count):
-            clipped = _kept(clip(self._prepared(rows), mask.to(self.device, non_blocking=True)))
-            sums = [clipped.sums[name].to(self.kind) for name in self.parameters]
-            if total:
-                torch._foreach_add_(total, sums)
-            else:  # the next part may overwrite the memory of this one
-                total = [tensor.clone() for tensor in sums] if len(batch.index) > batch.physical else sums
-            parts.append((replace(clipped, sums={}), mask))
+        with self.workers.whole():
+            for rows, mask in batch.parts(self.workers.rank, self.workers.count, even=self.workers.even):
+                clipped = _kept(clip(self._prepared(rows), mask.to(self.device, non_blocking=True)))
+                sums = [clipped.sums[name].to(self.kind) for name in self.parameters]
+                if total:
+                    torch._foreach_add_(total, sums)
+                else:  # the next part may overwrite the memory of this one
+                    total = [tensor.clone() for tensor in sums] if len(batch.index) > batch.physical else sums
+                parts.append((replace(clipped, sums={}), mask))
         return self.workers.total(total, list(self.parameters.values()), self.kind), parts
 
     def _prepared(self, rows: Any) -> Any:

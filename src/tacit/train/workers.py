@@ -7,15 +7,17 @@ adaptive clip norm depend on all of them. Parameters start as the first process 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..core import TacitError
+from .clip.sums import Add
 
 T = TypeVar("T")
 
@@ -26,6 +28,8 @@ class Workers:
 
     rank: int = 0
     count: int = 1
+    even: ClassVar[bool] = False
+    """Whether all processes must have as many physical batches."""
 
     @classmethod
     def here(cls) -> Workers:
@@ -33,6 +37,21 @@ class Workers:
         if dist.is_available() and dist.is_initialized():
             return cls(dist.get_rank(), dist.get_world_size())
         return cls()
+
+    @classmethod
+    def of(cls, model: nn.Module, trained: Mapping[str, Tensor]) -> Workers:
+        """Those that train this model; its parameters may be cut up among them (FSDP2)."""
+        here = cls.here()
+        if not any(type(tensor).__name__ == "DTensor" for tensor in model.parameters()):
+            return here
+        from .sharded import Sharded
+
+        return Sharded.of_parts(model, trained, here)
+
+    @property
+    def add(self) -> Add | None:
+        """How clipped gradients are added up, if not as they are."""
+        return None
 
     def agreed(self, value: T) -> T:
         """The first process's value, everywhere."""
@@ -69,6 +88,26 @@ class Workers:
         dist.all_reduce(flat)
         parts = flat.split([tensor.numel() for tensor in sums])
         return [part.view(tensor.shape) for part, tensor in zip(parts, sums, strict=True)]
+
+    @contextmanager
+    def whole(self) -> Iterator[Any]:
+        """While parameters are used: they are put together where they are cut up."""
+        yield None
+
+    def together(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The parameters as operations see them."""
+        return dict(trained)
+
+    def own(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The part of every parameter that this process adds noise to: all of it."""
+        return dict(trained)
+
+    def key(self, key: bytes | Tensor) -> bytes | Tensor:
+        """The key of this process's noise: the same everywhere, since all add the same."""
+        return key
+
+    def hand_over(self, own: Mapping[str, Tensor]) -> None:
+        """Give the gradients of the own parts to the parameters that the optimizer holds."""
 
     def gathered(self, parts: list[T]) -> list[T]:
         """All processes' parts in the order of the sample: process r had parts r, r + count, ..."""

@@ -1,0 +1,134 @@
+"""What each process of tests/unit/test_train_sharded.py runs: every case once, results in the folder it is given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from tacit.core import TacitError
+from tacit.loss import Plan
+from tacit.train import Augment, Speed, ball, fit, private
+
+QUIET = 1e-6
+"""So little noise that sums show through it."""
+DATA = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+CASES: dict[str, dict[str, Any]] = {
+    "flat": {"plan": Plan(60, 0.5, 4, QUIET)},
+    "per layer": {"plan": Plan(60, 0.5, 4, QUIET, clipping="per-layer")},
+    "bands": {"plan": Plan(60, 0.25, 8, QUIET, adjacency="replace", sampling="cyclic", bands=2)},
+    "augmented": {"plan": Plan(60, 0.5, 4, QUIET), "augment": Augment(lambda batch: (2 * batch[0], batch[1]), 2)},
+    "projected": {"plan": Plan(60, 0.5, 4, QUIET), "project": ball(1.5)},
+}
+LOUD = Plan(60, 1e-9, 25, 1.5, clip_norm=2.0)
+"""Empty samples: what is released is noise alone."""
+
+
+class Tied(nn.Module):
+    """Odd sizes, a parameter used twice, and one that nothing uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.again, self.last = nn.Linear(5, 7), nn.Linear(7, 7), nn.Linear(7, 3)
+        self.scale, self.unused = nn.Parameter(torch.ones(7)), nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.again(torch.tanh(self.again(self.first(x) * self.scale)))))
+
+
+def made(*, cut: bool) -> nn.Module:
+    model = Tied()
+    if cut:
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(model.again)
+        fully_shard(model)
+    return model
+
+
+def flat(tensors: Any) -> Tensor:
+    return torch.cat([getattr(tensor, "full_tensor", lambda tensor=tensor: tensor)().flatten() for tensor in tensors])
+
+
+def trained(plan: Plan, *, cut: bool, **options: Any) -> Tensor:
+    model = made(cut=cut)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05, eps=1e-3)
+    step = private(model, optimizer, plan, rng=5, speed=Speed(physical_batch=4), **options)
+    for batch in step.batches(DATA):
+        step(batch)
+    if cut:
+        assert step.sharded
+        parts = [state["exp_avg"].to_local().numel() for state in optimizer.state.values()]
+        whole = sum(tensor.numel() for tensor in model.parameters())
+        assert sum(parts) <= 0.6 * whole
+    return flat(tensor.detach() for tensor in model.parameters())
+
+
+def noise(*, cut: bool) -> Tensor:
+    """What empty samples release, one row per step; whole parameters from all parts."""
+    model = made(cut=cut)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), LOUD, rng=7)
+    rows = []
+    for batch in step.batches(DATA):
+        step.gradients(batch)
+        rows.append(flat(tensor.grad for tensor in model.parameters()))
+    return torch.stack(rows)
+
+
+def refusals(folder: Path) -> list[str]:
+    """One sentence each."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    def attempt(act: Any) -> str:
+        try:
+            act()
+        except TacitError as error:
+            return str(error)
+        return "nothing"
+
+    def half() -> None:
+        model = Tied()
+        fully_shard(model.again)
+        private(model, torch.optim.SGD(model.parameters(), lr=0.1), LOUD)
+
+    def rounded() -> None:
+        model = Tied()
+        fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+        private(model, torch.optim.SGD(model.parameters(), lr=0.1), LOUD)
+
+    def asked(**options: Any) -> None:
+        model = made(cut=True)
+        private(model, torch.optim.SGD(model.parameters(), lr=0.1), LOUD, **options)
+
+    return [
+        attempt(half),
+        attempt(rounded),
+        attempt(lambda: asked(noise="grid")),
+        attempt(lambda: asked(speed=Speed(compile=True))),
+        attempt(lambda: fit(made(cut=True), DATA, CASES["flat"]["plan"], checkpoint=folder / "x")),
+    ]
+
+
+def main(folder: Path) -> None:
+    dist.init_process_group("gloo")
+    found: dict[str, Any] = {name: trained(**case, cut=True) for name, case in CASES.items()}
+    found["noise"] = noise(cut=True)
+    done = fit(made(cut=True), DATA, CASES["flat"]["plan"], rng=5, average="ema", validation=DATA)
+    found["fit"] = flat(tensor.detach() for tensor in done.model.parameters())
+    found["evidence"] = done.evidence.claim.bound.epsilon, done.evidence.provenance["steps"]
+    found["accuracy"] = done.evidence.utility["accuracy"]
+    found["refusals"] = refusals(folder)
+    torch.save(found, folder / f"{dist.get_rank()}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main(Path(sys.argv[1]))

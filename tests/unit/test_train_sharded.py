@@ -1,0 +1,66 @@
+"""Parameters in parts (FSDP2, two processes): the sums of one process, noise once and of the right size, one claim."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tacit.train import fit
+from tacit.train.release import ROUNDING
+from train_sharded import CASES, DATA, LOUD, flat, made, noise, trained
+
+SCRIPT = Path(__file__).resolve().parents[1] / "train_sharded.py"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parts")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
+    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_parts_end_where_one_process_ends(pair, name: str) -> None:
+    """Adam makes steps of like size of sums of any size: one that is off in a single entry would show."""
+    alone = trained(**CASES[name], cut=False)
+    for found in pair:
+        torch.testing.assert_close(found[name], alone, rtol=0, atol=1e-4)
+    assert torch.equal(pair[0][name], pair[1][name])
+
+
+def spread(rows: torch.Tensor) -> float:
+    """Standard deviations from what the plan says, of the mean square: 6 would be wrong once in 5e8 times."""
+    scale = LOUD.noise_multiplier * LOUD.clip_norm * (1 + ROUNDING["float32"]) / LOUD.expected_batch
+    return abs(float((rows / scale).square().mean()) - 1) / math.sqrt(2 / rows.numel())
+
+
+def test_the_parts_noise_is_one_noise_of_the_right_size(pair) -> None:
+    rows = pair[0]["noise"]
+    assert torch.equal(rows, pair[1]["noise"])
+    assert spread(rows) < 6
+    assert spread(noise(cut=False)) < 6
+    assert min(spread(rows * 1.1), spread(rows * 0.9)) > 6
+    assert len(rows.flatten().unique()) == rows.numel()  # no part repeats another's
+
+
+def test_one_statement_of_evidence(pair) -> None:
+    plan = CASES["flat"]["plan"]
+    alone = fit(made(cut=False), DATA, plan, rng=5, average="ema", validation=DATA)
+    for found in pair:
+        assert found["evidence"] == (alone.evidence.claim.bound.epsilon, plan.steps)
+        assert found["accuracy"] == pytest.approx(alone.evidence.utility["accuracy"], abs=0.02)
+        torch.testing.assert_close(
+            found["fit"], flat(tensor.detach() for tensor in alone.model.parameters()), rtol=0, atol=1e-3
+        )
+
+
+def test_what_cannot_be_done_is_refused(pair) -> None:
+    told = ["not cut up among all", "another precision", "in one piece", "are eager", "not saved"]
+    for sentence, words in zip(pair[0]["refusals"], told, strict=True):
+        assert words in sentence
