@@ -1,5 +1,8 @@
 """Fleets: membership is kept, clipping and noise are DP-SGD's, own records are sampled per model."""
 
+import functools
+import io
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +11,10 @@ from torch import nn
 from tacit import BadInput, Plan
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
-from tacit.fleet.fleet import ROOM, _clip
+from tacit.fleet.fleet import ROOM, _clip, _gradients
 from tacit.fleet.order import Draws, Pool, sampled
+from tacit.fleet.progress import Line
+from tacit.fleet.stack import stack, stacked
 
 RECORDS, FEATURES, CLASSES = 40, 4, 3
 RNG = np.random.default_rng(0)
@@ -142,6 +147,48 @@ def test_tf32_keeps_room_under_the_clip_norm_and_is_not_for_clipped_convolutions
     before = torch.get_float32_matmul_precision()
     fleet(precision="tf32").train(X, Y, members(), Plan(20, 0.5, 1, 1.0), rng=1)
     assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("schedule", [Epochs(3, 8), Plan(20, 0.3, 5, 1.0)])
+def test_snapshots_are_the_models_of_a_shorter_training(schedule):
+    models = fleet().train(X, Y, members(70), schedule, snapshots=[2], rng=3)
+    shorter = Epochs(2, 8) if isinstance(schedule, Epochs) else Plan(20, 0.3, 2, 1.0)
+    assert np.array_equal(models.snapshots[2].logits(X), fleet().train(X, Y, members(70), shorter, rng=3).logits(X))
+    assert not np.array_equal(models.snapshots[2].logits(X), models.logits(X))
+    with pytest.raises(BadInput, match="ends after"):
+        fleet().train(X, Y, members(2), schedule, snapshots=[6], rng=3)
+
+
+def test_as_many_models_as_fit_are_trained_at_once(monkeypatch):
+    """A step that is played through empty counts at least what it needs, and memory decides."""
+    from tacit.fleet import memory
+
+    made = stack(make(), stacked([make()]))
+    wide = nn.Sequential(nn.Conv2d(1, 16, 5), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 24 * 24, 10))
+    conv = stack(wide, stacked([wide]))
+    for models, shape, least in ((made, (4,), 256), (conv, (1, 28, 28), 256 * 16 * 24 * 24 * 4 * 2)):
+        for clip_norm in (None, 1.0):
+            step = functools.partial(_gradients, clip_norm=clip_norm)
+            each = (memory._bytes(models, 4, shape, 256, step) - memory._bytes(models, 2, shape, 256, step)) // 2
+            assert least < each
+            for blocks, most in ((0.5, 64), (2.5, 128), (99, 256)):
+                room = int(blocks * 64 * each / memory.USED)
+                monkeypatch.setattr(memory, "available", lambda device, room=room: room)
+                assert memory.at_once(models, shape, 256, step, torch.device("cpu")) == most
+    monkeypatch.setattr(memory, "available", lambda device: 1)
+    seen = []
+    fleet().train(X, Y, members(130), Epochs(1, 8), rng=1, progress=lambda done, count: seen.append(done))
+    assert seen == [64, 128, 130]
+
+
+def test_progress_says_models_per_second(monkeypatch):
+    clock = iter([10.0, 12.0, 20.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    told = io.StringIO()
+    line = Line(told)
+    line(64, 130)
+    line(130, 130)
+    assert told.getvalue() == "64 of 130 models, 32.0 per second\r130 of 130 models, 13.0 per second\n"
 
 
 @pytest.mark.parametrize("more", [{"order": "random"}, {"precision": "half"}])

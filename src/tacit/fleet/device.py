@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import warnings
@@ -69,8 +68,8 @@ class Compiled:
 
     def _compile(self, models: Stack, x: Tensor, y: Tensor, mask: Tensor) -> Graph:
         def step(parameters: dict[str, Tensor], x: Tensor, y: Tensor, mask: Tensor) -> dict[str, Tensor]:
-            others = copy.copy(models)
-            others.parameters, others.branch_free = parameters, True
+            others = models.like(parameters)
+            others.branch_free = True
             return self.gradients(others, Batch(x, y, mask))
 
         given = models.parameters, x, y, mask

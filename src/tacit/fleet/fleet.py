@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -26,7 +26,8 @@ from ..core.randomness import Source, source
 from ..loss import Plan
 from .device import Compiled, Gradients, fixed_size
 from .fused import Fused, takes
-from .order import ALIGNED, BLOCK, Batch, Draws, Epochs, Pool, own_batches, shared_batches, tensor_of
+from .memory import BLOCK, at_once
+from .order import ALIGNED, Batch, Draws, Epochs, Pool, own_batches, shared_batches, tensor_of
 from .stack import Stack, copies, stack, stacked
 
 COMPILE_FROM = 50
@@ -44,15 +45,16 @@ class Fleet:
     """One description, many models.
 
     `start` is a function, called once per model under that model's own seed, or a module: then all models start from
-    its parameters. Models are trained `models_at_once` (rounded up to blocks of 64) on `device`. Another `stack` trains
-    by another rule: how gradients are clipped is then its own affair, and any claim about it too. The batches' `order`
-    is "shared" by all models, or each has its "own"; that is slower. With `precision` "tf32" a GPU multiplies faster
-    and rounds more; gradients are clipped to a little less for it, so a plan's claim stays.
+    its parameters. Models are trained `models_at_once`, in blocks of 64, on `device`: by default as many as fit in
+    memory, at most 256 on a processor and 4096 on a GPU. Another `stack` trains by another rule: how gradients are
+    clipped is then its own affair, and any claim about it too. The batches' `order` is "shared" by all models, or each
+    has its "own"; that is slower. With `precision` "tf32" a GPU multiplies faster and rounds more; gradients are
+    clipped to a little less for it, so a plan's claim stays.
     """
 
     start: Callable[[], nn.Module] | nn.Module
     optimizer: MakeOptimizer = field(default=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
-    models_at_once: int = 256
+    models_at_once: int | None = None
     device: str | torch.device = "cpu"
     stack: MakeStack = stack
     order: str = "shared"
@@ -70,13 +72,15 @@ class Fleet:
         schedule: Epochs | Plan,
         *,
         own: Sequence[int] = (),
+        snapshots: Sequence[int] = (),
         rng: Source | int | np.random.Generator | None = None,
         progress: Progress | None = None,
     ) -> Models:
         """Train `member.shape[1]` models; model k learns from the records i with member[i, k].
 
         An `Epochs` schedule is plain training, a `Plan` is DP-SGD with exact per-example clipping and noise of its own
-        in every model. Deterministic given `rng`, whatever `models_at_once` is, for models without dropout.
+        in every model. After `snapshots`, epochs or a plan's steps, models are kept as they are then. Deterministic
+        given `rng`, whatever `models_at_once` is, for models without dropout.
         """
         data = Pool.of(x, y, member, own).to(self.device)
         if isinstance(schedule, Plan) and (schedule.sampling, schedule.clipping.name) != ("poisson", "flat"):
@@ -85,9 +89,11 @@ class Fleet:
         order_seed, *seeds = (randomness.words(2 * count + 1) >> np.uint64(1)).tolist()
         starts, noise = seeds[:count], seeds[count:]  # starts are public: no noise may be drawn from their seeds
         done: list[Stack] = []
-        at_once = BLOCK * math.ceil(check.whole("models_at_once", self.models_at_once) / BLOCK)
-        for first in range(0, count, at_once):
-            rows = slice(first, min(first + at_once, count))
+        kept: dict[int, list[Stack]] = {number: [] for number in snapshots}
+        steps = _steps(schedule, snapshots, len(data.x))
+        size = self._at_once(data, schedule, starts)
+        for first in range(0, count, size):
+            rows = slice(first, min(first + size, count))
             models, draws = _started(self, starts[rows]), Draws(noise[rows], self.device)
             pool = data.part(rows)
             if self.order == "own":
@@ -95,11 +101,27 @@ class Fleet:
             else:
                 batches = shared_batches(pool, schedule, np.random.default_rng(order_seed), draws)
             with _products(self.precision):
-                _train(models, self.optimizer, schedule, batches, draws, _how(self, models, data, schedule))
+                how = _how(self, models, data, schedule)
+                for step in _train(models, self.optimizer, schedule, batches, draws, how):
+                    if step in steps:
+                        kept[steps[step]].append(models.copy())
             done.append(models)
             if progress is not None:
                 progress(rows.stop, count)
-        return Models(tuple(done), np.asarray(member, dtype=bool), randomness.name)
+        sides = np.asarray(member, dtype=bool)
+        earlier = {number: Models(tuple(stacks), sides, randomness.name) for number, stacks in kept.items()}
+        return Models(tuple(done), sides, randomness.name, earlier)
+
+    def _at_once(self, data: Pool, schedule: Epochs | Plan, starts: list[int]) -> int:
+        if self.models_at_once is not None:
+            return BLOCK * math.ceil(check.whole("models_at_once", self.models_at_once) / BLOCK)
+        if len(starts) <= BLOCK:
+            return BLOCK
+        expected = schedule.expected_batch if isinstance(schedule, Plan) else schedule.batch_size
+        clip_norm = schedule.clip_norm if isinstance(schedule, Plan) else None
+        step = functools.partial(_gradients, clip_norm=clip_norm)
+        size = min(math.ceil(expected), len(data.x))
+        return at_once(_started(self, starts[:1]), data.x.shape[1:], size, step, data.x.device)
 
 
 @dataclass(frozen=True)
@@ -109,6 +131,8 @@ class Models:
     stacks: tuple[Stack, ...]
     member: NDArray[np.bool_]
     randomness: str
+    snapshots: Mapping[int, Models] = field(default_factory=dict)
+    """The models as they were after some epochs, or a plan's steps, if asked for."""
 
     def __len__(self) -> int:
         return int(self.member.shape[1])
@@ -117,7 +141,7 @@ class Models:
         """(records, models, classes)."""
         batch = tensor_of(x).to(next(iter(self.stacks[0].parameters.values())).device)
         with torch.no_grad():
-            parts = [item.logits(batch).transpose(0, 1) for item in self.stacks]
+            parts = [_logits(item, batch) for item in self.stacks]
         return torch.cat(parts, dim=1).double().cpu().numpy()
 
     def observations(self, x: ArrayLike, y: ArrayLike, member: ArrayLike | None = None) -> Observations:
@@ -136,27 +160,45 @@ def _train(
     batches: Iterator[Batch],
     draws: Draws,
     gradients: Gradients,
-) -> None:
+) -> Iterator[int]:
+    """Says which step was made."""
     parameters = list(models.parameters.values())
     optimizer = make_optimizer(parameters)
     private = isinstance(schedule, Plan)
     share = 1 / schedule.expected_batch if isinstance(schedule, Plan) else 1.0
     scale = schedule.noise_multiplier * schedule.clip_norm * share if isinstance(schedule, Plan) else 0.0
-    for batch in batches:
+    for step, batch in enumerate(batches, start=1):
         rate = _descent(optimizer)
         if isinstance(gradients, Fused) and rate is not None:  # a step of gradient descent, in place
             gradients.add(models, batch, -rate * share)
             if private:
                 draws.add_noise(parameters, -rate * scale, 1.0)
-            continue
-        sums = gradients(models, batch)
-        for name, parameter in models.parameters.items():
-            parameter.grad = sums[name]
-        if private:
-            draws.add_noise([sums[name] for name in models.parameters], scale, share)
-        optimizer.step()
+        else:
+            sums = gradients(models, batch)
+            for name, parameter in models.parameters.items():
+                parameter.grad = sums[name]
+            if private:
+                draws.add_noise([sums[name] for name in models.parameters], scale, share)
+            optimizer.step()
+        yield step
     for parameter in parameters:
         parameter.grad = None
+
+
+def _steps(schedule: Epochs | Plan, snapshots: Sequence[int], records: int) -> dict[int, int]:
+    """By step the snapshot that is due after it."""
+    most, each = (schedule.steps, 1) if isinstance(schedule, Plan) else (schedule.epochs, schedule.steps(records))
+    for number in snapshots:
+        if check.whole("snapshots", number) > most:
+            raise BadInput(f"A snapshot after {number} is asked for, but training ends after {most}.")
+    return {number * each: number for number in snapshots}
+
+
+def _logits(models: Stack, x: Tensor) -> Tensor:
+    """(B, K, classes), some records at a time: patches of pictures are many times their size."""
+    count = len(next(iter(models.parameters.values())))
+    rows = max(1, (2**22 if models.rank_one else 2**14) // count)
+    return torch.cat([models.logits(part).transpose(0, 1) for part in x.split(rows)])
 
 
 def _descent(optimizer: torch.optim.Optimizer) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -61,8 +60,8 @@ class Fused:
         key = models.form, self.clip_norm is None, batch.x.device, torch.get_float32_matmul_precision()
         if key in CHECKED:
             return
-        few, some = copy.copy(models), Batch(batch.x, batch.y, batch.mask[:COMPARED])
-        few.parameters = {name: value[:COMPARED].clone() for name, value in models.parameters.items()}
+        some = Batch(batch.x, batch.y, batch.mask[:COMPARED])
+        few = models.like({name: value[:COMPARED].clone() for name, value in models.parameters.items()})
         theirs = self.gradients(few, some)
         for add, by in ((False, 1.0), (True, -0.5)):
             sums = {name: value.clone() for name, value in few.parameters.items()}

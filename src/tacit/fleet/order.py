@@ -15,9 +15,8 @@ from ..core import check
 from ..core.errors import BadInput
 from ..loss import Plan
 from .device import Batch, Noise
+from .memory import BLOCK
 
-BLOCK = 64
-"""Models that share a random generator; how many are trained at once is a multiple of it."""
 ALIGNED = 16
 """On a GPU batches are filled up to multiples of it, with records that are nobody's."""
 
@@ -28,6 +27,10 @@ class Epochs:
 
     epochs: int
     batch_size: int
+
+    def steps(self, records: int) -> int:
+        """Of one epoch."""
+        return math.ceil(records / self.batch_size)
 
     def __post_init__(self) -> None:
         check.whole("epochs", self.epochs)

@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,15 @@ from ..core.randomness import Source, source
 from ..loss import Plan
 from ..train import checkpoint
 from .fleet import Fleet, Models, Progress
-from .order import BLOCK, Epochs
+from .memory import BLOCK
+from .order import Epochs
 from .stack import Stack
 
 Words = NDArray[np.uint64]
 Parameters = dict[str, Tensor]
 Work = Callable[[int], Parameters]
 SCHEMA = "tacit.fleet-part/1"
+SIZE = 256
 
 
 def spread(
@@ -50,7 +52,8 @@ def spread(
     folder: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Models:
-    """`fleet.train` in parts of `fleet.models_at_once` models: the same models, bit for bit, on one kind of processor.
+    """`fleet.train` in parts of `fleet.models_at_once` models (256 if not given): the same models, bit for bit, on one
+    kind of processor.
 
     `workers` above 0 trains as many parts at once on Ray (a running cluster if there is one, else a local one).
     `folder` keeps finished parts; the same call with the same folder trains what is missing. Until the last is finished
@@ -60,7 +63,7 @@ def spread(
     if sides.ndim != 2 or 0 in sides.shape:
         raise BadInput("A fleet needs a membership matrix of records x models.")
     arrays, count = (np.asarray(x, dtype=np.float32), np.asarray(y), sides), sides.shape[1]
-    size = BLOCK * math.ceil(check.whole("models_at_once", fleet.models_at_once) / BLOCK)
+    size = BLOCK * math.ceil(check.whole("models_at_once", fleet.models_at_once or SIZE) / BLOCK)
     parts, chance = range(math.ceil(count / size)), source(rng)
     words, done, store = chance.words(2 * count + 1), {}, None
     if folder is not None:
@@ -109,7 +112,9 @@ def _part(
     """The parameters of one part, on the processor."""
     x, y, member = arrays
     models = slice(k * size, min((k + 1) * size, member.shape[1]))
-    found = fleet.train(x, y, member[:, models], schedule, own=own, rng=_Part(words, models))
+    found = replace(fleet, models_at_once=size).train(
+        x, y, member[:, models], schedule, own=own, rng=_Part(words, models)
+    )
     (stack,) = found.stacks
     return {name: value.detach().cpu() for name, value in stack.parameters.items()}
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy as shallow
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +35,16 @@ class Stack(ABC):
     """What its gradients do but for the parameters' values; None where that has no short name."""
     rank_one = True
     """No sum over positions hides in a per-example gradient: rounding its factors rounds it by no larger share."""
+
+    def like(self, parameters: dict[str, Tensor]) -> Self:
+        """The same architecture with other parameters."""
+        other = shallow(self)
+        other.parameters = parameters
+        return other
+
+    def copy(self) -> Self:
+        """As it is now."""
+        return self.like({name: value.detach().clone() for name, value in self.parameters.items()})
 
     @abstractmethod
     def logits(self, x: Tensor) -> Tensor:
@@ -72,7 +84,7 @@ class LayerStack(Stack):
         for name, error in errors.items():
             rule, given, weighted = self._rules[name], seen[name], error * _wide(weight[:, None], error)
             # 0 times infinity is no 0: mend it, on a CPU only where it happens (a GPU would have to wait to know)
-            if self.branch_free or weighted.is_cuda or not (weighted.sum() + given.sum()).isfinite():
+            if self.branch_free or not weighted.is_cpu or not (weighted.sum() + given.sum()).isfinite():
                 used = (weight > 0)[:, None]
                 weighted = torch.where(_wide(used, weighted), weighted, 0.0)
                 given = torch.where(_wide(used.any(0) if rule.is_shared(given) else used, given), given, 0.0)

@@ -96,6 +96,7 @@ class CaseStudy:
             models_at_once=self.models_at_once,
             device=self.device,
             stack=replace(self.clipping, divided_by=divided_by).stack,
+            precision="tf32",
         )
         return fleet.train(self.x, self.y, member, plan, own=[len(self.x) - 1], rng=chance)
 

@@ -1,0 +1,67 @@
+"""How many models to train at once: as many as leave half of the memory free, by a step that is played through empty.
+
+Tensors on torch's meta device have shapes and no content, so a step of a few models costs nothing and says how many
+bytes it would write. All are counted as if none were freed: more than a step needs, by a small factor.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .device import Batch, Gradients
+from .stack import AnyStack, LayerStack, Stack
+
+BLOCK = 64
+"""Models that share a random generator; how many are trained at once is a multiple of it."""
+MOST = {"cpu": 256, "cuda": 4096}
+USED = 0.5
+
+
+def at_once(models: Stack, record: torch.Size, batch: int, gradients: Gradients, device: torch.device) -> int:
+    """Whole blocks, at least one; `models` is one model or more of the fleet."""
+    most = MOST.get(device.type, BLOCK)
+    if type(models) not in (AnyStack, LayerStack):
+        return most
+    few, more = (_bytes(models, count, record, batch, gradients) for count in (2, 4))
+    each = max((more - few) // 2, 1)
+    return max(BLOCK, min(most, BLOCK * int(USED * available(device) / each / BLOCK)))
+
+
+def available(device: torch.device) -> int:
+    """Bytes that a step may use."""
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _bytes(models: Stack, count: int, record: torch.Size, batch: int, gradients: Gradients) -> int:
+    empty = {
+        name: torch.empty((count, *value.shape[1:]), device="meta", dtype=value.dtype)
+        for name, value in models.parameters.items()
+    }
+    few = models.like(empty)
+    rows = max(1, math.ceil(batch))
+    x, y = torch.empty((rows, *record), device="meta"), torch.zeros(rows, dtype=torch.long, device="meta")
+    with _Written() as written:
+        gradients(few, Batch(x, y, torch.empty((count, rows), dtype=torch.bool, device="meta")))
+    return written.bytes + 4 * sum(value.nbytes for value in empty.values())
+
+
+class _Written(TorchDispatchMode):
+    """Adds up the bytes of every new tensor."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for value, kind in zip(found if isinstance(found, tuple) else (found,), func._schema.returns, strict=False):
+            if isinstance(value, Tensor) and kind.alias_info is None:
+                self.bytes += value.nbytes
+        return found
