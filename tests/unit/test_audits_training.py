@@ -86,6 +86,15 @@ def test_neighbours_have_the_adjacency_of_the_game():
         Pair(x, y, x[:1], y[:1], Adjacency.ZERO_OUT)
 
 
+def test_the_clip_aware_canary_points_where_records_vary_least():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 4)) @ np.diag([3.0, 2.0, 1.0, 0.01]) @ np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    record, _ = CANARIES["clip-aware"](x.reshape(200, 2, 2), np.arange(200) % 2, rng)
+    along = x @ record.ravel() / np.linalg.norm(record)
+    assert np.abs(along).max() < 0.1
+    assert np.linalg.norm(record) == pytest.approx(np.linalg.norm(x, axis=1).max())
+
+
 @pytest.mark.parametrize("name", sorted(CANARIES))
 @pytest.mark.parametrize("shape", [(4,), (12, 12), (3, 12, 12)])
 def test_canaries_fit_the_data(name, shape):

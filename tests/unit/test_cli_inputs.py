@@ -104,6 +104,7 @@ MAKE = 'make = "their_code:make"'
         ("bracket", {"model": 'fit = "their_code:fails"', "plan": "epsilon = 1.0"}, "raised KeyError"),
         ("bracket", {"model": MAKE, "plan": PLAN, "train": 'average = "ema"'}, "know no average"),
         ("bracket", {"model": MAKE, "plan": PLAN, "data": 'source = "who.npz"\nunit = "who"'}, "with single records"),
+        ("bracket", {"model": 'fit = "their_code:fit"', "audit": 'start = "crafted"'}, "goes with [model] make"),
         ("attack", {"model": 'make = "their_code:narrow"\nfile = "narrow.safetensors"'}, "given records of shape (2,)"),
         ("attack", {"model": 'predict = "their_code:ragged"'}, "one row per record and one column per class"),
         ("attack", {"model": 'predict = "their_code:leaves"'}, "their_code:leaves raised SystemExit"),

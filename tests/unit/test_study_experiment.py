@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from tacit import Mismatch, Plan, verify
+from tacit import BadInput, Mismatch, Plan, verify
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
 from tacit.study.experiment import FLEET, OWN, SHARED_ORDER, Effort, Experiment, Recipe
+from tacit.study.start import crafted
 from tacit.train import PrivateStep, fit
 
 RNG = np.random.default_rng(0)
@@ -106,3 +107,29 @@ def test_groups_are_compared_on_the_first_model():
     assert [item.group for item in evidence.groups] == ["old", "young"]
     assert 90 <= sum(item.advantage.n for item in evidence.groups) <= 110
     assert all(0 < item.p_value <= 1 for item in evidence.groups)
+
+
+def test_a_crafted_start_knows_the_held_out_records_and_is_where_the_audit_begins():
+    """Gradients of records like them become short, so that they hide a canary less."""
+    torch.manual_seed(0)
+    start, held = make(), (X[200:], (X[200:, 0] > 0).astype(np.int64))
+    before = [value.clone() for value in start.parameters()]
+    known = crafted(start, *held)
+
+    def longest(model):
+        gradients = torch.autograd.grad(
+            nn.functional.cross_entropy(model(torch.as_tensor(held[0])), torch.as_tensor(held[1])), model.parameters()
+        )
+        return sum(float(value.square().sum()) for value in gradients)
+
+    assert longest(known) < longest(start) / 100
+    assert all(torch.equal(one, two) for one, two in zip(before, start.parameters(), strict=True))
+    small = experiment(16, BLANK)
+    small = replace(small, effort=replace(small.effort, start="crafted", canary="clip-aware"))
+    evidence, _ = small.bracket(Recipe("private", make, sgd(2.0), SMALL_PLAN))
+    assert {item.canary for item in evidence.demonstrations} == {"clip-aware, crafted start"}
+
+
+def test_a_start_that_is_not_known():
+    with pytest.raises(BadInput, match="fresh"):
+        Effort(start="warm")

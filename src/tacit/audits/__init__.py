@@ -1,6 +1,7 @@
 """Audits: games whose scores give lower bounds on epsilon that are true as often as they say."""
 
 from .anytime import Anytime, AnytimeCurve
+from .bayes import credible
 from .canary import CANARIES
 from .choice import Choice, choose, lower_bound
 from .claims import stated
@@ -36,6 +37,7 @@ __all__ = [
     "audit",
     "audit_mechanism",
     "choose",
+    "credible",
     "demonstrate",
     "demonstrate_once",
     "demonstrate_updates",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..core import Adjacency, BadInput
 
 Array = NDArray[Any]
+FEATURES = 1024
 Maker = Callable[[Array, Array, np.random.Generator], tuple[Any, Any]]
 
 
@@ -87,7 +88,29 @@ def unseen(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
     return record, _rarest(y)
 
 
-CANARIES: dict[str, Maker] = {"backdoor": backdoor, "blank": blank, "mislabelled": mislabelled, "unseen": unseen}
+def clip_aware(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+    """Along the direction in which the records vary least, as long as the longest of them, with the rarest label.
+
+    Clipping shortens every gradient alike, so what counts is that nobody else's points the same way.
+    Reference: Jagielski, Ullman and Oprea 2020, ClipBKD. Of very many features, those that vary least.
+    """
+    flat = x.reshape(len(x), -1).astype(np.float64)
+    few = np.argsort(flat.std(axis=0), kind="stable")[:FEATURES]
+    _, vectors = np.linalg.eigh(flat[:, few].T @ flat[:, few])
+    record = np.zeros(flat.shape[1])
+    record[few] = vectors[:, 0] * np.linalg.norm(flat, axis=1).max()
+    return record.reshape(x.shape[1:]), _rarest(y)
+
+
+CANARIES: dict[str, Maker] = {
+    "backdoor": backdoor,
+    "blank": blank,
+    "clip-aware": clip_aware,
+    "mislabelled": mislabelled,
+    "unseen": unseen,
+}
+AUTO = ("backdoor", "blank", "mislabelled", "unseen")
+"""Those that "auto" compares; along its direction the least varying feature is nearly what clip-aware is."""
 
 
 def maker(canary: str | Maker) -> tuple[str, Maker]:

@@ -23,6 +23,7 @@ from ..core import (
 )
 from ..core.events import Compose, Poisson, Repeat
 from .anytime import Anytime, AnytimeCurve
+from .bayes import credible
 from .choice import Choice, bound, choose, counts
 from .estimators import ClopperPearson, Estimator
 from .exact import Exact, ExactCurve
@@ -155,6 +156,7 @@ def _shown(
             played.canary,
             played.planned,
             played.failed,
+            credible(counted, stated.delta, confidence) if isinstance(use, ClopperPearson | Exact) else None,
         )
         for use in readers
     )

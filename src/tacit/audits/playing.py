@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..core import BadInput, Calibration, Claim, Control, Demonstration, NotFinished, Scores
 from ..core.events import Repeat
 from . import controls
-from .canary import CANARIES, Maker, maker, pair
+from .canary import AUTO, Maker, maker, pair
 from .demonstration import FEWEST, Played, chosen, demonstrate, demonstrate_once, same_adjacency, watch
 from .game import balanced, failures, scored
 from .stage import Stage, unusable
@@ -136,7 +136,7 @@ def _step_rehearsal(stage: Stage, canary: str | Maker, steps: int) -> tuple[str,
     """Runs that do not count: the canary to play, how its steps are scored, and how long a run takes."""
     count = max(2, min(REHEARSED, -(-400 // steps)))
     offers, results = [], []
-    for item in sorted(CANARIES) if canary == "auto" else [canary]:
+    for item in AUTO if canary == "auto" else [canary]:
         name, make = maker(item)
         task = Steps(stage.fit, pair(stage.x, stage.y, make, stage.budget.chance.generator(), stage.adjacency))
         coins = stage.budget.chance.coins(count * steps).reshape(count, steps)

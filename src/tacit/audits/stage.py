@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, NotFinished, Source, check
-from .canary import CANARIES, Maker, Pair, maker, pair
+from .canary import AUTO, Maker, Pair, maker, pair
 from .foreign import Fit, last_margin, margins
 from .game import balanced, separation
 from .journal import Journal
@@ -151,7 +151,7 @@ class Stage:
 
         Choosing on runs of their own is not looking (soundness rule 20): none of them is judged.
         """
-        names: Sequence[str | Maker] = sorted(CANARIES) if canary == "auto" else [canary]
+        names: Sequence[str | Maker] = AUTO if canary == "auto" else [canary]
         count = 2 if len(names) == 1 else max(8, min(runs // 8, 128))
         tried, quality, results = [], [], []
         for item in names:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core import BadInput, Bound, Claim, Demonstration, Evidence
 from ..loss import privacy_loss
+from .bayes import credible
 from .claims import STATED, limits
 from .methods import estimator
 
@@ -95,7 +96,12 @@ def _demonstration(item: Demonstration, claim: Claim | None) -> list[Recomputed]
     use = estimator(bound.method, delta=bound.delta, adjacency=bound.adjacency, event=event)
     if use is None:
         return [Recomputed.of(bound.method, bound.epsilon, None)]
-    return [
+    rows = [
         Recomputed.of(bound.method, bound.epsilon, use.read(item.counts, bound.confidence)),
         Recomputed.of(f"{bound.method}, attainable", item.attainable, use.attainable(item.counts, bound.confidence)),
     ]
+    if item.credible is not None:
+        found = credible(item.counts, bound.delta, bound.confidence)
+        ends = zip(("from", "to"), item.credible, found, strict=True)
+        rows += [Recomputed.of(f"credible, {end}", stored, again) for end, stored, again in ends]
+    return rows

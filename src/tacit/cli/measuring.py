@@ -96,6 +96,8 @@ def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
     from ..study.bracketing import bracket as hold
 
     game, table = file.get("audit"), file.get("plan")
+    if "start" in game:
+        raise BadInput("`start` in [audit] goes with [model] make: where a fit begins is its own affair.")
     claim = (file.need("plan", "epsilon"), table.get("delta", 1e-5)) if table else None
     pool = np.ones(len(records.x), dtype=bool) if records.members is None else records.members
     return hold(

@@ -72,7 +72,10 @@ class Counts:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A lower bound with the counts it came from and the largest bound the same estimator could have given."""
+    """A lower bound with the counts it came from and the largest bound the same estimator could have given.
+
+    `credible` is what a Bayesian would believe after these counts, at the bound's confidence: information, no bound.
+    """
 
     bound: Bound
     counts: Counts
@@ -82,6 +85,7 @@ class Demonstration:
     canary: str
     planned: int
     failed: int = 0
+    credible: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -78,12 +78,14 @@ def _read_claim(data: dict[str, Any]) -> Claim:
 
 
 def _demonstration(item: Demonstration) -> dict[str, Any]:
+    told = {key: value for key, value in vars(item).items() if key != "credible" or value is not None}
     return {
-        **_plain(vars(item)),
+        **_plain(told),
         "bound": item.bound.to_json(),
         "counts": item.counts.to_json(),
         "attainable": finite(item.attainable),
         "threshold": finite(item.threshold),
+        **({} if item.credible is None else {"credible": dict(zip(("lower", "upper"), item.credible, strict=True))}),
     }
 
 
@@ -96,6 +98,8 @@ def _read_demonstration(data: dict[str, Any]) -> Demonstration:
         "planned": check.whole("planned", data["planned"], least=0),
         "failed": check.whole("failed", data["failed"], least=0),
     }
+    if "credible" in data:
+        changed["credible"] = (float(data["credible"]["lower"]), float(data["credible"]["upper"]))
     return Demonstration(**{**data, **changed})
 
 

@@ -66,6 +66,7 @@ def _definitions() -> Json:
         "demonstration": _object(
             bound=_ref("bound"), counts=_ref("counts"), attainable=EPSILON, threshold={"type": ["number", "null"]},
             game=TEXT, canary=TEXT, planned=COUNT, failed=COUNT,
+            optional={"credible": _object(lower=NUMBER, upper=NUMBER)},
         ),
         "estimate": _object(
             value={"type": ["number", "null"]}, lower=NUMBER, upper=NUMBER, n=COUNT, optional={"note": TEXT}

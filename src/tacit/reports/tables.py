@@ -110,7 +110,8 @@ def demonstrations(subject: Subject) -> Table:
         Column(item["bound"]["method"].text(), (item["bound"]["method"].value,), numeric=False) for item in games
     ]
     words = next((WORDS[name] for item in games if (name := item["game"].value) in WORDS), {})
-    rows = [[Cell.words(words.get(title, title)), *(cell(item) for item in games)] for title, cell in _DEMONSTRATION]
+    shown = [*_DEMONSTRATION, *([_CREDIBLE] if any("credible" in item.value for item in games) else [])]
+    rows = [[Cell.words(words.get(title, title)), *(cell(item) for item in games)] for title, cell in shown]
     return Table(f"games-{subject.index + 1}", "What the audit counted", columns, rows, subject.title)
 
 
@@ -146,6 +147,17 @@ _DEMONSTRATION: tuple[tuple[str, Callable[[Node], Cell]], ...] = (
     ("Runs failed", lambda item: _number(item["failed"], count)),
     ("Assumes", _assumes),
 )
+
+
+def _credible(item: Node) -> Cell:
+    if "credible" not in item.value:
+        return Cell(NONE.html, ("",))
+    ends = item["credible"]
+    html = Markup("{} to {}").format(ends["lower"].number(significant), ends["upper"].number(significant))
+    return Cell(html, (f"{ends['lower'].value!r} to {ends['upper'].value!r}",))
+
+
+_CREDIBLE = ("A Bayesian would believe (information, no bound)", _credible)
 
 
 def controls(subject: Subject, *, public: bool) -> Table:

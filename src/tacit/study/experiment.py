@@ -20,7 +20,19 @@ from ..audits.canary import Pair, maker, pair
 from ..audits.demonstration import same_adjacency
 from ..audits.game import Runner, failures
 from ..audits.stage import Budget, Run, unusable
-from ..core import Adjacency, Claim, Control, Demonstration, Evidence, Measurement, Observations, Scores, Source, check
+from ..core import (
+    Adjacency,
+    BadInput,
+    Claim,
+    Control,
+    Demonstration,
+    Evidence,
+    Measurement,
+    Observations,
+    Scores,
+    Source,
+    check,
+)
 from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
 from ..train import Trained, fit
@@ -29,7 +41,7 @@ from .membership import FPRS, NOT_COVERED, controls, halves, measured, of_audit
 from .models import Predict, predictor
 from .provenance import provenance
 from .risk import below_the_average, groups
-from .start import fresh
+from .start import crafted, fresh
 
 THREAT = {
     "released": "final model",
@@ -52,7 +64,9 @@ class Effort:
     """How much is trained to find something out; none of it changes the claim.
 
     `runs` are trained in a fleet, and `own_runs` by `train.fit`, the code that trains what is released.
-    `confidence` is that of the attacks' intervals, `audit_confidence` that of both games of the audit together.
+    `start` is where the audit's runs begin: "fresh" as the released model, or "crafted", from parameters that know the
+    held-out records. `confidence` is that of the attacks' intervals, `audit_confidence` that of both games of the audit
+    together.
     """
 
     references: int = 48
@@ -60,6 +74,7 @@ class Effort:
     runs: int = 1000
     own_runs: int = 40
     canary: str = "unseen"
+    start: str = "fresh"
     attacks: tuple[str, ...] = ("loss", "calibrated", "rmia", "lira")
     fpr: tuple[float, ...] = FPRS
     confidence: float = 0.95
@@ -77,6 +92,8 @@ class Effort:
         for name in self.attacks:
             named(name)
         maker(self.canary)
+        if self.start not in ("fresh", "crafted"):
+            raise BadInput(f"start must be 'fresh' or 'crafted', got {self.start!r}.")
 
 
 @dataclass(frozen=True)
@@ -184,6 +201,7 @@ class Experiment:
         """The first model's own records with and without one canary, in a fleet and, for a plan, by `train.fit`."""
         effort, plan = self.effort, recipe.schedule
         self.note(f"{recipe.name}: auditing with {effort.runs} models")
+        start = crafted(start, *self.test) if effort.start == "crafted" else start
         fleet = Fleet(start if isinstance(plan, Plan) else recipe.make, recipe.optimizer)
         scores = play(runner(fleet, game, plan, self.chance), effort.runs, self.chance)
         tests = (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
@@ -225,7 +243,7 @@ class Experiment:
             confidence=confidence,
             rng=self.chance,
             game=name,
-            canary=maker(self.effort.canary)[0],
+            canary=maker(self.effort.canary)[0] + ", crafted start" * (self.effort.start == "crafted"),
             planned=len(scores),
             failed=failures(scores),
             adjacency=game.adjacency,

@@ -53,7 +53,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "compile": SWITCH,
     },
     "attack": {"attacks": TEXTS, "references": WHOLE, "fpr": NUMBERS},
-    "audit": {"game": TEXT, "canary": TEXT, "runs": WHOLE, "seconds": NUMBER, "confidence": NUMBER},
+    "audit": {
+        "game": TEXT, "canary": TEXT, "runs": WHOLE, "seconds": NUMBER, "confidence": NUMBER, "start": TEXT,
+    },
     "output": {"folder": TEXT, "seed": WHOLE},
 }  # fmt: skip
 """Every section's keys, and what kind of value each takes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..audits.foreign import Border
 from ..core import BadInput, Source
 
 Array = NDArray[Any]
+CRAFTED_STEPS, CRAFTED_ON = 200, 2000
+"""Steps of plain training that craft a start, and the most records they see."""
 
 
 def fresh(make: Callable[[], nn.Module], x: Array, y: Array, chance: Source) -> nn.Module:
@@ -40,3 +43,19 @@ def fresh(make: Callable[[], nn.Module], x: Array, y: Array, chance: Source) -> 
     if not isinstance(answer, Tensor) or answer.dim() != 2 or answer.shape[1] <= int(np.max(y)):
         raise BadInput("The model must answer with one row per record and one column per class, for all labels.")
     return model.train()
+
+
+def crafted(start: nn.Module, x: Array, y: Array) -> nn.Module:
+    """The same network with parameters that know these records well: its gradients on others like them are short.
+
+    A claim holds for any public start, so an audit may choose one that hides a canary least (Annamalai and De
+    Cristofaro 2024). Caller ensures: no run of the audit trains on these records.
+    """
+    model = copy.deepcopy(start)
+    descent = torch.optim.Adam(model.parameters(), lr=1e-2)
+    inputs, labels = torch.as_tensor(x[:CRAFTED_ON]), torch.as_tensor(y[:CRAFTED_ON])
+    for _ in range(CRAFTED_STEPS):
+        descent.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        descent.step()
+    return model

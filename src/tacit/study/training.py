@@ -112,7 +112,7 @@ def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callab
         raise BadInput(
             "A model of [model] make is audited by the game runs, without seconds.", fix="Say how many runs."
         )
-    asked: dict[str, Any] = {**attack, **{key: audit[key] for key in ("runs", "canary") if key in audit}}
+    asked: dict[str, Any] = {**attack, **{key: audit[key] for key in ("runs", "canary", "start") if key in audit}}
     if "confidence" in audit:
         asked["audit_confidence"] = audit["confidence"]
     if "attacks" in asked:
