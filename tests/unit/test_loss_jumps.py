@@ -10,12 +10,12 @@ import pytest
 
 from tacit.core.events import Gaussian, Laplace, Poisson, Repeat
 from tacit.loss import privacy_loss
-from tacit.loss.contour import Sum
 from tacit.loss.jumps import _certain, _contour
 from tacit.loss.noise import GaussianNoise, log1p
 from tacit.loss.pairs import Location
 from tacit.loss.quadrature import NotMet
 from tacit.loss.steps import lower_step, upper_step
+from tacit.loss.tilted import Sum
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "accounting.json").read_text(encoding="utf-8"))
 RARE = {

@@ -159,7 +159,7 @@ class Fast:
     lattice: Lattice
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
-        if delta == 0 or self.lattice.largest <= known:
+        if delta == 0 or (known > 0 and self.lattice.largest <= known):
             return self.lattice.epsilon(delta, known)
         try:
             return self.saddle.epsilon(delta, known)

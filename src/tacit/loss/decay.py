@@ -16,11 +16,11 @@ import numpy as np
 
 from .mixture import Mixture, steepest
 from .noise import Array
-from .quadrature import Line, veiled
+from .quadrature import FAINT, Line, veiled
 
 FEW = 2000
 """Up to so many steps the shifted line is worth its cost."""
-TURNS = 0.02, 0.05, 0.1, 0.2, 0.35, 0.55
+TURNS = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.55])
 """Shifts tried, as shares of the largest."""
 CELLS = 80
 SIDE_LOBE = 0.21723363
@@ -44,21 +44,24 @@ def shifted(line: Line, u: Array) -> Array:
     h = x[1:] - x[:-1]
     bulge = h * h / (8 * s * s) * (1 + t * q[:-1].square / s**2)
     cells = np.logaddexp(ends[:-1], ends[1:]) + np.log(h / 2) + bulge
+    turn = (min(steepest(pair.p), steepest(pair.q)) * TURNS)[:, None]
+    dip = t * Mixture.dip(q[:-1], q[1:], turn) if q.largest else np.zeros((TURNS.size, 1))
+    hidden = np.zeros((TURNS.size, 2))
+    exponents = cells + dip
+    for place, width in line.nodes.veils:
+        v, up = (x - place) / width, turn * (s * s / width)
+        exponents = exponents + veiled(np.minimum(v[1:], v[:-1]), np.maximum(v[1:], v[:-1]), up)
+        hidden += veiled(v[[0, -1]], v[[0, -1]], up)
+    sides = np.logaddexp.reduce(ends[[0, -1]] + hidden, axis=1) + np.log(turn[:, 0] * (s * s)) + dip.max(axis=1)
+    angle = p[:-1].least_angle(turn) + q[1:].least_angle(turn)
     found = np.zeros(u.size)
-    for turn in min(steepest(pair.p), steepest(pair.q)) * np.array(TURNS):
-        masks, hidden = np.zeros(x.size - 1), np.zeros(2)
-        for place, width in line.nodes.veils:
-            v, up = (x - place) / width, turn * s * s / width
-            masks += veiled(np.minimum(v[1:], v[:-1]), np.maximum(v[1:], v[:-1]), up)
-            hidden += veiled(v[[0, -1]], v[[0, -1]], up)
-        dip = Mixture.dip(q[:-1], q[1:], turn) if q.largest else np.zeros(1)
-        sides = np.logaddexp.reduce(ends[[0, -1]] + hidden) + math.log(turn * s * s) + t * float(dip.max())
-        exponents = np.empty((u.size, x.size))
-        exponents[:, :-1] = cells + masks + t * dip - np.outer(u, p[:-1].least_angle(turn) + q[1:].least_angle(turn))
-        exponents[:, -1] = sides
-        top = exponents.max(axis=1)
-        whole = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1)) + (turn * s) ** 2 / 2
-        found = np.minimum(found, whole)
+    for row in range(TURNS.size):
+        sizes = exponents[row] - u[:, None] * angle[row]
+        top = np.maximum(np.maximum.reduce(sizes, axis=1), sides[row])
+        sizes -= top[:, None]
+        np.maximum(sizes, FAINT, out=sizes)
+        whole = np.add.reduce(np.exp(sizes, out=sizes), axis=1) + np.exp(np.maximum(sides[row] - top, FAINT))
+        found = np.minimum(found, top + np.log(whole) + float(turn[row, 0] * s) ** 2 / 2)
     return found
 
 
@@ -71,19 +74,16 @@ class Layers:
 
     @classmethod
     def below(cls, line: Line) -> Layers:
-        """Layers below the tilted density of the loss, from cell-wise lower bounds made to rise and fall once."""
-        pair, t, s = line.nodes.pair, line.tilt, line.nodes.pair.noise.scale
-        low, high = line.core(1e-9)
-        x = low + (high - low) / CELLS * np.arange(CELLS + 1, dtype=np.float64)
-        p, q = Mixture.at(pair.p, x, s), Mixture.at(pair.q, x, s)
-        bell = x * x / (-2 * s * s)
-        rising = (1 + t) * p.log_ratio - t * q.log_ratio
-        log_density = (
-            np.minimum(bell[:-1], bell[1:]) + rising[:-1] - (line.log_m + math.log(s * math.sqrt(2 * math.pi)))
-        )
-        slope = (p[1:].mean + q[:-1].mean) / s**2
-        loss = p.log_ratio - q.log_ratio
-        return cls.of(np.exp(log_density) / np.maximum(slope, 1e-290), loss[1:] - loss[:-1])
+        """Layers below the tilted density of the loss, from bounds between nodes, made to rise and fall once."""
+        n, s = line.nodes, line.nodes.pair.noise.scale
+        core = line.within(1e-9 * float(np.maximum.reduce(line.weights)))
+        first, last = max(core.start - 1, 0), min(core.stop, n.x.size - 1)
+        left, right = slice(first, last), slice(first + 1, last + 1)
+        rising = n.p.log_ratio + line.tilt * n.loss
+        log_density = np.minimum(n.bell[left], n.bell[right]) + rising[left]
+        log_density -= line.log_m + math.log(s * math.sqrt(2 * math.pi))
+        slope = (n.p.means(right) + n.q.means(left)) / s**2
+        return cls.of(np.exp(log_density) / np.maximum(slope, 1e-290), n.loss[right] - n.loss[left])
 
     @classmethod
     def of(cls, height: Array, width: Array) -> Layers:
@@ -99,10 +99,19 @@ class Layers:
         return cls(mass * spans, spans)
 
     def log_bound(self, u: Array) -> Array:
-        """An upper bound of log |phi| at u and beyond."""
+        r"""An upper bound of log |phi| at u and beyond.
+
+        1 - sinc*(y) is at least 1 - 1/y, and at least what the first side lobe leaves or, up to y = 2.6,
+        y^2/6 - y^4/120 + y^6/5040 - y^8/362880, the smaller of both.
+        """
         y = u[:, None] * (self.width / 2)
-        near = np.maximum(np.minimum(y, 2.6), 1e-300)
-        sinc = np.where(
-            y < 2.6, np.maximum(np.sin(near) / near, SIDE_LOBE), np.minimum(SIDE_LOBE, 1 / np.maximum(y, 1.0))
-        )
-        return np.log(np.minimum(np.maximum(1 - (1 - sinc) @ self.mass * (1 - 1e-12), 1e-300), 1.0))
+        square = np.minimum(y, 2.6)
+        square *= square
+        lack = square / -362880.0
+        for coefficient in (1 / 5040, -1 / 120, 1 / 6):
+            lack += coefficient
+            lack *= square
+        np.minimum(lack, 1 - SIDE_LOBE, out=lack)
+        np.maximum(y, 1.0, out=y)
+        np.maximum(lack, 1 - 1 / y, out=lack)
+        return np.log(np.maximum(1 - (lack @ self.mass) * (1 - 1e-12), 1e-300))

@@ -15,15 +15,16 @@ V(0) - e^epsilon V(-1), two real moments. Proof: docs/proofs/accounting.md, Theo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from .contour import Contour, Runs, Sum, conversion, ended, period_of
+from .contour import Contour, Runs, period_of, reached
 from .decay import shifted
 from .noise import Array, Complex, log1p
 from .quadrature import EPS, Line, Nodes, NotMet
+from .tilted import Sum, best_tilt, chernoff, conversion
 
 SHARES = np.geomspace(0.7, 0.005, 14)
 """Losses at which small and large are divided, as shares of epsilon."""
@@ -45,9 +46,6 @@ LEVELS = np.array([0.0, 0.0, 0.0, 0.1, 0.4, 1.0])
 """Shares of the largest frequency at which the panels are judged; the first two are for other tilts."""
 FREQUENCIES = np.geomspace(1.0, 1e5, 40)
 """Ends of the range of frequencies tried, in units of one over the spread."""
-TILTS = np.geomspace(1e-3, 1e9, 41)
-FINE = np.geomspace(TILTS[0] / TILTS[1], TILTS[1] / TILTS[0], 13)
-"""Tilts tried, and around the best of them."""
 
 
 @dataclass(frozen=True)
@@ -65,31 +63,32 @@ class Split:
     @classmethod
     def of(cls, total: Sum, epsilon: float, certain: float, aim: float) -> Split:
         """The largest dividing loss for which small ones alone stay within e^aim."""
-        found, tilts, low, high = None, -aim / epsilon * STEEP, 0, SHARES.size - 1
+        tilts, low, high, found = -aim / epsilon * STEEP, 0, SHARES.size - 1, None
         while low <= high:
             middle = (low + high) // 2
-            split = cls._at(total, float(SHARES[middle]) * epsilon, certain, aim, float(tilts[-1]))
-            logs = split.small.log_moments(tilts) + conversion(tilts) - tilts * epsilon
+            loss = float(SHARES[middle]) * epsilon
+            small = cls._small(total, loss, aim, float(tilts[-1]))
+            logs = small.log_moments(tilts) + conversion(tilts) - tilts * epsilon
             best = int(logs.argmin())
-            if logs[best] <= aim - 0.01 and split.small.trusted(float(tilts[best])):
-                found = replace(split, rest=(float(tilts[best]), float(logs[best] + tilts[best] * epsilon)))
+            if logs[best] <= aim - 0.01 and small.trusted(float(tilts[best])):
+                found = small, loss, (float(tilts[best]), float(logs[best] + tilts[best] * epsilon))
                 high = middle - 1
             else:
                 low = middle + 1
         if found is None:
             raise NotMet
-        return found
-
-    @classmethod
-    def _at(cls, total: Sum, loss: float, certain: float, aim: float, tilt: float) -> Split:
-        parts: list[list[tuple[Nodes, int]]] = [[], [], []]
+        small, loss, rest = found
+        large, huge = [], []
         for nodes, count in total.parts:
-            log_cut = aim - math.log(10 * count * len(total.parts))
-            for side, found in zip(parts, _veiled(nodes, loss, certain, log_cut, tilt), strict=True):
-                if found is not None:
-                    side.append((found, count))
-        small, large, huge = (Sum(tuple(side), total.gaussian, 0.0) for side in parts)
-        return cls(small, large, huge, (0.0, math.inf))
+            one, more = _large(nodes, loss, certain, _cut_of(total, count, aim))
+            large.append((one, count))
+            huge += [(more, count)] if more else []
+        return cls(small, Sum(tuple(large), total.gaussian, 0.0), Sum(tuple(huge), total.gaussian, 0.0), rest)
+
+    @staticmethod
+    def _small(total: Sum, loss: float, aim: float, tilt: float) -> Sum:
+        parts = ((_small(nodes, loss, _cut_of(total, count, aim), tilt), count) for nodes, count in total.parts)
+        return Sum(tuple(parts), total.gaussian, 0.0)
 
     @property
     def count(self) -> int:
@@ -119,13 +118,29 @@ def _certain(total: Sum, epsilon: float) -> float:
     return ROOM * epsilon - least if not total.gaussian else math.inf
 
 
-def _veiled(
-    nodes: Nodes, loss: float, certain: float, log_cut: float, tilt: float
-) -> tuple[Nodes, Nodes, Nodes | None]:
-    """Small losses, large ones, which end smoothly too, and huge ones.
+def _cut_of(total: Sum, count: int, aim: float) -> float:
+    """log of the mass that one step of this kind may lose."""
+    return aim - math.log(10 * count * len(total.parts))
 
-    Small ones end where, so far behind their veil, they have a mass below e^log_cut. Large ones end so far beyond the
-    `certain` loss that hardly a huge one lies below it, or at a place beyond which all mass was cut before.
+
+def _small(nodes: Nodes, loss: float, log_cut: float, tilt: float) -> Nodes:
+    """Small losses; they end where, so far behind their veil, they have a mass below e^log_cut."""
+    pair, s = nodes.pair, nodes.pair.noise.scale
+    place, last = float(pair.position(np.array([loss]))[0]), float(nodes.edges[-1])
+    if not place < last:
+        raise NotMet
+    x = np.linspace(place, last, 200)
+    mass = log_ndtr((place - x) / (WIDTH * s)) + log_ndtr((nodes.p.largest - x) / s)
+    stop = float(x[min(int(np.count_nonzero(mass > log_cut)), x.size - 1)])
+    edges = np.append(nodes.edges[nodes.edges < stop], stop)
+    return Nodes.of(pair, edges, ((place, -WIDTH * s),)).refined(tilt, 0.0, 4.0)
+
+
+def _large(nodes: Nodes, loss: float, certain: float, log_cut: float) -> tuple[Nodes, Nodes | None]:
+    """Large losses, which end smoothly too, and huge ones.
+
+    Large ones end so far beyond the `certain` loss that hardly a huge one lies below it, or at a place beyond which all
+    mass was cut before.
     """
     pair, s = nodes.pair, nodes.pair.noise.scale
     certain = min(certain, 1e3)
@@ -141,15 +156,10 @@ def _veiled(
     edges = np.append(below, np.linspace(end - REACH * soft, end + REACH * soft, 4))
     rising = (place, WIDTH * s)
     large = Nodes.of(pair, edges, (rising, (end, -soft))).refined(0.0, 0.0, 2.0)
-    huge = None
-    if split:
-        beyond = np.append(edges[-4:], np.linspace(edges[-1], last, 2 + int((last - edges[-1]) / s))[1:])
-        huge = Nodes.of(pair, beyond, (rising, (end, soft))).refined(0.0, 0.0, 2.0)
-    x = np.linspace(place, end, 200)
-    mass = log_ndtr((place - x) / (WIDTH * s)) + log_ndtr((nodes.p.largest - x) / s)
-    stop = float(x[min(int(np.count_nonzero(mass > log_cut)), x.size - 1)])
-    edges = np.append(nodes.edges[nodes.edges < stop], stop)
-    return Nodes.of(pair, edges, ((place, -WIDTH * s),)).refined(tilt, 0.0, 4.0), large, huge
+    if not split:
+        return large, None
+    beyond = np.append(edges[-4:], np.linspace(edges[-1], last, 2 + int((last - edges[-1]) / s))[1:])
+    return large, Nodes.of(pair, beyond, (rising, (end, soft))).refined(0.0, 0.0, 2.0)
 
 
 def _huge(split: Split, epsilon: float, slack: float) -> Runs:
@@ -178,25 +188,26 @@ def _doubt(line: Line) -> float:
 
 
 def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
-    """The contour of D for delta about e^log_delta near `epsilon`; huge losses are set apart only where needed."""
+    """The contour of D for delta about e^log_delta near `epsilon`, with huge losses set apart where that can be."""
     if epsilon <= 0:
         raise NotMet
-    try:
-        return _contour(total, log_delta, epsilon, math.inf)
-    except NotMet:
-        return _contour(total, log_delta, epsilon, _certain(total, epsilon))
+    certain = _certain(total, epsilon)
+    if math.isfinite(certain):
+        try:
+            return _contour(total, log_delta, epsilon, certain)
+        except NotMet:
+            pass
+    return _contour(total, log_delta, epsilon, math.inf)
 
 
 def _contour(total: Sum, log_delta: float, epsilon: float, certain: float) -> Contour:
     aim = math.log(BUDGET) + log_delta
     split = Split.of(total, epsilon, certain, aim)
-    best = int((split.log_moments(TILTS) + conversion(TILTS) - TILTS * epsilon).argmin())
-    fine = TILTS[best] * FINE
-    tilt = float(fine[int((split.log_moments(fine) + conversion(fine) - fine * epsilon).argmin())])
+    tilt = best_tilt(split, chernoff(epsilon))
     around = split.log_moments(tilt * np.array([0.99, 1.0, 1.01]))
     spread = math.sqrt(max(float(around[0] - 2 * around[1] + around[2]), 1e-8)) / (0.01 * tilt)
     log_d = float(around[1])
-    period, left, right = period_of(split, tilt, spread, epsilon, aim)
+    period, left, right = period_of(split, tilt, spread, epsilon, log_d - tilt * epsilon, aim)
     top, beyond = _range(split, tilt, log_d, spread, min(aim - log_d + tilt * epsilon, 0.0))
     step = 2 * math.pi / period
     size = math.ceil(top / step) + 2
@@ -204,7 +215,8 @@ def _contour(total: Sum, log_delta: float, epsilon: float, certain: float) -> Co
         raise NotMet
     u = step * np.arange(size, dtype=np.float64)
     goal = max(aim - log_d + tilt * epsilon, -30.0)
-    values, error, log_d = _integrand(split, np.array([left[0], right[0], tilt, tilt, tilt, tilt]), u, goal)
+    tilts = np.array([left[0], right[0], tilt, tilt, tilt, tilt])
+    values, error, log_d = _integrand(split, tilts, u, goal)
     cut = 2 * total.cut + 0.2 * math.exp(aim) + split.count * math.exp(float(log_ndtr(-REACH)))
     others = _huge(split, epsilon, 0.1 * math.exp(aim))
     return Contour(tilt, log_d, period, u, values, left, right, beyond + error / period, cut, others)
@@ -212,15 +224,18 @@ def _contour(total: Sum, log_delta: float, epsilon: float, certain: float) -> Co
 
 def _range(split: Split, tilt: float, log_d: float, spread: float, aim: float) -> tuple[float, float]:
     """Where |D| is below the aim for good: |D(t + iu)| <= sum_l n_l |r_l(t + iu)| M(t)/M_l(t)."""
-    u = FREQUENCIES / spread
     whole, pieces = split.small.gaussian**2 / 2 * tilt * (tilt + 1), []
     for (small, count), (large, _) in zip(split.small.parts, split.large.parts, strict=True):
         low, line = small.line(tilt), large.line(tilt)
         log_m = float(np.logaddexp(low.log_m, line.log_m))
         whole += count * log_m
-        pieces.append(math.log(count) + line.log_m - log_m + shifted(line, u))
-    log_size = np.logaddexp.reduce(pieces, axis=0) + whole - log_d - (split.small.gaussian * u) ** 2 / 2
-    found = ended(u, np.minimum(log_size, 600.0), aim)
+        pieces.append((line, math.log(count) + line.log_m - log_m))
+
+    def log_size(u: Array) -> Array:
+        sizes = np.logaddexp.reduce([log_share + shifted(line, u) for line, log_share in pieces], axis=0)
+        return np.asarray(np.minimum(sizes + whole - log_d - (split.small.gaussian * u) ** 2 / 2, 600.0))
+
+    found = reached(FREQUENCIES / spread, log_size, aim)
     if found is None:
         raise NotMet
     return found
@@ -238,7 +253,7 @@ def _integrand(split: Split, tilts: Array, u: Array, goal: float) -> tuple[Compl
     for (small, count), (large, _) in zip(split.small.parts, split.large.parts, strict=True):
         lines, wrong = [], []
         for nodes in (small, large):
-            line, error = _fine(nodes, count, tilts, float(u[-1]), goal, u.size)
+            line, error = _fine(nodes, count, tilts, float(u[-1]), goal, WORK // u.size)
             lines.append(line)
             wrong.append(error[level] + line.rounding(u))
         low, high = lines
@@ -266,18 +281,24 @@ def _integrand(split: Split, tilts: Array, u: Array, goal: float) -> tuple[Compl
     return body * kernel, 2 * float(doubt.sum()) - float(doubt[0]), log_d
 
 
-def _fine(nodes: Nodes, count: int, tilts: Array, top: float, goal: float, size: int) -> tuple[Line, Array]:
-    """Panels fine enough, on the line through t, with their errors at the levels of u."""
+def _fine(nodes: Nodes, count: int, tilts: Array, top: float, goal: float, most: int) -> tuple[Line, Array]:
+    """Panels fine enough, or as fine as may be, on the line through t, with their errors at the levels of u."""
     allowed = max(math.exp(goal), 64 * EPS) * np.maximum(1.0, np.append(0.0, LEVELS[2:-1]) * top / tilts[2])
+    found = None
     for share in WAVES:
-        finer = nodes.refined(float(tilts[2]), top, share)
+        try:
+            finer = nodes.refined(float(tilts[2]), top, share)
+        except NotMet:
+            break
+        if finer.x.size > most:
+            break
         line = finer.line(float(tilts[2]))
-        if size * line.weights.size > WORK:
-            raise NotMet
         logs = np.append(finer.log_moments(tilts[:2]), np.full(4, line.log_m))
         errors = np.exp(np.minimum(finer.log_error(tilts, LEVELS * top) - logs, 300.0))
-        if count * float(errors[:2].max()) < 1e-3 and np.all(errors[2:] <= allowed):
-            break
-    if count * float(errors[:2].max()) > 1e-3:
+        if count * float(errors[:2].max()) <= 1e-3:
+            found = line, errors[2:]
+            if np.all(errors[2:] <= allowed):
+                break
+    if found is None:
         raise NotMet
-    return line, errors[2:]
+    return found

@@ -11,11 +11,11 @@ import numpy as np
 
 from ..core.interval import Interval
 from .closed import head_of, tail_of
-from .contour import conversion
 from .noise import Array
 from .pairs import Discrete, Pair
 from .quadrature import NotMet
 from .steps import LARGEST, lower_step, upper_step
+from .tilted import conversion
 from .window import Counts, Window, compose, log_moments, lost
 
 Composition = tuple[tuple[Pair, int], ...]

@@ -21,13 +21,13 @@ ANGLES = 2.8, 1.1
 
 @dataclass(frozen=True)
 class Mixture:
-    """One side at given places: log r, posterior mean and mean square of the shift, and for two parts their odds."""
+    """One side at given places: log r, posterior mean of the shift, for two parts their odds, else its mean square."""
 
     log_ratio: Array
     mean: Array
-    square: Array
     odds: Array | None
     largest: float
+    squares: Array | None = None
 
     @classmethod
     def at(cls, parts: Parts, x: Array, scale: float) -> Mixture:
@@ -35,8 +35,7 @@ class Mixture:
             place = parts[0][1]
             if not place:
                 return STILL
-            shift = np.full(x.shape, abs(place))
-            return cls(place * (x - place / 2) / scale**2, shift, shift**2, None, abs(place))
+            return cls(place * (x - place / 2) / scale**2, np.full(x.shape, abs(place)), None, abs(place))
         if len(parts) == 2 and parts[0][1] == 0.0:
             return cls._two(parts[1][0], parts[1][1], x, scale)
         places, weights = np.array([place for _, place in parts]), np.array([weight for weight, _ in parts])
@@ -44,25 +43,32 @@ class Mixture:
         top = exponents.max(axis=-1)
         terms = weights * np.exp(exponents - top[..., None])
         total, shifts = terms.sum(axis=-1), np.abs(places)
-        return cls(top + np.log(total), terms @ shifts / total, terms @ shifts**2 / total, None, float(shifts.max()))
+        return cls(top + np.log(total), terms @ shifts / total, None, float(shifts.max()), terms @ shifts**2 / total)
 
     @classmethod
     def _two(cls, weight: float, place: float, x: Array, scale: float) -> Mixture:
         """log(1 - w + w e^y) by log1p, so that small rates keep their digits."""
-        y = place * (x - place / 2) / scale**2
+        y = (x - place / 2) * (place / scale**2)
         near = np.minimum(y, 600.0)
         log_ratio = np.log1p(weight * np.expm1(near)) + (y - near)
-        mean = np.exp(math.log(weight) + y - log_ratio)
         odds = weight / (1 - weight) * np.exp(near)
-        return cls(log_ratio, abs(place) * mean, place**2 * mean, odds, abs(place))
+        return cls(log_ratio, abs(place) * odds / (1 + odds), odds, abs(place))
+
+    @property
+    def square(self) -> Array:
+        """Posterior mean square of the shift."""
+        return self.largest * self.mean if self.squares is None else self.squares
 
     def __getitem__(self, index: int | slice) -> Mixture:
         """The places of one index."""
         if self is STILL:
             return self
-        odds = None if self.odds is None else np.asarray(self.odds[index])
-        log_ratio, mean, square = (np.asarray(item[index]) for item in (self.log_ratio, self.mean, self.square))
-        return Mixture(log_ratio, mean, square, odds, self.largest)
+        odds, squares = (None if item is None else item[index] for item in (self.odds, self.squares))
+        return Mixture(self.log_ratio[index], self.mean[index], odds, self.largest, squares)
+
+    def means(self, index: slice) -> Array:
+        """`mean` at the places of one index."""
+        return self.mean if self is STILL else self.mean[index]
 
     def angle(self, turn: Array) -> Array:
         """A bound of |arg r(x + ib)| over |b| <= a; it rises with the mean shift."""
@@ -75,12 +81,44 @@ class Mixture:
         free = np.arctan2(self.odds * np.sin(theta), 1 + self.odds * cosine)
         return np.where(self.odds < -cosine, np.arcsin(np.minimum(self.odds, 1.0)), free)
 
-    def least_angle(self, turn: float) -> Array:
+    def arc(self, turn: float, gap: float, reach: float, end: slice) -> Array:
+        r"""A bound of |arg r| over |b| <= a and places within a gap, or at the `end` within reach, both over s^2.
+
+        |arg(1 + k e^{i theta})| is at most theta, and k sin theta up to a right angle, then arcsin k <= pi k/2. Odds
+        and mean grow at most by e^{c gap/s^2}.
+        """
+        if not self.largest:
+            return NOTHING
+        theta = turn * self.largest
+        if self.odds is None:
+            slope, size = turn / max(math.cos(theta), 0.4), self.mean
+        else:
+            slope, size = math.sin(theta) if theta < math.pi / 2 else math.pi / 2, self.odds
+        found = (slope * math.exp(gap * self.largest)) * size
+        found[end] *= math.exp((reach - gap) * self.largest)
+        return np.minimum(theta, found)
+
+    def sag(self, turn: float, gap: float, reach: float, ends: int) -> Array:
+        r"""A bound of -log |r(x + ib)| / r(x), likewise at both ends, and of how far -log r is above its chords."""
+        growth, far = math.exp(gap * self.largest), math.exp((reach - gap) * self.largest)
+        if self.odds is None:
+            most = growth * self.square
+        else:
+            most = growth * self.mean * (self.largest - self.mean)
+        most[:ends] *= far
+        most[-ends:] *= far
+        chord = (gap**2 / 8 * growth) * self.square
+        if self.odds is None:
+            return chord - np.log(np.maximum(1 - turn**2 / 2 * np.minimum(most, self.largest**2), 1e-300))
+        bend = 2 * (1 - math.cos(turn * self.largest)) / self.largest**2
+        return chord - 0.5 * np.log(np.maximum(1 - bend * np.minimum(most, self.largest**2 / 4), 1e-300))
+
+    def least_angle(self, turn: Array) -> Array:
         """|arg r(x + ia)| from below, turn = a/s^2 at most pi/2 over the largest shift; rises with the mean shift."""
         theta = turn * self.largest
         if self.odds is None:
-            return turn * self.mean * math.sin(theta) / max(theta, 1e-300)
-        return np.asarray(np.arctan2(self.odds * math.sin(theta), 1 + self.odds * math.cos(theta)))
+            return turn * self.mean * np.sinc(theta / math.pi)
+        return np.asarray(np.arctan2(self.odds * np.sin(theta), 1 + self.odds * np.cos(theta)))
 
     @staticmethod
     def dip(left: Mixture, right: Mixture, turn: Array) -> Array:
@@ -95,7 +133,7 @@ class Mixture:
 
 
 NOTHING = np.zeros(1)
-STILL = Mixture(NOTHING, NOTHING, NOTHING, None, 0.0)
+STILL = Mixture(NOTHING, NOTHING, None, 0.0)
 """N(0, s^2) itself, anywhere."""
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.interval import Interval
-from .contour import conversion
 from .noise import Array, GaussianNoise
 from .pairs import Location, Pair
 from .quadrature import Nodes, NotMet
 from .steps import LARGEST, upper_step
+from .tilted import conversion
 
 TILTS = np.geomspace(1e-3, 1e5, 400)
 """Orders minus one: fine and wide enough that no peer's grid is better."""

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..core.interval import Interval
-from .contour import Contour, Sum, contour, conversion
+from .contour import EASY, Contour, contour
 from .jumps import jump_contour
-from .noise import Array, GaussianNoise
+from .noise import GaussianNoise
 from .pairs import Location, Pair
-from .quadrature import NotMet
+from .quadrature import NotMet, TooMuch
+from .rough import rough
+from .tilted import Bounding, Sum, Tilted, best_tilt, chernoff, conversion, one_conversion
 
 GAP = 1e-6
 FLOOR = 1e-9
 """An answer counts as met when its gap is at most GAP relative to epsilon, or FLOOR absolutely."""
 ENOUGH = 4e-4
 """A relative gap that the lattice would not beat."""
-TILTS = np.geomspace(1e-3, 1e9, 41)
-FINE = np.geomspace(TILTS[0] / TILTS[1], TILTS[1] / TILTS[0], 13)
-"""Tilts tried, and around the best of them."""
-Bounding = Callable[[Sum, Array], Array]
+UNKNOWN = Interval(0.0, math.inf)
+DIGITS = 16.0
+"""The log of how much larger than delta the integrand may be before rounding hides the answer."""
 
 
 @dataclass(frozen=True)
@@ -56,95 +54,102 @@ class Saddle:
         total = Sum.of(self.pairs, self.gaussian, log_delta)
         if known > 0 and _at_most(total, known, log_delta):
             return Interval(0.0, known)
-        tilt, least = _best(total, lambda total, t: (total.log_moments(t) + conversion(t) - log_delta) / t)
-        if least * tilt <= -0.01 and total.trusted(tilt):
+        tilted = _best(total, lambda t, log_m: (log_m + conversion(t) - log_delta) / t)
+        least = tilted.log_m + one_conversion(tilted.tilt) - log_delta
+        if least <= -0.01 and tilted.trusted:
             return Interval(0.0, 0.0)
-        guess, best = max(self._guess(total, tilt, least), known), Interval(0.0, math.inf)
-        for start in (tilt, None):
-            try:
-                best = _sharper(best, _searched(total, start, delta, guess))
-            except NotMet:
-                continue
-            if best.upper - best.lower <= max(GAP * best.upper, FLOOR):
-                return best
-            guess = best.upper
-        if not best.upper - best.lower <= ENOUGH * min(best.upper, 1e9):
+        guess, found, decays = max(_guess(tilted, log_delta), known), UNKNOWN, True
+        try:
+            found, guess = _drawn(contour(total, tilted, log_delta, guess, work=EASY), delta, guess)
+        except NotMet as error:
+            decays = isinstance(error, TooMuch)
+        if not _met(found):
+            if not found.upper < 1.1 * found.lower:
+                guess = rough(total.parts, self.gaussian, log_delta, least / tilted.tilt)
+            found = _searched(total, delta, guess, found, decays=decays)
+        if not found.upper - found.lower <= ENOUGH * min(found.upper, 1e9):
             raise NotMet
-        return best
+        return found
 
     def delta(self, epsilon: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
         log_delta = -30.0
         for _ in range(4):
             total = Sum.of(self.pairs, self.gaussian, log_delta)
-            tilt, log_bound = _best(total, _chernoff(epsilon))
-            found = contour(total, tilt, max(log_delta, log_bound - 8.0), epsilon).delta(epsilon)
+            tilted = _best(total, chernoff(epsilon))
+            log_bound = tilted.log_m + one_conversion(tilted.tilt) - tilted.tilt * epsilon
+            found = contour(total, tilted, max(log_delta, log_bound - 8.0), epsilon).delta(epsilon)
             low, high = (min(max(end, 0.0), 1.0) for end in found)
             if high - low <= GAP * high:
                 return Interval(low, high)
             log_delta = math.log(low) if low > 0.5 * high else max(min(log_bound, log_delta) - 8.0, -650.0)
         raise NotMet
 
-    def _guess(self, total: Sum, tilt: float, chernoff: float) -> float:
-        """Leading order at the saddle point: delta is about M(t) e^{-t epsilon}/(t (1 + t) sqrt(2 pi) spread)."""
-        spread = self.gaussian**2 + sum(count * nodes.line(tilt).variance for nodes, count in total.parts)
-        factor = math.log(tilt * (1 + tilt)) + 0.5 * math.log(2 * math.pi * spread)
-        drop = factor + float(conversion(np.array([tilt]))[0])
-        return max(chernoff - max(drop, 0.0) / tilt, 0.0)
+
+def _guess(tilted: Tilted, log_delta: float) -> float:
+    """Leading order at the saddle point: delta is about M(t) e^{-t epsilon}/(t (1 + t) sqrt(2 pi) spread).
+
+    Never above Chernoff's bound.
+    """
+    t = tilted.tilt
+    factor = math.log(t * (1 + t) * tilted.spread) + 0.5 * math.log(2 * math.pi)
+    return max((tilted.log_m - log_delta - max(factor, -one_conversion(t))) / t, 0.0)
 
 
 def _at_most(total: Sum, epsilon: float, log_delta: float) -> bool:
-    """Whether delta(epsilon) <= delta is easily shown."""
+    """Whether delta(epsilon) <= delta is easily shown: by Chernoff's bound, by a bound of |M|, or by a coarse sum."""
     try:
-        tilt, log_bound = _best(total, _chernoff(epsilon))
-        if log_bound <= log_delta - 0.01 and total.trusted(tilt):
+        tilted = _best(total, chernoff(epsilon))
+        log_share = tilted.log_m - tilted.tilt * epsilon - log_delta
+        shown = log_share + one_conversion(tilted.tilt) <= -0.01 or log_share + tilted.log_peak() <= -0.01
+        if shown and tilted.trusted:
             return True
-        return contour(total, tilt, log_delta, epsilon, coarse=True).delta(epsilon)[1] <= math.exp(log_delta)
+        return contour(total, tilted, log_delta, epsilon, coarse=True).delta(epsilon)[1] <= math.exp(log_delta)
     except NotMet:
         return False
 
 
-def _chernoff(epsilon: float) -> Bounding:
-    """log of the bound c(t) M(t) e^{-t epsilon} of delta(epsilon)."""
-    return lambda total, t: total.log_moments(t) + conversion(t) - t * epsilon
-
-
-def _best(total: Sum, bound: Bounding) -> tuple[float, float]:
-    """The tilt at which a bound is least, on a grid and then on a finer one."""
-    best = int(bound(total, TILTS).argmin())
-    fine = TILTS[best] * FINE
-    values = bound(total, fine)
-    best = int(values.argmin())
-    return float(fine[best]), float(values[best])
-
-
-def _searched(total: Sum, tilt: float | None, delta: float, guess: float) -> Interval:
-    """Move guess and contour to each other until the gap is met; without a tilt by the contour of large losses."""
-    best = Interval(0.0, math.inf)
-    for _ in range(4 if tilt else 5):
-        log_delta = math.log(delta)
-        line = contour(total, tilt, log_delta, guess) if tilt else jump_contour(total, log_delta, guess)
-        before, guess = guess, _root(line, delta, guess)
-        if not tilt:
-            guess = max(guess, 0.45 * before)
-        best = _sharper(best, _verified(line, delta, guess))
-        width = best.upper - best.lower
-        if width <= max(GAP * min(best.upper, 1e300), FLOOR):
-            return best
-        if abs(guess - before) <= 1e-3 * guess:
-            break
-        tilt = tilt and _best(total, _chernoff(guess))[0]
-    if math.isinf(best.upper):
+def _searched(total: Sum, delta: float, guess: float, found: Interval, *, decays: bool) -> Interval:
+    """By the contour at the guess, if it `decays` and leaves digits enough, or first by that of large losses."""
+    if guess == 0:
         raise NotMet
-    return best
+    log_delta, tilted = math.log(delta), _best(total, chernoff(guess))
+    hidden = tilted.log_m - tilted.tilt * guess - log_delta > DIGITS
+    for plain in (False, True) if hidden or not decays else (True, False):
+        try:
+            line = contour(total, tilted, log_delta, guess) if plain else jump_contour(total, log_delta, guess)
+        except NotMet:
+            continue
+        best, guess = _drawn(line, delta, guess)
+        found = _sharper(found, best)
+        if _met(found):
+            break
+    return found
 
 
-def _sharper(a: Interval, b: Interval | None) -> Interval:
-    return a if b is None or a.upper - a.lower <= b.upper - b.lower else b
+def _drawn(line: Contour, delta: float, guess: float) -> tuple[Interval, float]:
+    """Verified ends of epsilon, and where the sum has it."""
+    root, slope = _root(line, delta, guess)
+    return _verified(line, delta, root, slope), root
 
 
-def _root(line: Contour, delta: float, guess: float) -> float:
-    """Newton's method on the log of the sum, kept inside a bracket; 0 where the sum is below `delta` from the start."""
+def _met(found: Interval) -> bool:
+    return found.upper - found.lower <= max(GAP * min(found.upper, 1e300), FLOOR)
+
+
+def _best(total: Sum, bound: Bounding) -> Tilted:
+    return total.at(best_tilt(total, bound))
+
+
+def _sharper(a: Interval, b: Interval) -> Interval:
+    return a if a.upper - a.lower <= b.upper - b.lower else b
+
+
+def _root(line: Contour, delta: float, guess: float) -> tuple[float, float]:
+    """Where the sum is `delta`, and its slope: Newton's method on its log, kept inside a bracket.
+
+    0 where the sum is below `delta` from the start.
+    """
     low, high, epsilon = 0.0, math.inf, guess
     for _ in range(60):
         value, slope = line.sums(epsilon)
@@ -153,30 +158,29 @@ def _root(line: Contour, delta: float, guess: float) -> float:
         else:
             high = epsilon
         if epsilon == 0.0 and value <= delta:
-            return 0.0
+            return 0.0, slope
         move = math.log(value / delta) * value / slope if value > 0 and slope < 0 else math.inf
-        if abs(move) <= 1e-8 * epsilon:
-            return max(epsilon - move, 0.0)
+        if abs(move) <= 1e-6 * epsilon:
+            return max(epsilon - move, 0.0), slope
         epsilon -= move
         if not low < epsilon < high:
             epsilon = (low + high) / 2 if math.isfinite(high) else 2 * low + 1e-3
             if high < 1e-12:
                 epsilon = 0.0
-    return epsilon
+    return epsilon, slope
 
 
-def _verified(line: Contour, delta: float, epsilon: float) -> Interval | None:
+def _verified(line: Contour, delta: float, epsilon: float, slope: float) -> Interval:
     """Two ends around the root, each shown to be one by evaluating delta there."""
-    total, slope = line.sums(epsilon)
-    low, high = line.ends(epsilon, total)
-    if epsilon == 0.0 and high <= delta:
+    if epsilon == 0.0 and line.delta(0.0)[1] <= delta:
         return Interval(0.0, 0.0)
     if slope >= 0:
-        return None
+        return UNKNOWN
+    low, high = line.ends(epsilon, delta)
     margin = 1.1 * max(high - delta, delta - low, 0.0) / -slope + 2e-16 * epsilon
     for _ in range(4 if margin < math.inf else 0):
         low, high = max(epsilon - margin, 0.0), epsilon + margin
-        if line.delta(high)[1] <= delta and (low == 0 or line.delta(low)[0] > delta):
+        if line.shows(low, high, delta):
             return Interval(low, high)
         margin *= 2
-    return None
+    return UNKNOWN
