@@ -7,10 +7,11 @@ import pytest
 
 from tacit import Plan
 from tacit.attacks import distribution, memorisation
+from tacit.audits import stated
 from tacit.core import Observations
 from tacit.core.randomness import Seeded
 from tacit.fleet import Epochs
-from tacit.study.risk import below_the_average, budget
+from tacit.study.risk import below_the_average, budget, by_steps, renamed
 
 PLAN = Plan(1000, 0.05, 100, 1.0)
 
@@ -63,3 +64,17 @@ def test_plain_training_has_no_budget_and_few_models_name_nobody():
     found = below_the_average(observations(models=4), Epochs(1, 10), 1e-5, Seeded(1))
     assert "budget" not in found
     assert "exposures" not in found
+
+
+def test_a_claimed_event_has_the_budget_of_its_plan():
+    claim = stated(PLAN, delta=1e-5)
+    for one, two in zip(by_steps(claim), budget(PLAN, 1e-5), strict=True):
+        assert one.step == two.step
+        assert one.epsilon == pytest.approx(two.epsilon, rel=1e-9)
+    assert by_steps(stated((1.0, 1e-5), delta=1e-5)) == by_steps(None) == ()
+
+
+def test_records_are_named_by_their_rows_in_the_data():
+    found = below_the_average(observations(), PLAN, 1e-5, Seeded(1))["exposures"]
+    rows = np.arange(60)[::-1] + 100
+    assert {item.record for item in renamed(found[:2], rows)} == {100 + 59 - 7, 100 + 59 - 31}

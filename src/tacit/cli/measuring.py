@@ -94,16 +94,16 @@ def bracket(
 def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
     """Somebody's fit(x, y, rng), run after run on halves of the members; [plan] holds the claim."""
     from ..study.bracketing import bracket as hold
+    from ..study.risk import renamed
 
     game, table = file.get("audit"), file.get("plan")
     if "start" in game:
         raise BadInput("`start` in [audit] goes with [model] make: where a fit begins is its own affair.")
-    claim = (file.need("plan", "epsilon"), table.get("delta", 1e-5)) if table else None
     pool = np.ones(len(records.x), dtype=bool) if records.members is None else records.members
-    return hold(
+    evidence = hold(
         Guarded(file.need("model", "fit")),
         (records.x[pool], records.y[pool]),
-        claim=claim,
+        claim=_claimed(table, int(pool.sum()) // 2),
         references=file.get("attack").get("references", 16),
         runs=game.get("runs", 500),
         confidence=game.get("confidence", 0.95),
@@ -112,6 +112,22 @@ def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
         groups=None if records.groups is None else records.groups[pool],
         rng=chance,
     )
+    return evidence.with_(exposures=renamed(evidence.exposures, np.flatnonzero(pool)))
+
+
+def _claimed(table: dict[str, Any], records: int) -> Any:
+    """What [plan] claims of somebody's fit: a plan where it says rate and steps, else a bare pair, else nothing."""
+    from ..audits import stated
+    from ..study.planning import planned
+
+    if not table:
+        return None
+    if {"rate", "steps", "noise_multiplier"} & table.keys():
+        plan, delta = planned(table, records)
+        return stated(plan, delta=delta)
+    if "epsilon" not in table:
+        raise BadInput("[plan] needs epsilon, or rate, steps and noise_multiplier.")
+    return table["epsilon"], table.get("delta", 1e-5)
 
 
 def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
@@ -130,6 +146,8 @@ def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
 
 
 def _attack_run(file: RunFile, names: list[str] | None, references: int | None, seed: int | None) -> Evidence:
+    from ..study.risk import renamed
+
     records, table = read_records(file), file.get("attack")
     if records.members is None:
         raise BadInput(f"{file.path.name} needs `members` in [data]: which records the model was trained on.")
@@ -151,7 +169,9 @@ def _attack_run(file: RunFile, names: list[str] | None, references: int | None, 
     groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
     more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups}
     count = table.get("references", 16) if references is None else references
-    return _attacked(found, *sides, names or table.get("attacks"), count, seed, **more)
+    evidence = _attacked(found, *sides, names or table.get("attacks"), count, seed, **more)
+    rows = np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))
+    return evidence.with_(exposures=renamed(evidence.exposures, rows))
 
 
 def _loaded(make: Any, file: RunFile) -> Any:

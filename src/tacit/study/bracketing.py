@@ -14,6 +14,7 @@ from ..core import BadInput, Evidence, Source, check, source
 from .membership import attack, of_audit
 from .models import Fit, accuracy, refit
 from .provenance import provenance
+from .risk import by_steps, renamed
 
 DELTA = 1e-5
 
@@ -74,6 +75,9 @@ def bracket(
         claim=None if claim is None else audited.claim,
         measurements=measured.measurements,
         groups=measured.groups,
+        exposures=renamed(measured.exposures, np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))),
+        risk=measured.risk,
+        budget=by_steps(None if claim is None else audited.claim),
         utility={"test accuracy": accuracy(model, x[~inside], y[~inside])},
         controls=(*measured.controls, *of_audit(audited.controls)),
         not_covered=(*measured.not_covered, *audited.not_covered),

@@ -110,7 +110,8 @@ class Recipe:
 class Experiment:
     """A pool of records, a random half of it members of each model, and records that no model sees.
 
-    `groups` names every pool record's group, whose risks are then compared.
+    `groups` names every pool record's group, whose risks are then compared; `numbers` are the pool's rows in the data,
+    by which the most exposed records are named.
     """
 
     x: Array
@@ -121,6 +122,7 @@ class Experiment:
     effort: Effort = field(default_factory=Effort)
     note: Callable[[str], None] = lambda text: None
     groups: NDArray[Any] | None = None
+    numbers: NDArray[np.int64] | None = None
 
     def bracket(self, recipe: Recipe) -> tuple[Evidence, Trained | None]:
         """Evidence from both sides; a private recipe also gives the model that would be released.
@@ -184,7 +186,7 @@ class Experiment:
             logits = np.concatenate((answer(self.x)[:, None], logits), axis=1)
             accuracy = float((answer(self.test[0]).argmax(1) == self.test[1]).mean())
         named = None if self.groups is None else np.asarray(self.groups).astype(str)
-        return Observations.from_logits(logits, self.y, member=member, group=named), accuracy
+        return Observations.from_logits(logits, self.y, member=member, group=named, record=self.numbers), accuracy
 
     def _attack(self, recipe: Recipe, seen: Observations) -> tuple[tuple[Measurement, ...], tuple[Control, ...]]:
         effort = self.effort

@@ -25,6 +25,7 @@ from ..attacks import (
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
 from .models import Fit, answers, classes_of, inside, observe, refit
 from .provenance import provenance
+from .risk import records
 
 AnyAttack = Callable[[Observations, Observations | None], Scores]
 FPRS = (0.01, 0.001, 0.0001)
@@ -52,7 +53,8 @@ def attack(
     `members` and `nonmembers` are (x, y); they must come from one distribution (the blind baseline tests that).
     Reference models are trained on random halves of both together, by `fit(x, y, rng)` or by cloning an estimator;
     without either only attacks that need none are run. An attack that learns from records of known membership is told
-    a random half of them and judged on the other; one that looks inside needs a torch model.
+    a random half of them and judged on the other; one that looks inside needs a torch model. The most exposed records
+    are named by their row among members, then non-members.
     """
     randomness = source(rng)
     if not isinstance(fpr, Sequence):
@@ -88,6 +90,7 @@ def attack(
         },
         provenance=provenance(randomness, references=0 if others is None else references),
         scores=tuple(scores),
+        **({} if others is None else records(others, *randomness.spawn(1))),
     )
 
 

@@ -60,7 +60,7 @@ def quickstart(
     pool, rest = np.split(chance.permutation(len(data.x)), [s.records])
     test = (data.x[rest], data.y[rest])
     groups = np.array([f"digit {label}" for label in data.y[pool]])
-    private_side = Experiment(data.x[pool], data.y[pool], test, chance, s.delta, s.effort, note, groups)
+    private_side = Experiment(data.x[pool], data.y[pool], test, chance, s.delta, s.effort, note, groups, pool)
     plain_side = replace(private_side, effort=replace(s.effort, runs=s.plain_runs))
     plan = Plan(s.records // 2, s.rate, s.steps, 1.0).calibrated(epsilon=s.epsilon, delta=s.delta)
     with one_thread():

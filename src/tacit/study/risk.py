@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..attacks import ATTACKS, disparity, distribution, exposed, leave_one_out
-from ..core import GroupRisk, Observations, Source, Spent
-from ..fleet import Epochs
-from ..loss import Plan
+from ..core import Claim, Exposure, GroupRisk, Observations, Source, Spent
+from ..core.events import Repeat
+from ..loss import Plan, privacy_loss
+
+if TYPE_CHECKING:
+    from ..fleet import Epochs
 
 RECORDS, FEWEST, POINTS = 10, 8, 21
 """Records that are named, the fewest models that may judge them, and points of the budget curve."""
@@ -17,22 +23,48 @@ RECORDS, FEWEST, POINTS = 10, 8, 21
 
 def below_the_average(seen: Observations, schedule: Epochs | Plan, delta: float, chance: Source) -> dict[str, Any]:
     """Fields of Evidence: the most exposed records, all records by their memorisation, epsilon by steps."""
-    found: dict[str, Any] = {"risk": distribution(seen)}
-    if seen.models >= FEWEST:
-        found["exposures"] = tuple(exposed(seen, RECORDS, chance))
+    found = records(seen, chance)
     if isinstance(schedule, Plan):
         found["budget"] = budget(schedule, delta)
     return found
+
+
+def records(seen: Observations, chance: Source) -> dict[str, Any]:
+    """The most exposed records, where there are models enough to judge them by, and all by their memorisation."""
+    found: dict[str, Any] = {"risk": distribution(seen)}
+    if seen.models >= FEWEST:
+        found["exposures"] = tuple(exposed(seen, RECORDS, chance))
+    return found
+
+
+def renamed(exposures: Sequence[Exposure], rows: NDArray[np.int64]) -> tuple[Exposure, ...]:
+    """The same records by their rows in other data: the k-th was `rows[k]` there."""
+    return tuple(replace(item, record=int(rows[item.record])) for item in exposures)
 
 
 def groups(seen: Observations, attack: str, confidence: float, chance: Source) -> tuple[GroupRisk, ...]:
     """The attack's advantage on every group, on the first model alone: there every record is one row."""
     if seen.group is None:
         return ()
-    return tuple(disparity(leave_one_out(ATTACKS[attack], seen, [0]), chance, confidence=confidence))
+    (own,) = chance.spawn(1)  # so that nothing else depends on whether there are groups
+    return tuple(disparity(leave_one_out(ATTACKS[attack], seen, [0]), own, confidence=confidence))
+
+
+def by_steps(claim: Claim | None) -> tuple[Spent, ...]:
+    """The same for a claimed event that is repeated; nothing for any other claim."""
+    if claim is None or not isinstance(claim.event, Repeat):
+        return ()
+    event, bound = claim.event, claim.bound
+    return tuple(
+        Spent(step, privacy_loss(Repeat(event.event, step), bound.adjacency).epsilon(bound.delta).upper)
+        for step in _points(event.steps)
+    )
 
 
 def budget(plan: Plan, delta: float) -> tuple[Spent, ...]:
     """Epsilon proven after some steps of the plan, the last of them included."""
-    steps = np.unique(np.linspace(1, plan.steps, min(POINTS, plan.steps)).astype(int))
-    return tuple(Spent(int(step), plan.spent(int(step), delta).epsilon) for step in steps)
+    return tuple(Spent(step, plan.spent(step, delta).epsilon) for step in _points(plan.steps))
+
+
+def _points(steps: int) -> list[int]:
+    return [int(step) for step in np.unique(np.linspace(1, steps, min(POINTS, steps)).astype(int))]

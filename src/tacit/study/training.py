@@ -13,11 +13,13 @@ from torch import nn
 from ..core import BadInput, check, source
 from ..data import Records
 from ..fleet import MakeOptimizer
-from ..loss import Plan, plan
+from ..loss import Plan
 from ..train import PrivateStep, Speed, Trained, fit
 from .experiment import Effort, Experiment
+from .planning import planned
 from .start import fresh
 
+__all__ = ["experiment", "optimizer", "planned", "scheduled", "speed", "trained"]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
@@ -27,25 +29,6 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: (1.0 + math.cos(math.pi * done)) / 2,
 }
 """What the learning rate is multiplied with when a share of the steps is done."""
-
-
-def planned(table: dict[str, Any], records: int) -> tuple[Plan, float]:
-    """A plan and its delta from [plan]: the least noise for an epsilon, or a noise multiplier itself."""
-    table = {key: value for key, value in table.items() if key != "records_per_user"}
-    delta, epsilon = table.pop("delta", 1e-5), table.pop("epsilon", None)
-    size = table.pop("public_size", records)
-    schedule = {"rate", "steps"} & table.keys()
-    if (epsilon is None) == ("noise_multiplier" not in table):
-        raise BadInput("[plan] needs epsilon or noise_multiplier, one of them.")
-    if (schedule and schedule != {"rate", "steps"}) or (epsilon is None and not schedule):
-        raise BadInput("[plan] needs both rate and steps.")
-    if schedule and (extra := {"epochs", "batch_size"} & table.keys()):
-        raise BadInput(f"[plan] has rate and steps, so {' and '.join(sorted(extra))} must go.")
-    if epsilon is None:
-        return Plan(size, **table), delta
-    if not schedule:
-        return plan(size, epsilon=epsilon, delta=delta, **table), delta
-    return Plan(size, noise_multiplier=1.0, **table).calibrated(epsilon=epsilon, delta=delta), delta
 
 
 def optimizer(table: dict[str, Any]) -> MakeOptimizer:
@@ -125,5 +108,6 @@ def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callab
     held_out = (records.x[rows], records.y[rows])
     groups = None if records.groups is None else records.groups[~rows]
     return Experiment(
-        records.x[~rows], records.y[~rows], held_out, source(rng), effort=effort, note=note, groups=groups
-    )
+        records.x[~rows], records.y[~rows], held_out, source(rng), effort=effort, note=note, groups=groups,
+        numbers=np.flatnonzero(~rows),
+    )  # fmt: skip
