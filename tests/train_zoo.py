@@ -90,7 +90,7 @@ def words(*, tied: bool, expanded: bool = False, padding: int | None = None, fir
     """A one-layer transformer that predicts words."""
 
     def run(m: Any, ids: Tensor) -> Tensor:
-        place = torch.arange(ids.shape[1])
+        place = torch.arange(ids.shape[1], device=ids.device)
         place = place.expand(ids.shape) if expanded else place
         hidden = m.embed(ids) + m.place(place)
         hidden = m.layer(hidden) if first else m.layer(hidden.transpose(0, 1)).transpose(0, 1)
@@ -160,7 +160,7 @@ def cross_attention() -> nn.Module:
 
 def recurrent_cells() -> nn.Module:
     def run(m: Any, x: Tensor) -> Tensor:
-        hidden = torch.zeros(x.shape[0], 4)
+        hidden = torch.zeros(x.shape[0], 4, device=x.device)
         for t in range(x.shape[1]):
             hidden = torch.tanh(m.i(x[:, t]) + m.r(hidden))
         return m.o(hidden)

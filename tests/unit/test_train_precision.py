@@ -10,7 +10,10 @@ from tacit.train.clip.sums import group_slack, group_squares, per_example
 from tacit.train.release import ROUNDING, Release
 from train_zoo import CLASSES, ZOO, classify, trainable
 
-NAMES = ["mlp", "convolutions", "lstm", "tied words", "sequence first", "bare parameters", "weight norm", "low rank"]
+NAMES = [
+    "mlp", "convolutions", "lstm", "tied words", "sequence first", "bare parameters", "weight norm", "low rank",
+    "flattened",
+]  # fmt: skip
 
 
 def contributions(clipper: Clipper, batch: tuple, rows: int) -> torch.Tensor:

@@ -24,6 +24,7 @@ def check_whole(step: PrivateStep) -> None:
 def saved(step: PrivateStep) -> dict[str, Any]:
     """Tensors and plain values only."""
     check_whole(step)
+    device = step._release.device
     return {
         "schema": SCHEMA,
         "run": step.run,
@@ -37,6 +38,7 @@ def saved(step: PrivateStep) -> dict[str, Any]:
         "model": step.model.state_dict(),
         "optimizer": step.optimizer.state_dict(),
         "dropout": torch.get_rng_state(),
+        "device_dropout": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
 
 
@@ -49,6 +51,8 @@ def restore(step: PrivateStep, state: dict[str, Any]) -> None:
     step.model.load_state_dict(state["model"])
     step.optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["dropout"].cpu())
+    if step._release.device.type == "cuda" and state.get("device_dropout") is not None:
+        torch.cuda.set_rng_state(state["device_dropout"].cpu(), step._release.device)
     step.run, step.done = state["run"], state["done"]
     step._clipper.clip_norm = state["clip_norm"]
     step._secret, step._sample_key = Secret(state["secret"]), state["sample"]

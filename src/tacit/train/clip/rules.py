@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...core import BadInput
-from .terms import Dense, Gather, Outer, Term
+from .terms import Dense, Gather, Outer, Term, wide
 
 if TYPE_CHECKING:
     from .capture import Record
@@ -204,10 +204,10 @@ def elementwise(record: Record, gradient: Tensor, batch: int) -> Found:
     from .capture import replaced
 
     shape = record.output.shape
-    wide = {id(used): used.detach().expand(shape).clone().requires_grad_() for used in record.used}
+    full = {id(used): used.detach().expand(shape).clone().requires_grad_() for used in record.used}
     with torch.enable_grad():
-        output = record.function(*replaced(record.args, wide), **replaced(record.kwargs, wide))
-    found = torch.autograd.grad(output, list(wide.values()), gradient)
+        output = record.function(*replaced(record.args, full), **replaced(record.kwargs, full))
+    found = torch.autograd.grad(output, list(full.values()), gradient)
     for used, values in zip(record.used, found, strict=True):
         yield used, Dense(reduced(front(record, values, batch), used.shape))
 
@@ -230,7 +230,10 @@ def _detached(tensor: Tensor) -> Tensor:
 
 
 def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
-    """No rule: run the operation for one example at a time under vmap and differentiate it by its parameters."""
+    """No rule: run the operation for one example at a time under vmap and differentiate it by its parameters.
+
+    In float32 at least: autocast, which made the kinds of its arguments agree, is over.
+    """
     from .capture import flat, replaced
 
     layout = record.layout
@@ -243,18 +246,19 @@ def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
         if not uses(record, tensor) and id(tensor) not in record.public and tensor.ndim and tensor.shape[0] == total
     ]
     used = tuple({id(tensor): tensor for tensor in record.used}.values())
+    rest = {id(tensor): wide(tensor) for tensor in flat(record.args, record.kwargs)}
 
     def pulled(gradient_one: Tensor, *own_one: Tensor) -> tuple[Tensor, ...]:
-        one = {id(tensor): part for tensor, part in zip(own, own_one, strict=True)}
+        one = rest | {id(tensor): part for tensor, part in zip(own, own_one, strict=True)}
 
         def run(*weights: Tensor) -> Tensor:
             table = one | {id(tensor): weight for tensor, weight in zip(used, weights, strict=True)}
             return record.function(*replaced(record.args, table), **replaced(record.kwargs, table))
 
-        _, pull = torch.func.vjp(run, *(tensor.detach() for tensor in used))
+        _, pull = torch.func.vjp(run, *(wide(tensor.detach()) for tensor in used))
         return pull(gradient_one)
 
     parts = [front(record, tensor, batch) for tensor in (gradient.reshape(record.output.shape), *map(_detached, own))]
-    found = torch.func.vmap(pulled)(*parts)
+    found = torch.func.vmap(pulled)(*map(wide, parts))
     for tensor, values in zip(used, found, strict=True):
         yield tensor, Dense(values)
