@@ -32,8 +32,8 @@ def report(
     page = write([Evidence.load(path) for path in evidence], out, public=public, records=records)
     if pdf is not None:
         print_pdf(page.path, pdf)
-    if open_:
-        webbrowser.open(Path(page.path).resolve().as_uri())
+    if open_ and not webbrowser.open(Path(page.path).resolve().as_uri()):
+        note(f"No browser was found; open {page.path} by hand.")
     data = {"page": str(page.path), "sentence": page.sentence, "verdict": str(page.verdict), "bytes": page.bytes}
     return Result(data, [("page", str(page.path)), ("verdict", str(page.verdict))], [page.sentence])
 
