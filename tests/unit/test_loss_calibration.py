@@ -3,7 +3,8 @@
 import pytest
 
 from tacit.core.errors import BadInput
-from tacit.loss import calibrate, epsilon, privacy_loss
+from tacit.core.events import Repeat
+from tacit.loss import calibrate, calibration, epsilon, privacy_loss
 from tacit.loss.reading import training_event
 
 
@@ -29,6 +30,29 @@ def test_rate_and_steps():
     setting = calibrate("steps", epsilon=3.0, delta=1e-5, noise_multiplier=1.1, rate=0.01)
     more = epsilon(noise_multiplier=1.1, rate=0.01, steps=setting.steps + 1, delta=1e-5)
     assert setting.epsilon.upper <= 3.0 < more.upper
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rate": 256 / 60_000, "steps": 14_062},
+        {"rate": 16_384 / 50_000, "steps": 2000},
+        {"solve": "steps", "noise_multiplier": 1.0, "rate": 0.01},
+        {"solve": "rate", "noise_multiplier": 1.0, "steps": 1000},
+    ],
+)
+def test_few_readings_are_enough(given, monkeypatch):
+    """The normal limit says where to start; only sampled events cost time."""
+    sampled = []
+
+    def counted(event, adjacency):
+        sampled.extend([event] if isinstance(event, Repeat) else [])
+        return privacy_loss(event, adjacency)
+
+    monkeypatch.setattr(calibration, "privacy_loss", counted)
+    setting = calibrate(epsilon=3.0, delta=1e-5, **given)
+    assert setting.epsilon.upper <= 3.0
+    assert len(sampled) <= 6
 
 
 def test_attack_targets():

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 from ..core import check
 from ..core.adjacency import Adjacency
-from ..core.errors import BadInput
+from ..core.errors import BadInput, TacitError
+from ..core.events import Gaussian
 from ..core.interval import Interval, finite
 from ..core.privacy_loss import PrivacyLoss
 from .dispatch import privacy_loss
 from .reading import training_event
 
+Excess = Callable[[float], float]
+"""log of what a value costs over what it may cost."""
 WIDEST = math.log(64)
 """The longest step of the search, in log scale."""
 
@@ -62,16 +65,33 @@ def calibrate(
     adjacency, delta = Adjacency.of(adjacency), check.delta(delta)
     target, read = _target(delta, epsilon, advantage, tpr, fpr)
     known = _known(solve, noise_multiplier, rate, steps)
+    readings: dict[float, Interval] = {}
 
     def excess(value: float) -> float:
         """log of risk over target: at most 0 is good."""
         loss = privacy_loss(training_event(**{**known, solve: value}), adjacency)  # type: ignore[arg-type]
-        risk = read(loss).upper
-        return math.log(risk / target) if risk > 0 else -math.inf
+        readings[value] = read(loss)
+        return _over(readings[value], target)
 
-    known[solve] = _SOLVERS[solve](excess)
-    event = training_event(**known)  # type: ignore[arg-type]
-    return Setting(**known, delta=delta, adjacency=adjacency, epsilon=privacy_loss(event, adjacency).epsilon(delta))  # type: ignore[arg-type]
+    def limit(value: float) -> float:
+        """The same for the normal limit."""
+        mu = _limit(**{**known, solve: value}, shift=adjacency.sensitivity)
+        return _over(read(privacy_loss(Gaussian(1 / mu), Adjacency.ADD_REMOVE)), target)
+
+    found = _SOLVERS[solve](excess, limit)
+    known[solve] = found
+    if epsilon is None:
+        readings[found] = privacy_loss(training_event(**known), adjacency).epsilon(delta)  # type: ignore[arg-type]
+    return Setting(**known, delta=delta, adjacency=adjacency, epsilon=readings[found])  # type: ignore[arg-type]
+
+
+def _over(risk: Interval, target: float) -> float:
+    return math.log(risk.upper / target) if risk.upper > 0 else -math.inf
+
+
+def _limit(noise_multiplier: float, rate: float, steps: float, shift: float) -> float:
+    """Shift over standard deviation of the one Gaussian that many sampled ones come near to; a start, not a bound."""
+    return math.sqrt(steps * math.log1p(rate**2 * math.expm1(min((shift / noise_multiplier) ** 2, 600.0))))
 
 
 def _target(
@@ -111,9 +131,10 @@ def _known(solve: str, noise_multiplier: float | None, rate: float, steps: int) 
     return known
 
 
-def least_noise(excess: Callable[[float], float]) -> float:
+def least_noise(excess: Excess, limit: Excess | None = None) -> float:
     """The smallest noise multiplier whose excess over the target is at most 0."""
-    found = root(excess, 1.0, better=1, least=1e-9, most=1e9)
+    start, slope = _start(limit, 1.0, better=1, least=1e-9, most=1e9)
+    found = root(excess, start, better=1, least=1e-9, most=1e9, slope=slope)
     if math.isinf(found):
         raise BadInput("No noise multiplier up to 1e9 meets the target.", fix="Ask for a larger target or fewer steps.")
     if found == 0:
@@ -121,52 +142,75 @@ def least_noise(excess: Callable[[float], float]) -> float:
     return found
 
 
-def _largest_rate(excess: Callable[[float], float]) -> float:
+def _largest_rate(excess: Excess, limit: Excess) -> float:
     if excess(1.0) <= 0:
         return 1.0
-    found = root(excess, 0.25, better=-1, least=1e-12, most=1.0)
+    start, slope = _start(limit, 0.25, better=-1, least=1e-12, most=1.0)
+    found = root(excess, start, better=-1, least=1e-12, most=1.0, slope=slope)
     if found == 0:
         raise BadInput("No rate above 1e-12 meets the target.", fix="Use more noise or fewer steps.")
     return found
 
 
-def _most_steps(excess: Callable[[float], float]) -> int:
-    if excess(1) > 0:
-        raise BadInput("Even one step exceeds the target.", fix="Use more noise or a smaller rate.")
-    good, y_good, bad, y_bad = 1, -math.inf, 1024, excess(1024)
+def _most_steps(excess: Excess, limit: Excess) -> int:
+    good, y_good, bad, turn = 0, -math.inf, max(math.ceil(_start(limit, 1e3, better=-1, least=1.0, most=1e15)[0]), 2), 0
+    y_bad = excess(bad)
     while y_bad <= 0:
         good, y_good = bad, y_bad
-        bad = max(2 * good, math.ceil(good * math.exp(min(-2.1 * y_good, WIDEST))))
+        bad = max(good + 2, math.ceil(good * math.exp(min(-2.1 * y_good, WIDEST))))
         if bad > 1 << 50:
             raise BadInput("Any number of steps meets the target.", fix="Ask for a smaller target.")
         y_bad = excess(bad)
-    turn = 0
     while bad - good > 1:
         turn += 1
-        share = y_good / (y_good - y_bad) if math.isfinite(y_good - y_bad) and turn % 4 else 0.5
-        middle = min(max(round(good * (bad / good) ** share), good + 1), bad - 1)
+        if math.isfinite(y_good - y_bad) and turn % 4:
+            ahead = good * (bad / good) ** (y_good / (y_good - y_bad))
+        else:
+            ahead = bad * math.exp(-min(2.1 * y_bad, WIDEST)) if good == 0 else math.sqrt(good * bad)
+        middle = min(max(round(ahead), good + 1), bad - 1)
         y = excess(middle)
         if y <= 0:
             good, y_good = middle, y
         else:
             bad, y_bad = middle, y
+    if good == 0:
+        raise BadInput("Even one step exceeds the target.", fix="Use more noise or a smaller rate.")
     return good
 
 
-_SOLVERS: dict[str, Callable[[Callable[[float], float]], float]] = {
+_SOLVERS: dict[str, Callable[[Excess, Excess], float]] = {
     "noise_multiplier": least_noise,
     "rate": _largest_rate,
     "steps": _most_steps,
 }
 
 
+def _start(limit: Excess | None, first: float, *, better: int, least: float, most: float) -> tuple[float, float]:
+    """Where the limit meets the target, and its slope in log scale there; or the first value, and the plain slope."""
+    if limit is None:
+        return first, -better
+    try:
+        found = root(limit, first, better=better, least=least, most=most, tolerance=1e-3)
+        slope = (limit(1.01 * found) - limit(found)) / math.log(1.01)
+    except (TacitError, ArithmeticError, ValueError):
+        return first, -better
+    return (found, slope) if math.isfinite(slope) and slope * better < 0 else (first, -better)
+
+
 def root(
-    excess: Callable[[float], float], start: float, *, better: int, least: float, most: float, tolerance: float = 1e-9
+    excess: Excess,
+    start: float,
+    *,
+    better: int,
+    least: float,
+    most: float,
+    tolerance: float = 1e-9,
+    slope: float = math.nan,
 ) -> float:
     """Where a monotone excess becomes 0, from the side where it is at most 0; beyond `least` or `most`: 0, infinity.
 
     Values grow `better` upwards (1) or downwards (-1). The secant method in log scale, kept inside what is known, aims
-    a little to the good side so that its last step lands there.
+    a little to the good side so that its last step lands there. The first step goes by the given slope.
     """
     x, good, bad = math.log(start), math.nan, math.nan
     before = math.nan, math.nan
@@ -178,7 +222,8 @@ def root(
             bad = x
         if -tolerance / 4 <= y <= 0 or abs(good - bad) <= tolerance / 2:
             break
-        slope = (y - before[1]) / (x - before[0]) if x != before[0] else math.nan
+        if math.isfinite(before[0]):
+            slope = (y - before[1]) / (x - before[0]) if x != before[0] else math.nan
         before = x, y
         ahead = x - y / (slope if slope * better < 0 else -better) + better * tolerance / 16
         if not math.isfinite(ahead):
