@@ -47,7 +47,7 @@ def arguments(folder: object, **more: object) -> object:
     from transformers import TrainingArguments
 
     options = {"output_dir": str(folder), "report_to": [], "save_strategy": "no", "use_cpu": True, "disable_tqdm": True}
-    return TrainingArguments(**options, learning_rate=0.1, optim="sgd", max_grad_norm=0.0, **more)
+    return TrainingArguments(**{**options, **more}, learning_rate=0.1, optim="sgd", max_grad_norm=0.0)
 
 
 def flat(net: torch.nn.Module) -> torch.Tensor:
@@ -91,13 +91,66 @@ def test_schedules_run_and_what_does_not_fit_is_refused(tmp_path) -> None:
         trainer.evidence(1e-3)
     trainer.train()
     assert trainer.lr_scheduler.get_last_lr()[0] == pytest.approx(0.0)
-    with pytest.raises(BadInput, match="once, from its start"):
+    with pytest.raises(BadInput, match="trained once"):
         trainer.train()
+    with pytest.raises(BadInput, match="go on from"):
+        PrivateTrainer(model(words=False), arguments(tmp_path), train_dataset=data, plan=PLAN).train(True)
+    with pytest.raises(BadInput, match="precision"):
+        PrivateTrainer(model(words=False), arguments(tmp_path, bf16=True), train_dataset=data, plan=PLAN)
     more = arguments(tmp_path, gradient_accumulation_steps=2)
     with pytest.raises(BadInput, match="accumulate by themselves"):
         PrivateTrainer(model(words=False), more, train_dataset=data, plan=PLAN)
     with pytest.raises(BadInput, match="train_dataset"):
         PrivateTrainer(model(words=False), arguments(tmp_path), plan=PLAN)
+
+
+class Account:
+    """A ledger that keeps the keys it was charged under."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def charge(self, event: object, *, key: str, **_: object) -> None:
+        self.keys.append(key)
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path) -> None:
+    """Dropout and the learning rate's schedule included; paid under one key, and the secret is gone in the end."""
+    from transformers import TrainerCallback
+
+    from tacit.train import PrivateTrainer
+
+    class Kill(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            if state.global_step == 5:
+                raise KeyboardInterrupt
+
+    def trainer(folder, account, **more):
+        net = model(words=True)
+        net.transformer.drop.p = 0.2
+        saved = arguments(folder, save_strategy="steps", save_steps=2, save_only_model=False)
+        return PrivateTrainer(net, saved, train_dataset=Sentences(words=True), plan=PLAN, rng=3, ledger=account, **more)
+
+    account = Account()
+    torch.manual_seed(0)
+    whole = trainer(tmp_path / "whole", Account())
+    whole.train()
+    torch.manual_seed(0)
+    first = trainer(tmp_path / "killed", account, callbacks=[Kill()])
+    with pytest.raises(KeyboardInterrupt):
+        first.train()
+    secret = tmp_path / "killed" / "private.secret"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert all(not path.name.startswith("private") for path in (tmp_path / "killed" / "checkpoint-4").iterdir())
+    with pytest.raises(BadInput, match="Resume from checkpoint-4"):
+        trainer(tmp_path / "killed", account).train(str(tmp_path / "killed" / "checkpoint-2"))
+    torch.manual_seed(77)
+    second = trainer(tmp_path / "killed", account)
+    assert second.train(resume_from_checkpoint=True).global_step == PLAN.steps
+    assert torch.equal(flat(second.model), flat(whole.model))
+    assert second.evidence(1e-3).provenance["steps"] == PLAN.steps
+    assert len(set(account.keys)) == 1
+    assert not secret.exists()
 
 
 def test_words_that_are_ignored_do_not_count() -> None:

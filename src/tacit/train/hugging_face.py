@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from ..core import BadInput, Charger, Evidence, MissingExtra, Source
 from ..loss import Plan
+from . import checkpoint as checkpoints
 from .sample import Batch
 from .speed import Speed
 from .step import PrivateStep, private
@@ -20,6 +22,7 @@ try:
 except ImportError:
     raise MissingExtra("hf", "pip install 'tacit[hf]'") from None
 
+SECRET = "private.secret"
 IGNORED = -100
 """The label that Hugging Face gives to what is not to be predicted."""
 
@@ -30,6 +33,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     `PrivateTrainer(model, args, train_dataset=data, plan=plan)`; then `train()`, and `evidence(delta)` for the claim.
     The plan says how batches are drawn and how many steps there are: batch size, epochs and accumulation of `args` are
     not used, and `max_grad_norm` clips what was released. Items of the data set must have equal shapes (pad them).
+    With every checkpoint of the Trainer a file "private.secret" beside them is written anew, and destroyed at the end;
+    `train(resume_from_checkpoint=True)` of a new PrivateTrainer goes on from both, bit for bit.
 
     Guarantee and Caller ensures: see `tacit.private`.
     """
@@ -51,14 +56,52 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             raise BadInput("Private steps accumulate by themselves.", fix="Set gradient_accumulation_steps=1.")
         if self.args.world_size > 1:
             raise BadInput("PrivateTrainer runs in one process.", fix="Use tacit.fit under torchrun for several.")
+        if self.args.bf16 or self.args.fp16:
+            raise BadInput(
+                "The Trainer's precision would round what is clipped without making room for it.",
+                fix='Leave bf16 and fp16 off, and give speed=Speed(precision="bfloat16").',
+            )
+        if self.args.push_to_hub and self.args.save_strategy != "no":
+            raise BadInput(
+                "The folder that would be pushed holds the run's secret.", fix="Push the model after training."
+            )
         self.plan, self._options = plan, {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed}
         self.args.num_train_epochs, self.args.max_steps = 1, plan.steps
+        self.args.ignore_data_skip = True  # a resumed run draws the samples that are left, no others
         self.private: PrivateStep | None = None
+        self._secret = Path(self.args.output_dir) / SECRET
+        self._resumed: dict[str, Any] | None = None
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if resume_from_checkpoint or self.private is not None:
-            raise BadInput("A private run is trained once, from its start.", fix="Make a new PrivateTrainer.")
-        return super().train(None, *args, **kwargs)
+        if self.private is not None:
+            raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
+        if resume_from_checkpoint:
+            if not self._secret.exists():
+                raise BadInput(f"There is no {SECRET} to go on from.", fix="Train from the start, as a new run.")
+            self._resumed = checkpoints.read(self._secret)
+        found = super().train(resume_from_checkpoint, *args, **kwargs)
+        if self.private is not None and self.private.done == self.plan.steps:
+            checkpoints.destroy(self._secret)
+        return found
+
+    def start(self) -> PrivateStep:
+        """The step at its beginning, or where the run's secret was written."""
+        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
+        self.private = private(self.model, optimizer, self.plan, **self._options)
+        if self._resumed is not None:
+            self.private.load_state_dict(self._resumed)
+            if self.private.done != self.state.global_step:
+                raise BadInput(
+                    f"The Trainer's checkpoint is of step {self.state.global_step}, and {SECRET} is of another.",
+                    fix=f"Resume from checkpoint-{self.private.done}.",
+                )
+        return self.private
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Theirs, then the secret: one file, so that no older one tells what later noise was."""
+        super()._save_checkpoint(*args, **kwargs)
+        if self.private is not None:
+            checkpoints.write(self.private.state_dict(), self._secret)
 
     def get_train_dataloader(self) -> Any:
         """One item for each step of the plan; who takes part is drawn when the item is asked for."""
@@ -94,10 +137,7 @@ class _Samples:
         return int(self.trainer.plan.steps)
 
     def __iter__(self) -> Iterator[dict[str, Batch]]:
-        trainer = self.trainer
-        optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
-        trainer.private = private(trainer.model, optimizer, trainer.plan, **trainer._options)
-        for batch in trainer.private.batches(trainer.train_dataset):
+        for batch in self.trainer.start().batches(self.trainer.train_dataset):
             yield {"batch": batch}
 
 
