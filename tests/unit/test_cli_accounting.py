@@ -122,6 +122,39 @@ def test_calibrate(tacit):
     assert 3 * (1 - 1e-8) <= data["epsilon"]["upper"] <= 3
 
 
+@pytest.mark.parametrize(
+    ("sampling", "adjacency", "kind"),
+    [
+        ("poisson", "add-remove", "Poisson"),
+        ("fixed-size", "replace", "FixedSize"),
+        ("shuffled", "replace", "Shuffled"),
+        ("allocation", "add-remove", "Allocation"),
+        ("full", "add-remove", "Gaussian"),
+    ],
+)
+def test_a_plan_of_every_sampling_meets_its_target(tacit, sampling, adjacency, kind):
+    words = ("--records", "6000", "--epsilon", "3", "--delta", "1e-5", "--batch-size", "300", "--epochs", "2")
+    status, out, _ = tacit("plan", *words, "--sampling", sampling, "--adjacency", adjacency, "--json")
+    data = json.loads(out)
+    assert status == 0
+    assert (data["sampling"], data["clipping"], data["bands"]) == (sampling, "flat", 1)
+    assert data["event"]["event"]["type"] == kind
+    assert 2.9 < data["epsilon"]["upper"] <= 3
+    assert sampling == "full" or data["assumptions"]
+
+
+def test_a_plan_with_correlated_noise_and_what_does_not_go_together(tacit):
+    words = ("plan", "--records", "6000", "--epsilon", "3", "--delta", "1e-5", "--batch-size", "300", "--epochs", "2")
+    cyclic = ("--sampling", "cyclic", "--adjacency", "zero-out", "--bands", "4")
+    status, out, _ = tacit(*words, *cyclic, "--json")
+    assert status == 0
+    assert json.loads(out)["bands"] == 4
+    for wrong in (("--sampling", "shuffled"), ("--sampling", "wild"), ("--bands", "2"), ("--clipping", "odd")):
+        status, out, err = tacit(*words, *wrong)
+        assert (status, out) == (2, "")
+        assert "Use" in err or "Give" in err
+
+
 def test_plan(tacit):
     words = ("plan", "--records", "10000", "--epsilon", "2", "--delta", "1e-6", "--epochs", "5", "--batch-size", "200")
     status, out, _ = tacit(*words, "--json")

@@ -140,9 +140,15 @@ def plan(
     batch_size: Annotated[int | None, typer.Option(help="Expected batch size.")] = None,
     clip_norm: Annotated[float, typer.Option(help="Largest norm of one record's gradient.")] = 1.0,
     adjacency: Neighbours = "add-remove",
+    sampling: Annotated[
+        str, typer.Option(help="poisson, fixed-size, shuffled, allocation, cyclic or full; each has its own event.")
+    ] = "poisson",
+    clipping: Annotated[str, typer.Option(help="flat, per-layer, automatic or adaptive.")] = "flat",
+    bands: Annotated[int, typer.Option(help="Noise of cyclic batches, correlated over so many steps.")] = 1,
 ) -> Result:
     """A plan of private training that meets (epsilon, delta)."""
     from .. import loss
+    from ..loss.conditions import conditions
 
     made = loss.plan(
         records,
@@ -152,6 +158,9 @@ def plan(
         batch_size=batch_size,
         clip_norm=clip_norm,
         adjacency=adjacency,
+        sampling=sampling,
+        clipping=clipping,
+        bands=bands,
     )
     found = loss.privacy_loss(made.event, made.adjacency).epsilon(delta)
     numbers = {
@@ -161,10 +170,13 @@ def plan(
         "noise_multiplier": made.noise_multiplier,
         "clip_norm": made.clip_norm,
     }
-    data = {**numbers, "epsilon": found.to_json(), "delta": delta, "adjacency": made.adjacency.value}
+    words = {"adjacency": made.adjacency.value, "sampling": made.sampling, "clipping": made.clipping.name}
+    assumptions = conditions(made.event)
+    data = {**numbers, "bands": made.bands, "epsilon": found.to_json(), "delta": delta, **words}
     rows = [(name, f"{value:.10g}") for name, value in numbers.items()]
-    rows += [("epsilon", spelled(found)), ("delta", f"{delta:g}"), ("adjacency", made.adjacency.value)]
-    return Result({**data, "event": made.event.to_json()}, rows)
+    rows += [("epsilon", spelled(found)), ("delta", f"{delta:g}"), *words.items()]
+    lines = [f"Assumes that {text}." for text in assumptions]
+    return Result({**data, "event": made.event.to_json(), "assumptions": assumptions}, rows, lines)
 
 
 def spelled(interval: Interval) -> str:
