@@ -7,6 +7,7 @@ from dataclasses import fields
 
 from ..core.events import (
     ApproximateDP,
+    BandedFactorisation,
     Event,
     LastIterate,
     MatrixFactorisation,
@@ -16,6 +17,7 @@ from ..core.events import (
 )
 from .reading import SAMPLING
 
+STEADY = ("a record added, removed or exchanged leaves the steps of all others as they are",)
 CONDITIONS: dict[type[Event], tuple[str, ...]] = {
     TruncatedPoisson: (
         "every batch is a fresh Poisson sample, cut down to `cap` records chosen uniformly",
@@ -23,7 +25,8 @@ CONDITIONS: dict[type[Event], tuple[str, ...]] = {
     ),
     ApproximateDP: ("the release is (epsilon, delta)-DP under this adjacency, as it says",),
     RepeatAndSelect: ("only the best run is seen, and the number of runs is drawn as `shape` and `mean` say",),
-    MatrixFactorisation: ("a record added, removed or exchanged leaves the steps of all others as they are",),
+    MatrixFactorisation: STEADY,
+    BandedFactorisation: STEADY,
     ObjectivePerturbation: (
         "every loss is a convex, twice differentiable function of one inner product, as steep and as curved as stated",
         "the minimiser is exact, over all of space, and nothing else is released",

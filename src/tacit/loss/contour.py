@@ -25,12 +25,13 @@ from .tilted import PERIOD, REST, Moments, Sum, Tilted, conversion
 
 EASY, WORK = 3_000_000, 40_000_000
 """Largest numbers of (node, frequency) pairs: before `jumps` is tried, and before the lattice is the better tool."""
-MOVES = np.geomspace(0.003, 1.2, 8)
+MOVES = np.array([0.003, 0.02, 0.06, 0.2, 0.5, 1.0])
 """Distances of other tilts tried for the aliases, in units of what would be best for a normal law."""
 FREQUENCIES = np.append(np.geomspace(6.5, 14.0, 6), [20.0, 40.0]), np.geomspace(20.0, 1e6, 56)
 """Ends of the range of frequencies tried, near ones first, in units of one over the spread."""
 LEVELS = np.array([0.0, 0.0, 0.0, 0.25, 0.6, 1.0])
 """Shares of the largest frequency at which the panels are judged; the first two are for other tilts."""
+SQUARES = (LEVELS[2:] ** 2).tolist()
 WAVES = None, 0.0, 10.0, 5.0, 2.5
 """Half-widths of panels tried, over the local wave number; 0 and None leave them as they are, None for quick bounds."""
 BUDGET = 1e-9
@@ -160,18 +161,19 @@ def _fine(tilted: Tilted, tilts: Array, u: Array, goal: float, work: int) -> tup
     """Panels fine enough for e^goal, and their errors: at the two other tilts, then at rising frequencies."""
     found, errors, levels = [], [], LEVELS * float(u[-1])
     for line, count in tilted.parts:
-        allowed = np.maximum(np.exp(goal + 24 * (1 - 1 / count) * LEVELS**2), 16 * EPS * count)
-        allowed[:2] = 1e-3
+        allowed = [max(math.exp(goal + 24 * (1 - 1 / count) * level), 16 * EPS * count) for level in SQUARES]
         for share in WAVES:
             if share:
                 line = line.nodes.refined(line.tilt, float(u[-1]), share).line(line.tilt)
             if u.size * line.weights.size > work:
                 raise TooMuch
-            log_error = line.quick_error(tilts, levels) if share is None else line.log_error(tilts, levels)
+            quick = share is None
+            log_error = line.quick_error(tilts[:2].tolist(), levels[2:]) if quick else line.log_error(tilts, levels)
             error = np.exp(np.minimum(log_error, 300.0))
-            if (count * error <= allowed).all():
+            others, own = (count * error[:2]).max(), count * error[2:]
+            if others <= 1e-3 and (own <= allowed).all():
                 break
-        if count * float(error[:2].max()) > 1e-3:
+        if others > 1e-3:
             raise NotMet
         found.append((line, count))
         errors.append(error)
@@ -243,8 +245,9 @@ def ended(u: Array, log_phi: Array, aim: float) -> tuple[float, float] | None:
 def _integrand(tilted: Tilted, errors: Sequence[Array], u: Array) -> tuple[Complex, float]:
     """Values relative to M(t), and the sum over both signs of u of what quadrature and rounding leave uncertain."""
     square, z = tilted.gaussian**2, tilted.tilt + 1j * u
-    log_phi, log_size, doubt = 0j * u, -square / 2 * u * u, np.zeros_like(u)
+    log_phi, log_size, doubt = np.zeros(u.size, dtype=np.complex128), np.zeros(u.size), np.zeros(u.size)
     if square:
+        log_size -= square / 2 * u * u
         log_phi += log_size + (1j * (tilted.tilt + 0.5) * square) * u
     level = np.searchsorted(LEVELS[2:] * (float(u[-1]) * (1 + 1e-12)), u)
     for (line, count), error in zip(tilted.parts, errors, strict=True):
@@ -257,4 +260,6 @@ def _integrand(tilted: Tilted, errors: Sequence[Array], u: Array) -> tuple[Compl
     kernel = 1 / (z * (1 + z))
     bounds = np.exp(np.minimum(log_size, 600.0)) * np.minimum(doubt + 4 * EPS * (8 + np.abs(log_phi)), 2.0)
     bounds *= np.abs(kernel)
-    return np.exp(log_phi) * kernel, 2 * float(np.add.reduce(bounds)) - float(bounds[0])
+    return np.asarray(np.exp(log_phi) * kernel, dtype=np.complex128), 2 * float(np.add.reduce(bounds)) - float(
+        bounds[0]
+    )

@@ -17,10 +17,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ..core.errors import BadInput
-from ..core.events import MatrixFactorisation
+from ..core.events import BandedFactorisation, MatrixFactorisation
 
 MOST_STEPS = 2000
-"""The event writes out its matrix, which has half as many entries as the square of this."""
+"""With more bands than batches the event writes out its matrix, which has half as many entries as the square of this."""
 
 
 def coefficients(bands: int) -> tuple[float, ...]:
@@ -31,11 +31,19 @@ def coefficients(bands: int) -> tuple[float, ...]:
     return tuple(found)
 
 
-def cyclic_event(noise_multiplier: float, bands: int, steps: int, batches: int) -> MatrixFactorisation:
+def cyclic_event(
+    noise_multiplier: float, bands: int, steps: int, batches: int
+) -> BandedFactorisation | MatrixFactorisation:
     """`steps` releases on `batches` batches that come round in order, with noise of `bands` bands."""
+    passes = -(-steps // batches)
+    if bands <= batches:
+        return BandedFactorisation(noise_multiplier, coefficients(bands), steps, passes, batches)
     if steps > MOST_STEPS:
-        raise BadInput(f"Cyclic sampling is offered for at most {MOST_STEPS} steps, got {steps}.")
-    return MatrixFactorisation(noise_multiplier, _encoder(bands, steps), -(-steps // batches), batches)
+        raise BadInput(
+            f"With more bands than batches there are at most {MOST_STEPS} steps, got {steps}.",
+            fix=f"Use at most {batches} bands, which take any number of steps.",
+        )
+    return MatrixFactorisation(noise_multiplier, _encoder(bands, steps), passes, batches)
 
 
 @lru_cache(maxsize=8)

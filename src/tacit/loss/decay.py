@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .mixture import Mixture, steepest
+from .mixture import Mixture
 from .noise import Array
 from .quadrature import FAINT, Line, veiled
 
@@ -44,7 +44,7 @@ def shifted(line: Line, u: Array) -> Array:
     h = x[1:] - x[:-1]
     bulge = h * h / (8 * s * s) * (1 + t * q[:-1].square / s**2)
     cells = np.logaddexp(ends[:-1], ends[1:]) + np.log(h / 2) + bulge
-    turn = (min(steepest(pair.p), steepest(pair.q)) * TURNS)[:, None]
+    turn = (line.nodes.turn * TURNS)[:, None]
     dip = t * Mixture.dip(q[:-1], q[1:], turn) if q.largest else np.zeros((TURNS.size, 1))
     hidden = np.zeros((TURNS.size, 2))
     exponents = cells + dip

@@ -18,6 +18,7 @@ from ..core.events import (
     AboveThreshold,
     Allocation,
     ApproximateDP,
+    BandedFactorisation,
     BoundedRange,
     Compose,
     DiscreteGaussian,
@@ -43,7 +44,7 @@ from ..core.events import (
 from ..core.privacy_loss import PrivacyLoss
 from .allocation import allocated
 from .composed import Composed, Release
-from .factorised import sensitivity
+from .factorised import banded_sensitivity, sensitivity
 from .iterate import last_iterate
 from .noise import DiscreteGaussianNoise, DiscreteLaplaceNoise, GaussianNoise, LaplaceNoise, Noise
 from .objective import Folded
@@ -319,6 +320,15 @@ def _(event: MatrixFactorisation, adjacency: Adjacency, group: int) -> Composed:
     above, below = (Location(GaussianNoise(event.noise_multiplier), ((1.0, value),)) for value in (bound, attained))
     exact = attained >= bound * (1 - 1e-9)
     return once(Release.symmetric(above) if exact else Release.symmetric(Bracketed(above, below)))
+
+
+@loss_of.register
+def _(event: BandedFactorisation, adjacency: Adjacency, group: int) -> Composed:
+    """The same for a banded matrix, exactly. Reference: docs/proofs/mechanisms.md, Theorem 2."""
+    moved = group * adjacency.sensitivity * banded_sensitivity(event)
+    if moved == 0:
+        return Composed()
+    return once(Release.symmetric(Location(GaussianNoise(event.noise_multiplier), ((1.0, moved),))))
 
 
 @loss_of.register

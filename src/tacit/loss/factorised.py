@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ..core.events import MatrixFactorisation
+from ..core.events import BandedFactorisation, MatrixFactorisation
 from .noise import Array
 
 
@@ -38,6 +38,20 @@ def sensitivity(event: MatrixFactorisation) -> tuple[float, float]:
     attained = float(products[np.ix_(pattern, pattern)].sum())
     rounding = 1 + 4 * steps * float(np.finfo(float).eps)
     return unit * math.sqrt(max(attained, 0.0) / rounding), unit * math.sqrt(bound * rounding)
+
+
+def banded_sensitivity(event: BandedFactorisation) -> float:
+    r"""sqrt(\sum_k |c_{k separation}|^2): columns that one record meets do not overlap, and earlier ones are longer.
+
+    Column p has the entries c_0 .. c_{b-1}, cut off at the last row. Reference: docs/proofs/mechanisms.md, Theorem 2.
+    """
+    count = min(event.participations, -(-event.steps // event.separation))
+    unit = max(map(abs, event.coefficients)) or 1.0  # so that squares neither overflow nor vanish
+    squares = [(share / unit) ** 2 for share in event.coefficients]
+    last = event.steps - (count - 1) * event.separation
+    whole, cut = math.fsum(squares), math.fsum(squares[:last])
+    rounding = 1 + 8 * float(np.finfo(float).eps)
+    return unit * math.sqrt(((count - 1) * whole + cut) * rounding)
 
 
 def heaviest(weights: Array, count: int, apart: int) -> tuple[list[int], float]:

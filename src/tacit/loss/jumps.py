@@ -203,7 +203,7 @@ def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
 def _contour(total: Sum, log_delta: float, epsilon: float, certain: float) -> Contour:
     aim = math.log(BUDGET) + log_delta
     split = Split.of(total, epsilon, certain, aim)
-    tilt = best_tilt(split, chernoff(epsilon))
+    tilt = best_tilt(split, chernoff(epsilon), -log_delta / epsilon)
     around = split.log_moments(tilt * np.array([0.99, 1.0, 1.01]))
     spread = math.sqrt(max(float(around[0] - 2 * around[1] + around[2]), 1e-8)) / (0.01 * tilt)
     log_d = float(around[1])

@@ -139,5 +139,6 @@ STILL = Mixture(NOTHING, NOTHING, None, 0.0)
 
 def steepest(parts: Parts) -> float:
     """Largest turn a/s^2 of a strip on which r has no zero and its bounds are useful."""
-    two = len(parts) == 2 and parts[0][1] == 0.0
-    return ANGLES[not two] / max(abs(place) for _, place in parts) if len(parts) > 1 else math.inf
+    if len(parts) == 2 and parts[0][1] == 0.0:
+        return ANGLES[0] / abs(parts[1][1])
+    return ANGLES[1] / max(abs(place) for _, place in parts) if len(parts) > 1 else math.inf

@@ -18,6 +18,7 @@ and every factor is bounded from its values at m - A and m + A. Proof: docs/proo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -85,6 +86,7 @@ class Nodes:
     q: Mixture
     veils: Veils = ()
     half: float = 0.0
+    turn: float = math.inf
 
     @classmethod
     def of(cls, pair: Location, edges: Array, veils: Veils = (), half: float = 0.0) -> Nodes:
@@ -100,7 +102,8 @@ class Nodes:
         base = p.log_ratio + bell + (np.log(halves / scale)[:, None] + LOG_SHARES).ravel()
         for place, width in veils:
             base = base + log_ndtr((x - place) / width)
-        return cls(pair, edges, x, bell, base, p.log_ratio - q.log_ratio, p, q, veils, half)
+        turn = min(steepest(pair.p), steepest(pair.q))
+        return cls(pair, edges, x, bell, base, p.log_ratio - q.log_ratio, p, q, veils, half, turn)
 
     @classmethod
     def between(cls, pair: Location, low: float, high: float) -> Nodes:
@@ -158,7 +161,7 @@ class Nodes:
         turn = SHORT * (half / s**2)
         p, q = Mixture.at(self.pair.p, x, s), Mixture.at(self.pair.q, x, s)
         rest = GAUSS + np.log(half / s) + ((LONG**2 + SHORT**2) / 2) * (half / s) ** 2
-        rest[turn > min(steepest(self.pair.p), steepest(self.pair.q))] = math.inf
+        rest[turn > self.turn] = math.inf
         per_t = NOTHING
         if q.largest:
             per_t = (LONG * half) ** 2 / (2 * s**4) * q[0].square + Mixture.dip(q[0], q[1], turn)
@@ -233,30 +236,33 @@ class Line:
             logs[others] = self.nodes.log_moments(tilts[others])
         return np.asarray(found - logs)
 
-    def quick_error(self, tilts: Array, u: Array) -> Array:
-        r"""As `Nodes.log_error`, relative to M, for even panels and from the nodes alone: not as sharp.
+    def quick_error(self, others: Sequence[float], u: Array) -> Array:
+        r"""As `log_error` at `others` for u = 0, then at this tilt for u = 0 and more; by nodes alone: not as sharp.
 
         The ellipse reaches no farther than over both neighbours of its panel, so that its supremum is found at a node
         of the three, up to what happens between nodes; beyond the last one the integrand rises at most like e^x.
-        Infinite where that does not help: uneven panels, or other tilts than this line's where Q is a mixture.
+        Infinite where that does not help: uneven panels, or other tilts where Q is a mixture.
         """
         n, s, h = self.nodes, self.nodes.pair.noise.scale, self.nodes.half
-        limit = min(steepest(n.pair.p), steepest(n.pair.q)) * s**2 / h if h else 0.0
+        limit = n.turn * s**2 / h if h else 0.0
         if limit < NARROW[1]:
-            return np.full(tilts.shape, math.inf)
+            return np.full(len(others) + u.size, math.inf)
         long, short, log_c = WIDE if WIDE[1] <= limit else NARROW
-        turn, gap, reach = (size * h / s**2 for size in (short, GAP, long - 0.98))
+        turn, gap, reach = short * h / s**2, GAP * h / s**2, (long - 0.98) * h / s**2
         angles = n.p.arc(turn, gap, reach, slice(-POINTS, None)) + n.q.arc(turn, gap, reach, slice(0, POINTS))
         exponents = u[:, None] * angles + (self.exponents - self.log_m)
         if n.q.largest:
             exponents += self.tilt * n.q.sag(turn, gap, reach, POINTS)
-        ahead = (1 + tilts) * n.p.largest + tilts * float(n.q.mean[-1]) - float(n.x[-1])
-        rise = reach * np.maximum(ahead, 0.0)
-        exponents[:, -POINTS:] += rise[:, None]
+        last, far = float(n.q.mean[-1]), float(n.x[-1])
+        rises = [reach * max((1 + t) * n.p.largest + t * last - far, 0.0) for t in (self.tilt, *others)]
+        exponents[:, -POINTS:] += rises[0]
         np.minimum(np.maximum(exponents, FAINT, out=exponents), -2 * FAINT, out=exponents)
-        found, others = np.log(np.add.reduce(np.exp(exponents), axis=1)), tilts != self.tilt
-        found[others] = math.inf if n.q.largest else rise[others]
-        return np.asarray(found + (log_c + (GAP**2 / 8 + short**2 / 2) * (h / s) ** 2))
+        found = np.empty(len(others) + u.size)
+        found[len(others) :] = np.log(np.add.reduce(np.exp(exponents), axis=1))
+        for place, tilt in enumerate(others):
+            known = found[len(others)] if tilt == self.tilt else rises[1 + place]
+            found[place] = math.inf if tilt != self.tilt and n.q.largest else known
+        return found + (log_c + (GAP**2 / 8 + short**2 / 2) * (h / s) ** 2)
 
     def values(self, u: Array) -> Complex:
         """phi at equispaced u = 0, D, 2D, ...: e^{i(u + v)L} = e^{iuL} e^{ivL} makes it one matrix product."""

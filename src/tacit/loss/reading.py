@@ -9,10 +9,24 @@ from fractions import Fraction
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
-from ..core.events import Allocation, Event, FixedSize, Gaussian, MatrixFactorisation, Poisson, Repeat, Shuffled
+from ..core.events import (
+    Allocation,
+    BandedFactorisation,
+    Event,
+    FixedSize,
+    Gaussian,
+    MatrixFactorisation,
+    Poisson,
+    Repeat,
+    Shuffled,
+)
 from ..core.interval import Interval
 from .dispatch import privacy_loss
 
+CYCLIC = (
+    "cyclic",
+    "each record takes part in at most `participations` steps, any two of them at least `separation` apart",
+)
 SAMPLING: dict[type[Event], tuple[str, str]] = {
     Poisson: ("poisson", "every batch is a fresh Poisson sample: each record independently with probability `rate`"),
     FixedSize: ("fixed-size", "every batch is a fresh uniform sample of exactly `batch` records, without replacement"),
@@ -24,10 +38,8 @@ SAMPLING: dict[type[Event], tuple[str, str]] = {
         "allocation",
         "each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly",
     ),
-    MatrixFactorisation: (
-        "cyclic",
-        "each record takes part in at most `participations` steps, any two of them at least `separation` apart",
-    ),
+    MatrixFactorisation: CYCLIC,
+    BandedFactorisation: CYCLIC,
 }
 """How batches are drawn, by the event that says so: its name, and what the reader must believe."""
 

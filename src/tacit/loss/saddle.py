@@ -12,7 +12,7 @@ from .noise import GaussianNoise
 from .pairs import Location, Pair
 from .quadrature import NotMet, TooMuch
 from .rough import rough
-from .tilted import Bounding, Sum, Tilted, best_tilt, chernoff, conversion, one_conversion
+from .tilted import Sum, Tilted, best_tilt, chernoff, conversion, one_conversion
 
 GAP = 1e-6
 FLOOR = 1e-9
@@ -54,7 +54,8 @@ class Saddle:
         total = Sum.of(self.pairs, self.gaussian, log_delta)
         if known > 0 and _at_most(total, known, log_delta):
             return Interval(0.0, known)
-        tilted = _best(total, lambda t, log_m: (log_m + conversion(t) - log_delta) / t)
+        start = math.sqrt(-2 * log_delta / total.variance)
+        tilted = total.at(best_tilt(total, lambda t, log_m: (log_m + conversion(t) - log_delta) / t, start))
         least = tilted.log_m + one_conversion(tilted.tilt) - log_delta
         if least <= -0.01 and tilted.trusted:
             return Interval(0.0, 0.0)
@@ -76,7 +77,7 @@ class Saddle:
         log_delta = -30.0
         for _ in range(4):
             total = Sum.of(self.pairs, self.gaussian, log_delta)
-            tilted = _best(total, chernoff(epsilon))
+            tilted = _best(total, epsilon)
             log_bound = tilted.log_m + one_conversion(tilted.tilt) - tilted.tilt * epsilon
             found = contour(total, tilted, max(log_delta, log_bound - 8.0), epsilon).delta(epsilon)
             low, high = (min(max(end, 0.0), 1.0) for end in found)
@@ -99,7 +100,7 @@ def _guess(tilted: Tilted, log_delta: float) -> float:
 def _at_most(total: Sum, epsilon: float, log_delta: float) -> bool:
     """Whether delta(epsilon) <= delta is easily shown: by Chernoff's bound, by a bound of |M|, or by a coarse sum."""
     try:
-        tilted = _best(total, chernoff(epsilon))
+        tilted = _best(total, epsilon)
         log_share = tilted.log_m - tilted.tilt * epsilon - log_delta
         shown = log_share + one_conversion(tilted.tilt) <= -0.01 or log_share + tilted.log_peak() <= -0.01
         if shown and tilted.trusted:
@@ -113,7 +114,7 @@ def _searched(total: Sum, delta: float, guess: float, found: Interval, *, decays
     """By the contour at the guess, if it `decays` and leaves digits enough, or first by that of large losses."""
     if guess == 0:
         raise NotMet
-    log_delta, tilted = math.log(delta), _best(total, chernoff(guess))
+    log_delta, tilted = math.log(delta), _best(total, guess)
     hidden = tilted.log_m - tilted.tilt * guess - log_delta > DIGITS
     for plain in (False, True) if hidden or not decays else (True, False):
         try:
@@ -137,8 +138,9 @@ def _met(found: Interval) -> bool:
     return found.upper - found.lower <= max(GAP * min(found.upper, 1e300), FLOOR)
 
 
-def _best(total: Sum, bound: Bounding) -> Tilted:
-    return total.at(best_tilt(total, bound))
+def _best(total: Sum, epsilon: float) -> Tilted:
+    """Where Chernoff's bound of delta(epsilon) is least."""
+    return total.at(best_tilt(total, chernoff(epsilon), epsilon / total.variance - 0.5))
 
 
 def _sharper(a: Interval, b: Interval) -> Interval:

@@ -24,9 +24,9 @@ SHARE = 1e-9
 """Mass that may be cut from all steps together, relative to delta."""
 REST = 30.0
 """Mass below e^-REST may be cut from all steps together on the left; it adds at most this share of delta."""
-TILTS = np.geomspace(1e-3, 1e9, 13)
 FINE = np.geomspace(10**-0.8, 10**0.8, 17)
-"""Tilts tried, and around the best of them."""
+"""Tilts tried around one."""
+LEAST, MOST = 1e-2, 1e9
 Bounding = Callable[[Array, Array], Array]
 PERIOD = 6.0
 """Period of a coarse sum, in units of the spread."""
@@ -63,6 +63,17 @@ class Sum:
             total += count * nodes.log_moments(tilts)
         return total + self.gaussian**2 / 2 * tilts * (tilts + 1) if self.gaussian else total
 
+    @cached_property
+    def variance(self) -> float:
+        """Of the loss, to leading order: where a search for tilts starts."""
+        total = self.gaussian**2
+        for nodes, count in self.parts:
+            inverse = nodes.pair.noise.scale**-2
+            for parts in (nodes.pair.p, nodes.pair.q):
+                twice = math.fsum([v * w * math.expm1(min(c * d * inverse, 5.0)) for v, c in parts for w, d in parts])
+                total += count * math.log1p(twice)
+        return total
+
     def at(self, tilt: float) -> Tilted:
         """This composition on the vertical line through `tilt`."""
         return Tilted(tuple((nodes.line(tilt), count) for nodes, count in self.parts), self.gaussian, tilt)
@@ -98,7 +109,7 @@ class Tilted:
         t, zero = np.array([self.tilt]), np.zeros(1)
         for line, count in self.parts:
             most = -10 - math.log(count)
-            if line.quick_error(t, zero) > most and line.nodes.log_error(t, zero) - line.log_m > most:
+            if line.quick_error((), zero) > most and line.log_error(t, zero) > most:
                 return False
         return True
 
@@ -108,13 +119,14 @@ class Tilted:
 
     def log_phi(self, u: Array, *, sharp: bool = False) -> Array:
         """A bound of log |phi| at each u and beyond, by layers, and if `sharp` by shifted lines where steps are few."""
-        total = (self.gaussian * u) ** 2 / -2
+        bounds = []
         for (line, count), layer in zip(self.parts, self.layers, strict=True):
             bound = layer.log_bound(u)
             if sharp and count <= FEW:
                 bound = np.minimum(bound, shifted(line, u))
-            total += count * bound
-        return total
+            bounds.append(count * bound)
+        total = bounds[0] if len(bounds) == 1 else np.sum(bounds, axis=0)
+        return total - (self.gaussian * u) ** 2 / 2 if self.gaussian else total
 
     def log_peak(self) -> float:
         r"""log of a bound of delta(y) e^{ty}/M(t) for all y, from |phi| alone: trapezoid sums of any step D are above.
@@ -132,10 +144,10 @@ class Tilted:
 def _cut(pair: Location, count: int, log_mass: float) -> Nodes:
     r"""The left end lies where r_p <= 1 <= r_q, so a step there has a loss below 0 and helps nobody."""
     s, parts = pair.noise.scale, [(weight, place) for weight, place in pair.p if weight > 0]
-    farthest = max(abs(place) for _, place in pair.q)
+    farthest = max([abs(place) for _, place in pair.q])
     low = -max(s * math.sqrt(2 * (REST + math.log(count))), farthest)
-    tails = [min(log_mass - math.log(len(parts) * weight), -0.7) for weight, _ in parts]
-    high = max(place - s * float(ndtri_exp(tail)) for tail, (_, place) in zip(tails, parts, strict=True))
+    tails = ndtri_exp([min(log_mass - math.log(len(parts) * weight), -0.7) for weight, _ in parts]).tolist()
+    high = max([place - s * tail for tail, (_, place) in zip(tails, parts, strict=True)])
     return Nodes.between(pair, low, high)
 
 
@@ -149,11 +161,15 @@ def chernoff(epsilon: float) -> Bounding:
     return lambda tilts, log_m: log_m + conversion(tilts) - tilts * epsilon
 
 
-def best_tilt(total: Moments, bound: Bounding) -> float:
-    """The tilt at which a bound is least; the bounds fall, then rise."""
-    best = int(bound(TILTS, total.log_moments(TILTS)).argmin())
-    tilts = TILTS[best] * FINE
-    return float(tilts[bound(tilts, total.log_moments(tilts)).argmin()])
+def best_tilt(total: Moments, bound: Bounding, start: float) -> float:
+    """The tilt at which a bound is least; the bounds fall, then rise, so the grid follows them from `start` on."""
+    for _ in range(16):
+        tilts = min(max(start, LEAST), MOST) * FINE
+        best = int(bound(tilts, total.log_moments(tilts)).argmin())
+        start = float(tilts[best])
+        if 0 < best < FINE.size - 1:
+            break
+    return start
 
 
 def one_conversion(tilt: float) -> float:
