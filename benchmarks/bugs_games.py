@@ -1,4 +1,4 @@
-"""The two games that are played on every animal of the zoo."""
+"""The three games that are played on every animal of the zoo."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from tacit.audits.game import balanced, scored
 from tacit.core import Evidence, Scores
 
 
-def audited(kind: type[Training], runs: int, confidence: float, seed: int) -> dict[str, Any]:
+def records() -> tuple[np.ndarray, np.ndarray]:
     x, y = load_digits(return_X_y=True)
-    x, y = x[:RECORDS] / 16.0, y[:RECORDS]
+    return x[:RECORDS] / 16.0, y[:RECORDS]
+
+
+def audited(kind: type[Training], runs: int, confidence: float, seed: int) -> dict[str, Any]:
+    """An attacker who sees the final model's predictions on a canary; it ends with the first refutation."""
+    return _told(lambda x, y, rng: kind(rng).fit(x, y), "sequential", runs, confidence, seed)
+
+
+def stepped(kind: type[Training], runs: int, confidence: float, seed: int) -> dict[str, Any]:
+    """An attacker who sees predictions on a canary after every step; all runs are played."""
+    return _told(lambda x, y, rng: kind(rng).steps(x, y), "updates", runs, confidence, seed)
+
+
+def _told(fit: Any, game: str, runs: int, confidence: float, seed: int) -> dict[str, Any]:
     began = time.perf_counter()
-    evidence = audit(
-        lambda x, y, rng: kind(rng).fit(x, y),
-        (x, y),
-        claim=PLAN,
-        game="sequential",
-        canary="auto",
-        runs=runs,
-        confidence=confidence,
-        rng=seed,
-    )
+    evidence = audit(fit, records(), claim=PLAN, game=game, runs=runs, confidence=confidence, rng=seed)
     shown = evidence.demonstrations[-1]
     return {
         "verdict": evidence.verdict.value,
@@ -53,8 +57,7 @@ def watched(kind: type[Training], runs: int, confidence: float, seed: int) -> di
 
     Each of the eight tests has an eighth of the error; it ends with the first refutation.
     """
-    x, y = load_digits(return_X_y=True)
-    x, y = x[:RECORDS] / 16.0, y[:RECORDS]
+    x, y = records()
     claim, best, total = stated(PLAN, delta=1e-5), None, 0
     tests = [(canary, name) for canary in CRAFTED for name in STATISTICS]
     each = 1 - (1 - confidence) / len(tests)

@@ -6,7 +6,7 @@ public initial parameters. Gradients are kept in factored form, so that a run ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from tacit.loss import Plan
 RECORDS, HIDDEN, CLASSES, CLIP, LEARNING_RATE = 300, 16, 10, 1.0, 1.0
 PLAN = Plan(RECORDS, 0.2, 60, 1.0).calibrated(epsilon=4.0, delta=1e-5)
 Arrays = list[np.ndarray]
+Predict = Callable[[np.ndarray], np.ndarray]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -100,6 +101,13 @@ class Canary:
         return told * PLAN.expected_batch / LEARNING_RATE
 
 
+def start(features: int) -> Arrays:
+    """The initial parameters, which are public."""
+    rng = np.random.default_rng(0)
+    shapes = [(features, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,)]
+    return [rng.uniform(-1, 1, shape) / np.sqrt(shape[0]) for shape in shapes]
+
+
 def predicted(weights: Arrays, x: np.ndarray) -> np.ndarray:
     """The network's probabilities."""
     w1, b1, w2, b2 = weights
@@ -130,24 +138,36 @@ class Training:
     def update(self, total: Arrays, noise: Arrays, batch: int) -> Arrays:
         return [LEARNING_RATE * (t + n) / PLAN.expected_batch for t, n in zip(total, noise, strict=True)]
 
+    def advanced(self, weights: Arrays, x: np.ndarray, y: np.ndarray) -> Arrays:
+        """One step on a batch."""
+        gradients = Gradients.of(weights, x, y)
+        if self.canary is not None:
+            gradients = self.canary.joined(gradients, self.rng)
+        shapes = [w.shape for w in weights]
+        step = self.update(self.clipped_sum(gradients), self.noise(shapes), len(gradients.errors[0]))
+        if self.canary is not None:
+            self.seen.append(self.canary.score(step))
+        return [w - s for w, s in zip(weights, step, strict=True)]
+
     def iterates(self, x: np.ndarray, y: np.ndarray) -> Iterator[Arrays]:
-        """The parameters after every step; the initial ones are public."""
-        start = np.random.default_rng(0)
-        shapes = [(x.shape[1], HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,)]
-        weights = [start.uniform(-1, 1, shape) / np.sqrt(shape[0]) for shape in shapes]
+        """The parameters after every step."""
+        weights = start(x.shape[1])
         for rows in self.batches(len(x)):
-            gradients = Gradients.of(weights, x[rows], y[rows])
-            if self.canary is not None:
-                gradients = self.canary.joined(gradients, self.rng)
-            step = self.update(self.clipped_sum(gradients), self.noise(shapes), len(gradients.errors[0]))
-            if self.canary is not None:
-                self.seen.append(self.canary.score(step))
-            weights = [w - s for w, s in zip(weights, step, strict=True)]
+            weights = self.advanced(weights, x[rows], y[rows])
             yield weights
 
-    def fit(self, x: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    def fit(self, x: np.ndarray, y: np.ndarray) -> Predict:
         *_, last = self.iterates(x, y)
         return partial(predicted, last)
+
+    def steps(self, x: np.ndarray, y: np.ndarray) -> Generator[Predict, tuple[np.ndarray, np.ndarray], None]:
+        """For `audit(game="updates")`: the model so far, and each step on the data that it is handed."""
+        weights = start(x.shape[1])
+        for rows in self.batches(RECORDS + 1):  # a place for one more record, where there is one
+            x, y = yield partial(predicted, weights)
+            rows = rows[rows < len(x)]
+            weights = self.advanced(weights, x[rows], y[rows])
+        yield partial(predicted, weights)
 
 
 class NoNoiseOnOneLayer(Training):

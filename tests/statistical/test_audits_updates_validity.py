@@ -64,8 +64,8 @@ def test_with_a_coin_per_step_a_true_claim_stands(strength):
 def test_scores_may_take_the_steps_before_off(strength):
     """The view of `audit(game="updates")` that sees noise coming back: a function of this step and those before."""
     coins = per_step()
-    view = View(np.zeros(STEPS), np.ones(STEPS), behind=True)
-    shown = view(replays(coins, strength).reshape(-1, STEPS)).reshape(SHAPE)
+    view = View(np.zeros((STEPS, 1)), np.zeros(0), np.ones(STEPS), behind=True)
+    shown = view(replays(coins, strength).reshape(-1, STEPS, 1)).reshape(SHAPE)
     assert alarms(coins, shown) <= MOST
 
 

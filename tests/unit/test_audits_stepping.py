@@ -154,13 +154,24 @@ def test_taking_data_by_place_is_taking_it():
 def test_views_are_functions_of_the_steps_so_far():
     """Changing a later step must not change an earlier score: the proof asks for it."""
     rng = np.random.default_rng(0)
-    changes, coins = rng.normal(size=(4, 30)), rng.random((4, 30)) < 0.5
+    changes, coins = rng.normal(size=(4, 30, 3)), rng.random((4, 30)) < 0.5
     later = changes.copy()
     later[:, 20:] += 5.0
     for behind in (False, True):
-        view = View(np.zeros(30), np.ones(30), behind)
+        view = View(np.zeros((30, 3)), np.array([0.5, -0.2]), np.ones(30), behind)
         assert np.array_equal(view(changes)[:, :20], view(later)[:, :20])
     assert View.fitted(changes, coins)[0].spread.shape == (30,)
+
+
+def test_what_moves_every_record_is_taken_off():
+    """The batch of the others moves all margins; a canary that is hidden in it is seen beside them."""
+    rng = np.random.default_rng(1)
+    common, coins = rng.normal(size=(20, 60)) * 30, rng.random((20, 60)) < 0.5
+    own = rng.normal(size=(20, 60)) + coins
+    changes = np.stack((common + own, common, -2 * common), axis=2)
+    view, quality = View.fitted(changes[:8], coins[:8])
+    assert quality > 0.7
+    assert np.corrcoef(view(changes[8:]).ravel(), own[8:].ravel())[0, 1] > 0.95
 
 
 def test_the_page_counts_steps(tmp_path):

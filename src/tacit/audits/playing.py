@@ -122,7 +122,7 @@ def all_updates(stage: Stage, claim: Claim, canary: str | Maker, runs: int, conf
     planned = stage.budget.affordable(runs, times)
     coins = chance.coins(planned * steps).reshape(planned, steps)
     results = stage.budget.patient(times).run(task, list(coins))
-    scores = _step_scores(view(_changes(results, steps)), coins)
+    scores = _step_scores(view(_changes(results, view.centre.shape)), coins)
     played = Played("updates", name, planned, sum(bool(result.problem) for result in results))
     first = scores.target < max(1, planned // 5)  # whole runs choose: the steps of one run know of each other
     one = Claim(claim.bound, claim.event.event)
@@ -144,7 +144,7 @@ def _step_rehearsal(stage: Stage, canary: str | Maker, steps: int) -> tuple[str,
         results += found
         good = [place for place, result in enumerate(found) if not result.problem]
         if good:
-            view, quality = View.fitted(_changes([found[place] for place in good], steps), coins[good])
+            view, quality = View.fitted(np.stack([found[place].score for place in good]), coins[good])
             offers.append((quality, name, task, view))
     if not offers:
         raise unusable(results)
@@ -152,9 +152,9 @@ def _step_rehearsal(stage: Stage, canary: str | Maker, steps: int) -> tuple[str,
     return name, task, view, tuple(result.seconds for result in results if not result.problem)
 
 
-def _changes(results: Sequence[Result], steps: int) -> NDArray[np.float64]:
-    """(runs x steps); a failed run is a row of NaN."""
-    return np.stack([np.broadcast_to(np.asarray(result.score, dtype=np.float64), (steps,)) for result in results])
+def _changes(results: Sequence[Result], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """(runs x steps x margins); a failed run is all NaN."""
+    return np.stack([np.broadcast_to(np.asarray(result.score, dtype=np.float64), shape) for result in results])
 
 
 def _step_scores(score: NDArray[np.float64], coins: NDArray[np.bool_]) -> Scores:

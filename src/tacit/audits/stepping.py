@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from .canary import Pair
 from .foreign import Fit, margins_of, outputs
-from .game import separation
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Coins = NDArray[np.bool_]
+OTHERS, RIDGE = 16, 1e-3
+"""Records of the data whose margins are seen beside the canary's, and how little those that foretell nothing count."""
 END = object()
 FEWER = "made fewer steps than the claim counts, or did not yield the model after its last one"
 
@@ -49,7 +50,10 @@ class Handed:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """One run: (a coin per step, seed words) -> (what each step did to the margin of the canary's label, problem)."""
+    """One run: (a coin per step, seed words) -> (what each step did to margins, problem).
+
+    Margins are of the canary's label: on the canary itself, and on records that show what moves all of them.
+    """
 
     fit: Fit
     pair: Pair
@@ -65,28 +69,32 @@ class Steps:
             run.close()
 
     def _played(self, run: Generator[Any, Any, Any], coins: Coins) -> tuple[Floats | float, str]:
-        model, told = next(run, END), []
+        model, told, seen = next(run, END), [], self._seen()
         for coin in coins.tolist():
             if model is END:
                 return math.nan, FEWER
-            told.append(outputs(model, self.pair.canary_x))
+            told.append(outputs(model, seen))
             handed = Handed(*self.pair.data(coin))
             model = _sent(run, handed)
             if not handed.taken and model is not END:
                 return math.nan, "did not take the data of its next step (x, y = yield predict)"
         if model is END:
             return math.nan, FEWER
-        told.append(outputs(model, self.pair.canary_x))
+        told.append(outputs(model, seen))
         if _sent(run, Handed(*self.pair.data(False))) is not END:
             return math.nan, "made more steps than the claim counts"
-        changes = np.diff(self._margins(told))
+        changes = np.diff(self._margins(told), axis=0)
         return (changes, "") if np.isfinite(changes).all() else (math.nan, "predicted NaN")
 
+    def _seen(self) -> Array:
+        """The canary, a blank record, and some of the data."""
+        return np.concatenate((self.pair.canary_x, np.zeros_like(self.pair.canary_x), self.pair.x[:OTHERS]))
+
     def _margins(self, told: list[tuple[Array, Array | None]]) -> Floats:
-        """Of the canary's label, from what each model said of the canary."""
+        """(models x records), from what each model said of them."""
         answers = np.concatenate([answer for answer, _ in told])
         label = np.repeat(self.pair.canary_y, len(answers))
-        return margins_of(answers, told[0][1], label, np.unique(self.pair.y))
+        return margins_of(answers, told[0][1], label, np.unique(self.pair.y)).reshape(len(told), -1)
 
 
 def _sent(run: Generator[Any, Any, Any], handed: Handed) -> Any:
@@ -99,32 +107,56 @@ def _sent(run: Generator[Any, Any, Any], handed: Handed) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """How a step is scored: its change of the margin, less what is usual for that step, in units of its spread.
+    """How a step is scored: its change of the canary's margin, less what is usual for that step and less what the
+    others' margins foretell, in units of its spread.
 
-    With `behind` the mean of the run's earlier scores is taken off: it shows noise that comes back. Both are functions
-    of the step and of those before, fixed on runs that are not judged.
+    With `behind` the mean of the run's earlier scores is taken off: it shows noise that comes back. All of it is a
+    function of the step and of those before, fixed on runs that are not judged.
     """
 
     centre: Floats
+    shared: Floats
     spread: Floats
     behind: bool = False
 
     @classmethod
     def fitted(cls, changes: Floats, coins: Coins) -> tuple[View, float]:
-        """The view that tells coins apart best in (runs x steps), and how well."""
-        centre = _smoothed(_mean_where(changes, ~coins))
-        spread = np.sqrt(_smoothed(_mean_where((changes - centre) ** 2, ~coins)))
-        views = [cls(centre, np.maximum(spread, 1e-300), behind) for behind in (False, True)]
-        quality = [separation(view(changes).ravel(), coins.ravel()) for view in views]
+        """The view that tells coins apart best in (runs x steps x margins), and how well."""
+        centre = np.stack([_smoothed(_mean_where(column, ~coins)) for column in np.moveaxis(changes, 2, 0)], axis=1)
+        alone = np.zeros(changes.shape[2] - 1)
+        plain = [cls(centre, shared, np.ones(len(centre))) for shared in (alone, _foretold(changes - centre, coins))]
+        views = [
+            cls(centre, view.shared, view._spread(changes, coins), behind) for view in plain for behind in (False, True)
+        ]
+        quality = [_lift(view(changes), coins) for view in views]
         best = int(np.argmax(quality))
         return views[best], quality[best]
 
     def __call__(self, changes: Floats) -> Floats:
-        scaled = (changes - self.centre) / self.spread
+        moved = changes - self.centre
+        scaled = (moved[..., 0] - moved[..., 1:] @ self.shared) / self.spread
         if not self.behind:
             return np.asarray(scaled)
         before = np.cumsum(scaled, axis=1) - scaled
         return np.asarray(scaled - before / np.maximum(np.arange(scaled.shape[1]), 1))
+
+    def _spread(self, changes: Floats, coins: Coins) -> Floats:
+        return np.maximum(np.sqrt(_smoothed(_mean_where(self(changes) ** 2, ~coins))), 1e-300)
+
+
+def _lift(score: Floats, coins: Coins) -> float:
+    """Difference of the means over the spread without the canary: with it a step may or may not have sampled it."""
+    inside, outside = score[coins], score[~coins]
+    return float((inside.mean() - outside.mean()) / max(outside.std(), 1e-300))
+
+
+def _foretold(moved: Floats, coins: Coins) -> Floats:
+    """How the canary's margin follows the others', whether it is in or not: least squares, with a little ridge."""
+    coin = coins[..., None].astype(np.float64)
+    others: Floats = np.concatenate((moved[..., 1:], coin), axis=2).reshape(-1, moved.shape[2])
+    ridge = np.diag(math.sqrt(RIDGE) * np.linalg.norm(others, axis=0))
+    target = np.concatenate((moved[..., 0].ravel(), np.zeros(len(ridge))))
+    return np.asarray(np.linalg.lstsq(np.concatenate((others, ridge)), target, rcond=None)[0][:-1])
 
 
 def _mean_where(values: Floats, where: Coins) -> Floats:
