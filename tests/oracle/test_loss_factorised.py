@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from tacit.core.events import Gaussian, MatrixFactorisation, Repeat
-from tacit.loss import privacy_loss
-from tacit.loss.factorised import sensitivity
+from tacit.core import BadInput
+from tacit.core.events import BandedFactorisation, Gaussian, MatrixFactorisation, Repeat
+from tacit.loss import Plan, privacy_loss
+from tacit.loss.factorised import banded_sensitivity, sensitivity
 
 
 def rows(matrix):
@@ -81,3 +82,37 @@ def test_where_signs_matter_both_ends_are_honest():
     assert attained < bound == pytest.approx(np.sqrt(5))
     found, exact = (privacy_loss(e, "add-remove").epsilon(1e-5) for e in (event, Gaussian(2.0 / np.sqrt(5))))
     assert found.lower < exact.upper <= found.upper * 1.001
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6, 7])
+@pytest.mark.parametrize(("participations", "separation"), [(1, 1), (1, 3), (2, 2), (3, 2), (2, 3), (9, 3)])
+def test_a_banded_matrix_need_not_be_written_out(steps, participations, separation):
+    """Against every pattern and choice of signs of the matrix written out, and against its own bound."""
+    rng = np.random.default_rng(steps)
+    for bands in range(1, separation + 1):
+        shares = tuple(map(float, rng.normal(size=bands)))
+        matrix = np.array([[shares[k - i] if 0 <= k - i < bands else 0.0 for i in range(steps)] for k in range(steps)])
+        found = banded_sensitivity(BandedFactorisation(1.0, shares, steps, participations, separation))
+        seen, _ = brute(matrix, participations, separation)
+        assert found == pytest.approx(seen, rel=1e-12)
+        attained, bound = sensitivity(MatrixFactorisation(1.0, rows(matrix), participations, separation))
+        assert attained <= found * (1 + 1e-12)
+        assert found <= bound * (1 + 1e-12)
+
+
+def test_a_banded_event_costs_what_the_written_out_one_costs():
+    shares = (1.0, 0.5, 0.375)
+    matrix = np.array([[shares[k - i] if 0 <= k - i < 3 else 0.0 for i in range(20)] for k in range(20)])
+    for adjacency in ("zero-out", "replace"):
+        banded = privacy_loss(BandedFactorisation(4.0, shares, 20, 5, 4), adjacency).epsilon(1e-5)
+        written = privacy_loss(MatrixFactorisation(4.0, rows(matrix), 5, 4), adjacency).epsilon(1e-5)
+        assert banded.upper == pytest.approx(written.upper, rel=1e-9)
+        assert banded.lower == pytest.approx(written.lower, rel=1e-9)
+
+
+def test_long_cyclic_plans_are_quick():
+    made = Plan(60_000, 0.01, 20_000, 1.0, adjacency="replace", sampling="cyclic", bands=64)
+    assert made.calibrated(epsilon=8.0, delta=1e-6).bound(1e-6).epsilon == pytest.approx(8.0, rel=1e-6)
+    assert len(repr(made.event)) < 5000
+    with pytest.raises(BadInput, match="at most 100 bands"):
+        Plan(60_000, 0.01, 20_000, 1.0, adjacency="replace", sampling="cyclic", bands=101)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tacit.core.errors import TacitError
 from tacit.core.events import (
+    BandedFactorisation,
     Compose,
     Event,
     Gaussian,
@@ -43,6 +44,7 @@ def makers(draw):
         st.sampled_from(
             [
                 (MatrixFactorisation, (noise, draw(TRIANGLE), draw(COUNT), draw(COUNT))),
+                (BandedFactorisation, (noise, draw(TRIANGLE)[-1], draw(COUNT), draw(COUNT), draw(COUNT))),
                 (ObjectivePerturbation, (noise, draw(WILD), draw(WILD))),
                 (LastIterate, (noise, draw(COUNT), draw(WILD), draw(WILD), draw(WILD), draw(COUNT))),
                 (

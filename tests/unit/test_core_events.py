@@ -9,6 +9,7 @@ import pytest
 from tacit.core.errors import BadInput
 from tacit.core.events import (
     Allocation,
+    BandedFactorisation,
     Compose,
     DiscreteGaussian,
     Event,
@@ -77,6 +78,11 @@ def test_bad_json_is_refused_in_one_sentence(text):
         lambda: RepeatAndSelect(Gaussian(1.0), 0.5),
         lambda: RepeatAndSelect(Gaussian(1.0), 5.0, -1.0),
         lambda: DiscreteGaussian(1.0, 0),
+        lambda: BandedFactorisation(1.0, (), 3),
+        lambda: BandedFactorisation(1.0, 3.0, 3),
+        lambda: BandedFactorisation(1.0, (math.nan,), 3),
+        lambda: BandedFactorisation(1.0, (1.0, 0.5), 3, 2, 1),
+        lambda: BandedFactorisation(1.0, (1.0,), 0),
         lambda: MatrixFactorisation(1.0, ()),
         lambda: MatrixFactorisation(1.0, ((1.0,), (1.0,))),
         lambda: MatrixFactorisation(1.0, ((math.inf,),)),

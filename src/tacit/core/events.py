@@ -286,6 +286,33 @@ class MatrixFactorisation(Event):
 
 
 @dataclass(frozen=True)
+class BandedFactorisation(Event):
+    r"""`MatrixFactorisation` of a matrix that need not be written out: c_0 .. c_{b-1} along its first b diagonals.
+
+    The matrix has `steps` rows, and C_kl = c_{k-l} for 0 <= k - l < b, c = coefficients. A record takes part in at most
+    `participations` steps, any two of them at least `separation` >= b apart: it never meets its own correlated noise.
+    """
+
+    noise_multiplier: float
+    coefficients: tuple[float, ...]
+    steps: int
+    participations: int = 1
+    separation: int = 1
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+        self._set("coefficients", _reals("coefficients", self.coefficients))
+        self._set("steps", check.whole("steps", self.steps))
+        self._set("participations", check.whole("participations", self.participations))
+        self._set("separation", check.whole("separation", self.separation))
+        if len(self.coefficients) > self.separation:
+            raise BadInput(
+                f"A banded factorisation has at most separation = {self.separation} coefficients.",
+                fix="Write the matrix out in MatrixFactorisation.",
+            )
+
+
+@dataclass(frozen=True)
 class ObjectivePerturbation(Event):
     r"""argmin over theta of sum_i f_i(theta) + (lambda/2) |theta|^2 + b . theta,  b ~ N(0, (z s)^2 I), exactly.
 
@@ -366,6 +393,17 @@ class Compose(Event):
         self._set("events", tuple(self.events))
         for event in self.events:
             check_event(event)
+
+
+def _reals(name: str, values: object) -> tuple[float, ...]:
+    """At least one finite number."""
+    try:
+        found = tuple(check.real(name, value) for value in values)  # type: ignore[attr-defined]
+    except TypeError:
+        found = ()
+    if not found:
+        raise BadInput(f"{name} must be a sequence of numbers.")
+    return found
 
 
 def _triangle(rows: object) -> tuple[tuple[float, ...], ...]:

@@ -20,7 +20,7 @@ from ..core.errors import BadInput
 from ..core.events import BandedFactorisation, MatrixFactorisation
 
 MOST_STEPS = 2000
-"""With more bands than batches the event writes out its matrix, which has half as many entries as the square of this."""
+"""With more bands than batches the event writes its matrix out: half as many entries as the square of this."""
 
 
 def coefficients(bands: int) -> tuple[float, ...]:
