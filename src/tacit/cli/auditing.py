@@ -15,6 +15,8 @@ from .entry import resolve, resolve_callable
 from .inputs import canary as canary_maker
 from .inputs import out_folder, place, read_data, read_event, seeded
 
+CANARY_HELP = "auto, backdoor, blank, clip-aware, mislabelled, unseen, or PKG:NAME."
+
 
 @verb("audit")
 def audit(
@@ -26,9 +28,11 @@ def audit(
     label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
     pair: Annotated[str | None, typer.Option(metavar="PKG:NAME", help="(D, D') for a mechanism.")] = None,
     adjacency: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
-    game: Annotated[str, typer.Option(help="How the game is played.")] = "runs",
-    canary: Annotated[str, typer.Option(help="auto, or a canary's name, or PKG:NAME.")] = "auto",
-    runs: Annotated[int, typer.Option(help="How many runs.")] = 1000,
+    game: Annotated[str, typer.Option(help="runs, sequential, one-run or updates.")] = "runs",
+    canary: Annotated[
+        str, typer.Option(help="auto, backdoor, blank, clip-aware, mislabelled, unseen or PKG:NAME.")
+    ] = "auto",
+    runs: Annotated[int, typer.Option(help="How many runs; of one-run, canaries.")] = 1000,
     seconds: Annotated[float | None, typer.Option(help="Time budget; the number of runs is fixed to fit it.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
     isolation: Annotated[str, typer.Option(help="Where runs are made: process, ray or none.")] = "process",

@@ -1,0 +1,39 @@
+"""`tacit audit`: its help names every game, canary and place of runs; its options are checked before any run."""
+
+import pytest
+
+from command import Command
+from tacit.audits import CANARIES
+from tacit.audits.playing import GAMES
+from tacit.audits.workers import ISOLATIONS
+
+
+@pytest.fixture
+def tacit_(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return Command(capsys, monkeypatch)
+
+
+def test_help_names_what_there_is(tacit_):
+    status, out, _ = tacit_("audit", "--help")
+    text = " ".join(out.split())
+    assert status == 0
+    assert [name for name in (*GAMES, *CANARIES, *ISOLATIONS, "auto") if name not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--epsilon", "1", "--pair", "json:loads", "--isolation", "none"), "go with --data"),
+        (("--epsilon", "1", "--data", "digits", "--game", "chess"), "Use one of: one-run, runs, sequential, updates"),
+        (("--epsilon", "1", "--data", "digits", "--game", "updates"), "repeated step by step"),
+        (("--epsilon", "1", "--data", "digits", "--runs", "9"), "needs at least 10 runs"),
+        (("--epsilon", "1", "--data", "digits", "--isolation", "moon"), "isolation must be one of"),
+        (("--epsilon", "1", "--data", "digits", "--canary", "yellow"), "clip-aware"),
+    ],
+)
+def test_options_are_checked_before_any_run(tacit_, words, said):
+    status, out, err = tacit_("audit", "json:loads", *words, "--out", "there")
+    assert (status, out) == (2, "")
+    assert said in err
