@@ -24,8 +24,8 @@ LEAST = 10
 FIRST = 32
 """Runs that choose the threshold of a sequential game, at least; a twentieth of a long one."""
 BATCH = 16
-REHEARSED = 8
-"""Runs that choose how the steps of a canary are scored, at most; fewer where runs have many steps."""
+REHEARSED = 32
+"""Runs that choose how the steps of a canary are scored, at most."""
 REFERENCES = 4
 """Runs without any canary, by which each canary's own difficulty is taken out of its score."""
 
@@ -118,7 +118,7 @@ def all_updates(stage: Stage, claim: Claim, canary: str | Maker, runs: int, conf
             fix="Claim a plan, or Repeat(event, steps), not a pair (epsilon, delta).",
         )
     chance, steps = stage.budget.chance, claim.event.steps
-    name, task, view, times = _step_rehearsal(stage, canary, steps)
+    name, task, view, times = _step_rehearsal(stage, canary, steps, max(runs // 8, 400 // steps))
     planned = stage.budget.affordable(runs, times)
     coins = chance.coins(planned * steps).reshape(planned, steps)
     results = stage.budget.patient(times).run(task, list(coins))
@@ -132,9 +132,11 @@ def all_updates(stage: Stage, claim: Claim, canary: str | Maker, runs: int, conf
     return Outcome(shown, _controls(judged, stage), judged, tuple(results), planned, {"steps_per_run": steps})
 
 
-def _step_rehearsal(stage: Stage, canary: str | Maker, steps: int) -> tuple[str, Steps, View, tuple[float, ...]]:
+def _step_rehearsal(
+    stage: Stage, canary: str | Maker, steps: int, count: int
+) -> tuple[str, Steps, View, tuple[float, ...]]:
     """Runs that do not count: the canary to play, how its steps are scored, and how long a run takes."""
-    count = max(2, min(REHEARSED, -(-400 // steps)))
+    count = max(2, min(count, REHEARSED))
     offers, results = [], []
     for item in AUTO if canary == "auto" else [canary]:
         name, make = maker(item)

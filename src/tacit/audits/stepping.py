@@ -121,16 +121,20 @@ class View:
 
     @classmethod
     def fitted(cls, changes: Floats, coins: Coins) -> tuple[View, float]:
-        """The view that tells coins apart best in (runs x steps x margins), and how well."""
+        """The view that tells coins apart best in (runs x steps x margins), and how well.
+
+        Another than the first must be better by more than luck: four deviations of a difference of means.
+        """
         centre = np.stack([_smoothed(_mean_where(column, ~coins)) for column in np.moveaxis(changes, 2, 0)], axis=1)
-        alone = np.zeros(changes.shape[2] - 1)
-        plain = [cls(centre, shared, np.ones(len(centre))) for shared in (alone, _foretold(changes - centre, coins))]
         views = [
-            cls(centre, view.shared, view._spread(changes, coins), behind) for view in plain for behind in (False, True)
+            cls(centre, shared, cls(centre, shared, np.ones(len(centre)))._spread(changes, coins), behind)
+            for shared in (_foretold(changes - centre, coins), np.zeros(changes.shape[2] - 1))
+            for behind in (False, True)
         ]
-        quality = [_lift(view(changes), coins) for view in views]
+        quality = np.array([_lift(view(changes), coins) for view in views])
+        quality[1:] -= 8 / math.sqrt(coins.size)
         best = int(np.argmax(quality))
-        return views[best], quality[best]
+        return views[best], float(quality[best])
 
     def __call__(self, changes: Floats) -> Floats:
         moved = changes - self.centre
