@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,8 +14,8 @@ from .closed import head_of, tail_of
 from .noise import Array
 from .pairs import Discrete, Pair
 from .quadrature import NotMet
-from .steps import LARGEST, lower_step, upper_step
-from .tilted import conversion
+from .steps import LARGEST, lower_step, origin_of, upper_step
+from .tilted import Bounding, chernoff, conversion
 from .window import Counts, Window, compose, log_moments, lost
 
 Composition = tuple[tuple[Pair, int], ...]
@@ -52,10 +52,11 @@ class Lattice:
             told = _told((pair.lower, count) for pair, count in self.pairs)
             return Interval(math.inf if told > delta else 0.0, math.inf)
         log_mass = math.log(left / self._steps) - SLACK
-        left = delta - lost(self._coarse(log_mass))  # what a moment does not see counts against delta
+        coarse = self._coarse(log_mass)
+        left = delta - lost(coarse)  # what a moment does not see counts against delta
         if left <= 0:
             return Interval(0.0, math.inf)
-        bound, tilt = self._chernoff(log_mass, lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t)
+        bound, tilt = _chernoff(coarse, lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t)
         if bound <= 0:
             return Interval(0.0, 0.0)
         read = lambda low, high: Interval(_solve(low, delta), _solve(high, delta))  # noqa: E731
@@ -63,9 +64,9 @@ class Lattice:
 
     def delta(self, epsilon: float) -> Interval:
         """Smallest delta at this epsilon."""
-        rough = min(0.0, self._chernoff(-700.0, lambda t, log_m: log_m + conversion(t) - t * epsilon)[0])
+        rough = min(0.0, _chernoff(self._coarse(-700.0), chernoff(epsilon))[0])
         log_mass = rough - math.log(self._steps) - 20.0
-        _, tilt = self._chernoff(log_mass, lambda t, log_m: log_m + conversion(t) - t * epsilon)
+        _, tilt = _chernoff(self._coarse(log_mass), chernoff(epsilon))
         read = lambda low, high: Interval(low.delta(epsilon), high.delta(epsilon))  # noqa: E731
         found = self._refined(tilt, epsilon, log_mass, read)
         return Interval(found.lower, min(found.upper, 1.0))
@@ -112,7 +113,12 @@ class Lattice:
         while True:
             try:
                 t = min(tilt, STEEPEST / width)
-                low, high = (compose(self._lattices(width, log_mass, sign), t, sign, anchor) for sign in (-1, 1))
+                origins = [
+                    origin_of(pair, width, log_mass) if pair.upper is pair.lower else None for pair, _ in self.pairs
+                ]
+                low, high = (
+                    compose(self._lattices(width, log_mass, sign, origins), t, sign, anchor) for sign in (-1, 1)
+                )
             except NotMet:
                 if math.isfinite(known.upper) or width > LARGEST / 8:
                     return known
@@ -129,26 +135,18 @@ class Lattice:
                 return known
             width = finer
 
-    def _lattices(self, width: float, log_mass: float, sign: int) -> Counts:
+    def _lattices(self, width: float, log_mass: float, sign: int, origins: Sequence[float | None]) -> Counts:
         make = upper_step if sign > 0 else lower_step
-        return [(make(pair, width, log_mass), count) for pair, count in self.pairs]
+        pairs = zip(self.pairs, origins, strict=True)
+        return [(make(pair, width, log_mass, origin), count) for (pair, count), origin in pairs]
 
     def _coarse(self, log_mass: float) -> Counts:
-        return self._lattices(self._span(log_mass) / 600, log_mass, 1)
+        return self._lattices(self._span(log_mass) / 600, log_mass, 1, [None] * len(self.pairs))
 
     def _span(self, log_mass: float) -> float:
         reaches = [pair.reach(log_mass) for pair, _ in self.pairs]
         low, high = min(low for low, _ in reaches), max(high for _, high in reaches)
         return max(min(high, LARGEST) - max(low, -LARGEST), 1e-9)
-
-    def _chernoff(self, log_mass: float, bound: Callable[[Array, Array], Array]) -> tuple[float, float]:
-        parts, tilts = self._coarse(log_mass), TILTS
-        for _ in range(2):
-            values = bound(tilts, log_moments(parts, tilts))
-            best = int(np.argmin(values))
-            found = float(values[best]), float(tilts[best])
-            tilts = np.geomspace(tilts[max(best - 1, 0)], tilts[min(best + 1, tilts.size - 1)], 15)
-        return found
 
     def _fitted(self, width: float) -> float:
         """The next smaller width that divides the common step of the pairs' own lattices."""
@@ -159,6 +157,17 @@ class Lattice:
         if all(isinstance(pair, Discrete) for pair, _ in self.pairs):
             return step
         return step / math.ceil(step / width)
+
+
+def _chernoff(parts: Counts, bound: Bounding) -> tuple[float, float]:
+    """The least bound, and its tilt."""
+    tilts = TILTS
+    for _ in range(2):
+        values = bound(tilts, log_moments(parts, tilts))
+        best = int(np.argmin(values))
+        found = float(values[best]), float(tilts[best])
+        tilts = np.geomspace(tilts[max(best - 1, 0)], tilts[min(best + 1, tilts.size - 1)], 15)
+    return found
 
 
 def _told(pairs: Iterable[tuple[Pair, int]]) -> float:

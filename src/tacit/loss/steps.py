@@ -47,25 +47,33 @@ class Step:
         return np.asarray(top + np.log(np.exp(exponents - top[:, None]).sum(axis=1)))
 
 
-def _points(pair: Pair, width: float, log_mass: float) -> tuple[float, int, Array]:
+def _points(pair: Pair, width: float, log_mass: float, origin: float | None) -> tuple[float, int, Array]:
     """Origin, first index and losses of the lattice points around all that matters."""
-    low, high = pair.reach(log_mass)
-    low, high = max(low, -LARGEST), min(high, LARGEST)
-    origin = _origin(pair, width, low, high) if pair.grid is None else pair.grid[0]
+    low, high = _reach(pair, log_mass)
+    if origin is None:
+        origin = origin_of(pair, width, log_mass)
     first = math.floor((low - origin) / width - 1e-6)
     last = max(math.ceil((high - origin) / width + 1e-6), first + 1)
     return origin, first, origin + width * np.arange(first, last + 1, dtype=np.float64)
 
 
-def _origin(pair: Pair, width: float, low: float, high: float) -> float:
-    """The loss of the heaviest cell as a whole: it then lies around a lattice point and needs no neighbour."""
+def _reach(pair: Pair, log_mass: float) -> tuple[float, float]:
+    low, high = pair.reach(log_mass)
+    return max(low, -LARGEST), min(high, LARGEST)
+
+
+def origin_of(pair: Pair, width: float, log_mass: float) -> float:
+    """The pair's own lattice, or the loss of the heaviest cell: it then lies around a point and needs no neighbour."""
+    if pair.grid is not None:
+        return pair.grid[0]
+    low, high = _reach(pair, log_mass)
     while high - low > 1.5 * width:
         edges = np.linspace(low, high, min(2 + math.ceil((high - low) / width), 200))
         p, _ = pair.masses(edges)
         heaviest = int(np.argmax(p[1:-1]))
         low, high = float(edges[heaviest]), float(edges[heaviest + 1])
     origin = (low + high) / 2
-    for _ in range(4):
+    for _ in range(2):
         p, q = pair.masses(np.array([origin - width / 2, origin + width / 2]))
         if not (p[1] > 0 and q[1] > 0):
             return origin
@@ -73,14 +81,14 @@ def _origin(pair: Pair, width: float, low: float, high: float) -> float:
     return origin
 
 
-def upper_step(pair: Pair, width: float, log_mass: float) -> Step:
+def upper_step(pair: Pair, width: float, log_mass: float, origin: float | None = None) -> Step:
     r"""Connect the dots: between lattice points, P and Q masses are moved to the two ends, both preserved.
 
     Mass below the lattice moves up to its first point, mass above it to infinity.
     Reference: Doroshenko et al. 2022, Connect the dots.
     """
     pair = pair.upper
-    origin, first, losses = _points(pair, width, log_mass)
+    origin, first, losses = _points(pair, width, log_mass, origin)
     p, q = pair.masses(losses)
     left = (q[1:-1] * np.exp(losses[:-1]) - p[1:-1] * math.exp(-width)) / -math.expm1(-width)
     left = np.clip(left, 0.0, p[1:-1])
@@ -91,7 +99,7 @@ def upper_step(pair: Pair, width: float, log_mass: float) -> Step:
     return Step(origin, width, first, mass, pair.infinite + float(p[-1]))
 
 
-def lower_step(pair: Pair, width: float, log_mass: float) -> Step:
+def lower_step(pair: Pair, width: float, log_mass: float, origin: float | None = None) -> Step:
     r"""Merge and lean: the mirror image of connect the dots, and like it exact to second order in the width.
 
     The mass P_i, Q_i between two cuts around lattice point g_i becomes one outcome, which is post-processing. Let t_i
@@ -107,7 +115,7 @@ def lower_step(pair: Pair, width: float, log_mass: float) -> Step:
     Reference: docs/proofs/accounting.md, Theorem 2.
     """
     pair = pair.lower
-    origin, first, losses = _points(pair, width, log_mass)
+    origin, first, losses = _points(pair, width, log_mass, origin)
     p, scaled = _cells(pair, losses, width)
     up, down = math.expm1(width), -math.expm1(-width)
     under = np.maximum(scaled - p, 0.0)
