@@ -25,6 +25,7 @@ NONCE = bytes(16)
 PAIRS = 2**15
 TURN = 2 * math.pi * 2.0**-32
 HALF = torch.tensor(2.0**-54, dtype=torch.float64)
+ELEVEN = np.uint64(11)
 Noise = Callable[..., None]
 
 
@@ -33,34 +34,38 @@ class Normals:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._piece = _Piece(PAIRS)
+        self._pieces = Pieces()
         self._kernel: Noise | None = None
 
     def fill(self, flat: Tensor, key: bytes | Tensor, scale: float) -> None:
         """flat <- scale * noise; a key of eight words may lie on the device."""
         if isinstance(key, bytes) and self.device.type == "cpu":
-            put(self._piece.run(key, len(flat), scale), [flat])
+            put(self._pieces(key, len(flat), scale), [flat])
             return
         self._kernel = self._kernel or kernel(self.device)
         on_device(flat, key, scale, self._kernel)
 
     def add(self, rows: list[Tensor], key: bytes, scale: float, share: float) -> None:
         """rows <- share * rows + scale * noise, one flat draw over all of them, in a processor's memory."""
-        put(self._piece.run(key, sum(map(len, rows)), scale), rows, share)
+        put(self._pieces(key, sum(map(len, rows)), scale), rows, share)
 
 
 def put(pieces: Iterator[Tensor], rows: list[Tensor], share: float = 0.0) -> None:
     """rows <- share * rows + the pieces one after the other, each while it is in the processor's cache."""
-    piece = torch.empty(0)
+    piece, used, length = torch.empty(0), 0, 0
     for row in rows:
-        while len(row):
-            piece = piece if len(piece) else next(pieces)
-            part = row[: len(piece)]
+        start, end = 0, len(row)
+        while start < end:
+            if used == length:
+                piece = next(pieces)
+                used, length = 0, len(piece)
+            size = min(length - used, end - start)
+            part, noise = row.narrow(0, start, size), piece.narrow(0, used, size)
             if share:
-                torch.add(piece[: len(part)], part, alpha=share, out=part)
+                torch.add(noise, part, alpha=share, out=part)
             else:
-                part.copy_(piece[: len(part)])
-            piece, row = piece[len(part) :], row[len(part) :]
+                part.copy_(noise)
+            start, used = start + size, used + size
 
 
 @lru_cache
@@ -83,37 +88,51 @@ def kernel(device: torch.device) -> Noise:
 def on_processor(key: bytes, count: int) -> Tensor:
     """With the processor's own ChaCha20."""
     flat = torch.empty(count)
-    put(_Piece(PAIRS).run(key, count), [flat])
+    put(Pieces()(key, count), [flat])
     return flat
 
 
+class Pieces:
+    """The stream's numbers piece by piece, on a processor: a piece and its scratch memory stay in the cache."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, _Piece] = {}
+
+    def __call__(self, key: bytes, count: int, scale: float = 1.0) -> Iterator[Tensor]:
+        """`count` numbers times `scale`; each piece is valid until the next."""
+        cipher = Cipher(algorithms.ChaCha20(key, NONCE), None).encryptor()
+        for start in range(0, count, 2 * PAIRS):
+            size = min(2 * PAIRS, count - start)
+            yield self._piece(pairs_of(size)).made(cipher, scale)[:size]
+
+    def _piece(self, pairs: int) -> _Piece:
+        """Memory for whole pieces, and for the last one of the latest size."""
+        if pairs not in self._made:
+            self._made = {size: piece for size, piece in self._made.items() if size == PAIRS}
+            self._made[pairs] = _Piece(pairs)
+        return self._made[pairs]
+
+
 class _Piece:
-    """Scratch memory for some pairs of normal numbers, small enough to stay in the processor's cache."""
+    """Memory for some pairs, looked at in several ways: making a view costs as much as some thousand numbers."""
 
     def __init__(self, pairs: int) -> None:
         self.zeros, self.stream = bytes(12 * pairs), bytearray(12 * pairs)
-        self.uniform, self.radius = torch.empty(pairs, dtype=torch.float64), torch.empty(pairs)
-        self.noise = torch.empty(2 * pairs)
+        self.words = np.frombuffer(self.stream, dtype=np.uint64, count=pairs)
+        self.whole, self.uniform = (torch.from_numpy(self.words.view(kind)) for kind in (np.int64, np.float64))
+        self.turns = torch.frombuffer(self.stream, dtype=torch.int32, offset=8 * pairs)
+        self.radius, self.noise = torch.empty(pairs), torch.empty(2 * pairs)
+        self.cosines, self.sines = self.noise.view(2, pairs)
 
-    def run(self, key: bytes, count: int, scale: float = 1.0) -> Iterator[Tensor]:
-        """`count` numbers of the stream times `scale`, piece by piece, each valid until the next."""
-        cipher = Cipher(algorithms.ChaCha20(key, NONCE), None).encryptor()
-        for start in range(0, count, len(self.noise)):
-            size = min(len(self.noise), count - start)
-            self._fill(cipher, pairs_of(size), scale)
-            yield self.noise[:size]
-
-    def _fill(self, cipher: Any, pairs: int, scale: float) -> None:
-        cipher.update_into(memoryview(self.zeros)[: 12 * pairs], self.stream)
-        words = np.frombuffer(self.stream, dtype=np.uint64, count=pairs)
-        turns = torch.frombuffer(self.stream, dtype=torch.int32, count=pairs, offset=8 * pairs)
-        uniform, radius = self.uniform[:pairs], self.radius[:pairs]
-        uniform.copy_(torch.from_numpy(np.right_shift(words, np.uint64(11), out=words).view(np.int64)))
-        torch.add(HALF, uniform, alpha=2.0**-53, out=uniform).log_()
-        radius.copy_(uniform).mul_(-2.0).sqrt_().mul_(scale)
-        cosines, sines = self.noise[: 2 * pairs].view(2, pairs)
-        torch.cos(sines.copy_(turns).mul_(TURN), out=cosines).mul_(radius)
-        sines.sin_().mul_(radius)
+    def made(self, cipher: Any, scale: float) -> Tensor:
+        """The next numbers of the stream; its words become uniform numbers where they lie."""
+        cipher.update_into(self.zeros, self.stream)
+        np.right_shift(self.words, ELEVEN, out=self.words)
+        uniform = torch.add(HALF, self.uniform.copy_(self.whole), alpha=2.0**-53, out=self.uniform)
+        radius = self.radius.copy_(uniform.log_()).mul_(-2.0).sqrt_().mul_(scale)
+        torch.cos(self.sines.copy_(self.turns).mul_(TURN), out=self.cosines).mul_(radius)
+        self.sines.sin_().mul_(radius)
+        return self.noise
 
 
 def pairs_of(count: int) -> int:

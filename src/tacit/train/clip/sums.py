@@ -87,10 +87,11 @@ def clipped_terms(
     memo: Memo = {}
     squares = group_squares(terms, losses, weigh, memo)
     norms = squares.sum(0).sqrt()
-    if not finite and not bool((kept := norms.isfinite()).all()):
+    kept = norms.isfinite()
+    if not finite and not bool(kept.all()):
         terms = {name: [term.only(kept) for term in parts] for name, parts in terms.items()}
     lengths = squares.sqrt() + group_slack(terms, squares, weigh, memo)
-    weight = weigh(lengths, mask & norms.isfinite(), clip_norm)
+    weight = weigh(lengths, mask & kept, clip_norm)
     sums = (add or weighted_sums)(parameters, terms, weight, weigh)
     return Clipped(sums, norms, losses, mask & (weight < 1).any(0))
 
