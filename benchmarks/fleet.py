@@ -2,8 +2,8 @@
 
     python benchmarks/fleet.py            (where there is a GPU, model-epochs per second there)
 
-On a processor CPU time, the process's own; both sides use the same number of threads. The private loop is the naive one
-that users write: per-example gradients by vmap, clip, noise.
+On a processor CPU time, the process's own, without spinning (OMP_WAIT_POLICY=passive); both sides use the same number
+of threads. The private loop is the naive one that users write: per-example gradients by vmap, clip, noise.
 """
 
 from __future__ import annotations
@@ -61,13 +61,14 @@ def private_loop(make: Callable[[], nn.Module], x: torch.Tensor, y: torch.Tensor
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
+    """The least of several: other programs on the machine only ever add."""
     work()
     times = []
     for _ in range(repeats):
         started = time.process_time()
         work()
         times.append(time.process_time() - started)
-    return float(np.median(times))
+    return min(times)
 
 
 def measure(name: str, features: int, hidden: int, batch: int, records: int, models: int) -> list[dict[str, object]]:
@@ -79,8 +80,8 @@ def measure(name: str, features: int, hidden: int, batch: int, records: int, mod
     rows: list[dict[str, object]] = []
     plan = Plan(records, batch / records, records // batch, 1.0)
     for kind, loop, schedule in (("plain", plain_loop, Epochs(1, batch)), ("private", private_loop, plan)):
-        theirs = 1e3 * seconds(functools.partial(loop, make, *tensors, batch), 5)
-        ours = 1e3 * seconds(functools.partial(fleet.train, x, y, member, schedule, rng=1), 3) / models
+        theirs = 1e3 * seconds(functools.partial(loop, make, *tensors, batch), 10)
+        ours = 1e3 * seconds(functools.partial(fleet.train, x, y, member, schedule, rng=1), 6) / models
         rows.append(
             {"model": name, "batch": batch, "records": records, "models": models, "training": kind,
              "loop_ms": theirs, "fleet_ms": ours, "times_faster": theirs / ours}

@@ -163,14 +163,18 @@ def test_as_many_models_as_fit_are_trained_at_once(monkeypatch):
     """A step that is played through empty counts at least what it needs, and memory decides."""
     from tacit.fleet import memory
 
-    made = stack(make(), stacked([make()]))
     wide = nn.Sequential(nn.Conv2d(1, 16, 5), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 24 * 24, 10))
-    conv = stack(wide, stacked([wide]))
-    for models, shape, least in ((made, (4,), 256), (conv, (1, 28, 28), 256 * 16 * 24 * 24 * 4 * 2)):
+    deep = nn.Sequential(nn.Linear(4, 50), nn.Tanh(), nn.Linear(50, 20, bias=False), nn.ReLU(), nn.Linear(20, 3))
+    for net, shape, least in ((make(), (4,), 256), (deep, (4,), 256 * 70), (wide, (1, 28, 28), 256 * 16 * 24 * 24 * 8)):
+        models = stack(net, stacked([net]))
         for clip_norm in (None, 1.0):
             step = functools.partial(_gradients, clip_norm=clip_norm)
-            each = (memory._bytes(models, 4, shape, 256, step) - memory._bytes(models, 2, shape, 256, step)) // 2
+            two, four = (memory.step_bytes(models, count, shape, 256, step) for count in (2, 4))
+            each = (four - two) // 2
             assert least < each
+            if models.linear:
+                assert each < memory.linear_bytes(models, 256) < 8 * each
+                each = memory.linear_bytes(models, 256)
             for blocks, most in ((0.5, 64), (2.5, 128), (99, 256)):
                 room = int(blocks * 64 * each / memory.USED)
                 monkeypatch.setattr(memory, "available", lambda device, room=room: room)

@@ -265,5 +265,8 @@ def _clip(norms: Tensor, *, mask: Tensor, clip_norm: float) -> Tensor:
 
 def _make(make_model: Callable[[], nn.Module], seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        if torch.cuda.is_available():
+            torch.manual_seed(seed)
+        else:  # the same numbers; seeding devices that are not there takes longer than making a small model
+            torch.default_generator.manual_seed(seed)
         return make_model()

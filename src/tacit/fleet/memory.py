@@ -1,7 +1,8 @@
-"""How many models to train at once: as many as leave half of the memory free, by a step that is played through empty.
+"""How many models to train at once: as many as leave half of the memory free.
 
-Tensors on torch's meta device have shapes and no content, so a step of a few models costs nothing and says how many
-bytes it would write. All are counted as if none were freed: more than a step needs, by a small factor.
+A step of a few models is played through empty: tensors on torch's meta device have shapes and no content, so it costs
+nothing and says how many bytes it would write. All are counted as if none were freed: more than a step needs, by a
+small factor. For linear layers a formula that is larger still saves the play.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ def at_once(models: Stack, record: torch.Size, batch: int, gradients: Gradients,
     most = MOST.get(device.type, BLOCK)
     if type(models) not in (AnyStack, LayerStack):
         return most
-    few, more = (_bytes(models, count, record, batch, gradients) for count in (2, 4))
-    each = max((more - few) // 2, 1)
+    if type(models) is LayerStack and models.linear:
+        each = linear_bytes(models, batch)
+    else:
+        few, more = (step_bytes(models, count, record, batch, gradients) for count in (2, 4))
+        each = max((more - few) // 2, 1)
     return max(BLOCK, min(most, BLOCK * int(USED * available(device) / each / BLOCK)))
 
 
@@ -41,7 +45,13 @@ def available(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _bytes(models: Stack, count: int, record: torch.Size, batch: int, gradients: Gradients) -> int:
+def linear_bytes(models: LayerStack, batch: int) -> int:
+    """Of one model: parameters and activations sixteen times in float32."""
+    shapes = [value.shape[1:] for value in models.parameters.values()]
+    return 64 * sum(shape.numel() + batch * shape[0] for shape in shapes)
+
+
+def step_bytes(models: Stack, count: int, record: torch.Size, batch: int, gradients: Gradients) -> int:
     empty = {
         name: torch.empty((count, *value.shape[1:]), device="meta", dtype=value.dtype)
         for name, value in models.parameters.items()

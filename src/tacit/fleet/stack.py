@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from ..core.errors import BadInput
-from .layers import Convolution, Rule, rule_of
+from .layers import Convolution, Linear, Rule, rule_of
 
 Weights = Tensor | Callable[[Tensor], Tensor]
 """Weights (K, B), or a rule from per-example gradient norms (K, B) to weights (K, B)."""
@@ -70,25 +70,29 @@ class LayerStack(Stack):
         self.form = repr(self.layers)
         self._rules = _rules(template) or {}
         self.rank_one = not any(isinstance(rule, Convolution) for rule in self._rules.values())
+        self.linear = all(isinstance(rule, Linear) for rule in self._rules.values())
 
     def logits(self, x: Tensor) -> Tensor:
         return self._forward(x.transpose(0, 1), shared=True)[0].detach().transpose(1, 2)
 
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
+        given = isinstance(weights, Tensor)
         with torch.enable_grad():
             logits, seen, outputs = self._forward(x.transpose(y.dim() - 1, y.dim()), shared=y.dim() == 1)
             error = softmax_error(logits.detach(), y)
+            error = error * weights[:, None] if given else error  # known weights go through all layers with the error
             errors = dict(zip(outputs, torch.autograd.grad(logits, list(outputs.values()), error), strict=True))
-        weight = weights if isinstance(weights, Tensor) else weights(self._norms(seen, errors))
+        weight = weights if given else weights(self._norms(seen, errors))
         sums = {}
         for name, error in errors.items():
-            rule, given, weighted = self._rules[name], seen[name], error * _wide(weight[:, None], error)
+            rule, entered = self._rules[name], seen[name]
+            weighted = error if given else error * _wide(weight[:, None], error)
             # 0 times infinity is no 0: mend it, on a CPU only where it happens (a GPU would have to wait to know)
-            if self.branch_free or not weighted.is_cpu or not (weighted.sum() + given.sum()).isfinite():
+            if self.branch_free or not weighted.is_cpu or not (weighted.sum() + entered.sum()).isfinite():
                 used = (weight > 0)[:, None]
                 weighted = torch.where(_wide(used, weighted), weighted, 0.0)
-                given = torch.where(_wide(used.any(0) if rule.is_shared(given) else used, given), given, 0.0)
-            sums[f"{name}.weight"] = rule.sums(given, weighted)
+                entered = torch.where(_wide(used.any(0) if rule.is_shared(entered) else used, entered), entered, 0.0)
+            sums[f"{name}.weight"] = rule.sums(entered, weighted)
             if f"{name}.bias" in self.parameters:
                 sums[f"{name}.bias"] = weighted.flatten(2).sum(2)
         return sums
