@@ -61,7 +61,7 @@ class Use(nn.Module):
 
 
 def parameter(*shape: int) -> nn.Parameter:
-    return nn.Parameter(torch.randn(*shape))
+    return nn.Parameter(torch.randn(shape))
 
 
 def tied_layer() -> nn.Module:
@@ -255,6 +255,15 @@ ZOO: dict[str, Case] = {
     "flattened, examples fastest": Case(flattened_minor, (4, 5)),
     "transposed use": Case(
         lambda: Use(lambda m, x: x @ m.w.t() @ m.v[1:], w=parameter(4, 5), v=parameter(5, CLASSES)), (5,)
+    ),
+    "single numbers": Case(
+        lambda: Use(
+            lambda m, x: torch.tanh(m.a(x) * m.scale.exp() + m.shift) * m.scale,
+            a=nn.Linear(5, CLASSES),
+            scale=parameter(),
+            shift=parameter(),
+        ),
+        (5,),
     ),
     "low rank": Case(low_rank, (5,)),
     "merged low rank": Case(merged_low_rank, (5,)),

@@ -40,8 +40,9 @@ def test_compiled_norms_and_sums_equal_the_loop(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["in place", "unused layer", "convolutions", "more convolutions", "weight standardisation", "merged low rank",
-     "cross attention", "recurrent cells", "flattened, examples fastest", "tied words", "expanded ids"],
+    ["in place", "unused layer", "single numbers", "convolutions", "more convolutions", "weight standardisation",
+     "merged low rank", "cross attention", "recurrent cells", "flattened, examples fastest", "tied words",
+     "expanded ids"],
 )  # fmt: skip
 def test_models_can_be_traced(name: str, monkeypatch) -> None:
     """The traced graph, run without the compiler behind it, is what gets compiled."""
@@ -65,6 +66,53 @@ def test_a_compiler_that_loses_the_norms_is_refused(monkeypatch) -> None:
     compiled, _, batch = traced("mlp")
     with pytest.raises(BadInput, match="does not clip as the eager one"):
         compiled(batch, torch.ones(4, dtype=torch.bool))
+
+
+def test_lost_norms_do_not_hide_behind_a_large_sum(monkeypatch) -> None:
+    """Short gradients, all alike: nothing needs clipping here, and the sum is many times as long as each."""
+
+    def broken(graph, **_):
+        def run(*args):
+            sums, norms, *rest = graph(*args)
+            return sums, torch.zeros_like(norms), *rest
+
+        return run
+
+    class Shift(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(()))
+
+        def forward(self, x):
+            return x + self.bias
+
+    monkeypatch.setattr(torch, "compile", broken)
+    model = Shift()
+    compiled = Compiled(Clipper(model, lambda net, x: 0.01 * net(x), trainable(model), 0.5))
+    with pytest.raises(BadInput, match="does not clip as the eager one"):
+        compiled(torch.zeros(2048), torch.ones(2048, dtype=torch.bool))
+
+
+def test_memory_that_is_written_into_is_nobody_elses(monkeypatch) -> None:
+    """Two tensors of zeros are one only as long as they stay zeros."""
+
+    class States(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(5, CLASSES)
+
+        def forward(self, x):
+            first, second, third = (torch.zeros(len(x), CLASSES) for _ in range(3))
+            first += self.layer(x)
+            second += torch.tanh(self.layer(-x))
+            return first * second + third
+
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    model = States()
+    batch = tuple(part[:4] for part in DATA)
+    found = Compiled(Clipper(model, classify, trainable(model), 0.5))(batch, torch.ones(4, dtype=torch.bool))
+    assert furthest(found.sums, naive(model, classify, batch, 0.5)[0]) < 1e-5
 
 
 def test_a_compiler_that_forgets_to_clip_is_refused(monkeypatch) -> None:

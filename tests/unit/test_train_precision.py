@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from torch import nn
 
 from tacit.loss import Plan
 from tacit.train import Speed, private
 from tacit.train.clip import Clipper, Forward, terms
 from tacit.train.clip.sums import group_slack, group_squares, per_example
 from tacit.train.release import ROUNDING, Release
-from train_zoo import CLASSES, ZOO, classify, trainable
+from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
 
 NAMES = [
     "mlp", "convolutions", "lstm", "tied words", "sequence first", "bare parameters", "weight norm", "low rank",
@@ -106,6 +107,25 @@ def test_a_model_kept_in_bfloat16_gets_float32_noise(monkeypatch) -> None:
         step(batch)
     assert {total.dtype for total in released} == {torch.float32}
     assert model.weight.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_recurrent_layers_kept_in_reduced_precision(kind: torch.dtype) -> None:
+    class Reader(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.head = nn.LSTM(5, 4, 2, batch_first=True, bidirectional=True), nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            return self.head(self.words(x)[0].mean(1)).float()
+
+    torch.manual_seed(0)
+    model = Reader().to(kind)
+    batch = torch.randn(4, 6, 5).to(kind), torch.arange(4) % CLASSES
+    found = Clipper(model, classify, trainable(model), 0.5)(batch, torch.ones(4, dtype=torch.bool))
+    sums, norms = naive(model, classify, batch, 0.5)
+    torch.testing.assert_close(found.norms.double(), norms, rtol=0.02, atol=0)
+    assert furthest(found.sums, sums) < 0.02
 
 
 def test_training_in_bfloat16_steps() -> None:

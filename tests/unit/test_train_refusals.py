@@ -94,6 +94,22 @@ def test_an_operation_without_an_exact_rule_names_its_parameter() -> None:
         clip(model, torch.randn(4, 5))
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_packed_sequences_are_refused(kind) -> None:
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = kind(5, CLASSES, batch_first=True)
+
+        def forward(self, x):
+            rows = nn.utils.rnn.pack_padded_sequence(x, [2] * len(x), batch_first=True)
+            state = self.words(rows)[1]
+            return (state[0] if kind is nn.LSTM else state)[-1]
+
+    with pytest.raises(BadInput, match="packed sequences"):
+        clip(Packed(), torch.randn(4, 3, 5))
+
+
 def test_a_buffer_that_learns_is_refused() -> None:
     class Counting(nn.Module):
         def __init__(self) -> None:
@@ -187,7 +203,8 @@ def test_every_batch_is_stepped_exactly_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"physical_batch": 0}, {"compile": "yes"}, {"precision": "float16"}, {"compile": True, "checkpointing": True}]
+    "wrong",
+    [{"physical_batch": 0}, {"compile": "yes"}, {"precision": "float16"}, {"compile": True, "checkpointing": True}],
 )
 def test_speed_is_checked(wrong) -> None:
     with pytest.raises(BadInput):

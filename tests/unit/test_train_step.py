@@ -137,6 +137,18 @@ def test_an_empty_sample_is_noised_all_the_same() -> None:
     assert (flat(model) != before).all()
 
 
+def test_an_empty_sample_does_not_mind_how_parameters_lie() -> None:
+    """An error that comes with empty samples alone would tell that nobody was there."""
+    model = nn.Sequential(nn.Unflatten(1, (5, 1, 1)), nn.Conv2d(5, 8, 1), nn.Flatten(), nn.Linear(8, CLASSES))
+    model.to(memory_format=torch.channels_last)
+    model[3].weight = nn.Parameter(torch.randn(8, CLASSES).T)
+    before = flat(model)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=1.0), Plan(100, 1e-9, 1, 1.0), rng=0)
+    for batch in step.batches(DATA):
+        step(batch)
+    assert (flat(model) != before).all()
+
+
 def test_unused_parameters_are_noised_too() -> None:
     model = ZOO["unused layer"].make()
     before = model.unused.weight.detach().clone()

@@ -19,9 +19,14 @@ class Correlated:
     def __init__(self, bands: int) -> None:
         self.coefficients = coefficients(bands)[1:]
         self.past: list[Tensor] = []
+        self._made: list[Tensor] = []
 
     def __call__(self, fresh: Tensor) -> None:
         if self.coefficients:
             for share, earlier in zip(self.coefficients, self.past, strict=False):
                 fresh.sub_(earlier, alpha=share)
-            self.past = [fresh.clone(), *self.past][: len(self.coefficients)]
+            self._made = [fresh.clone()]
+
+    def advance(self) -> None:
+        """The step is over: a step that broke off before and is taken again meets the same past."""
+        self.past, self._made = [*self._made, *self.past][: len(self.coefficients)], []

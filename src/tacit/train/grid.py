@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from .clip.sums import Terms
-from .clip.terms import total
+from .clip.terms import flat, total
 from .clip.weigh import Weigh
 from .noise import Keystream
 from .rounded import Rounded
@@ -45,7 +45,7 @@ class Grid:
     def sums(self, parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor, weigh: Weigh) -> dict[str, Tensor]:
         """Sums of rounded contributions by parameter, as whole numbers in float64 (they stay far below 2^53)."""
         pieces = {name: self._rounded(total(parts), weight[weigh.group(name)]) for name, parts in terms.items()}
-        squares = sum(piece.square().flatten(1).sum(1) for piece in pieces.values())
+        squares = sum(flat(piece).square().sum(1) for piece in pieces.values())
         if not isinstance(squares, Tensor):
             return {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in parameters.items()}
         kept = (squares.sqrt() * self.spacing <= self.bound).double()

@@ -88,7 +88,7 @@ class Release:
         below is not given back to the system to be asked for again.
         """
         if not total:
-            return [torch.zeros_like(tensor, dtype=torch.float32) for tensor in self.parameters]
+            return [torch.zeros(tensor.shape, device=self.device) for tensor in self.parameters]
         if len({tensor.untyped_storage().data_ptr() for tensor in total}) < len(total):
             total = [tensor.clone() for tensor in total]
         return [tensor.contiguous() for tensor in total]

@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor, Partial
 from ..core import BadInput
 from .clip.sums import Add, Terms, weighted_sums
 from .clip.weigh import Weigh
-from .noise import Secret
+from .noise import Secret, digest
 from .workers import Workers
 
 
@@ -99,8 +99,8 @@ class Sharded(Workers):
         return sums
 
     def key(self, key: bytes | Tensor) -> bytes | Tensor:
-        assert isinstance(key, bytes)
-        return Secret(key).key(b"part", self.rank.to_bytes(8, "little"))
+        whole = key if isinstance(key, bytes) else digest(key)  # on a GPU of one process's own
+        return Secret(whole).key(b"part", self.rank.to_bytes(8, "little"))
 
     def hand_over(self, own: Mapping[str, Tensor]) -> None:
         assert self.trained is not None

@@ -191,6 +191,7 @@ class PrivateStep:
         self._release(total, noise, own, self.clip_norm)
         self._workers.hand_over(self._own)
         self._adapt(parts, key)
+        self._release.correlated.advance()
         self._secret.advance()
         self.done += 1
         return StepInfo.of(len(batch.index), parts)

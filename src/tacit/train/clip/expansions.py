@@ -33,7 +33,8 @@ def bilinear(capture: Capture, first: Tensor, second: Tensor, weight: Tensor, bi
 
 def lstm(capture: Capture, x: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> Any:
     """torch.lstm, written out in time."""
-    output, states = _stack(capture, x, list(zip(*hx, strict=True)), weights, rest, _run_lstm)
+    before = [] if isinstance(hx, Tensor) else list(zip(*hx, strict=True))  # packed sequences are refused below
+    output, states = _stack(capture, x, before, weights, rest, _run_lstm)
     return output, *(torch.stack(part) for part in zip(*states, strict=True))
 
 
@@ -106,10 +107,11 @@ def _one_way(capture: Capture, x: Tensor, state: State, weights: Sequence[Tensor
 
 
 def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
-    """All times, in float32 at least."""
-    hidden, cell = (wide(part) for part in state)
+    """All times, in float32 at least; what comes out is of the state's kind."""
+    hidden, cell = state
+    wider = (None if part is None else wide(part) for part in (gates, hidden, cell, weight, bias))
     with torch.autocast(gates.device.type, enabled=False):
-        found, last = Lstm.apply(wide(gates), hidden, cell, weight, bias)
+        found, last = (part.to(hidden.dtype) for part in Lstm.apply(*wider))
     return found, (found[-1], last), gates
 
 

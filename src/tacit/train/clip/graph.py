@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 aten = torch.ops.aten
 FEW = 4
 ALIGNED = 8
+_OWN = "own memory"
 
 
 def rewritten(traced: GraphModule) -> GraphModule:
@@ -23,9 +24,7 @@ def rewritten(traced: GraphModule) -> GraphModule:
     for node in traced.graph.find_nodes(op="call_function", target=aten.detach.default):
         node.replace_all_uses_with(node.args[0])
     traced.graph.eliminate_dead_code()
-    once = fx_graph_cse(traced.graph)
-    once.set_codegen(traced.graph._codegen)
-    traced.graph = once
+    _nothing_twice(traced)
     free_layout(traced)
     images = [node for node in traced.graph.nodes if node.target is aten.convolution.default and _is_image(node)]
     if images and _strides_can_move(traced):
@@ -34,6 +33,36 @@ def rewritten(traced: GraphModule) -> GraphModule:
         _channels_last(traced)
     traced.recompile()
     return traced
+
+
+def _nothing_twice(traced: GraphModule) -> None:
+    """Like operations on like arguments are done once, but for those whose memory is written into: each has its own."""
+    calls = [node for node in traced.graph.nodes if node.op == "call_function"]
+    written = {storage for node in calls for target in _written(node) for storage in _storage(target)}
+    for place, node in enumerate(calls):
+        if not written.isdisjoint(_storage(node)):
+            node.kwargs = {**node.kwargs, _OWN: place}
+    once = fx_graph_cse(traced.graph)
+    once.set_codegen(traced.graph._codegen)
+    for node in once.nodes:
+        node.kwargs = {name: value for name, value in node.kwargs.items() if name != _OWN}
+    traced.graph = once
+
+
+def _written(node: Node) -> list[Any]:
+    """The arguments that an operation writes into."""
+    arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
+    given = [(one, node.kwargs.get(one.name)) for one in arguments if one.kwarg_only]
+    given += zip(arguments, node.args, strict=False)
+    return [value for one, value in given if one.alias_info is not None and one.alias_info.is_write]
+
+
+def _storage(value: Any) -> set[int]:
+    """The memory behind a node or a list of nodes."""
+    if isinstance(value, list | tuple):
+        return set().union(*map(_storage, value))
+    found = value.meta.get("val") if isinstance(value, Node) else None
+    return {found.untyped_storage()._cdata} if isinstance(found, Tensor) else set()
 
 
 def is_random(traced: GraphModule) -> bool:

@@ -74,7 +74,7 @@ class Dense:
 
     def weighted(self, weight: Tensor) -> Tensor:
         r"""\sum_i c_i G_i."""
-        return (weight @ wide(self.values).flatten(1)).view(self.values.shape[1:])
+        return (weight @ flat(self.values)).view(self.values.shape[1:])
 
     def dense(self) -> Tensor:
         return self.values
@@ -348,7 +348,12 @@ def cross(outer: Outer, gather: Gather) -> Tensor:
 
 def square(values: Tensor) -> Tensor:
     """Squared norm of everything but the first axis."""
-    return torch.linalg.vector_norm(wide(values).flatten(1), dim=1).square()
+    return torch.linalg.vector_norm(flat(values), dim=1).square()
+
+
+def flat(values: Tensor) -> Tensor:
+    """(B, numbers) in float32 at least, a single number too."""
+    return wide(values).unsqueeze(-1).flatten(1)
 
 
 def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
