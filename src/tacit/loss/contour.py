@@ -12,7 +12,7 @@ Theorem 3.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from .decay import FEW
 from .noise import Array, Complex
-from .quadrature import EPS, NotMet, TooMuch
+from .quadrature import EPS, Line, NotMet, TooMuch
 from .tilted import PERIOD, REST, Moments, Sum, Tilted, conversion
 
 EASY, WORK = 3_000_000, 40_000_000
@@ -32,8 +32,10 @@ FREQUENCIES = np.append(np.geomspace(6.5, 14.0, 6), [20.0, 40.0]), np.geomspace(
 LEVELS = np.array([0.0, 0.0, 0.0, 0.25, 0.6, 1.0])
 """Shares of the largest frequency at which the panels are judged; the first two are for other tilts."""
 SQUARES = (LEVELS[2:] ** 2).tolist()
-WAVES = None, 0.0, 10.0, 5.0, 2.5
-"""Half-widths of panels tried, over the local wave number; 0 and None leave them as they are, None for quick bounds."""
+WAVES = 10.0, 5.0, 2.5
+"""Half-widths of panels tried, over the local wave number."""
+LOOSE = 8.0
+"""Panels may miss what is asked of them by this factor where finer ones would take too much work."""
 BUDGET = 1e-9
 """Relative error of delta aimed at, for each of the sources."""
 
@@ -159,25 +161,37 @@ def contour(
 
 def _fine(tilted: Tilted, tilts: Array, u: Array, goal: float, work: int) -> tuple[Tilted, list[Array]]:
     """Panels fine enough for e^goal, and their errors: at the two other tilts, then at rising frequencies."""
-    found, errors, levels = [], [], LEVELS * float(u[-1])
+    found, errors = [], []
     for line, count in tilted.parts:
-        allowed = [max(math.exp(goal + 24 * (1 - 1 / count) * level), 16 * EPS * count) for level in SQUARES]
-        for share in WAVES:
-            if share:
-                line = line.nodes.refined(line.tilt, float(u[-1]), share).line(line.tilt)
-            if u.size * line.weights.size > work:
-                raise TooMuch
-            quick = share is None
-            log_error = line.quick_error(tilts[:2].tolist(), levels[2:]) if quick else line.log_error(tilts, levels)
-            error = np.exp(np.minimum(log_error, 300.0))
-            others, own = (count * error[:2]).max(), count * error[2:]
-            if others <= 1e-3 and (own <= allowed).all():
-                break
-        if others > 1e-3:
-            raise NotMet
-        found.append((line, count))
-        errors.append(error)
+        allowed = [max(math.exp(goal + 24 * (1 - 1 / count) * level), 4 * EPS * count) for level in SQUARES]
+        best = None
+        for finer, error in _finer(line, tilts, LEVELS * float(u[-1]), work // u.size):
+            excess = float((count * error[2:] / allowed).max())
+            if count * float(error[:2].max()) <= 1e-3 and excess <= LOOSE:
+                best = finer, error
+                if excess <= 1:
+                    break
+        if best is None:
+            raise TooMuch
+        found.append((best[0], count))
+        errors.append(best[1])
     return Tilted(tuple(found), tilted.gaussian, tilted.tilt), errors
+
+
+def _finer(line: Line, tilts: Array, levels: Array, most: int) -> Iterator[tuple[Line, Array]]:
+    """The same line on finer and finer panels of at most so many nodes, with its errors."""
+    if line.weights.size <= most:
+        yield line, np.exp(np.minimum(line.quick_error(tilts[:2].tolist(), levels[2:]), 300.0))
+        yield line, np.exp(np.minimum(line.log_error(tilts, levels), 300.0))
+    for share in WAVES:
+        try:
+            nodes = line.nodes.refined(line.tilt, float(levels[-1]), share)
+        except NotMet:
+            return
+        if nodes.x.size > most:
+            return
+        line = nodes.line(line.tilt)
+        yield line, np.exp(np.minimum(line.log_error(tilts, levels), 300.0))
 
 
 def period_of(

@@ -19,6 +19,8 @@ FLOOR = 1e-9
 """An answer counts as met when its gap is at most GAP relative to epsilon, or FLOOR absolutely."""
 ENOUGH = 4e-4
 """A relative gap that the lattice would not beat."""
+SHARES = 1.0, 0.93
+"""Of the best tilt: where it takes too much work, a smaller one may not."""
 UNKNOWN = Interval(0.0, math.inf)
 DIGITS = 16.0
 """The log of how much larger than delta the integrand may be before rounding hides the answer."""
@@ -114,16 +116,19 @@ def _searched(total: Sum, delta: float, guess: float, found: Interval, *, decays
     """By the contour at the guess, if it `decays` and leaves digits enough, or first by that of large losses."""
     if guess == 0:
         raise NotMet
-    log_delta, tilted = math.log(delta), _best(total, guess)
+    log_delta, tilted = math.log(delta), _best(total, guess, sharp=True)
     hidden = tilted.log_m - tilted.tilt * guess - log_delta > DIGITS
-    for plain in (False, True) if hidden or not decays else (True, False):
+    for share in (None, *SHARES) if hidden or not decays else (SHARES[0], None, *SHARES[1:]):
         try:
-            line = contour(total, tilted, log_delta, guess) if plain else jump_contour(total, log_delta, guess)
+            if share is None:
+                line = jump_contour(total, log_delta, guess)
+            else:
+                line = contour(total, total.at(share * tilted.tilt), log_delta, guess)
         except NotMet:
             continue
         best, guess = _drawn(line, delta, guess)
         found = _sharper(found, best)
-        if _met(found):
+        if _met(found) or (hidden and share):
             break
     return found
 
@@ -138,9 +143,9 @@ def _met(found: Interval) -> bool:
     return found.upper - found.lower <= max(GAP * min(found.upper, 1e300), FLOOR)
 
 
-def _best(total: Sum, epsilon: float) -> Tilted:
+def _best(total: Sum, epsilon: float, *, sharp: bool = False) -> Tilted:
     """Where Chernoff's bound of delta(epsilon) is least."""
-    return total.at(best_tilt(total, chernoff(epsilon), epsilon / total.variance - 0.5))
+    return total.at(best_tilt(total, chernoff(epsilon), epsilon / total.variance - 0.5, sharp=sharp))
 
 
 def _sharper(a: Interval, b: Interval) -> Interval:

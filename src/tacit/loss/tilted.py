@@ -24,8 +24,8 @@ SHARE = 1e-9
 """Mass that may be cut from all steps together, relative to delta."""
 REST = 30.0
 """Mass below e^-REST may be cut from all steps together on the left; it adds at most this share of delta."""
-FINE = np.geomspace(10**-0.8, 10**0.8, 17)
-"""Tilts tried around one."""
+FINE, FINEST = np.geomspace(10**-0.8, 10**0.8, 17), np.geomspace(0.8, 1.25, 15)
+"""Tilts tried around one, and around that where digits are few."""
 LEAST, MOST = 1e-2, 1e9
 Bounding = Callable[[Array, Array], Array]
 PERIOD = 6.0
@@ -161,7 +161,7 @@ def chernoff(epsilon: float) -> Bounding:
     return lambda tilts, log_m: log_m + conversion(tilts) - tilts * epsilon
 
 
-def best_tilt(total: Moments, bound: Bounding, start: float) -> float:
+def best_tilt(total: Moments, bound: Bounding, start: float, *, sharp: bool = False) -> float:
     """The tilt at which a bound is least; the bounds fall, then rise, so the grid follows them from `start` on."""
     for _ in range(16):
         tilts = min(max(start, LEAST), MOST) * FINE
@@ -169,6 +169,9 @@ def best_tilt(total: Moments, bound: Bounding, start: float) -> float:
         start = float(tilts[best])
         if 0 < best < FINE.size - 1:
             break
+    if sharp:
+        tilts = start * FINEST
+        start = float(tilts[bound(tilts, total.log_moments(tilts)).argmin()])
     return start
 
 
