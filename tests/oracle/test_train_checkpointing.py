@@ -2,6 +2,7 @@
 
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -138,6 +139,70 @@ def test_parts_within_parts() -> None:
     model, batch = Nested(), tower()[1]
     found = Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
     assert furthest(found.sums, naive(model, classify, batch, 0.5)[0]) < 1e-5
+
+
+@pytest.mark.parametrize("leaf", ["input", "frozen table"])
+def test_inputs_that_ask_for_a_gradient_of_their_own(leaf: str) -> None:
+    """As libraries have it for frozen embeddings: gradients end there, and pass all operations on their way."""
+
+    class Asking(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.inner = nn.Embedding(7, 6), Tower(2)
+            self.table.weight.requires_grad_(False)
+
+        def forward(self, x):
+            x = x if leaf == "input" else self.table(x)
+            return self.inner(x.detach().requires_grad_() * 2)
+
+    torch.manual_seed(0)
+    model, (x, y) = Asking(), tower()[1]
+    batch = (x if leaf == "input" else torch.randint(0, 7, (4, 5)), y)
+    found = Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
+    sums, norms = naive(model, classify, batch, 0.5)
+    torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=1e-6)
+    assert furthest(found.sums, sums) < 1e-5
+
+
+def test_losses_that_no_parameter_moves() -> None:
+    model, (x, y) = tower()
+
+    def constant(net, rows):
+        checkpoint(net, rows[0], use_reentrant=False)
+        return rows[0].sum((1, 2))
+
+    found = Clipper(model, constant, trainable(model), 0.5)((x, y), ALL)
+    assert not found.norms.any()
+    assert not any(part.any() for part in found.sums.values())
+
+
+def test_operations_that_no_gradient_reached_are_not_left_out_in_silence(monkeypatch) -> None:
+    """A parameter measured in no pass and added in the other would not be clipped."""
+    from tacit.train.clip import again
+
+    model, batch = tower()
+    monkeypatch.setattr(again.Slot, "ready", property(lambda slot: "blocks.1.scale" not in slot.names))
+    with pytest.raises(BadInput, match=r"blocks\.1\.scale"):
+        Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
+
+
+@pytest.mark.parametrize("size", [0.02, 1.0])
+def test_a_part_with_random_numbers_of_its_own_is_refused(size: float) -> None:
+    """What was measured must be what is added: numbers that torch does not draw are others in every run."""
+    rng = np.random.default_rng(0)
+
+    class Restless(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Tower(1)
+
+        def forward(self, x):
+            shaken = lambda x: self.inner(x * (1 + size * float(rng.normal())))  # noqa: E731
+            return checkpoint(shaken, x, use_reentrant=False)
+
+    model, batch = Restless(), tower()[1]
+    with pytest.raises(BadInput, match="other numbers"):
+        Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
 
 
 class Peak(TorchDispatchMode):

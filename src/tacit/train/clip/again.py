@@ -6,7 +6,8 @@ checkpointing throws away. Here the first pass adds up squared norms, and the se
     pass 1   |G_i|^2 = \sum_p |G_ip|^2        pass 2   S_p = \sum_i c_i G_ip        for every parameter p
 
 In both, a checkpointed part runs again under a capture of its own when gradients reach it; what that saw is dropped as
-soon as its parameters are done. Random numbers are the forward pass's own each time, so both passes see one gradient.
+soon as its parameters are done. Torch's random numbers are the forward pass's own each time, so both passes see one
+gradient; a part that computes anything else than the first time is refused: what was measured must be what is added.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
+from ...core import BadInput
 from .capture import Capture, Entry, Record, Source, unseen
 from .parts import checkpointed
 from .sums import (
@@ -35,6 +37,9 @@ from .sums import (
 )
 from .weigh import FLAT, Weigh
 
+SAME = 1e-3
+"""How far a second run may be off, as a share of an output's length: rounding is far below, other numbers above."""
+
 
 @dataclass(eq=False)
 class Slot:
@@ -45,6 +50,7 @@ class Slot:
     record: Record | None
     sources: Mapping[int, Source]
     part: Part | None
+    mark: Tensor | None = None
     gradient: Tensor | None = None
     arrived: bool = False
 
@@ -87,6 +93,7 @@ class Part:
         capture.public.update(parent.public)
         with parent.within(), checkpointed(capture), capture:
             result = self.function(*args, **kwargs)
+        _check_same([slot.mark for slot in self.slots], [_mark(record.output) for record in capture.records])
         for slot, record in zip(self.slots, capture.records, strict=True):
             slot.record = replace(record, output=record.output.new_empty(()).expand(record.output.shape))
             slot.sources = capture.sources
@@ -102,6 +109,7 @@ class Again(Capture):
     part: Part | None = None
     again: list[Part] = field(default_factory=list)
     hooks: list[Any] = field(default_factory=list)
+    others: list[Tensor] | None = None
     batch: int = 0
     fold: Callable[[Terms], None] | None = None
 
@@ -113,7 +121,7 @@ class Again(Capture):
             self.outputs.add(id(output))
             slot = Slot(names, leaf, record, self.sources, None)
         else:
-            slot = Slot(names, leaf, None, {}, self.part)
+            slot = Slot(names, leaf, None, {}, self.part, _mark(output))
             self.part.slots.append(slot)
         self.slots.append(slot)
         if output.grad_fn is not None:
@@ -140,8 +148,14 @@ class Again(Capture):
         self.groups = _groups(self.slots)
         leaves = [slot for slot in self.slots if slot.leaf is not None]
         wanted = [slot.leaf for slot in leaves] + list(self.parameters.values())
-        found = torch.autograd.grad(losses, wanted, torch.ones_like(losses), retain_graph=not last, allow_unused=True)
-        for name, gradient in zip(self.parameters, found[len(leaves) :], strict=True):
+        if self.others is None:
+            self.others = _leaves(losses, wanted)
+        found: Any = [None] * len(wanted)
+        if losses.requires_grad:
+            found = torch.autograd.grad(
+                losses, wanted + self.others, torch.ones_like(losses), retain_graph=not last, allow_unused=True
+            )
+        for name, gradient in zip(self.parameters, found[len(leaves) :], strict=False):
             if gradient is not None:
                 raise unseen(name)
         for slot, gradient in zip(leaves, found, strict=False):
@@ -153,6 +167,8 @@ class Again(Capture):
             slot.arrived = slot.arrived or slot.names in self.groups
         for slot in self.slots:
             self._finish(slot)
+        if self.groups:  # left out of one pass it would not be clipped in the other
+            raise unseen(", ".join(sorted(set().union(*self.groups))))
 
     def _arrive(self, slot: Slot, gradient: Tensor | None) -> None:
         slot.gradient, slot.arrived = gradient, True
@@ -187,7 +203,40 @@ class Again(Capture):
         """Hooks and what they hold would keep each other alive."""
         for hook in self.hooks:
             hook.remove()
-        self.hooks, self.slots, self.records, self.again = [], [], [], []
+        self.hooks, self.slots, self.records, self.again, self.others = [], [], [], [], None
+
+
+def _leaves(losses: Tensor, known: list[Tensor | None]) -> list[Tensor]:
+    """Where else gradients end, at inputs that ask for their own: without them they would stop short of some slots."""
+    seen, found, todo = set(), [], [losses.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [further for further, _ in node.next_functions]
+            found += [node.variable] if hasattr(node, "variable") else []
+    return [leaf for leaf in found if all(leaf is not other for other in known)]
+
+
+@torch.no_grad()
+def _mark(output: Tensor) -> Tensor:
+    """Sum and length of what an operation gave."""
+    values = output.detach().float()
+    return torch.stack((values.sum(), values.norm()))
+
+
+@torch.no_grad()
+def _check_same(first: list[Any], again: list[Tensor]) -> None:
+    """Other numbers than the first time are refused; rounding, on a GPU that adds up in any order, is not."""
+    if not first:
+        return
+    theirs, ours = torch.stack(first), torch.stack(again)
+    off = (theirs - ours).abs() > SAME * theirs[:, 1:].clamp(min=1e-30)
+    if bool((off & theirs.isfinite() & ours.isfinite()).any()):
+        raise BadInput(
+            "A checkpointed part computes other numbers when it runs again, so it cannot be clipped.",
+            fix="Draw random numbers with torch, or run the part as it is.",
+        )
 
 
 def _groups(slots: list[Slot]) -> dict[frozenset[str], list[Slot]]:
