@@ -50,6 +50,16 @@ def test_approximate_dp_reads_as_itself():
     assert math.isinf(epsilon(ApproximateDP(0.5, 1e-6), delta=1e-7).lower)
 
 
+@pytest.mark.parametrize(("rate", "delta", "product"), [(0.01, 1e-5, 1e-7), (0.3, 1e-6, 3e-7), (0.07, 3e-6, 2.1e-7)])
+def test_a_sampled_delta_is_compared_exactly(rate, delta, product):
+    """Numbers mean what they say: 0.01 x 1e-5 is 1e-7, though floats differ, and the next float below is less."""
+    event = Poisson(rate, ApproximateDP(1.0, delta))
+    found = epsilon(event, delta=product)
+    assert found.upper == pytest.approx(math.log1p(rate * math.expm1(1.0)), rel=1e-5)
+    assert math.isinf(epsilon(event, delta=math.nextafter(product, 0.0)).lower)
+    assert math.isfinite(epsilon(event, delta=math.nextafter(product, 1.0)).upper)
+
+
 def test_nothing_and_everything():
     assert epsilon(NoOp(), delta=0).upper == 0
     assert privacy_loss(NonPrivate(), "replace").delta(50.0).lower == 1

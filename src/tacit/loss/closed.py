@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
@@ -16,8 +17,6 @@ from .noise import Array
 from .pairs import Discrete, Location
 
 EPS = float(np.finfo(float).eps)
-ULPS = 8 * EPS
-"""0.01 x 1e-5 and 1e-7 are the same probability, though their floats are not."""
 FAR = 1e16
 """An epsilon beyond which nobody looks."""
 Parts = Callable[[float], tuple[float, float, float]]
@@ -140,12 +139,16 @@ class Once:
         return value + second, second, 8 * EPS * math.fsum(p for p, q in scaled if p - q > -EPS) if value > 0 else 0.0
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
-        if delta < self.pair.infinite * (1 - ULPS):
+        told = Fraction(self.pair.infinite) if self.pair.told is None else self.pair.told[0]
+        asked = Fraction(repr(float(delta)))
+        if asked < told:
             return Interval(math.inf, math.inf)
         largest = max([loss for loss, _, _ in self.pair.losses()], default=0.0)
-        if delta <= self.pair.infinite * (1 + ULPS):
-            return Interval(max(largest, 0.0) * (1 - 4 * EPS), max(largest, 0.0) * (1 + 4 * EPS))
-        return invert(self.parts, delta, start=max(largest, 0.0) + 1)
+        low, high = (max(largest, 0.0) * (1 + sign * 4 * EPS) for sign in (-1, 1))
+        if asked == told:
+            return Interval(low, high)
+        found = invert(self.parts, delta, start=high + 1)
+        return Interval(min(found.lower, high), min(found.upper, high))
 
     def tail(self, fpr: float) -> Interval:
         return tail_of(*self._profile(), fpr)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from functools import singledispatch
 
 from ..core import check
@@ -44,7 +45,7 @@ from ..core.events import (
 from ..core.privacy_loss import PrivacyLoss
 from .allocation import allocated
 from .composed import Composed, Release
-from .factorised import banded_sensitivity, sensitivity
+from .factorised import sensitivity
 from .iterate import last_iterate
 from .noise import DiscreteGaussianNoise, DiscreteLaplaceNoise, GaussianNoise, LaplaceNoise, Noise
 from .objective import Folded
@@ -170,7 +171,8 @@ def _(event: ApproximateDP, adjacency: Adjacency, group: int) -> Composed:
     more = (1 - delta) / (1 + math.exp(-epsilon))
     less = (1 - delta) / (1 + math.exp(epsilon))
     atoms = ((more, less), (less, more)) + (((delta, 0.0), (0.0, delta)) if delta else ())
-    return once(Release.symmetric(Discrete(atoms, (-epsilon, epsilon) if epsilon else None)))
+    told = (_written(event.delta),) * 2 if group == 1 else None
+    return once(Release.symmetric(Discrete(atoms, (-epsilon, epsilon) if epsilon else None, told)))
 
 
 @loss_of.register
@@ -312,7 +314,7 @@ def _(event: RepeatAndSelect, adjacency: Adjacency, group: int) -> Composed:
 
 
 @loss_of.register
-def _(event: MatrixFactorisation, adjacency: Adjacency, group: int) -> Composed:
+def _(event: MatrixFactorisation | BandedFactorisation, adjacency: Adjacency, group: int) -> Composed:
     """One Gaussian whose shift is how far a record can move C G. Reference: docs/proofs/mechanisms.md, Theorem 2."""
     attained, bound = (group * adjacency.sensitivity * value for value in sensitivity(event))
     if bound == 0:
@@ -320,15 +322,6 @@ def _(event: MatrixFactorisation, adjacency: Adjacency, group: int) -> Composed:
     above, below = (Location(GaussianNoise(event.noise_multiplier), ((1.0, value),)) for value in (bound, attained))
     exact = attained >= bound * (1 - 1e-9)
     return once(Release.symmetric(above) if exact else Release.symmetric(Bracketed(above, below)))
-
-
-@loss_of.register
-def _(event: BandedFactorisation, adjacency: Adjacency, group: int) -> Composed:
-    """The same for a banded matrix, exactly. Reference: docs/proofs/mechanisms.md, Theorem 2."""
-    moved = group * adjacency.sensitivity * banded_sensitivity(event)
-    if moved == 0:
-        return Composed()
-    return once(Release.symmetric(Location(GaussianNoise(event.noise_multiplier), ((1.0, moved),))))
 
 
 @loss_of.register
@@ -382,7 +375,13 @@ def _sampled(event: Event, inner: Composed, adjacency: Adjacency, rate: float) -
     pairs = [(release.remove, count) for release, count in inner.releases]
     if len(pairs) != 1 or pairs[0][1] != 1 or inner.curves or not isinstance(pairs[0][0], Discrete):
         raise Unsupported(event, adjacency, fix="Sampling is supported for one release, or for several Gaussian ones.")
-    return Discrete(tuple(((1 - rate) * q + rate * p, q) for p, q in pairs[0][0].atoms))
+    told = pairs[0][0].told and (_written(rate) * pairs[0][0].told[0], Fraction(0))
+    return Discrete(tuple(((1 - rate) * q + rate * p, q) for p, q in pairs[0][0].atoms), told=told)
+
+
+def _written(number: float) -> Fraction:
+    """A number as it is written."""
+    return Fraction(repr(float(number)))
 
 
 def _sampled_atoms(event: Poisson, inner: Composed, adjacency: Adjacency, group: int) -> Composed:

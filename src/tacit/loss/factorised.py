@@ -20,8 +20,10 @@ from ..core.events import BandedFactorisation, MatrixFactorisation
 from .noise import Array
 
 
-def sensitivity(event: MatrixFactorisation) -> tuple[float, float]:
+def sensitivity(event: MatrixFactorisation | BandedFactorisation) -> tuple[float, float]:
     """(attained, bound): a movement that some record makes, and one that none exceeds."""
+    if isinstance(event, BandedFactorisation):
+        return banded_sensitivity(event), banded_sensitivity(event)
     steps, apart = len(event.encoder), event.separation
     count = min(event.participations, -(-steps // apart))
     columns = np.zeros((steps, steps))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import logsumexp
@@ -159,14 +160,19 @@ class Location(Pair):
 
 @dataclass(frozen=True)
 class Discrete(Pair):
-    """Finitely many outcomes (p, q); q = 0 is an outcome that tells all."""
+    """Finitely many outcomes (p, q); q = 0 is an outcome that tells all.
+
+    `told` is what tells all under P and under Q, exactly, for numbers as they are written: 0.01 times 1e-5 is 1e-7.
+    """
 
     atoms: tuple[tuple[float, float], ...]
     lattice: tuple[float, float] | None = None
+    told: tuple[Fraction, Fraction] | None = None
 
     def mirrored(self) -> Discrete:
         lattice = None if self.lattice is None else (-self.lattice[0], self.lattice[1])
-        return Discrete(tuple((q, p) for p, q in self.atoms), lattice)
+        told = None if self.told is None else (self.told[1], self.told[0])
+        return Discrete(tuple((q, p) for p, q in self.atoms), lattice, told)
 
     @property
     def infinite(self) -> float:
