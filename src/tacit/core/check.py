@@ -67,6 +67,23 @@ def whole(name: str, value: int, *, least: int = 1) -> int:
     return int(value)
 
 
+def reals(name: str, values: object) -> tuple[float, ...]:
+    """At least one finite number."""
+    if not isinstance(values, Iterable) or isinstance(values, str) or not (found := tuple(values)):
+        raise BadInput(f"{name} must be a sequence of numbers.")
+    return tuple(real(name, value) for value in found)
+
+
+def triangle(name: str, rows: object) -> tuple[tuple[float, ...], ...]:
+    """Rows of a lower triangular matrix, each up to its diagonal."""
+    if not isinstance(rows, Iterable) or isinstance(rows, str):
+        raise BadInput(f"{name} must be a sequence of rows of numbers.")
+    found = tuple(reals(name, row) for row in rows)
+    if not found or any(len(row) != place for place, row in enumerate(found, start=1)):
+        raise BadInput(f"{name} must hold the rows of a lower triangular matrix: row k has k entries.")
+    return found
+
+
 def flags(name: str, values: Iterable[object]) -> NDArray[np.bool_]:
     """0 or 1, true or false, in every row, as numbers or as text."""
     words = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}

@@ -280,7 +280,7 @@ class MatrixFactorisation(Event):
 
     def __post_init__(self) -> None:
         self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
-        self._set("encoder", _triangle(self.encoder))
+        self._set("encoder", check.triangle("encoder", self.encoder))
         self._set("participations", check.whole("participations", self.participations))
         self._set("separation", check.whole("separation", self.separation))
 
@@ -301,7 +301,7 @@ class BandedFactorisation(Event):
 
     def __post_init__(self) -> None:
         self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
-        self._set("coefficients", _reals("coefficients", self.coefficients))
+        self._set("coefficients", check.reals("coefficients", self.coefficients))
         self._set("steps", check.whole("steps", self.steps))
         self._set("participations", check.whole("participations", self.participations))
         self._set("separation", check.whole("separation", self.separation))
@@ -393,25 +393,3 @@ class Compose(Event):
         self._set("events", tuple(self.events))
         for event in self.events:
             check_event(event)
-
-
-def _reals(name: str, values: object) -> tuple[float, ...]:
-    """At least one finite number."""
-    try:
-        found = tuple(check.real(name, value) for value in values)  # type: ignore[attr-defined]
-    except TypeError:
-        found = ()
-    if not found:
-        raise BadInput(f"{name} must be a sequence of numbers.")
-    return found
-
-
-def _triangle(rows: object) -> tuple[tuple[float, ...], ...]:
-    """Rows of a lower triangular matrix, each up to its diagonal."""
-    try:
-        found = tuple(tuple(check.real("encoder", entry) for entry in row) for row in rows)  # type: ignore[attr-defined]
-    except TypeError:
-        raise BadInput("encoder must be a sequence of rows of numbers.") from None
-    if not found or any(len(row) != place for place, row in enumerate(found, start=1)):
-        raise BadInput("encoder must hold the rows of a lower triangular matrix: row k has k entries.")
-    return found
