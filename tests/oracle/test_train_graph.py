@@ -29,6 +29,29 @@ def classify(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(batch[0]), batch[1], reduction="none")
 
 
+class Strided(nn.Module):
+    """Strides written down by hand; their gradient is written into memory seen with those strides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(2, 4, 3), nn.Linear(36, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.first(x).contiguous().as_strided((len(x), 36), (144, 1))))
+
+
+def test_strides_that_are_written_through_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "_is_image", lambda node: getattr(node.meta.get("val"), "ndim", 0) == 4)
+    monkeypatch.setattr(torch, "compile", lambda traced, **_: traced)
+    torch.manual_seed(0)
+    model = Strided()
+    batch, mask = (torch.randn(5, 2, 8, 8), torch.randint(0, 4, (5,))), torch.ones(5, dtype=torch.bool)
+    clipper = Clipper(model, classify, dict(model.named_parameters()), 0.5)
+    fast, slow = Compiled(clipper)(batch, mask), clipper(batch, mask)
+    for parameter, total in slow.sums.items():
+        torch.testing.assert_close(fast.sums[parameter], total, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_channels_last_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []

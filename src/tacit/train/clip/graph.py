@@ -37,16 +37,20 @@ def rewritten(traced: GraphModule) -> GraphModule:
 
 def _nothing_twice(traced: GraphModule) -> None:
     """Like operations on like arguments are done once, but for those whose memory is written into: each has its own."""
-    calls = [node for node in traced.graph.nodes if node.op == "call_function"]
-    written = {storage for node in calls for target in _written(node) for storage in _storage(target)}
-    for place, node in enumerate(calls):
-        if not written.isdisjoint(_storage(node)):
+    written = _all_written(traced)
+    for place, node in enumerate(traced.graph.nodes):
+        if node.op == "call_function" and not written.isdisjoint(_storage(node)):
             node.kwargs = {**node.kwargs, _OWN: place}
     once = fx_graph_cse(traced.graph)
     once.set_codegen(traced.graph._codegen)
     for node in once.nodes:
         node.kwargs = {name: value for name, value in node.kwargs.items() if name != _OWN}
     traced.graph = once
+
+
+def _all_written(traced: GraphModule) -> set[int]:
+    """The memory that operations write into."""
+    return {storage for node in traced.graph.nodes for target in _written(node) for storage in _storage(target)}
 
 
 def _written(node: Node) -> list[Any]:
@@ -84,9 +88,10 @@ def _is_image(node: Node) -> bool:
 
 
 def _strides_can_move(traced: GraphModule) -> bool:
-    """Whether every stride that was written down belongs to a tensor whose layout can be had again."""
-    written = traced.graph.find_nodes(op="call_function", target=aten.as_strided.default)
-    return all(node.args[0].meta["val"].is_contiguous() for node in written)
+    """Whether every stride that was noted belongs to memory that is only read, in a layout that can be had again."""
+    noted = traced.graph.find_nodes(op="call_function", target=aten.as_strided.default)
+    written = _all_written(traced)
+    return all(node.args[0].meta["val"].is_contiguous() and written.isdisjoint(_storage(node)) for node in noted)
 
 
 def _channels_last(traced: GraphModule) -> None:
