@@ -35,13 +35,14 @@ def same(first, second):
     )
 
 
+@pytest.mark.parametrize("order", ["shared", "own"])
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=["plain", "private"])
-def test_parts_are_the_whole(schedule):
+def test_parts_are_the_whole(schedule, order):
     own = [3] if schedule is PLAN else []
-    whole = fleet().train(X, Y, MEMBER, schedule, own=own, rng=1)
-    parts = spread(fleet(), X, Y, MEMBER, schedule, own=own, rng=1)
+    whole = fleet(order=order).train(X, Y, MEMBER, schedule, own=own, rng=1)
+    parts = spread(fleet(order=order), X, Y, MEMBER, schedule, own=own, rng=1)
     assert same(whole, parts)
-    assert not same(whole, spread(fleet(), X, Y, MEMBER, schedule, own=own, rng=2))
+    assert not same(whole, spread(fleet(order=order), X, Y, MEMBER, schedule, own=own, rng=2))
     assert parts.randomness == whole.randomness
     np.testing.assert_array_equal(parts.logits(X), whole.logits(X))
 

@@ -144,9 +144,16 @@ def test_tf32_keeps_room_under_the_clip_norm_and_is_not_for_clipped_convolutions
     net = lambda: nn.Sequential(nn.Conv2d(1, 2, 2), nn.Flatten(), nn.Linear(2, CLASSES))  # noqa: E731
     with pytest.raises(BadInput, match="float32 only"):
         Fleet(net, precision="tf32").train(X.reshape(-1, 1, 2, 2), Y, members(), Plan(20, 0.5, 1, 1.0), rng=1)
-    before = torch.get_float32_matmul_precision()
-    fleet(precision="tf32").train(X, Y, members(), Plan(20, 0.5, 1, 1.0), rng=1)
-    assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize(("precision", "during"), [("float32", ("highest", False)), ("tf32", ("high", True))])
+def test_precision_is_the_fleet_s_and_the_program_s_comes_back(precision, during):
+    seen, now = [], lambda: (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+    before = now()
+    maker = Fleet(make, lambda p: seen.append(now()) or torch.optim.SGD(p, lr=0.1), precision=precision)
+    maker.train(X, Y, members(), Plan(20, 0.5, 1, 1.0), rng=1)
+    assert seen == [during]
+    assert now() == before
 
 
 @pytest.mark.parametrize("schedule", [Epochs(3, 8), Plan(20, 0.3, 5, 1.0)])

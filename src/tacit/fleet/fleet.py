@@ -229,13 +229,15 @@ def _how(fleet: Fleet, models: Stack, data: Pool, schedule: Epochs | Plan) -> Gr
 
 @contextmanager
 def _products(precision: str) -> Iterator[None]:
-    """Products of float32 numbers in this precision, whatever the program has set."""
-    before = torch.get_float32_matmul_precision()
+    """Products of float32 numbers, and cuDNN's convolutions, in this precision, whatever the program has set."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(PRODUCTS[precision])
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
 
 
 def _started(fleet: Fleet, seeds: list[int]) -> Stack:
