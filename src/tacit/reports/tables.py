@@ -120,6 +120,14 @@ def _assumes(item: Node) -> Cell:
     return Cell.words("no family of mechanisms") if family.value is None else _text(family)
 
 
+def _believed(item: Node) -> Cell:
+    parts = item["bound"]["assumptions"]
+    if not len(parts):
+        return Cell.words("nothing beyond the counts")
+    lines = Markup("").join(Markup("<li>{}</li>").format(part.text()) for part in parts)
+    return Cell(Markup("<ul>{}</ul>").format(lines), ("; ".join(parts.value),))
+
+
 # what is counted is not always a run: one run plays many canaries, and a game of updates counts steps
 WORDS = {
     "one-run": {
@@ -146,6 +154,7 @@ _DEMONSTRATION: tuple[tuple[str, Callable[[Node], Cell]], ...] = (
     ("Runs planned", lambda item: _number(item["planned"], count)),
     ("Runs failed", lambda item: _number(item["failed"], count)),
     ("Assumes", _assumes),
+    ("What must be believed", _believed),
 )
 
 
