@@ -16,6 +16,8 @@ NEEDED = {
     "numpy": ("everything", "pip install tacit"),
     "scipy": ("everything", "pip install tacit"),
     "torch": ("training, fleets, quickstart", "pip install 'tacit[torch]'"),
+    "transformers": ("private steps in the loops of Hugging Face", "pip install 'tacit[hf]'"),
+    "lightning": ("private steps in the loops of Lightning", "pip install 'tacit[lightning]'"),
     "scikit-learn": ("embedded data, cloning estimators", "pip install 'tacit[erm]'"),
     "altair": ("the report's charts", "pip install 'tacit[report]'"),
     "vl-convert-python": ("the report's charts", "pip install 'tacit[report]'"),
