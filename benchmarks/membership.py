@@ -11,6 +11,8 @@ Results go to benchmarks/results. CIFAR needs Pillow, and the data folder in TAC
 from __future__ import annotations
 
 import argparse
+import re
+import tempfile
 from pathlib import Path
 
 import torch
@@ -21,7 +23,9 @@ from machine import describe, keep
 def white_box(options: argparse.Namespace) -> None:
     import membership_white_box
 
-    rows = membership_white_box.run(options.scale, options.device, options.seed, Path(options.work), options.part)
+    with tempfile.TemporaryDirectory() as folder:  # without --work nothing is taken from an earlier run
+        work = Path(options.work or folder)
+        rows = membership_white_box.run(options.scale, options.device, options.seed, work, options.part)
     if rows:
         print("ordered as published" if membership_white_box.ordered(rows) else "NOT ordered as published")
         _kept(f"membership-white-box-{options.scale}", options, rows)
@@ -39,7 +43,8 @@ def defences(options: argparse.Namespace) -> None:
 def lira(options: argparse.Namespace) -> None:
     import membership_lira
 
-    rows = membership_lira.run(options.scale, options.device, options.seed, Path(options.work), options.part)
+    work = Path(options.work or "lira-models")
+    rows = membership_lira.run(options.scale, options.device, options.seed, work, options.part)
     if rows:
         _kept(f"membership-lira-{options.scale}", options, rows)
 
@@ -62,10 +67,15 @@ def main() -> None:
     parser.add_argument("--scale", default="small", choices=("tiny", "small", "large"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", help="of defences, one data set only: location30 or baskets600")
-    parser.add_argument("--work", default="membership-work", help="where finished models, or architectures, are kept")
-    parser.add_argument("--part", default="0/1", metavar="I/N", help="do every N-th of them, from the I-th on")
+    parser.add_argument("--work", help="where finished models, or architectures, are kept to go on from")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="do every N-th of them, from number I on")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    found = re.fullmatch(r"(\d+)/(\d+)", options.part)
+    if found is None or int(found[1]) >= int(found[2]):
+        parser.error("--part must be I/N with I below N, as in 0/4.")
+    if options.part != "0/1" and options.work is None:
+        parser.error("--part needs --work, where the parts meet.")
     for name, verb in VERBS.items():
         if options.verb == name or (options.verb is None and name != "lira"):
             verb(options)

@@ -1,5 +1,8 @@
 """LiRA on CIFAR-10: a small residual network on random halves of the training set, many times over.
 
+The large recipe has no augmentation, so the network learns its 25,000 pictures by heart in 20 epochs: what it leaks is
+of this recipe, and its train and test accuracy stand beside.
+
 Models come in pairs of complementary halves, so every record is in exactly half of them. A target is attacked with
 whole pairs other than its own as references. Each finished model is one small file under --work: stop at any time, run
 the same command again, and it goes on where it was. Small networks leave a GPU idle: several processes may share the

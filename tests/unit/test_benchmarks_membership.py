@@ -19,7 +19,14 @@ def lira(monkeypatch):
     import membership_lira
 
     yield membership_lira
-    for name in ("membership_lira", "membership_defences", "membership_white_box", "networks", "pictures"):
+    for name in (
+        "membership",
+        "membership_lira",
+        "membership_defences",
+        "membership_white_box",
+        "networks",
+        "pictures",
+    ):
         sys.modules.pop(name, None)
 
 
@@ -81,6 +88,30 @@ def test_every_defence_gets_a_row(lira):
     assert [row["defence"] for row in found["defences"]] == list(defences.DEFENCES)
     assert all(0 <= row["attack_accuracy"] <= 1 for row in found["defences"])
     assert len({item["record"] for item in found["most_memorised"]}) == 10
+
+
+@pytest.mark.slow
+def test_white_box_parts_meet_in_a_folder(lira, tmp_path):
+    import membership_white_box as white_box
+
+    assert white_box.run("tiny", "cpu", 0, tmp_path, "1/4") == []
+    assert [path.name for path in tmp_path.iterdir()] == ["white-box-tiny-0-alexnet.json"]
+    for name in ("snapshots", "resnet", "densenet"):
+        (tmp_path / f"white-box-tiny-0-{name}.json").write_text(f'{{"architecture": "{name}"}}', encoding="utf-8")
+    rows = white_box.run("tiny", "cpu", 0, tmp_path)
+    assert [row["architecture"] for row in rows] == ["snapshots", "alexnet", "resnet", "densenet"]
+    assert set(rows[1]["attack_accuracy"]) == set(white_box.ATTACKS)
+
+
+@pytest.mark.parametrize("given", [["--part", "9"], ["--part", "4/4"], ["--part", "0/2"]])
+def test_a_part_that_is_none(lira, given, monkeypatch, capsys):
+    import membership
+
+    monkeypatch.setattr(sys, "argv", ["membership.py", "white-box", "--scale", "tiny", *given])
+    with pytest.raises(SystemExit) as stopped:
+        membership.main()
+    assert stopped.value.code == 2
+    assert "--part" in capsys.readouterr().err
 
 
 def test_the_published_order_can_be_missed(lira):
