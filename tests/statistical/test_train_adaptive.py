@@ -66,6 +66,20 @@ def test_the_clip_norm_finds_the_quantile() -> None:
     assert step.evidence(1e-4).provenance["clipping"] == "adaptive"
 
 
+def test_the_noise_follows_the_clip_norm() -> None:
+    """No example moves this model, so the norm falls from step to step and what is released is noise alone."""
+    model = nn.Linear(COUNT, 1, bias=False)
+    plan = Plan(100, 0.5, 5, 1.5, clip_norm=2.0, clipping=Adaptive(quantile=0.5, speed=2.0))
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), plan, loss=lambda m, b: m(b)[:, 0], rng=2)
+    used = []
+    for batch in step.batches(torch.zeros(100, COUNT)):
+        used.append(step.clip_norm)
+        step.gradients(batch)
+        squares = float((model.weight.grad.double() * plan.expected_batch / (1.5 * used[-1])).square().sum())
+        assert stats.chi2.ppf(ERROR / 10, COUNT) < squares < stats.chi2.isf(ERROR / 10, COUNT)
+    assert used[0] > 10 * used[-1]
+
+
 def test_a_restored_run_keeps_its_clip_norm() -> None:
     model = nn.Linear(1, 1)
     plan = Plan(100, 0.5, 6, 1.0, clipping="adaptive")

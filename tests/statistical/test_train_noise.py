@@ -14,6 +14,7 @@ from tacit.train import private
 from tacit.train.draw import poisson
 from tacit.train.gaussian import on_processor as normal
 from tacit.train.noise import Keystream, Secret
+from tacit.train.release import Release
 
 ERROR = 1e-9
 COUNT = 200_000
@@ -49,6 +50,24 @@ def test_a_step_adds_noise_multiplier_times_clip_norm() -> None:
 @pytest.mark.parametrize("mutant", [0.9, 1.1, 0.98, 1.02])
 def test_the_wrong_scale_is_caught(mutant: float) -> None:
     assert not looks_normal(released(1.5 * mutant, 0.4), 1.5 * 0.4)
+
+
+@pytest.mark.parametrize("bands", [1, 2])
+@pytest.mark.parametrize(("precision", "room"), [("float32", 1 + 2**-12), ("bfloat16", 1 + 2**-7)])
+def test_all_parameters_share_one_stream_and_make_room_for_rounding(bands: int, precision: str, room: float) -> None:
+    """Number by number: no piece of the noise is used twice, and each is z C (1 + r) / (expected batch) long."""
+    plan = Plan(20, 0.25, 8, 1.5, clip_norm=3.0, adjacency="replace", sampling="cyclic", bands=bands)
+    shapes = [(3, 5), (), (0, 2), (70_001,), (1, 65_521), (2,)]
+    torch.manual_seed(0)
+    parameters = {str(place): nn.Parameter(torch.zeros(shape)) for place, shape in enumerate(shapes)}
+    sums = [torch.randn(shape) for shape in shapes]
+    whole = torch.cat([part.flatten() for part in sums])
+    for total, part in ((sums, whole), ([], torch.zeros_like(whole))):
+        release, key = Release(plan, parameters, precision, "float32"), bytes(range(32))
+        release([one.clone() for one in total], release.noise(key, 0.7), key, 0.7)
+        found = torch.cat([tensor.grad.flatten() for tensor in parameters.values()])
+        expected = (part.double() + 1.5 * 0.7 * room * normal(key, len(whole)).double()) / 5
+        torch.testing.assert_close(found.double(), expected, rtol=2e-6, atol=1e-7)
 
 
 def test_the_stream_is_normal_and_its_mutants_are_not() -> None:
