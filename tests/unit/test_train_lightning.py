@@ -149,6 +149,23 @@ def test_other_batches_and_other_schedules_are_refused() -> None:
         trainer(callback, GradientAccumulationScheduler({0: 2})).fit(make(), callback.batches(DATA))
 
 
+def test_checkpoints_hold_no_secret_and_are_not_gone_on_from(tmp_path) -> None:
+    from tacit.train import PrivateCallback
+
+    callback, module = PrivateCallback(PLAN, rng=0), make()
+    run = trainer(callback, max_steps=2)
+    run.fit(module, callback.batches(DATA))
+    path = tmp_path / "two.ckpt"
+    run.save_checkpoint(path)
+    kept = torch.load(path, weights_only=True)
+    assert not any("Private" in name for name in kept["callbacks"])
+    fresh = PrivateCallback(PLAN, rng=0)
+    with pytest.raises(BadInput, match="once, from its start"):
+        trainer(fresh).fit(make(), fresh.batches(DATA), ckpt_path=path)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA), batch_size=20)
+    assert trainer(fresh).validate(make(), loader, ckpt_path=path)
+
+
 def test_a_run_stopped_early_claims_the_whole_plan() -> None:
     from tacit.train import PrivateCallback
 

@@ -73,11 +73,15 @@ class PrivateCallback(Callback):  # type: ignore[misc]
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
-            if self.private is not None or trainer.ckpt_path is not None:
+            if self.private is not None:
                 raise BadInput("A private run is trained once, from its start.", fix="Make a new PrivateCallback.")
             _check(trainer, pl_module)
             self._own = pl_module.training_step
             pl_module.training_step = self._training_step
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.training:
+            raise BadInput("A private run is trained once, from its start.", fix="Call fit without ckpt_path.")
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.train_dataloader is not self._samples or self._samples is None:
