@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tacit.core.events import Gaussian, Laplace, Poisson, Repeat
-from tacit.loss import privacy_loss
-from tacit.loss.jumps import _certain, _contour
+from tacit.loss import jumps, privacy_loss
+from tacit.loss.jumps import MANY, WORK, _certain, _contour
 from tacit.loss.noise import GaussianNoise, log1p
 from tacit.loss.pairs import Location
 from tacit.loss.quadrature import NotMet
@@ -40,19 +40,20 @@ def test_log1p_keeps_small_complex_numbers():
             assert abs(mpmath.mpc(complex(found)) - right) <= 1e-15 * abs(right)
 
 
-def drawn(noise, rate, steps, delta, epsilon, *, apart):
+def drawn(noise, rate, steps, delta, epsilon, *, apart=False, work=0):
     total = Sum.of(((removal(noise, rate), steps),), 0.0, math.log(delta))
-    return _contour(total, math.log(delta), epsilon, _certain(total, epsilon) if apart else math.inf)
+    return _contour(total, math.log(delta), epsilon, _certain(total, epsilon) if apart else math.inf, work)
 
 
-def test_stored_references_lie_inside():
+@pytest.mark.parametrize("work", [0, WORK], ids=["negligible", "counted"])
+def test_stored_references_lie_inside(work):
     """The same delta another way: wherever this contour can be drawn, the reference is a root within its ends."""
     count = 0
-    for case in GOLDEN[::4]:
-        if case["steps"] == 1 or case["rate"] == 1 or case["epsilon"] == 0:
+    for case in GOLDEN if work else GOLDEN[::4]:
+        if case["steps"] < (MANY if work else 2) or case["rate"] == 1 or case["epsilon"] == 0:
             continue
         try:
-            line = drawn(*case.values(), apart=False)
+            line = drawn(*case.values(), work=work)
         except NotMet:
             continue
         low, high = line.delta(case["epsilon"])
@@ -60,7 +61,7 @@ def test_stored_references_lie_inside():
         assert low <= case["delta"] + slack
         assert case["delta"] - slack <= high
         count += 1
-    assert count >= 12
+    assert count >= (5 if work else 12)
 
 
 @pytest.mark.parametrize("case", RARE.values(), ids=RARE)
@@ -99,6 +100,39 @@ def _delta(make, pair, steps, delta, width, epsilon):
     losses = steps * step.losses[0] + width * np.arange(power.size)
     counted = far if make is upper_step else 0.0
     return float(power @ -np.expm1(np.minimum(epsilon - losses, 0.0))) + steps * counted
+
+
+BETWEEN = {
+    "many small losses or a large one": (1.2873503557830230, 0.0011247349013469553, 4206, 3.591061363117788e-15),
+    "with many more steps": (0.9578403413133607, 0.00039949360878368514, 77860, 1.3982591459367373e-14),
+    "with less of delta": (1.6227408737900024, 0.00033339869815964256, 531, 2.6932648656640973e-17),
+}
+
+
+@pytest.mark.parametrize("case", BETWEEN.values(), ids=BETWEEN)
+def test_runs_of_small_losses_may_have_their_own_contour(case):
+    """Two ways to divide the losses give the same delta; without the runs of small ones it would be too small."""
+    noise, rate, steps, delta = case
+    found = privacy_loss(Repeat(Poisson(rate, Gaussian(noise)), steps), "add-remove").epsilon(delta)
+    assert found.upper - found.lower <= 1e-7 * found.upper
+    line = drawn(*case, found.upper, work=WORK)
+    low, high = line.delta(found.upper)
+    assert high <= delta * (1 + 1e-6)
+    assert low >= delta * (1 - 1e-6)
+    assert replace(line, runs=replace(line.runs, small=None, log_c=-math.inf)).delta(found.upper)[1] < 0.99 * delta
+
+
+def test_another_division_says_the_same(monkeypatch):
+    case = BETWEEN["many small losses or a large one"]
+    epsilon = 0.538
+    first = drawn(*case, epsilon, work=WORK)
+    monkeypatch.setattr(jumps, "SHARES", 0.8 * jumps.SHARES)
+    second = drawn(*case, epsilon, work=WORK)
+    sums = [line.runs.small.sums(epsilon)[0] for line in (first, second)]
+    assert max(sums) > 1.1 * min(sums)
+    (low, high), (other_low, other_high) = first.delta(epsilon), second.delta(epsilon)
+    assert max(low, other_low) <= min(high, other_high)
+    assert max(high - low, other_high - other_low) <= 1e-6 * high
 
 
 def test_ends_hold_away_from_their_epsilon_too():

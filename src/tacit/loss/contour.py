@@ -44,8 +44,9 @@ BUDGET = 1e-9
 class Runs:
     """Runs that `jumps` keeps out of the integral.
 
-    Those of small losses alone add at most e^{log_c - tilt epsilon}; those with a huge one `p` - e^epsilon `q`, each
-    up to its relative error, and at most `slack` more, for every epsilon up to `limit`.
+    Those of small losses alone add at most e^{log_c - tilt epsilon}, or have a contour of their own; those with a huge
+    one add `p` - e^epsilon `q`, each up to its relative error, and at most `slack` more, for every epsilon up to
+    `limit`.
     """
 
     tilt: float
@@ -56,9 +57,13 @@ class Runs:
     q_error: float = 0.0
     limit: float = math.inf
     slack: float = 0.0
+    small: Contour | None = None
 
     def added(self, epsilon: float, total: float, slope: float) -> tuple[float, float]:
-        """A value of delta and its derivative, with the runs of huge losses."""
+        """A value of delta and its derivative, with these runs."""
+        if self.small is not None:
+            more, steeper = self.small.sums(epsilon)
+            total, slope = total + more, slope + steeper
         scaled = self.q * math.exp(min(epsilon, 600.0))
         return (total + self.p - scaled, slope - scaled) if scaled < self.p else (total, slope)
 
@@ -67,8 +72,10 @@ class Runs:
         if epsilon > self.limit:
             return math.inf, math.inf
         error = self.p * self.p_error + self.q * math.exp(min(epsilon, 600.0)) * self.q_error
-        small = 1.01 * math.exp(min(self.log_c - self.tilt * epsilon, 0.0))
-        return error, error + small + (self.slack if self.p else 0.0)
+        low, high = 0.0, 1.01 * math.exp(min(self.log_c - self.tilt * epsilon, 0.0))
+        if self.small is not None:
+            low, high = self.small.ends(epsilon, 0.0)
+        return error - low, error + high + (self.slack if self.p else 0.0)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from .mixture import Mixture
 from .noise import Array
@@ -81,6 +82,9 @@ class Layers:
         left, right = slice(first, last), slice(first + 1, last + 1)
         rising = n.p.log_ratio + line.tilt * n.loss
         log_density = np.minimum(n.bell[left], n.bell[right]) + rising[left]
+        for place, width in n.veils:
+            veil = log_ndtr((n.x - place) / width)
+            log_density += np.minimum(veil[left], veil[right])
         log_density -= line.log_m + math.log(s * math.sqrt(2 * math.pi))
         slope = (n.p.means(right) + n.q.means(left)) / s**2
         return cls.of(np.exp(log_density) / np.maximum(slope, 1e-290), n.loss[right] - n.loss[left])

@@ -2,7 +2,7 @@ r"""The contour where epsilon takes one or a few large losses among many small o
 
 Write M = m + r for one step, m its small losses and r its large ones, divided smoothly: the integrand of m carries
 Phi((c - x)/w), that of r Phi((x - c)/w). Runs of small losses alone cannot exceed epsilon, or so rarely that it does
-not count (Chernoff for m^n). All other runs together have the moments
+not count (Chernoff for m^n), or they have a contour of their own. All other runs together have the moments
 
     D = M^n - m^n = m^n ((1 + r/m)^n - 1),
 
@@ -15,12 +15,12 @@ V(0) - e^epsilon V(-1), two real moments. Proof: docs/proofs/accounting.md, Theo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from .contour import Contour, Runs, period_of, reached
+from .contour import Contour, Runs, contour, period_of, reached
 from .decay import shifted
 from .noise import Array, Complex, log1p
 from .quadrature import EPS, Line, Nodes, NotMet
@@ -30,12 +30,16 @@ SHARES = np.geomspace(0.7, 0.005, 14)
 """Losses at which small and large are divided, as shares of epsilon."""
 WIDTH = 0.15
 """How sharply, in units of the noise."""
-WORK = 60_000_000
-"""Largest number of (node, frequency) pairs."""
+LIGHT, WORK = 400_000, 60_000_000
+"""Largest numbers of (node, frequency) pairs: for runs of small losses at first, and for all."""
 BUDGET = 1e-8
 """Relative error of delta aimed at, for each of the sources."""
 STEEP = np.linspace(0.5, 1.6, 23)
 """Tilts tried for runs of small losses, in units of what would do if they did not count at all."""
+GENTLE = np.geomspace(0.05, 2.0, 30)
+"""The same where they are counted."""
+MANY, ALLOWED = 20, 3.0
+"""From so many steps on runs of small losses may have their own contour; Chernoff's log bound of them over delta."""
 ROOM = 1.1
 """Huge losses are huge for every epsilon up to this share of the one in question."""
 END, REACH = 0.05, 14.0
@@ -61,16 +65,17 @@ class Split:
     rest: tuple[float, float]
 
     @classmethod
-    def of(cls, total: Sum, epsilon: float, certain: float, aim: float) -> Split:
-        """The largest dividing loss for which small ones alone stay within e^aim."""
-        tilts, low, high, found = -aim / epsilon * STEEP, 0, SHARES.size - 1, None
+    def of(cls, total: Sum, epsilon: float, certain: float, aim: float, most: float) -> Split:
+        """The largest dividing loss for which small ones alone stay within e^most."""
+        steep = STEEP if most <= aim else GENTLE
+        tilts, low, high, found = -most / epsilon * steep, 0, SHARES.size - 1, None
         while low <= high:
             middle = (low + high) // 2
             loss = float(SHARES[middle]) * epsilon
             small = cls._small(total, loss, aim, float(tilts[-1]))
             logs = small.log_moments(tilts) + conversion(tilts) - tilts * epsilon
             best = int(logs.argmin())
-            if logs[best] <= aim - 0.01 and small.trusted(float(tilts[best])):
+            if logs[best] <= most - 0.01 and (most > aim or small.trusted(float(tilts[best]))):
                 found = small, loss, (float(tilts[best]), float(logs[best] + tilts[best] * epsilon))
                 high = middle - 1
             else:
@@ -191,18 +196,23 @@ def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
     """The contour of D for delta about e^log_delta near `epsilon`, with huge losses set apart where that can be."""
     if epsilon <= 0:
         raise NotMet
-    certain = _certain(total, epsilon)
-    if math.isfinite(certain):
+    certain, many = _certain(total, epsilon), sum(count for _, count in total.parts) >= MANY
+    ways = ((math.inf, LIGHT),) * many + ((certain, 0),) * math.isfinite(certain) + ((math.inf, 0),)
+    for certain, work in (*ways, *((math.inf, WORK),) * many):
         try:
-            return _contour(total, log_delta, epsilon, certain)
+            return _contour(total, log_delta, epsilon, certain, work)
         except NotMet:
-            pass
-    return _contour(total, log_delta, epsilon, math.inf)
+            continue
+    raise NotMet
 
 
-def _contour(total: Sum, log_delta: float, epsilon: float, certain: float) -> Contour:
+def _contour(total: Sum, log_delta: float, epsilon: float, certain: float, work: int = 0) -> Contour:
+    """Runs of small losses have their own contour with at most this work, or are negligible."""
     aim = math.log(BUDGET) + log_delta
-    split = Split.of(total, epsilon, certain, aim)
+    split, small = Split.of(total, epsilon, certain, aim, log_delta + ALLOWED if work else aim), None
+    if work:
+        start = best_tilt(split.small, chernoff(epsilon), -log_delta / epsilon, sharp=True)
+        small = contour(split.small, split.small.at(start), log_delta, epsilon, work=work)
     tilt = best_tilt(split, chernoff(epsilon), -log_delta / epsilon)
     around = split.log_moments(tilt * np.array([0.99, 1.0, 1.01]))
     spread = math.sqrt(max(float(around[0] - 2 * around[1] + around[2]), 1e-8)) / (0.01 * tilt)
@@ -218,7 +228,7 @@ def _contour(total: Sum, log_delta: float, epsilon: float, certain: float) -> Co
     tilts = np.array([left[0], right[0], tilt, tilt, tilt, tilt])
     values, error, log_d = _integrand(split, tilts, u, goal)
     cut = 2 * total.cut + 0.2 * math.exp(aim) + split.count * math.exp(float(log_ndtr(-REACH)))
-    others = _huge(split, epsilon, 0.1 * math.exp(aim))
+    others = replace(_huge(split, epsilon, 0.1 * math.exp(aim)), small=small)
     return Contour(tilt, log_d, period, u, values, left, right, beyond + error / period, cut, others)
 
 
