@@ -107,7 +107,8 @@ def _on(device: torch.device, index: Index, places: dict[torch.device, Tensor]) 
 
 def _picked(tensor: Tensor, index: Tensor) -> Tensor:
     """tensor[index], rows at a time."""
-    return tensor.index_select(0, index.flatten()).unflatten(0, index.shape)
+    rows = tensor.index_select(0, index.flatten())
+    return rows if index.ndim == 1 else rows.unflatten(0, index.shape)
 
 
 def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:
