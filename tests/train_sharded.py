@@ -102,6 +102,13 @@ def refusals(folder: Path) -> list[str]:
         fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
         private(model, torch.optim.SGD(model.parameters(), lr=0.1), LOUD)
 
+    def otherwise() -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+        model = parallelize_module(nn.Linear(5, 4), init_device_mesh("cpu", (2,)), ColwiseParallel())
+        private(model, torch.optim.SGD(model.parameters(), lr=0.1), LOUD)
+
     def asked(**options: Any) -> None:
         model = made(cut=True)
         private(model, torch.optim.SGD(model.parameters(), lr=0.1), LOUD, **options)
@@ -109,6 +116,7 @@ def refusals(folder: Path) -> list[str]:
     return [
         attempt(half),
         attempt(rounded),
+        attempt(otherwise),
         attempt(lambda: asked(noise="grid")),
         attempt(lambda: asked(speed=Speed(compile=True))),
         attempt(lambda: fit(made(cut=True), DATA, CASES["flat"]["plan"], checkpoint=folder / "x")),

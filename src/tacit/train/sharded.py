@@ -49,6 +49,11 @@ class Sharded(Workers):
             )
         made = cls(here.rank, here.count, cut, model)
         with made.whole() as named:
+            if any(isinstance(named[name], DTensor) for name in cut):
+                raise BadInput(
+                    "Some parameters are cut up by other means than fully_shard, and operations see their parts only.",
+                    fix="Cut the model up by fully_shard alone.",
+                )
             if any(named[name].dtype != tensor.dtype for name, tensor in cut.items()):
                 raise BadInput(
                     "fully_shard computes in another precision than it stores.",
