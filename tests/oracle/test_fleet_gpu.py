@@ -69,13 +69,17 @@ def test_an_epoch_is_the_sequential_one_in_float32(make, shape, order, monkeypat
             assert np.abs(found[:, k] - model(torch.as_tensor(x[:50])).numpy()).max() < 1e-4
 
 
-@pytest.mark.parametrize(("make", "shape"), [(mlp, (784,)), (convolutions, (1, 28, 28))])
-def test_private_steps_are_the_eager_ones_with_the_same_noise(make, shape, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "shape", "precision", "error"),
+    [(mlp, (784,), "float32", 1e-4), (mlp, (784,), "tf32", 2e-2), (convolutions, (1, 28, 28), "float32", 1e-4)],
+)
+@pytest.mark.parametrize("schedule", [PLAN, Epochs(1, 256)])
+def test_fast_steps_are_the_eager_ones_with_the_same_noise(make, shape, precision, error, schedule, monkeypatch):
     x = X.reshape(-1, *shape)
-    fast = trained(make, PLAN, x).logits(x[:50])
+    fast = trained(make, schedule, x, precision=precision).logits(x[:50])
     monkeypatch.setattr(room, "takes", lambda *args, **more: False)
     monkeypatch.setattr(room, "Compiled", lambda gradients, *rest: gradients)
-    assert np.abs(fast - trained(make, PLAN, x).logits(x[:50])).max() < 1e-4
+    assert np.abs(fast - trained(make, schedule, x, precision=precision).logits(x[:50])).max() < error
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
@@ -89,7 +93,7 @@ def test_noise_does_not_depend_on_how_many_are_trained_at_once(precision):
 
 
 def test_every_network_gets_its_fast_path():
-    fleet, data = Fleet(mlp, device="cuda"), room.Pool.of(X, Y, MEMBER, ()).to("cuda")
+    fleet, data = Fleet(mlp, device="cuda", precision="tf32"), room.Pool.of(X, Y, MEMBER, ()).to("cuda")
     kinds = []
     for make in (mlp, pictures, lambda: nn.Sequential(nn.Linear(784, 10))):
         net = make().cuda()

@@ -24,10 +24,10 @@ from ..core.errors import BadInput
 from ..core.observations import Observations
 from ..core.randomness import Source, source
 from ..loss import Plan
-from .device import Compiled, Gradients, fixed_size
+from .device import Batch, Compiled, Gradients, fixed_size
 from .fused import Fused, takes
 from .memory import BLOCK, at_once
-from .order import ALIGNED, Batch, Draws, Epochs, Pool, own_batches, shared_batches, tensor_of
+from .order import ALIGNED, Draws, Epochs, Pool, own_batches, shared_batches, tensor_of
 from .stack import Stack, copies, stack, stacked
 
 COMPILE_FROM = 50
@@ -211,14 +211,14 @@ def _descent(optimizer: torch.optim.Optimizer) -> float | None:
 
 
 def _how(fleet: Fleet, models: Stack, data: Pool, schedule: Epochs | Plan) -> Gradients:
-    """The gradients of a step: on a GPU by a kernel, or compiled for batches of one size if there are many."""
+    """The gradients of a step: on a GPU by a kernel for TF32, or compiled for batches of one size if there are many."""
     clip_norm = schedule.clip_norm * ROOM[fleet.precision] if isinstance(schedule, Plan) else None
     if clip_norm is not None and not models.rank_one and fleet.precision != "float32":
         raise BadInput("A fleet clips convolutions in float32 only.", fix="Leave precision='float32'.")
     gradients = functools.partial(_gradients, clip_norm=clip_norm)
     if not data.x.is_cuda or fleet.order == "own":
         return gradients
-    if takes(models, flat=data.x.dim() == 2):
+    if fleet.precision == "tf32" and takes(models, flat=data.x.dim() == 2):
         return Fused(gradients, clip_norm)
     if isinstance(schedule, Plan):
         if schedule.steps < COMPILE_FROM:
