@@ -123,6 +123,19 @@ def test_failed_runs_count_against_refutation():
     assert doubtful.lower.bound.epsilon < sure.lower.bound.epsilon
 
 
+def test_a_fit_that_breaks_after_the_rehearsal_is_one_sentence():
+    calls = []
+
+    def breaks(x, y, rng):
+        calls.append(1)
+        if len(calls) > 8:
+            raise ValueError
+        yield from training()(x, y, rng)
+
+    with pytest.raises(NotFinished, match="raised ValueError in 10 runs"):
+        audit(breaks, (X, Y), runs=10, **PLAY)
+
+
 def test_it_goes_on_after_an_interruption(tmp_path):
     class Stop(BaseException):
         pass

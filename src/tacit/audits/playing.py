@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Calibration, Claim, Control, Demonstration, NotFinished, Scores
+from ..core import BadInput, Calibration, Claim, Control, Demonstration, Scores
 from ..core.events import Repeat
 from . import controls
 from .canary import AUTO, Maker, maker, pair
@@ -122,9 +122,13 @@ def all_updates(stage: Stage, claim: Claim, canary: str | Maker, runs: int, conf
     planned = stage.budget.affordable(runs, times)
     coins = chance.coins(planned * steps).reshape(planned, steps)
     results = stage.budget.patient(times).run(task, list(coins))
+    ended = [place for place, result in enumerate(results) if not result.problem]
+    if not ended:
+        raise unusable(results)
     scores = _step_scores(view(_changes(results, view.centre.shape)), coins)
-    played = Played("updates", name, planned, sum(bool(result.problem) for result in results))
-    first = scores.target < max(1, planned // 5)  # whole runs choose: the steps of one run know of each other
+    played = Played("updates", name, planned, planned - len(ended))
+    # whole runs choose, as the steps of one run know of each other; all that failed are judged
+    first = np.isin(scores.target, ended[: max(1, planned // 5)])
     one = Claim(claim.bound, claim.event.event)
     choice = chosen(Calibration(scores.take(np.flatnonzero(first))), one, confidence)
     judged = scores.take(np.flatnonzero(~first))
@@ -162,8 +166,6 @@ def _changes(results: Sequence[Result], shape: tuple[int, ...]) -> NDArray[np.fl
 def _step_scores(score: NDArray[np.float64], coins: NDArray[np.bool_]) -> Scores:
     run, step = (part.ravel() for part in np.indices(coins.shape))
     made = scored(score.ravel(), coins.ravel())
-    if not np.isfinite(made.score).any():
-        raise NotFinished("No run of the game gave scores.", fix="Try fit on the data by itself first.")
     return Scores(made.score, made.member, attack=made.attack, randomised=True, record=step, target=run)
 
 
