@@ -22,7 +22,8 @@ try:
 except ImportError:
     raise MissingExtra("hf", "pip install 'tacit[hf]'") from None
 
-SECRET = "private.secret"
+SECRET = "_private.secret"
+"""What a run goes on from. Files whose name starts so are left out when the Trainer pushes its folder to the hub."""
 IGNORED = -100
 """The label that Hugging Face gives to what is not to be predicted."""
 
@@ -33,7 +34,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     `PrivateTrainer(model, args, train_dataset=data, plan=plan)`; then `train()`, and `evidence(delta)` for the claim.
     The plan says how batches are drawn and how many steps there are: batch size, epochs and accumulation of `args` are
     not used, and `max_grad_norm` clips what was released. Items of the data set must have equal shapes (pad them).
-    With every checkpoint of the Trainer a file "private.secret" beside them is written anew, and destroyed at the end;
+    With every checkpoint of the Trainer a file "_private.secret" beside them is written anew, and destroyed at the end;
     `train(resume_from_checkpoint=True)` of a new PrivateTrainer goes on from both, bit for bit.
 
     Guarantee and Caller ensures: see `tacit.private`.
