@@ -5,7 +5,8 @@ import torch
 
 from tacit.loss import Plan
 from tacit.train import private
-from tacit.train.clip.terms import Dense, Outer, Room, housed, norm2
+from tacit.train.clip.arrays import Room
+from tacit.train.clip.terms import Dense, Outer, housed, norm2
 from tacit.train.gaussian import PAIRS, Normals
 from tacit.train.release import Release
 

@@ -137,12 +137,12 @@ def test_training_in_bfloat16_steps() -> None:
     assert step.evidence(1e-3).provenance["precision"] == "bfloat16"
 
 
-@pytest.mark.parametrize(("precision", "inside"), [("float32", "highest"), ("bfloat16", "medium")])
-def test_float32_means_float32_whatever_the_program_has_set(precision: str, inside: str) -> None:
+@pytest.mark.parametrize(("precision", "inside"), [("float32", ("highest", False)), ("bfloat16", ("medium", True))])
+def test_float32_means_float32_whatever_the_program_has_set(precision: str, inside: tuple[str, bool]) -> None:
     seen, before = [], torch.get_float32_matmul_precision()
 
     def loss(model, batch):
-        seen.append(torch.get_float32_matmul_precision())
+        seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
         return classify(model, batch)
 
     model = ZOO["mlp"].make()
@@ -151,6 +151,7 @@ def test_float32_means_float32_whatever_the_program_has_set(precision: str, insi
     try:
         clipper((torch.randn(4, 5), torch.arange(4) % CLASSES), torch.ones(4, dtype=torch.bool))
         assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.backends.cudnn.allow_tf32
     finally:
         torch.set_float32_matmul_precision(before)
     assert set(seen) == {inside}

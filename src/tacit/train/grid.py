@@ -23,8 +23,9 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
+from .clip.arrays import flat
 from .clip.sums import Terms
-from .clip.terms import flat, total
+from .clip.terms import total
 from .clip.weigh import Weigh
 from .noise import Keystream
 from .rounded import Rounded

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from ...core import BadInput
 from ..batch import describe
 from .again import clipped_again
+from .arrays import REDUCED, Room, wide
 from .capture import Changed
 from .probe import Structure, probe
 from .sums import Add, Clipped, Forward, clipped_sum
-from .terms import REDUCED, Room, wide
 from .weigh import FLAT, Weigh
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -107,10 +107,12 @@ class Clipper:
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Products of float32 numbers without TF32 or bfloat16, whatever was set before, and will be again."""
-    before = torch.get_float32_matmul_precision()
+    """Products and convolutions of float32 numbers without TF32 or bfloat16, whatever was set before."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...core import BadInput
+from .arrays import wide
 from .lstm import Lstm
 from .rules import EXPANSIONS
-from .terms import wide
 
 if TYPE_CHECKING:
     from .capture import Capture

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .terms import Memo, Outer, narrow
+from .arrays import narrow
+from .terms import Memo, Outer
 
 _GEOMETRY = "SymInt[] kernel, SymInt[] stride, SymInt[] padding, SymInt[] dilation, int each"
 

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...core import BadInput
-from .terms import Dense, Gather, Outer, Term, wide
+from .arrays import wide
+from .terms import Dense, Gather, Outer, Term
 
 if TYPE_CHECKING:
     from .capture import Record

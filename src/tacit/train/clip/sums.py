@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from ...core import BadInput
+from .arrays import REDUCED, Room
 from .capture import Capture, Entry, no_rule
 from .parts import checkpointed
 from .rules import RULES, fallback
-from .terms import REDUCED, Dense, Memo, Room, Term, Viewed, housed, join, norm2, pulled, slack2, weighted
+from .terms import Dense, Memo, Term, Viewed, housed, join, norm2, pulled, slack2, weighted
 from .weigh import FLAT, Weigh
 
 Terms = dict[str, list[Term]]

@@ -19,44 +19,19 @@ u the unit of rounding, |e_it| <= u c_i |l_it| and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from .arrays import REDUCED, Room, aligned, flat, kept_only, narrow, product, square, wide
 from .cost import inner_is_cheaper
 
 PIECE = 2**24
-ALIGNED = 8
 UNIT = 1.01 * 2.0**-8
-REDUCED = (torch.bfloat16, torch.float16)
 Memo = dict[tuple[int, torch.Size], Tensor]
-
-
-class Room:
-    """Memory for gradients that are written out, kept from step to step: to map it anew costs as much as to fill it."""
-
-    def __init__(self) -> None:
-        self.blocks: list[Tensor] = []
-        self.used = 0
-
-    def clear(self) -> None:
-        """All of it is free again; the next step asks for the same sizes in the same order."""
-        self.used = 0
-
-    def take(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        count = math.prod(shape)
-        if self.used == len(self.blocks):
-            self.blocks.append(like.new_empty(0))
-        block = self.blocks[self.used]
-        if block.numel() < count or block.dtype != like.dtype:
-            block = self.blocks[self.used] = like.new_empty(count)
-        self.used += 1
-        return block[:count].view(shape)
 
 
 @dataclass(eq=False)
@@ -346,16 +321,6 @@ def cross(outer: Outer, gather: Gather) -> Tensor:
     return (picked * (right @ wide(gather.rows).mT)).sum((1, 2))
 
 
-def square(values: Tensor) -> Tensor:
-    """Squared norm of everything but the first axis."""
-    return torch.linalg.vector_norm(flat(values), dim=1).square()
-
-
-def flat(values: Tensor) -> Tensor:
-    """(B, numbers) in float32 at least, a single number too."""
-    return wide(values).unsqueeze(-1).flatten(1)
-
-
 def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
     """`square`, made once for all terms that share the values; not where one of them may have rounded them."""
     if key is None or values.dtype in REDUCED:
@@ -371,29 +336,6 @@ def _squares(values: Tensor) -> Tensor:
     return torch.linalg.vector_norm(wide(values), dim=-1).square()
 
 
-def wide(values: Tensor) -> Tensor:
-    """Float32 at least: norms and sums are never made in reduced precision (soundness rule 11)."""
-    return values.float() if values.dtype in REDUCED else values
-
-
-def narrow(values: Tensor) -> bool:
-    """Whether products take these numbers as they are: a GPU multiplies them exactly and adds up in float32."""
-    return values.dtype == torch.bfloat16 and values.is_cuda
-
-
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """Products of a batch of matrices, in float32 at least."""
-    if narrow(left) and left.is_cuda:
-        return torch.bmm(left, right, out_dtype=torch.float32)
-    return torch.bmm(wide(left), wide(right))
-
-
-def aligned(values: Tensor) -> Tensor:
-    """Zeros added to the last axis up to a multiple of eight numbers: matrix units are slow on any other length."""
-    missing = -values.shape[-1] % ALIGNED
-    return F.pad(values, (0, missing)) if missing else values
-
-
 def _join_outer(terms: Sequence[Outer]) -> Outer:
     """Joined along t; what aligned the sides was zeros, and is cut off again."""
     rows, columns = terms[0]._sizes
@@ -406,8 +348,3 @@ def _join_gather(terms: Sequence[Gather]) -> Gather:
     index = torch.cat([term.index for term in terms], dim=1)
     rows = torch.cat([term.rows for term in terms], dim=1)
     return Gather(index, rows, terms[0].shape)
-
-
-def kept_only(values: Tensor, kept: Tensor) -> Tensor:
-    """Zero, whatever they were, for the examples that are not kept."""
-    return torch.where(kept.view(-1, *(1,) * (values.ndim - 1)), values, 0)
