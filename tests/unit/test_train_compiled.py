@@ -140,6 +140,27 @@ def test_examples_without_a_finite_gradient_take_the_eager_way(monkeypatch) -> N
     assert furthest(found.sums, sums) < 1e-5
 
 
+@pytest.mark.parametrize("rows", [8, 64])
+def test_a_step_is_added_up_again_where_a_gradient_is_not_finite(rows: int, monkeypatch) -> None:
+    """Noise is under way when this turns out: what is released is the eager sum of the others, whole parts and all."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    x, y = DATA[0].clone(), DATA[1]
+    x[::9] = float("nan")
+    x[1] = float("inf")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+    plan = Plan(64, 0.5, 3, 1e-8, clip_norm=0.5)
+    speed = Speed(physical_batch=rows, compile=True)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), plan, loss=classify, rng=0, speed=speed)
+    for batch in step.batches((x, y)):
+        step.gradients(batch)
+        kept = [row for row in batch.index if bool(x[row].isfinite().all())]
+        assert len(kept) < len(batch.index)
+        sums, _ = naive(model, classify, (x[kept], y[kept]), 0.5)
+        found = {name: tensor.grad * plan.expected_batch for name, tensor in model.named_parameters()}
+        assert furthest(found, sums) < 1e-4
+
+
 @pytest.mark.slow
 def test_a_compiled_run_is_the_eager_run() -> None:
     plan = Plan(64, 0.25, 4, 1.0)
