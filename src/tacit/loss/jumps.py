@@ -42,6 +42,8 @@ MANY, ALLOWED = 20, 3.0
 """From so many steps on runs of small losses may have their own contour; Chernoff's log bound of them over delta."""
 ROOM = 1.1
 """Huge losses are huge for every epsilon up to this share of the one in question."""
+BEYOND = 1.15
+"""Where a contour is drawn if it cannot be at the epsilon in question."""
 END, REACH = 0.05, 14.0
 """How sharply large losses end, over s^2 and the shift, and how many such widths are kept beyond."""
 WAVES = 8.0, 5.0, 2.5
@@ -189,20 +191,26 @@ def _huge(split: Split, epsilon: float, slack: float) -> Runs:
 def _doubt(line: Line) -> float:
     """Relative error of one real moment."""
     tilt, zero = np.array([line.tilt]), np.zeros(1)
-    return math.exp(float(line.nodes.log_error(tilt, zero)[0]) - line.log_m) + float(line.rounding(zero)[0])
+    log_error = float(line.log_error(tilt, zero)[0])
+    return math.exp(min(log_error, 300.0)) + float(line.rounding(zero)[0])
 
 
 def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
-    """The contour of D for delta about e^log_delta near `epsilon`, with huge losses set apart where that can be."""
+    """The contour of D for delta about e^log_delta near `epsilon`, or a little beyond it, where less is asked for.
+
+    With many steps runs of small losses get their own contour, if it is light; huge losses are set apart if they can.
+    """
     if epsilon <= 0:
         raise NotMet
-    certain, many = _certain(total, epsilon), sum(count for _, count in total.parts) >= MANY
-    ways = ((math.inf, LIGHT),) * many + ((certain, 0),) * math.isfinite(certain) + ((math.inf, 0),)
-    for certain, work in (*ways, *((math.inf, WORK),) * many):
-        try:
-            return _contour(total, log_delta, epsilon, certain, work)
-        except NotMet:
-            continue
+    many = sum(count for _, count in total.parts) >= MANY
+    for place in (epsilon, BEYOND * epsilon):
+        certain = _certain(total, place)
+        ways = ((math.inf, LIGHT),) * many + ((certain, 0),) * math.isfinite(certain) + ((math.inf, 0),)
+        for certain, work in (*ways, *((math.inf, WORK),) * many):
+            try:
+                return _contour(total, log_delta, place, certain, work)
+            except NotMet:
+                continue
     raise NotMet
 
 

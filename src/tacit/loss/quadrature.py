@@ -49,6 +49,8 @@ MOST = 40_000
 """Largest number of nodes."""
 FAINT = -300.0
 """Terms below e^FAINT of the largest are counted as that: their own size does not matter, and takes longer."""
+USELESS = 1e300
+"""Instead of a bound that is infinite."""
 FEW = 32
 """Up to so many frequencies are powers of one turn; more are products of two turns."""
 SMALL = 1e-18
@@ -122,7 +124,8 @@ class Nodes:
         growth = np.abs((1 + tilt) * self.p.mean + tilt * self.q.mean - self.x)
         wave = top * (self.p.mean + self.q.mean) + growth + 2 * np.sqrt(tilt * self.q.square)
         most = wave.reshape(-1, POINTS).max(axis=1) / self.pair.noise.scale**2
-        least = np.maximum(most / (2 * share), 0.8 / self.pair.noise.scale)
+        narrow = float(SHORT[1, 0]) / (2 * self.turn * self.pair.noise.scale**2)
+        least = np.maximum(most / (2 * share), max(0.8 / self.pair.noise.scale, narrow))
         for place, width in self.veils:
             away = np.maximum(np.maximum(self.edges[:-1] - place, place - self.edges[1:]), 0.0)
             least = np.maximum(least, 1 / np.maximum(share * abs(width), 0.7 * away))
@@ -161,7 +164,7 @@ class Nodes:
         turn = SHORT * (half / s**2)
         p, q = Mixture.at(self.pair.p, x, s), Mixture.at(self.pair.q, x, s)
         rest = GAUSS + np.log(half / s) + ((LONG**2 + SHORT**2) / 2) * (half / s) ** 2
-        rest[turn > self.turn] = math.inf
+        rest[turn > self.turn] = USELESS
         per_t = NOTHING
         if q.largest:
             per_t = (LONG * half) ** 2 / (2 * s**4) * q[0].square + Mixture.dip(q[0], q[1], turn)

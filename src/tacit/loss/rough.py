@@ -62,6 +62,7 @@ def rough(parts: Sequence[tuple[Nodes, int]], gaussian: float, log_delta: float,
         with np.errstate(all="ignore"):
             laws = [Law.of(nodes, count) for nodes, count in parts]
             least, found = _least(laws, gaussian), guess
+            laws = [Law(np.maximum(law.loss, least), law.mass, law.count) for law in laws]
             for _ in range(6):
                 before, found = found, _pass(laws, gaussian, least, log_delta, found)
                 if not (found < LEAST * before or found > 1.2 * before) or found == 0:
