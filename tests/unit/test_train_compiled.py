@@ -129,6 +129,20 @@ def test_a_compiler_that_forgets_to_clip_is_refused(monkeypatch) -> None:
         compiled(batch, torch.ones(4, dtype=torch.bool))
 
 
+def test_parameters_that_moved_are_read_where_they_lie(monkeypatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    compiled, case, batch = traced("mlp")
+    every = torch.ones(4, dtype=torch.bool)
+    model = compiled.clipper.model
+    for change in (
+        lambda: None,
+        lambda: setattr(model[0].weight, "data", torch.randn(8, 5)),
+        lambda: model.load_state_dict({name: torch.randn_like(part) for name, part in model.state_dict().items()}),
+    ):
+        change()
+        assert furthest(compiled(batch, every).sums, naive(model, case.loss, batch, 0.5)[0]) < 1e-5
+
+
 def test_examples_without_a_finite_gradient_take_the_eager_way(monkeypatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     compiled, case, (x, y) = traced("mlp")

@@ -9,7 +9,7 @@ from torch import nn
 from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Speed, fit, private, replace_batch_norm, rules
-from tacit.train.clip import Clipper
+from tacit.train.clip import Clipper, Compiled
 from train_zoo import CLASSES, Use, classify, parameter, trainable
 
 PLAN = Plan(100, 0.1, 5, 1.0)
@@ -110,7 +110,12 @@ def test_packed_sequences_are_refused(kind) -> None:
         clip(Packed(), torch.randn(4, 3, 5))
 
 
-def test_a_buffer_that_learns_is_refused() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize("how", ["in place", "past its history", "anew", "into a parameter"])
+def test_a_buffer_that_learns_is_refused(how: str, random: bool, compiled: bool, monkeypatch) -> None:
+    """Also where the model draws numbers of its own, so that its compiled step is not compared with the eager one."""
+
     class Counting(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -118,11 +123,23 @@ def test_a_buffer_that_learns_is_refused() -> None:
             self.register_buffer("seen", torch.zeros(5))
 
         def forward(self, x):
-            self.seen += x.detach().sum(0)
-            return self.a(x)
+            found = x.detach().sum(0)
+            if how == "in place":
+                self.seen += found
+            elif how == "past its history":
+                self.seen.data.copy_(found)
+            elif how == "anew":
+                self.seen = self.seen + found
+            else:
+                self.a.bias.data.add_(found[:CLASSES])
+            return self.a(x + torch.rand_like(x) if random else x)
 
-    with pytest.raises(BadInput, match="buffer"):
-        clip(Counting(), torch.randn(4, 5))
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    model = Counting()
+    clipper = Clipper(model, classify, trainable(model), 1.0)
+    batch = torch.randn(4, 5), torch.arange(4) % CLASSES
+    with pytest.raises(BadInput, match="carry data past the noise"):
+        (Compiled(clipper) if compiled else clipper)(batch, torch.ones(4, dtype=torch.bool))
 
 
 def test_the_loss_must_be_one_number_per_example() -> None:

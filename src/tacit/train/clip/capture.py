@@ -95,7 +95,9 @@ class Capture(TorchFunctionMode):
         tensors = list(flat(args, kwargs))
         used = [tensor for tensor in tensors if id(tensor) in self.sources]
         private = any(id(tensor) not in self.sources and id(tensor) not in self.public for tensor in tensors)
-        written = next(iter(tensors), None) if in_place(func, kwargs) else None
+        written = next(iter(tensors), None) if in_place(func, kwargs) else kwargs.get("out")
+        if private and written is not None:
+            self._check_written(flat((written,), {}))
         if not self.copies and id(written) in self.outputs:
             raise Overwritten
         if used and torch.is_grad_enabled():
@@ -107,6 +109,12 @@ class Capture(TorchFunctionMode):
             for tensor in flat((result,), {}):
                 self.public[id(tensor)] = tensor
         return result
+
+    def _check_written(self, written: Iterable[Tensor]) -> None:
+        """Data must not be written into what outlives the pass, by whatever name (`.data`, a view)."""
+        lasting = {_memory(tensor) for tensor in (*self.parameters.values(), *self.constants)}
+        if any(_memory(tensor) in lasting - {None} for tensor in written):
+            raise kept_data("a parameter or buffer of the model")
 
     def _watched(self, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool) -> Any:
         """An operation that sees a parameter or something derived from one."""
@@ -204,6 +212,22 @@ class Capture(TorchFunctionMode):
             if gradient is not None:
                 raise unseen(name)
         return list(found[: len(outputs)])
+
+
+def _memory(tensor: Tensor) -> int | None:
+    """What tells a tensor's memory from others'; sparse ones have none."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def kept_data(where: str) -> BadInput:
+    """The one sentence for a model that stores what it sees."""
+    return BadInput(
+        f"The forward pass changes {where}, which would carry data past the noise.",
+        fix="Switch running statistics off (track_running_stats=False) or put that part in eval mode.",
+    )
 
 
 def unseen(name: str) -> BadInput:

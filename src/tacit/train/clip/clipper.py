@@ -14,7 +14,7 @@ from ...core import BadInput
 from ..batch import describe
 from .again import clipped_again
 from .arrays import REDUCED, Room, wide
-from .capture import Changed
+from .capture import Changed, kept_data
 from .probe import Structure, probe
 from .sums import Add, Clipped, Forward, clipped_sum
 from .weigh import FLAT, Weigh
@@ -62,10 +62,7 @@ class Clipper:
         except Changed:
             raise BadInput("The model's operations change from call to call, so they cannot be clipped.") from None
         if self._buffers() != before:
-            raise BadInput(
-                "The forward pass changes a buffer of the model, which would carry data past the noise.",
-                fix="Switch running statistics off (track_running_stats=False) or put that part in eval mode.",
-            )
+            raise kept_data("a buffer of the model")
         return found
 
     def products(self) -> AbstractContextManager[Any]:
