@@ -133,6 +133,28 @@ def test_what_does_not_fit_is_refused(module, options, message: str, monkeypatch
     assert torch.equal(flat(made), before)
 
 
+@pytest.mark.parametrize("kind", ["schedule", "stop", "checkpoint"])
+def test_nothing_follows_what_has_no_noise(kind: str, tmp_path) -> None:
+    from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+    from tacit.train import PrivateCallback
+
+    module, callback = make(), PrivateCallback(PLAN, rng=1)
+    callbacks, options = [callback], {}
+    if kind == "schedule":
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.5)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        plateau = {"scheduler": schedule, "monitor": "train_loss", "interval": "step"}
+        module.configure_optimizers = lambda: {"optimizer": optimizer, "lr_scheduler": plateau}
+    elif kind == "stop":
+        callbacks.append(EarlyStopping("train_clipped"))
+    else:
+        callbacks.append(ModelCheckpoint(tmp_path, monitor="train_loss"))
+        options = {"enable_checkpointing": True}
+    with pytest.raises(BadInput, match="past it"):
+        trainer(*callbacks, **options).fit(module, callback.batches(DATA))
+
+
 def test_other_batches_and_other_schedules_are_refused() -> None:
     from lightning.pytorch.callbacks import GradientAccumulationScheduler
 

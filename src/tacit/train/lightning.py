@@ -32,6 +32,8 @@ try:
 except ImportError:
     raise MissingExtra("lightning", "pip install 'tacit[lightning]'") from None
 
+LOSS, CLIPPED = "train_loss", "train_clipped"
+
 
 class PrivateCallback(Callback):  # type: ignore[misc]
     """Makes `trainer.fit(module, private.batches(data))` take the private steps of `plan`, in one epoch.
@@ -90,6 +92,13 @@ class PrivateCallback(Callback):  # type: ignore[misc]
             )
         if len(trainer.optimizers) != 1:
             raise BadInput("Private steps go with one optimizer.", fix="Return one from configure_optimizers.")
+        followed = [getattr(callback, "monitor", None) for callback in trainer.callbacks]
+        followed += [schedule.monitor for schedule in trainer.lr_scheduler_configs if schedule.reduce_on_plateau]
+        if any(str(name).startswith((LOSS, CLIPPED)) for name in followed):
+            raise BadInput(
+                f"{LOSS} and {CLIPPED} have no noise: what is chosen by them would carry data past it.",
+                fix="Let schedules, stopping and checkpoints follow a figure of public data.",
+            )
         loss = self.loss or (lambda _, batch: _losses(self._own(batch, 0)))
         self.private = private(pl_module, trainer.optimizers[0], self.plan, loss=loss, **self._options)
 
@@ -104,7 +113,7 @@ class PrivateCallback(Callback):  # type: ignore[misc]
         step, sample, self._sample = self._step(), self._sample, None
         info = step.gradients(sample.batch)
         if info.loss is not None:
-            pl_module.log_dict({"train_loss": info.loss, "train_clipped": info.clipped}, batch_size=info.examples)
+            pl_module.log_dict({LOSS: info.loss, CLIPPED: info.clipped}, batch_size=info.examples)
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         trainer.should_stop = trainer.should_stop or self._step().done == self.plan.steps
