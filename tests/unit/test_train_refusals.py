@@ -142,6 +142,24 @@ def test_a_buffer_that_learns_is_refused(how: str, random: bool, compiled: bool,
         (Compiled(clipper) if compiled else clipper)(batch, torch.ones(4, dtype=torch.bool))
 
 
+def test_a_model_that_remembers_is_refused() -> None:
+    """Its statistics are no buffer; one record would move the sums of later steps by any amount."""
+
+    class Centred(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.mean = nn.Linear(5, CLASSES), torch.zeros(5)
+
+        def forward(self, x):
+            centred = x - self.mean
+            self.mean = 0.99 * self.mean + 0.01 * x.detach().mean(0)
+            return self.a(centred)
+
+    with pytest.raises(BadInput, match="what it keeps"):
+        clip(Centred(), torch.randn(4, 5))
+    clip(Use(lambda m, x: m.a(x + torch.randn_like(x)), a=nn.Linear(5, CLASSES)), torch.randn(4, 5))
+
+
 def test_the_loss_must_be_one_number_per_example() -> None:
     model = nn.Linear(5, CLASSES)
     clipper = Clipper(model, lambda m, b: F.cross_entropy(m(b[0]), b[1]), trainable(model), 1.0)

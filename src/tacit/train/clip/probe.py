@@ -175,6 +175,7 @@ def _checked(
         raise BadInput("The model's operations change from call to call, so it cannot be clipped exactly.") from None
     alone, again = (_alone(loss, parameters, examples) for _ in range(2))
     if not torch.equal(alone.nan_to_num(), again.nan_to_num()):
+        _check_forgetful(loss, parameters, examples, allowed)
         return replace(structure, checked=False)
     usable = alone.isfinite() & found.isfinite()
     if bool(((found - alone).abs() > allowed * alone.clamp(min=1e-6))[usable].any()):
@@ -183,6 +184,20 @@ def _checked(
             fix="Average and normalise within each example only; `tacit doctor` lists the rule of every parameter.",
         )
     return structure
+
+
+def _check_forgetful(loss: Any, parameters: Mapping[str, Tensor], examples: Any, allowed: float) -> None:
+    """The same examples and random numbers give the same gradients, or the model remembers what it saw before."""
+    found = []
+    for _ in range(2):
+        with same_random():
+            found.append(_alone(loss, parameters, examples).nan_to_num())
+    limit = allowed if found[0].is_cuda else 1e-6
+    if bool(((found[0] - found[1]).abs() > limit * found[0].clamp(min=1e-6)).any()):
+        raise BadInput(
+            "The model gives other gradients for the same examples, so what it keeps could carry data past the noise.",
+            fix="Keep nothing from call to call, and draw random numbers from torch's own generator.",
+        )
 
 
 def _alone(loss: Any, parameters: Mapping[str, Tensor], examples: Any) -> Tensor:
