@@ -157,7 +157,7 @@ def test_a_killed_command_is_resumed(tmp_path):
     assert "--resume" in refused.communicate()[1]
     assert refused.returncode == 2
     resumed = json.loads(command(tmp_path, "--resume").communicate()[0])
-    assert [path.name for path in (tmp_path / "tacit-audit").iterdir()] == ["evidence.json"]
+    assert {path.name for path in (tmp_path / "tacit-audit").iterdir()} == {"data.key", "evidence.json"}
     whole = json.loads(command(tmp_path, "--out", "whole").communicate()[0])
     for name in ("verdict", "lower", "counts", "runs", "controls"):
         assert resumed[name] == whole[name]
