@@ -46,6 +46,16 @@ def test_the_zoo_is_whole_and_its_right_twin_stands(bugs):
     assert len(refuted) >= 8
 
 
+def test_worst_cases_are_the_kept_ones(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import worst_cases
+
+    shown = PAGE.split("<!-- worst -->")[1].split("<!-- /worst -->")[0].strip()
+    assert shown == worst_cases.table(kept("worst-cases.json")["rows"])
+    for name in ("worst_cases", "machine"):
+        sys.modules.pop(name, None)
+
+
 def test_our_own_training_is_told_as_it_was(bugs):
     row = kept("own-training.json")["rows"]
     assert row["verdict"] == "consistent"
