@@ -13,6 +13,7 @@ from tacit.train import Speed, fit, private
 from tacit.train.checkpoint import read, write
 from tacit.train.clip import Clipper
 from tacit.train.sample import Batch, Examples
+from tacit.train.totals import marks
 from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
 
 DATA = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)), torch.arange(100) % CLASSES
@@ -304,3 +305,25 @@ def test_datasets_and_dicts_work() -> None:
     first = fit(small(), Words(), PLAN, loss=loss, rng=1)
     second = fit(small(), {"x": DATA[0], "y": DATA[1]}, PLAN, loss=loss, rng=1)
     assert torch.equal(flat(first.model), flat(second.model))
+
+
+def test_other_labels_meet_other_noise_even_where_losses_and_norms_agree() -> None:
+    """A linear model that starts at zero: every label has the same loss and the same norm."""
+    keys = []
+    for shift in (0, 1):
+        model = nn.Linear(4, 3)
+        nn.init.zeros_(model.weight)
+        nn.init.zeros_(model.bias)
+        step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(30, 1.0, 2, 1.0), rng=0)
+        x = torch.randn(30, 4, generator=torch.Generator().manual_seed(1))
+        batch = next(step.batches((x, (torch.arange(30) + shift) % 3)))
+        keys.append(step._noise_key(batch, step._total(batch)[1]))
+    assert keys[0] != keys[1]
+
+
+def test_marks_of_a_sum_see_where_a_number_lies() -> None:
+    for shape in ((), (7,), (5, 3), (9000,), (9000, 2)):
+        total = torch.randn(shape)
+        moved = total.flatten().roll(2 if len(shape) == 2 else 1).view(shape)
+        assert shape == () or not torch.equal(marks([total])[0], marks([moved])[0])
+        assert len(marks([total])[0]) <= 4096

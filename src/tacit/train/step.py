@@ -197,8 +197,8 @@ class PrivateStep:
         return StepInfo.of(len(batch.index), parts)
 
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes | Tensor:
-        """The key of this step's noise; on a GPU it is made there, from norms and losses where they lie."""
-        seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
+        """The key of this step's noise; on a GPU it is made there, from norms, losses and marks of the sum."""
+        seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)] + self._total.marks
         named = self.done.to_bytes(8, "little"), self._plan
         if seen and seen[0].is_cuda and self._release.grid is None:
             drawn = (*named, hashlib.sha256(batch.index.tobytes()).digest())
