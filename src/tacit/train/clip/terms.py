@@ -31,7 +31,7 @@ from .cost import inner_is_cheaper
 
 PIECE = 2**24
 UNIT = 1.01 * 2.0**-8
-Memo = dict[tuple[int, torch.Size], Tensor]
+Memo = dict[tuple[int, torch.Size, torch.dtype], Tensor]
 
 
 @dataclass(eq=False)
@@ -160,7 +160,7 @@ class Outer:
     def _inner(self, side: int, memo: Memo) -> Tensor:
         """Inner products of one side's rows, made once for all terms that share it."""
         values = (self.left, self.right)[side]
-        key = None if self.keys is None else (self.keys[side], values.shape)
+        key = None if self.keys is None else (self.keys[side], values.shape, values.dtype)
         if key is None or key not in memo:
             rows = values.flatten(0, 1)
             found = product(rows, rows.mT)
@@ -325,7 +325,7 @@ def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
     """`square`, made once for all terms that share the values; not where one of them may have rounded them."""
     if key is None or values.dtype in REDUCED:
         return square(values)
-    place = key, torch.Size((len(values), values[0].numel()))
+    place = key, torch.Size((len(values), values[0].numel())), values.dtype
     if place not in memo:
         memo[place] = square(values)
     return memo[place]
