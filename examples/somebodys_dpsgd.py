@@ -49,11 +49,6 @@ def steps_buggy(x, y, rng):
     return steps(x, y, rng, lambda noise, batch: noise / batch / batch)
 
 
-def noisy_mean(total, rng, scaled):
-    batch = RATE * PUBLIC_SIZE
-    return total / batch + scaled(rng.normal(0.0, NOISE_MULTIPLIER * CLIP_NORM, total.shape), batch)
-
-
 def clipped_sums(weights, a, target):
     """The sum over the batch of gradients clipped to CLIP_NORM, one array per parameter."""
     w1, b1, w2, b2 = weights

@@ -23,8 +23,9 @@ def bert(labels=3):
 
 
 def tokens(count):
-    found = RNG.integers(1, 40, size=(count, 10))
-    return np.where(np.arange(10) < RNG.integers(3, 11, size=(count, 1)), found, 0)
+    rng = np.random.default_rng(count)
+    found = rng.integers(1, 40, size=(count, 10))
+    return np.where(np.arange(10) < rng.integers(3, 11, size=(count, 1)), found, 0)
 
 
 def test_token_classifier_with_padding_masked():
@@ -40,7 +41,7 @@ def test_token_classifier_with_padding_masked():
 
 def test_a_fine_tuned_classifier_is_attacked():
     model = bert(2)
-    x, y = tokens(120), RNG.integers(0, 2, 120)
+    x, y = tokens(120), np.random.default_rng(1).integers(0, 2, 120)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     model.train()
     for _ in range(60):
