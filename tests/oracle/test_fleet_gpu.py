@@ -115,3 +115,30 @@ def test_what_is_said_to_fit_does_fit():
     batch = room.Batch(x, torch.zeros(256, dtype=torch.long, device="cuda"), torch.ones(size, 256, device="cuda") > 0)
     step(big, batch)
     assert torch.cuda.max_memory_allocated() - before < torch.cuda.mem_get_info()[1] / 2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("start", ["a module", "a function"])
+@pytest.mark.parametrize(
+    "schedule",
+    [Epochs(3, 16), Plan(80, 0.2, 20, 1.0), Plan(80, 0.2, 60, 1.0)],
+    ids=["plain", "private", "private and compiled"],
+)
+def test_models_are_the_processors(schedule, start: str) -> None:
+    """Logits within 1e-4 of their size: same starts, batches and noise."""
+    rng = np.random.default_rng(0)
+    x, y, member = rng.normal(size=(80, 6)).astype(np.float32), rng.integers(0, 3, 80), rng.random((80, 70)) < 0.5
+    torch.manual_seed(0)
+
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+    def optimizer(parameters):
+        return torch.optim.SGD(parameters, lr=0.2, momentum=0.9)
+
+    begin = make() if start == "a module" else make
+    found = [
+        Fleet(begin, optimizer, device=device).train(x, y, member, schedule, own=[3, 5], rng=1).logits(x)
+        for device in ("cuda", "cpu")
+    ]
+    assert np.abs(found[0] - found[1]).max() <= 1e-4 * np.abs(found[1]).max()

@@ -1,6 +1,6 @@
 """Private training on a GPU against the processor: clipping, noise, recorded steps, checkpoints, memory.
 
-python -m pytest tests/oracle/test_gpu_training.py tests/oracle/test_gpu_fleet.py -q
+python -m pytest tests/oracle/test_gpu_training.py tests/oracle/test_fleet_gpu.py -q
 """
 
 from __future__ import annotations

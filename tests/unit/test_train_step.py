@@ -327,3 +327,7 @@ def test_marks_of_a_sum_see_where_a_number_lies() -> None:
         moved = total.flatten().roll(2 if len(shape) == 2 else 1).view(shape)
         assert shape == () or not torch.equal(marks([total])[0], marks([moved])[0])
         assert len(marks([total])[0]) <= 4096
+
+
+def test_a_parameter_without_rows_has_no_marks() -> None:
+    assert [len(one) for one in marks([torch.zeros(0, 3), torch.ones(2, 3)])] == [0, 2]

@@ -198,13 +198,14 @@ class PrivateStep:
 
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes | Tensor:
         """The key of this step's noise; on a GPU it is made there, from norms, losses and marks of the sum."""
-        seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)] + self._total.marks
+        seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
         named = self.done.to_bytes(8, "little"), self._plan
         if seen and seen[0].is_cuda and self._release.grid is None:
             drawn = (*named, hashlib.sha256(batch.index.tobytes()).digest())
             keys = self._secret.key(b"norms", *drawn) + self._secret.key(b"noise", *drawn)
-            return derived(torch.cat(seen), keys)
-        return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
+            return derived(torch.cat(seen + self._total.marks), keys)
+        sums = self._workers.gathered([digest(*self._total.marks)])
+        return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen), *sums)
 
     def _adapt(self, parts: list[Part], key: bytes | Tensor) -> None:
         rule = self.plan.clipping

@@ -53,7 +53,7 @@ class Totals:
         """The sum by parameter, which holds if all norms turn out finite, and what else each part gave."""
         total, parts = self._summed(batch, self.clipper if self.compiled is None else self.compiled.launched)
         alone = self.workers.count == 1
-        self.marks = marks(total) if alone else []
+        self.marks = marks(total)
         self._coming = _Coming(parts if alone else [])
         return total, parts if alone else self.workers.gathered(_Coming(parts).here() or parts)
 
@@ -92,7 +92,7 @@ def marks(total: list[Tensor]) -> list[Tensor]:
     """A few numbers that say which sum it was, for the key of its noise: norms and losses alone may miss labels."""
     found = []
     for one in total:
-        rows = one.reshape(len(one), -1).sum(1) if one.ndim > 1 else one.reshape(-1)
+        rows = one.flatten(1).sum(1) if one.ndim > 1 else one.reshape(-1)
         if len(rows) > FEW:
             rows = torch.nn.functional.pad(rows, (0, -len(rows) % FEW)).view(FEW, -1)
             rows = rows @ torch.linspace(1, 2, rows.shape[1], dtype=rows.dtype, device=rows.device)

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch._functorch.compile_utils import fx_graph_cse
 from torch.fx import GraphModule, Node
 
+from .arrays import ALIGNED
+
 aten = torch.ops.aten
 FEW = 4
-ALIGNED = 8
 _OWN = "own memory"
 
 

@@ -85,8 +85,10 @@ def image_squares(
 
 
 @image_squares.register_fake
-def _(images: Tensor, gradients: Tensor, *rest: object) -> Tensor:
-    return images.new_empty(len(images) // int(str(rest[-1])), dtype=torch.float32)
+def _(
+    images: Tensor, gradients: Tensor, kernel: object, stride: object, padding: object, dilation: object, each: int
+) -> Tensor:
+    return images.new_empty(len(images) // each, dtype=torch.float32)
 
 
 @torch.library.custom_op(
