@@ -15,6 +15,7 @@ def test_numbers_of_both_sides_and_of_the_attacks():
     found = metrics(evidence)
     assert found["claim/epsilon"] == evidence.claim.bound.epsilon
     assert found["audit/epsilon_at_least"] == evidence.lower.bound.epsilon
+    assert found["audit/delta"] == evidence.lower.bound.delta
     assert found["attack/LiRA/auc"] == evidence.measurements[0].auc.value
     assert found["attack/LiRA/tpr_at_0.01"] == dict(evidence.measurements[0].tpr_at_fpr)[0.01].value
     assert found["utility/training_accuracy"] == 0.931

@@ -38,9 +38,8 @@ def test_mlflow_keeps_numbers_page_and_file(run, tmp_path):
     tracker.log(samples.private())
     client = mlflow.MlflowClient()
     kept = client.get_run(run.info.run_id).data.metrics
-    assert kept == pytest.approx(
-        {**metrics(samples.private()), "train/epsilon_so_far": PLAN.bound(1e-5).epsilon}, rel=1e-6
-    )
+    trained = {"train/epsilon_so_far": PLAN.bound(1e-5).epsilon, "train/delta": 1e-5}
+    assert kept == pytest.approx({**metrics(samples.private()), **trained}, rel=1e-6)
     history = client.get_metric_history(run.info.run_id, "train/epsilon_so_far")
     assert [item.step for item in history] == list(range(3, 61, 3))
     assert {item.path for item in client.list_artifacts(run.info.run_id, "tacit")} == {
@@ -80,7 +79,7 @@ def test_tensorboard_keeps_numbers_and_files(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_losses_are_kept_only_when_asked_for(tmp_path):
     train(TensorBoard(folder=tmp_path))
-    assert set(scalars(tmp_path)) == {"train/epsilon_so_far"}
+    assert set(scalars(tmp_path)) == {"train/epsilon_so_far", "train/delta"}
 
 
 @pytest.mark.needs("tensorboard")

@@ -48,9 +48,9 @@ class Fused:
             batch.mask, squares,
             activation=activation, clip_norm=self.clip_norm or 0.0, by=by, add=add,
         )  # fmt: skip
-        used = (
-            batch.mask.any(0) if squares is None else batch.mask.any(0) & squares.isfinite()
-        )  # 0 times infinity is no 0
+        used = batch.mask.any(0)
+        if squares is not None:  # 0 times infinity is no 0
+            used &= squares.isfinite()
         seen = torch.where(used, rows.T, 0.0).contiguous()  # products are fastest along contiguous rows of both sides
         weight = sums[f"{first}.weight"].flatten(0, 1)
         weight.addmm_(hidden, seen.T, beta=1.0 if add else 0.0, alpha=by)

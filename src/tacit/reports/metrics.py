@@ -17,7 +17,9 @@ def metrics(evidence: Evidence) -> dict[str, float]:
     if evidence.claim is not None:
         found |= {"claim/epsilon": evidence.claim.bound.epsilon, "claim/delta": evidence.claim.bound.delta}
     if evidence.lower is not None:
-        found |= {"audit/epsilon_at_least": evidence.lower.bound.epsilon, "audit/attainable": evidence.attainable}
+        shown = evidence.lower.bound
+        found |= {"audit/epsilon_at_least": shown.epsilon, "audit/delta": shown.delta}
+        found["audit/attainable"] = evidence.attainable
     for item in evidence.measurements:
         if item.auc.value is not None:
             found[f"attack/{item.attack}/auc"] = item.auc.value

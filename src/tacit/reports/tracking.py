@@ -38,7 +38,7 @@ class Tracker(ABC):
         done, steps = step.done, step.plan.steps
         if done < steps and done * POINTS // steps == (done - 1) * POINTS // steps:
             return
-        told = {"train/epsilon_so_far": step.plan.spent(done, self.delta).epsilon}
+        told = {"train/epsilon_so_far": step.plan.spent(done, self.delta).epsilon, "train/delta": self.delta}
         if self.losses and info.loss is not None:
             told |= {"train/loss": info.loss, "train/clipped": info.clipped}
         self._numbers(told, done)
