@@ -204,8 +204,9 @@ class PrivateStep:
             drawn = (*named, hashlib.sha256(batch.index.tobytes()).digest())
             keys = self._secret.key(b"norms", *drawn) + self._secret.key(b"noise", *drawn)
             return derived(torch.cat(seen + self._total.marks), keys)
-        sums = self._workers.gathered([digest(*self._total.marks)])
-        return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen), *sums)
+        marks = self._workers.gathered([self._total.marks])
+        seen += [mark.cpu() for each in marks for mark in each]
+        return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
 
     def _adapt(self, parts: list[Part], key: bytes | Tensor) -> None:
         rule = self.plan.clipping
