@@ -55,22 +55,34 @@ def test_the_score_is_the_logarithm_of_the_likelihood_ratio():
     np.testing.assert_allclose(subject._ratio(values), expected, atol=1e-12)
 
 
+def shown(subject, factor, seed):
+    """Evidence about the subject's own claim from a run with `factor` times its noise; 1,600 canaries are guessed."""
+    noisy = replace(subject.plan, noise_multiplier=factor * subject.plan.noise_multiplier)
+    claim = stated(subject.plan, delta=DELTA)
+    return replace(subject, plan=noisy).audit(claim, confidence=0.95, chance=Seeded(seed), share=0.2)
+
+
 @pytest.mark.slow
 def test_our_own_training_is_consistent_and_shown_to_leak_a_good_part_of_its_claim():
-    """100 steps at rate 0.05, 12,010 parameters and 2,000 canaries; true claims are refuted with probability 5 %."""
-    subject = trial(2000)
-    evidence = subject.audit(stated(subject.plan, delta=DELTA), confidence=0.95, chance=Seeded(3))
+    """100 steps at rate 0.05, 18,010 parameters and 8,000 canaries.
+
+    A hundred simulated observers were right 1,228 times on average, with a standard deviation of 18. Six of those below
+    the mean still show epsilon 1.08, six above it show 2.4 of the claimed 4. Reshuffled coins that show more than 0.3
+    are seven off.
+    """
+    subject = trial(8000)
+    evidence = shown(subject, 1.0, 3)
     assert evidence.verdict is Verdict.CONSISTENT
-    assert all(control.passed for control in evidence.controls)
-    assert evidence.lower.bound.epsilon > 1.0
+    assert 1.0 < evidence.lower.bound.epsilon < 2.5
+    found = {control.name: float(control.found.split()[-1]) for control in evidence.controls}
+    assert found["null"] < 0.3
+    assert found["planted leak"] > 4
     assert subject.parameters > 10_000
 
 
 @pytest.mark.slow
-def test_half_of_the_noise_is_refuted():
-    """The same claim about a training with half of its noise: 384 of 400 guesses are right, epsilon is at least 5.2."""
-    subject = trial(2000)
-    claim = stated(subject.plan, delta=DELTA)
-    short = replace(subject, plan=replace(subject.plan, noise_multiplier=subject.plan.noise_multiplier / 2))
-    evidence = short.audit(claim, confidence=0.95, chance=Seeded(4), share=0.2)
-    assert evidence.verdict is Verdict.REFUTED
+def test_half_of_the_noise_is_refuted_and_more_of_it_leaks_less():
+    """Half: 1,554 right on average, six standard deviations below show 4.7. Two and a half: 1.0 is seven above."""
+    subject = trial(8000)
+    assert shown(subject, 0.5, 4).verdict is Verdict.REFUTED
+    assert shown(subject, 2.5, 4).lower.bound.epsilon < 1.0
