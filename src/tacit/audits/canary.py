@@ -42,6 +42,15 @@ class Pair:
         x, y = self.x[base], self.y[base]
         return (np.concatenate((x, self.canary_x)), np.concatenate((y, self.canary_y))) if coin else (x, y)
 
+    def pool(self, coins: NDArray[np.bool_]) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """All records of both data sets, and which of them (rows) belong to the run of each coin (columns)."""
+        x, y = np.concatenate((self.x, self.canary_x)), np.concatenate((self.y, self.canary_y))
+        member = np.ones((len(x), coins.size), dtype=bool)
+        member[-1] = coins
+        if self.adjacency is Adjacency.REPLACE:
+            member[-2] = ~coins
+        return x, y, member
+
 
 def pair(x: Array, y: Array, maker: Maker, rng: np.random.Generator, adjacency: Adjacency) -> Pair:
     """Make the canary once; all runs of a game are played on the same pair."""

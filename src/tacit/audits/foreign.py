@@ -69,14 +69,13 @@ def margins_of(told: Array, names: Array | None, label: Array, classes: Array) -
     return Observations.from_logits(told, index).need("margin")[:, 0]
 
 
-def last_margin(model: Any, x: Array, label: Array, classes: Array) -> tuple[float, str]:
+def last_margin(told: Array, names: Array | None, label: Array, classes: Array) -> tuple[float, str]:
     """The last record's margin, and what is wrong with it ("" when nothing is); the others show a constant model."""
-    told, _ = outputs(model, x)
     if not np.isfinite(told).all():
         return math.nan, "predicted NaN"
-    if len(x) > 1 and (told == told[0]).all():
+    if len(told) > 1 and (told == told[0]).all():
         return math.nan, "predicted a constant"
-    return float(margins(model, x[-1:], label[-1:], classes)[0]), ""
+    return float(margins_of(told, names, label, classes)[-1]), ""
 
 
 def _probabilities(told: Array) -> bool:

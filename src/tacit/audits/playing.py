@@ -81,7 +81,7 @@ def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confi
 
     def play() -> Iterator[Scores]:
         while (done := len(results)) < runs and not budget.over:
-            coins = balanced(min(BATCH if done else max(FIRST, runs // 20), runs - done), budget.chance)
+            coins = balanced(min(budget.batch(BATCH) if done else max(FIRST, runs // 20), runs - done), budget.chance)
             found = budget.run(rehearsal.task, coins.tolist())
             results.extend(found)
             batches.append(scored(np.array([result.score for result in found]), coins, first=done))

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, NotFinished, Source, check
 from .canary import AUTO, Maker, Pair, maker, pair
-from .foreign import Fit, last_margin, margins
+from .foreign import Fit, last_margin, margins_of, outputs
 from .game import balanced, separation
 from .journal import Journal
-from .workers import ISOLATIONS, Job, Result, Task, cores, run_all
+from .together import Together, answers
+from .workers import Ended, Job, Result, Task, cores, run_all
 
 Array = NDArray[Any]
 PATIENCE = 3600.0
@@ -35,9 +36,21 @@ class Run:
 
     def __call__(self, coin: bool, words: tuple[int, ...]) -> tuple[float, str]:
         model = self.fit(*self.pair.data(coin), generator(words))
-        probe = np.concatenate((self.pair.x[:PROBE], self.pair.canary_x))
+        return self._margin(*outputs(model, self._probe))
+
+    def together(self, coins: Sequence[bool], words: Sequence[tuple[int, ...]]) -> list[tuple[float, str]]:
+        """The same of many runs, in one call of fit.many."""
+        x, y, member = self.pair.pool(np.array(coins))
+        told = answers(self.fit, x, y, member, [generator(item) for item in words], self._probe)
+        return [(math.nan, told)] * len(words) if isinstance(told, str) else [self._margin(one, None) for one in told]
+
+    @property
+    def _probe(self) -> Array:
+        return np.concatenate((self.pair.x[:PROBE], self.pair.canary_x))
+
+    def _margin(self, told: Array, names: Array | None) -> tuple[float, str]:
         label = np.concatenate((self.pair.y[:PROBE], self.pair.canary_y))
-        return last_margin(model, probe, label, np.unique(self.pair.y))
+        return last_margin(told, names, label, np.unique(self.pair.y))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +65,23 @@ class ManyCanaries:
 
     def __call__(self, coins: NDArray[np.bool_], words: tuple[int, ...]) -> tuple[NDArray[np.float64], str]:
         x, y = np.concatenate((self.x, self.canary_x[coins])), np.concatenate((self.y, self.canary_y[coins]))
-        model = self.fit(x, y, generator(words))
-        found = margins(model, self.canary_x, self.canary_y, np.unique(self.y))
+        return self._margins(*outputs(self.fit(x, y, generator(words)), self.canary_x))
+
+    def together(self, coins: Sequence[NDArray[np.bool_]], words: Sequence[tuple[int, ...]]) -> list[tuple[Any, str]]:
+        """The same of many runs, in one call of fit.many."""
+        x, y = np.concatenate((self.x, self.canary_x)), np.concatenate((self.y, self.canary_y))
+        member = np.concatenate((np.ones((len(self.x), len(words)), dtype=bool), np.stack(coins, axis=1)))
+        told = answers(self.fit, x, y, member, [generator(item) for item in words], self.canary_x)
+        return [(math.nan, told)] * len(words) if isinstance(told, str) else [self._margins(one, None) for one in told]
+
+    def _margins(self, told: Array, names: Array | None) -> tuple[NDArray[np.float64], str]:
+        found = margins_of(told, names, self.canary_y, np.unique(self.y))
         return found, "" if np.isfinite(found).all() else "predicted NaN"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How runs are executed: where, for how long each and in all, and with what randomness."""
+    """How runs are executed: where, for how long each (in a fleet, each call) and in all, and with what randomness."""
 
     isolation: str
     limit: float
@@ -67,37 +89,43 @@ class Budget:
     chance: Source
     began: float
     journal: Journal | None = None
+    fleet: Together | None = None
 
     @classmethod
-    def of(cls, isolation: str, seconds: float | None, chance: Source, journal: Journal | None = None) -> Budget:
+    def of(
+        cls,
+        isolation: str,
+        seconds: float | None,
+        chance: Source,
+        journal: Journal | None = None,
+        fleet: Together | None = None,
+    ) -> Budget:
         now = time.monotonic()
-        if isolation not in ISOLATIONS:
-            raise BadInput(f"isolation must be one of {', '.join(ISOLATIONS)}, got {isolation!r}.")
         if seconds is None:
-            return cls(isolation, PATIENCE, math.inf, chance, now, journal)
+            return cls(isolation, PATIENCE, math.inf, chance, now, journal, fleet)
         if journal is not None:
             raise BadInput("An audit with a time budget cannot be resumed.", fix="Say how many runs, not seconds.")
         seconds = check.positive("seconds", seconds)
-        return cls(isolation, seconds / 4, now + seconds, chance, now)
+        return cls(isolation, seconds / 4, now + seconds, chance, now, None, fleet)
 
     def run(self, task: Task, coins: Sequence[Any] | Array) -> list[Result]:
         """One run per item of `coins`, each with its own randomness."""
         jobs = [Job(coin, tuple(int(word) for word in self.chance.words(4))) for coin in coins]
-        if self.journal is None:
-            return run_all(task, jobs, isolation=self.isolation, limit=self.limit, deadline=self.deadline)
-        return self._going_on(self.journal, task, jobs)
+        return self._made(task, jobs) if self.journal is None else self._going_on(self.journal, task, jobs)
+
+    def _made(self, task: Task, jobs: Sequence[Job], **more: Ended) -> list[Result]:
+        if self.fleet is not None:
+            return self.fleet.run_all(task, jobs, limit=self.limit, deadline=self.deadline, **more)
+        return run_all(task, jobs, isolation=self.isolation, limit=self.limit, deadline=self.deadline, **more)
 
     def _going_on(self, journal: Journal, task: Task, jobs: list[Job]) -> list[Result]:
         """Only the runs that the journal does not know; it learns of each as it ends."""
         numbers = journal.number(len(jobs))
         missing = [place for place, number in enumerate(numbers) if number not in journal.results]
         if missing:
-            run_all(
+            self._made(
                 task,
                 [jobs[place] for place in missing],
-                isolation=self.isolation,
-                limit=self.limit,
-                deadline=self.deadline,
                 ended=lambda place, result: journal.keep(numbers[missing[place]], result),
             )
         return [journal.results[number] for number in numbers]
@@ -107,13 +135,23 @@ class Budget:
         """Whether the time is used up."""
         return time.monotonic() >= self.deadline
 
+    def rehearsed(self, runs: int) -> int:
+        """Runs that show how long one takes; in a fleet with a time budget, a whole call on every core."""
+        if self.fleet is None or math.isinf(self.deadline):
+            return 2
+        return max(2, min(self.fleet.at_once * cores(), runs // 8))
+
+    def batch(self, usual: int) -> int:
+        """Runs between two looks of a sequential game; a fleet makes a whole call."""
+        return usual if self.fleet is None else self.fleet.at_once
+
     def unhurried(self) -> Budget:
         """The same with all of the time for one run."""
         return self if math.isinf(self.deadline) else replace(self, limit=self.deadline - self.began)
 
     def patient(self, times: Sequence[float]) -> Budget:
-        """The same with a limit per run that no run like these comes near."""
-        return replace(self, limit=max(10.0, 20 * max(times)))
+        """The same with a limit per run, or call, that none like these comes near."""
+        return replace(self, limit=max(10.0, 20 * max(times) * (1 if self.fleet is None else self.fleet.at_once)))
 
     def affordable(self, runs: int, times: Sequence[float], least: int = 4) -> int:
         """How many runs fit, a fifth of the time kept in reserve; fixed before the first run that counts."""
@@ -152,7 +190,7 @@ class Stage:
         Choosing on runs of their own is not looking (soundness rule 20): none of them is judged.
         """
         names: Sequence[str | Maker] = AUTO if canary == "auto" else [canary]
-        count = 2 if len(names) == 1 else max(8, min(runs // 8, 128))
+        count = self.budget.rehearsed(runs) if len(names) == 1 else max(8, min(runs // 8, 128))
         tried, quality, results = [], [], []
         for item in names:
             name, make = maker(item)

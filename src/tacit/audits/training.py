@@ -18,8 +18,10 @@ from .foreign import Fit
 from .journal import Journal, identity
 from .playing import GAMES, Outcome
 from .stage import Budget, Stage, said
+from .together import Together
 
 Array = NDArray[Any]
+ISOLATIONS = ("auto", "process", "fleet", "ray", "none")
 FINAL = {"released": "the trained model", "attacker sees": "predictions on the canary"}
 STEPWISE = {"released": "the model after every step", "attacker sees": "predictions on the canary after every step"}
 
@@ -34,7 +36,7 @@ def audit(
     runs: int = 1000,
     seconds: float | None = None,
     confidence: float = 0.95,
-    isolation: str = "process",
+    isolation: str = "auto",
     rng: Source | int | np.random.Generator | None = None,
     delta: float = 1e-5,
     adjacency: Adjacency | str | None = None,
@@ -48,8 +50,9 @@ def audit(
     few runs, of a `fit` that is a generator (audits/stepping.py). With `seconds` the number of runs is fixed after a
     short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
     audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted
-    at the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", or, with
-    "none", here; it changes no result.
+    at the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", with "none"
+    here, or many at once in a "fleet", of a fit that offers `fit.many` (audits/together.py); "auto" is a fleet where there
+    is one, else processes. It changes no result but by rounding.
 
     Guarantee: a true claim is refuted with probability at most 1 - confidence (docs/proofs/auditing.md).
     Caller ensures: fit's runs are independent (it keeps nothing between calls), and the claim is about one release
@@ -65,12 +68,16 @@ def audit(
     named = canary if canary == "auto" else maker(canary)[0]
     claimed = stated(claim, delta=delta, adjacency=adjacency)
     x, y = _checked(data)
+    isolation = _where(fit, game, isolation)
+    fleet = Together.of(fit) if isolation == "fleet" else None
     journal = None
     if checkpoint is not None:
         about = {"fit": _name(fit), "game": game, "canary": named, "runs": runs, "confidence": confidence}
-        about |= {"claim": claimed.bound.to_json(), "data": identity(x, y)}
+        about |= {"claim": claimed.bound.to_json(), "data": identity(x, y)} | (
+            {"fleet": fleet.at_once} if fleet else {}
+        )
         journal = Journal.open(checkpoint, about, rng)
-    budget = Budget.of(isolation, seconds, source(rng) if journal is None else journal.chance, journal)
+    budget = Budget.of(isolation, seconds, source(rng) if journal is None else journal.chance, journal, fleet)
     spread = cluster.session() if isolation == "ray" else contextlib.nullcontext()
     with spread, journal or contextlib.nullcontext():
         outcome = GAMES[game](Stage(fit, x, y, claimed.bound.adjacency, budget), claimed, canary, runs, confidence)
@@ -78,7 +85,7 @@ def audit(
         subject=_name(fit),
         claim=claimed,
         demonstrations=outcome.shown,
-        controls=outcome.controls,
+        controls=outcome.controls if fleet is None else (*outcome.controls, fleet.control()),
         not_covered=_not_covered(claimed),
         threat=STEPWISE if game == "updates" else FINAL,
         provenance=_provenance(budget, outcome),
@@ -87,7 +94,24 @@ def audit(
 
 
 def _name(fit: Fit) -> str:
-    return getattr(fit, "__qualname__", type(fit).__name__)
+    return getattr(fit, "__qualname__", getattr(fit, "__name__", type(fit).__name__))
+
+
+def _where(fit: Fit, game: str, isolation: str) -> str:
+    """Where runs are made; "auto" is decided here."""
+    if isolation not in ISOLATIONS:
+        raise BadInput(f"isolation must be one of {', '.join(ISOLATIONS)}, got {isolation!r}.")
+    offered = callable(getattr(fit, "many", None))
+    if isolation == "auto":
+        return "fleet" if offered and game in ("runs", "sequential") else "process"
+    if isolation == "fleet" and game == "updates":
+        raise BadInput("A game of updates follows single runs, step by step.", fix="Use another game, or no fleet.")
+    if isolation == "fleet" and not offered:
+        raise BadInput(
+            "A fleet needs a fit that offers fit.many(x, y, member, rngs) -> predict.",
+            fix="tacit.fleet.Runs makes one of a torch model; or leave isolation out.",
+        )
+    return isolation
 
 
 def _checked(data: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -112,6 +136,7 @@ def _provenance(budget: Budget, outcome: Outcome) -> dict[str, Any]:
     failed = sum(bool(result.problem) for result in outcome.results)
     return {
         "randomness": budget.chance.name,
+        "isolation": budget.isolation,
         **outcome.played,
         "runs_planned": outcome.planned,
         "runs_done": len(outcome.results) - failed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import multiprocessing
 import os
@@ -26,7 +27,6 @@ Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
 Ended = Callable[[int, "Result"], None]
 """Told of every run that has ended, by its place among the jobs."""
 OUT_OF_TIME = "was out of time"
-ISOLATIONS = ("process", "none", "ray")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class Result:
     seconds: float
 
 
+def nobody(place: int, result: Result) -> None:
+    """Nobody is told."""
+
+
 def run_all(
     task: Task,
     jobs: Sequence[Job],
@@ -53,7 +57,7 @@ def run_all(
     isolation: str,
     limit: float,
     deadline: float,
-    ended: Ended = lambda place, result: None,
+    ended: Ended = nobody,
 ) -> list[Result]:
     """All jobs, in order: "process" in subprocesses, each run at most `limit` seconds; "none" in this process; "ray" on
     Ray's workers.
@@ -131,6 +135,8 @@ class _Pool:
 
     def __init__(self, task: Task, size: int, ended: Ended) -> None:
         self._task, self._context, self._ended = task, _context(), ended
+        if "torch" in sys.modules:
+            importlib.import_module("torch._dynamo")  # what an optimizer imports: here once, not in every worker
         self._workers = [self._start() for _ in range(size)]
 
     def run(self, jobs: Sequence[Job], limit: float, deadline: float) -> list[Result]:

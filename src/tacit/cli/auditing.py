@@ -35,7 +35,7 @@ def audit(
     runs: Annotated[int, typer.Option(help="How many runs; of one-run, canaries.")] = 1000,
     seconds: Annotated[float | None, typer.Option(help="Time budget; the number of runs is fixed to fit it.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
-    isolation: Annotated[str, typer.Option(help="Where runs are made: process, ray or none.")] = "process",
+    isolation: Annotated[str, typer.Option(help="Where runs are made: auto, process, fleet, ray or none.")] = "auto",
     out: Annotated[str, typer.Option(metavar="DIR", help="Where evidence.json goes.")] = "tacit-audit",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the audit that did not end in DIR.")] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
@@ -50,7 +50,7 @@ def audit(
     if (data is None) == (pair is None):
         raise BadInput("Give --data for a training function, or --pair for a mechanism.")
     with_data = (game, canary, seconds, label, resume, isolation)
-    if pair is not None and with_data != ("runs", "auto", None, None, False, "process"):
+    if pair is not None and with_data != ("runs", "auto", None, None, False, "auto"):
         raise BadInput("--game, --canary, --seconds, --label, --resume and --isolation go with --data.")
     if resume and seconds is not None:
         raise BadInput("An audit with a time budget cannot be resumed.", fix="Say how many runs, not seconds.")

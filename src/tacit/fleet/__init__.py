@@ -2,5 +2,6 @@
 
 from .fleet import Fleet, MakeOptimizer, Models
 from .order import Epochs
+from .runs import Runs
 
-__all__ = ["Epochs", "Fleet", "MakeOptimizer", "Models"]
+__all__ = ["Epochs", "Fleet", "MakeOptimizer", "Models", "Runs"]

@@ -83,8 +83,7 @@ class Fleet:
         given `rng`, whatever `models_at_once` is, for models without dropout.
         """
         data = Pool.of(x, y, member, own).to(self.device)
-        if isinstance(schedule, Plan) and (schedule.sampling, schedule.clipping.name) != ("poisson", "flat"):
-            raise BadInput("A fleet trains privately with Poisson sampling and flat clipping only.")
+        trainable(schedule)
         count, randomness = data.member.shape[1], source(rng)
         order_seed, *seeds = (randomness.words(2 * count + 1) >> np.uint64(1)).tolist()
         starts, noise = seeds[:count], seeds[count:]  # starts are public: no noise may be drawn from their seeds
@@ -153,6 +152,12 @@ class Models:
         return np.asarray((self.logits(x).argmax(-1) == np.asarray(y)[:, None]).mean(0))
 
 
+def trainable(schedule: Epochs | Plan) -> None:
+    """Refuse a plan that no fleet follows."""
+    if isinstance(schedule, Plan) and (schedule.sampling, schedule.clipping.name) != ("poisson", "flat"):
+        raise BadInput("A fleet trains privately with Poisson sampling and flat clipping only.")
+
+
 def _train(
     models: Stack,
     make_optimizer: MakeOptimizer,
@@ -210,13 +215,13 @@ def _descent(optimizer: torch.optim.Optimizer) -> float | None:
     return None if more or isinstance(group["lr"], Tensor) else float(group["lr"])
 
 
-def _how(fleet: Fleet, models: Stack, data: Pool, schedule: Epochs | Plan) -> Gradients:
+def _how(fleet: Fleet, models: Stack, data: Pool, schedule: Epochs | Plan, own: bool = False) -> Gradients:
     """The gradients of a step: on a GPU by a kernel for TF32, or compiled for batches of one size if there are many."""
     clip_norm = schedule.clip_norm * ROOM[fleet.precision] if isinstance(schedule, Plan) else None
     if clip_norm is not None and not models.rank_one and fleet.precision != "float32":
         raise BadInput("A fleet clips convolutions in float32 only.", fix="Leave precision='float32'.")
     gradients = functools.partial(_gradients, clip_norm=clip_norm)
-    if not data.x.is_cuda or fleet.order == "own":
+    if not data.x.is_cuda or own or fleet.order == "own":
         return gradients
     if fleet.precision == "tf32" and takes(models, flat=data.x.dim() == 2):
         return Fused(gradients, clip_norm)

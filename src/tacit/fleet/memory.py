@@ -29,12 +29,16 @@ def at_once(models: Stack, record: torch.Size, batch: int, gradients: Gradients,
     most = MOST.get(device.type, BLOCK)
     if type(models) not in (AnyStack, LayerStack):
         return most
-    if type(models) is LayerStack and models.linear:
-        each = linear_bytes(models, batch)
-    else:
-        few, more = (step_bytes(models, count, record, batch, gradients) for count in (2, 4))
-        each = max((more - few) // 2, 1)
+    each = bytes_each(models, record, batch, gradients)
     return max(BLOCK, min(most, BLOCK * int(USED * available(device) / each / BLOCK)))
+
+
+def bytes_each(models: AnyStack | LayerStack, record: torch.Size, batch: int, gradients: Gradients) -> int:
+    """What a step of one model writes."""
+    if type(models) is LayerStack and models.linear:
+        return linear_bytes(models, batch)
+    few, more = (step_bytes(models, count, record, batch, gradients) for count in (2, 4))
+    return max((more - few) // 2, 1)
 
 
 def available(device: torch.device) -> int:

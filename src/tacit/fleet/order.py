@@ -71,13 +71,13 @@ class Pool:
 class Draws:
     """Random numbers for some models of a fleet, which depend on the fleet's seed and the models' place in it alone.
 
-    From a generator per block of 64 models; on a GPU noise comes from a key per model instead.
+    From a generator per `block` of models; on a GPU noise comes from a key per model instead.
     """
 
-    def __init__(self, seeds: list[int], device: str | torch.device) -> None:
+    def __init__(self, seeds: list[int], device: str | torch.device, block: int = BLOCK) -> None:
         self._device = torch.device(device)
-        self._sizes = [len(seeds[k : k + BLOCK]) for k in range(0, len(seeds), BLOCK)]
-        self._generators = [torch.Generator(self._device).manual_seed(seed) for seed in seeds[::BLOCK]]
+        self._sizes = [len(seeds[k : k + block]) for k in range(0, len(seeds), block)]
+        self._generators = [torch.Generator(self._device).manual_seed(seed) for seed in seeds[::block]]
         self._seeds = seeds
         self._kernel: Noise | None = None
 

@@ -28,7 +28,7 @@ def bracket(
     runs: int = 500,
     confidence: float = 0.95,
     rng: Source | int | np.random.Generator | None = None,
-    isolation: str = "process",
+    isolation: str = "auto",
     canary: Any = "auto",
     seconds: float | None = None,
     groups: ArrayLike | None = None,

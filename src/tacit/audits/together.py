@@ -1,0 +1,160 @@
+"""Many runs of somebody's training in one call, where it offers that: `fit.many(x, y, member, rngs) -> predict`.
+
+Run k is the one that `fit(x[member[:, k]], y[member[:, k]], rngs[k])` would be, and `predict(x)` gives (runs, records,
+classes). Runs that share a batch order, or noise, are no independent runs: a claim that counts on a secret sample would
+be refuted though it is true (soundness rule 16). So some runs are made alone, too, with the generators that they had
+among the others, and must score the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, Control
+from .workers import OUT_OF_TIME, Ended, Job, Result, Task, nobody, run_all
+
+Array = NDArray[Any]
+AT_ONCE = 64
+"""Runs in one call, unless the fit says how many it wants (`at_once`)."""
+SPLITS = 16
+"""How often a call that failed is cut in halves, to find the run that failed it or to need less memory."""
+AGREE = 1e-3
+"""How far scores of one run may lie apart, relative to 1 + their size: rounding, no more."""
+
+
+class Joint(Protocol):
+    """A task that performs many jobs at once."""
+
+    def together(self, coins: list[Any], words: list[tuple[int, ...]]) -> list[tuple[Any, str]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Many jobs as one: (jobs, seed words) -> (a score and a problem for each, problem)."""
+
+    task: Joint
+
+    def __call__(self, jobs: list[Job], words: tuple[int, ...]) -> tuple[list[tuple[Any, str]], str]:
+        return self.task.together([job.coin for job in jobs], [job.words for job in jobs]), ""
+
+
+@dataclass
+class Together:
+    """Makes the runs of an audit `at_once`, and keeps account of those that were made alone to compare."""
+
+    at_once: int = AT_ONCE
+    largest: int = 0
+    compared: int = 0
+    apart: float = 0.0
+
+    @classmethod
+    def of(cls, fit: Any) -> Together:
+        size = getattr(fit, "at_once", AT_ONCE)
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+            raise BadInput("fit.at_once must be a whole number of runs, at least 1.")
+        return cls(int(size))
+
+    def run_all(
+        self, task: Any, jobs: Sequence[Job], *, limit: float, deadline: float, ended: Ended = nobody
+    ) -> list[Result]:
+        """All jobs, in order, in processes of their own, each call for at most `limit` seconds.
+
+        A call that fails is cut in halves, a few times: what is left over has failed.
+        """
+        results: dict[int, Result] = {}
+        waiting: list[range] = [
+            range(first, min(first + self.at_once, len(jobs))) for first in range(0, len(jobs), self.at_once)
+        ]
+        splits = SPLITS
+        while waiting:
+            calls, waiting = waiting, []
+            known = _Known(calls, results, ended)
+            asked = [Job([jobs[place] for place in places], jobs[places[0]].words) for places in calls]
+            found = run_all(Call(task), asked, isolation="process", limit=limit, deadline=deadline, ended=known.good)
+            for number, result in enumerate(found):
+                places = calls[number]
+                if result.problem and result.problem != OUT_OF_TIME and len(places) > 1 and splits:
+                    splits -= 1
+                    waiting += [places[: len(places) // 2], places[len(places) // 2 :]]
+                elif result.problem:
+                    known.bad(number, result)
+        ordered = [results[place] for place in range(len(jobs))]
+        if len(jobs) > self.largest:
+            self._compare(task, jobs, ordered, limit, deadline)
+            self.largest = len(jobs)
+        return ordered
+
+    def _compare(self, task: Task, jobs: Sequence[Job], among: Sequence[Result], limit: float, deadline: float) -> None:
+        """Make two runs again, alone: the last, and the last one with another coin."""
+        last = len(jobs) - 1
+        others = [place for place in range(last) if not np.array_equal(jobs[place].coin, jobs[last].coin)]
+        places = [place for place in (*others[-1:], last) if not among[place].problem]
+        alone = run_all(task, [jobs[place] for place in places], isolation="process", limit=limit, deadline=deadline)
+        for place, one in zip(places, alone, strict=True):
+            if one.problem == OUT_OF_TIME:
+                continue
+            if one.problem:
+                raise _other(f"alone a run {one.problem}, among others it gave a score")
+            gap = np.abs(np.asarray(one.score) - among[place].score)
+            if not (gap <= AGREE * (1 + np.abs(one.score))).all():
+                raise _other(f"scores of one run lie {float(np.max(gap)):.3g} apart")
+            self.compared, self.apart = self.compared + 1, max(self.apart, float(np.max(gap)))
+
+    def control(self) -> Control:
+        """What the runs that were made twice have shown."""
+        found = f"{self.compared} runs, at most {self.apart:.1g} apart"
+        return Control("fleet", "a run alone scores as it does among others", found, passed=True)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Tells of the runs of calls that have ended."""
+
+    calls: list[range]
+    results: dict[int, Result]
+    ended: Ended
+
+    def good(self, call: int, result: Result) -> None:
+        """Each run took its share of the time."""
+        if not result.problem:
+            seconds = result.seconds / len(result.score)
+            for place, (score, problem) in zip(self.calls[call], result.score, strict=True):
+                self._note(place, Result(score, problem, seconds))
+
+    def bad(self, call: int, result: Result) -> None:
+        places = self.calls[call]
+        for place in places:
+            self._note(place, Result(math.nan, result.problem, result.seconds / len(places)))
+
+    def _note(self, place: int, result: Result) -> None:
+        self.results[place] = result
+        if result.problem != OUT_OF_TIME:
+            self.ended(place, result)
+
+
+def answers(
+    fit: Any, x: Array, y: Array, member: NDArray[np.bool_], rngs: list[np.random.Generator], probe: Array
+) -> Any:
+    """(runs x records x classes) of many runs, or what is wrong with it in words."""
+    predict = fit.many(x, y, member, rngs)
+    if not callable(predict):
+        return "returned no predict(x) from fit.many"
+    told = np.asarray(predict(probe), dtype=np.float64)
+    if told.ndim != 3 or told.shape[:2] != (len(rngs), len(probe)):
+        return (
+            f"predicted shape {told.shape} in fit.many, where ({len(rngs)} runs, {len(probe)} records, classes) is due"
+        )
+    return told
+
+
+def _other(words: str) -> BadInput:
+    return BadInput(
+        f"fit.many does not make the runs that fit makes: {words}.",
+        fix="Run k must draw all its randomness from rngs[k], as fit would; or use isolation='process'.",
+    )

@@ -1,0 +1,153 @@
+"""Many runs of one training at once, each with the randomness of its own generator: what an audit asks of a fleet.
+
+    fit = Runs(Fleet(make_model, make_optimizer), plan)
+
+`fit(x, y, rng) -> predict` is one run and `fit.many(x, y, member, rngs)` many of them: run k learns from the records i
+with member[i, k], and draws start, batches and noise from rngs[k] alone. So it is the run that
+`fit(x[member[:, k]], y[member[:, k]], rngs[k])` would be, but for rounding, and a claim that counts on a secret sample
+may be tested with it (soundness rule 16).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import check
+from ..core.errors import BadInput
+from ..loss import Plan
+from .device import Batch
+from .fleet import Fleet, Models, _descent, _gradients, _how, _products, _started, _train, trainable
+from .memory import BLOCK, USED, available, bytes_each
+from .order import ALIGNED, Draws, Epochs, Pool
+from .stack import AnyStack, LayerStack, Stack
+
+Array = NDArray[Any]
+Predict = Callable[[Array], Array]
+Rows = NDArray[np.int64]
+MOST = {"cpu": BLOCK, "cuda": 2048}
+"""Runs that an audit hands over in one call; what of them fits in memory is trained at once."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A fleet as somebody's training: one run, or many at once. Every run has an order of its own, whatever
+    `fleet.order` says; `fleet.models_at_once` limits how many are trained at once."""
+
+    fleet: Fleet
+    schedule: Epochs | Plan
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fleet, Fleet) or not isinstance(self.schedule, Epochs | Plan):
+            raise BadInput("Runs takes a Fleet, and a Plan or Epochs.")
+        trainable(self.schedule)
+
+    @property
+    def __name__(self) -> str:
+        start = self.fleet.start
+        return f"fleet of {getattr(start, '__name__', type(start).__name__)}"
+
+    @property
+    def at_once(self) -> int:
+        """Runs that are worth handing over together."""
+        return MOST.get(torch.device(self.fleet.device).type, BLOCK)
+
+    def __call__(self, x: ArrayLike, y: ArrayLike, rng: np.random.Generator) -> Predict:
+        """One run: predict(x) -> logits of shape (records, classes)."""
+        predict = self.many(x, y, np.ones((len(np.asarray(y)), 1), dtype=bool), [rng])
+        return lambda records: predict(records)[0]
+
+    def many(self, x: ArrayLike, y: ArrayLike, member: ArrayLike, rngs: Sequence[np.random.Generator]) -> Predict:
+        """Many runs: predict(x) -> logits of shape (runs, records, classes)."""
+        sides = np.ascontiguousarray(member, dtype=bool)
+        data = Pool.of(x, y, sides, ()).to(self.fleet.device)
+        if sides.shape[1] != len(rngs):
+            raise BadInput(f"{sides.shape[1]} runs need as many generators, got {len(rngs)}.")
+        size = self._fitting(data)
+        parts = [slice(first, first + size) for first in range(0, len(rngs), size)]
+        stacks = tuple(self._trained(data.part(part), sides[:, part], rngs[part]) for part in parts)
+        models = Models(stacks, sides, "each run's own generator")
+        return lambda records: models.logits(records).transpose(1, 0, 2)
+
+    def _trained(self, data: Pool, sides: NDArray[np.bool_], rngs: Sequence[np.random.Generator]) -> Stack:
+        seeds = [[int(word) for word in rng.integers(0, 2**63, 2, dtype=np.int64)] for rng in rngs]
+        starts, noise = (list(words) for words in zip(*seeds, strict=True))
+        models, draws = _started(self.fleet, starts), Draws(noise, self.fleet.device, block=1)
+        order = _order([np.flatnonzero(side) for side in sides.T], self.schedule, rngs)
+        if (
+            isinstance(self.schedule, Epochs)
+            and _descent(self.fleet.optimizer(list(models.parameters.values()))) is None
+        ):
+            order = _even(order)
+        with _products(self.fleet.precision):
+            how = _how(self.fleet, models, data, self.schedule, own=True)
+            for _ in _train(models, self.fleet.optimizer, self.schedule, _batches(data, order), draws, how):
+                pass
+        return models
+
+    def _fitting(self, data: Pool) -> int:
+        """How many models to train at once: half of the memory, shared by as many processes as there are cores."""
+        most = check.whole("models_at_once", self.fleet.models_at_once or MOST.get(data.x.device.type, BLOCK))
+        models = _started(self.fleet, [0])
+        if type(models) not in (AnyStack, LayerStack):
+            return most
+        assert isinstance(models, AnyStack | LayerStack)
+        plan = self.schedule if isinstance(self.schedule, Plan) else None
+        expected = self.schedule.batch_size if isinstance(self.schedule, Epochs) else len(data.x) * self.schedule.rate
+        batch = min(math.ceil(expected), len(data.x))
+        step = functools.partial(_gradients, clip_norm=None if plan is None else plan.clip_norm)
+        each = bytes_each(models, data.x.shape[1:], batch, step) + 8 * batch * data.x[0].numel()
+        share = 1 if data.x.is_cuda else os.cpu_count() or 1
+        return max(1, min(most, int(USED * available(data.x.device) / share / each)))
+
+
+def _order(rows: list[Rows], schedule: Epochs | Plan, rngs: Sequence[np.random.Generator]) -> Iterator[list[Rows]]:
+    """Step by step the rows that each run learns from, drawn among its own."""
+    if isinstance(schedule, Plan):
+        for _ in range(schedule.steps):
+            yield [mine[_sampled(mine.size, schedule.rate, rng)] for mine, rng in zip(rows, rngs, strict=True)]
+        return
+    for _ in range(schedule.epochs):
+        mixed = [mine[rng.permutation(mine.size)] for mine, rng in zip(rows, rngs, strict=True)]
+        size = schedule.batch_size
+        for first in range(0, max(mine.size for mine in mixed), size):
+            yield [mine[first : first + size] for mine in mixed]
+
+
+def _sampled(count: int, rate: float, rng: np.random.Generator) -> Rows:
+    """A Poisson sample of 0 .. count - 1: the gaps between records taken are geometric."""
+    some = math.ceil(count * rate + 4 * math.sqrt(count * rate) + 4)
+    place = rng.geometric(rate, some).cumsum() - 1
+    while place[-1] < count:
+        place = np.concatenate((place, place[-1] + rng.geometric(rate, some).cumsum()))
+    return np.asarray(place[place < count])
+
+
+def _even(order: Iterator[list[Rows]]) -> Iterator[list[Rows]]:
+    """The same steps, refused where one run has a step more than another: momentum would move the other, too."""
+    for rows in order:
+        if len({mine.size > 0 for mine in rows}) > 1:
+            raise BadInput(
+                "Some runs have a record more than a whole number of batches, and so a step more than others.",
+                fix="Choose another batch_size, or an optimizer without momentum.",
+            )
+        yield rows
+
+
+def _batches(data: Pool, order: Iterator[list[Rows]]) -> Iterator[Batch]:
+    """Batches of one width: shorter ones are filled up with rows that nobody learns from."""
+    for rows in order:
+        width = ALIGNED * math.ceil(max(1, *(mine.size for mine in rows)) / ALIGNED)
+        taken = np.arange(width) < np.array([[mine.size] for mine in rows])
+        place = np.zeros(taken.shape, dtype=np.int64)
+        place[taken] = np.concatenate(rows)
+        batch = data.take(torch.as_tensor(place).to(data.x.device))
+        yield Batch(batch.x, batch.y, torch.as_tensor(taken).to(data.x.device))

@@ -1,0 +1,270 @@
+"""Runs in a fleet: what single runs give; runs that are not independent are refused; what fails costs itself only."""
+
+import math
+import os
+import time
+
+import numpy as np
+import pytest
+
+from tacit.audits import CANARIES, audit, together
+from tacit.audits.canary import pair
+from tacit.audits.together import Together
+from tacit.audits.workers import Job
+from tacit.core import Adjacency, BadInput, NotFinished, Verdict
+from tacit.core.events import Gaussian, Poisson, Repeat
+from tacit.loss import Plan
+
+STEPS, RATE = 10, 0.5
+CLAIM = Repeat(Poisson(RATE, Gaussian(2.0)), STEPS)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 4))
+DATA = X, (X[:, 0] > 0).astype(int)
+
+
+class Noisy:
+    """DP-SGD on a softmax with clip norm 1, sampling and noise of each run's own; `many` makes all steps at once."""
+
+    at_once = 32
+
+    def __init__(self, noise=2.0, shared=""):
+        self.noise, self.shared = noise, shared
+
+    def __call__(self, x, y, rng):
+        predict = self.runs(x, y, np.ones((len(x), 1), dtype=bool), [rng])
+        return lambda q: predict(q)[0]
+
+    def many(self, x, y, member, rngs):
+        if self.shared == "all":
+            rngs = [np.random.default_rng(rngs[0].integers(2**32))] * len(rngs)
+        return self.runs(x, y, member, rngs, order=rngs[0] if self.shared == "order" else None)
+
+    def runs(self, x, y, member, rngs, order=None):
+        ones = np.hstack([x, np.ones((len(x), 1))])
+        weights = np.zeros((len(rngs), ones.shape[1], 2))
+        for _ in range(STEPS):
+            common = None if order is None else order.random(len(x)) < RATE
+            taken = np.zeros(member.T.shape, dtype=bool)
+            for k, rng in enumerate(rngs):
+                own = rng.random(int(member[:, k].sum())) < RATE
+                taken[k, np.flatnonzero(member[:, k])] = own if common is None else common[member[:, k]]
+            logits = ones @ weights
+            p = np.exp(logits - logits.max(axis=2, keepdims=True))
+            p /= p.sum(axis=2, keepdims=True)
+            p[:, np.arange(len(y)), y] -= 1
+            norm = np.sqrt((ones**2).sum(1)[None] * (p**2).sum(2))
+            p *= (taken / np.maximum(norm, 1))[:, :, None]
+            sums = ones.T @ p
+            noise = np.stack([rng.normal(size=sums.shape[1:]) for rng in rngs])
+            weights = weights - 0.3 * (sums + self.noise * noise)
+        return lambda q: np.hstack([q, np.ones((len(q), 1))]) @ weights
+
+
+def play(fit, **change):
+    given = {"claim": (3.0, 1e-5), "canary": "blank", "runs": 60, "rng": 1, **change}
+    return audit(fit, given.pop("data", DATA), **given)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"adjacency": "replace"},
+        {"canary": "auto"},
+        {"game": "one-run", "runs": 40},
+        {"claim": Plan(40, 0.5, 10, 2.0)},
+    ],
+)
+def test_a_fleet_gives_what_single_runs_give(change):
+    alone, among = (play(Noisy(), isolation=where, **change) for where in ("process", "fleet"))
+    np.testing.assert_allclose(among.scores[0].score, alone.scores[0].score, rtol=0, atol=1e-9)
+    assert np.array_equal(among.scores[0].member, alone.scores[0].member)
+    assert among.demonstrations == alone.demonstrations
+    assert (among.provenance["isolation"], alone.provenance["isolation"]) == ("fleet", "process")
+    assert among.controls[-1].name == "fleet"
+    assert among.controls[:-1] == alone.controls
+
+
+def test_the_pool_holds_the_data_of_every_run():
+    for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE):
+        game = pair(*DATA, CANARIES["blank"], RNG, adjacency)
+        coins = np.array([True, False, True])
+        x, y, member = game.pool(coins)
+        for coin, side in zip(coins, member.T, strict=True):
+            np.testing.assert_array_equal(x[side], game.data(bool(coin))[0])
+            np.testing.assert_array_equal(y[side], game.data(bool(coin))[1])
+
+
+def test_a_fleet_is_used_where_it_is_offered():
+    assert play(Noisy()).provenance["isolation"] == "fleet"
+    assert play(lambda x, y, rng: Noisy()(x, y, rng)).provenance["isolation"] == "process"
+    assert play(Noisy(), game="sequential", runs=120).provenance["isolation"] == "fleet"
+
+
+@pytest.mark.slow
+def test_a_bug_is_refuted_in_a_fleet_and_its_right_twin_is_not():
+    right, wrong = (
+        play(Noisy(noise), canary="auto", runs=1500, confidence=1 - 1e-6, claim=CLAIM) for noise in (2.0, 0.5)
+    )
+    assert right.verdict is Verdict.CONSISTENT
+    assert wrong.verdict is Verdict.REFUTED
+    stopped = play(Noisy(0.5), canary="auto", claim=CLAIM, runs=1500, confidence=1 - 1e-6, game="sequential")
+    assert stopped.verdict is Verdict.REFUTED
+    assert stopped.provenance["runs_done"] < 1500
+
+
+@pytest.mark.parametrize("shared", ["all", "order"])
+def test_runs_that_share_randomness_are_refused(shared):
+    with pytest.raises(BadInput, match=r"fit\.many does not make the runs that fit makes: scores .* apart"):
+        play(Noisy(shared=shared))
+
+
+class Odd(Noisy):
+    """A fleet that goes wrong in one way, for every run or for the one in nine whose first number says so."""
+
+    def __init__(self, how, always=False):
+        super().__init__()
+        self.how, self.always = how, always
+
+    def __call__(self, x, y, rng):
+        return self.spoilt(super().__call__(x, y, rng), [rng], lambda told, bad: told)
+
+    def many(self, x, y, member, rngs):
+        return self.spoilt(super().many(x, y, member, rngs), rngs, None)
+
+    def spoilt(self, predict, rngs, alone):
+        bad = np.array([self.always or rng.random() < 1 / 9 for rng in rngs])
+        if self.how == "raises" and bad.any():
+            raise ValueError("a secret")
+        if self.how == "dies" and bad.any():
+            os._exit(3)
+        if self.how == "hangs" and bad.any():
+            time.sleep(600)
+        value = {"nan": math.nan, "constant": 0.5}.get(self.how)
+        if value is None:
+            return predict
+        if alone:
+            return lambda q: np.full((len(q), 2), value) if bad[0] else predict(q)
+        return lambda q: np.where(bad[:, None, None], value, predict(q))
+
+
+WORDS = {
+    "raises": "raised ValueError",
+    "dies": "ended its process",
+    "nan": "predicted NaN",
+    "constant": "predicted a constant",
+}
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_a_run_that_fails_costs_itself_only(how, monkeypatch):
+    monkeypatch.setattr(together, "SPLITS", 1000)
+    alone, among = (play(Odd(how), isolation=where, runs=40) for where in ("process", "fleet"))
+    assert among.provenance["failures"] == alone.provenance["failures"]
+    assert among.provenance["failures"].startswith(WORDS[how])
+    np.testing.assert_allclose(among.scores[0].score, alone.scores[0].score, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_a_fleet_that_always_fails_is_one_sentence(how):
+    with pytest.raises(NotFinished, match=f"No run gave a score: fit {WORDS[how]} in 2 runs"):
+        play(Odd(how, always=True))
+
+
+def test_a_hanging_call_ends_and_is_cut_in_halves():
+    class Slow:
+        def together(self, coins, words):
+            if "hangs" in coins:
+                time.sleep(600)
+            return [(1.0, "")] * len(coins)
+
+        def __call__(self, coin, words):
+            return 1.0, ""
+
+    jobs = [Job("hangs" if k == 3 else "", (k, 1, 1, 1)) for k in range(8)]
+    noted = []
+    found = Together(8).run_all(
+        Slow(), jobs, limit=0.3, deadline=math.inf, ended=lambda place, result: noted.append(place)
+    )
+    assert [result.problem for result in found] == [""] * 3 + ["took too long"] + [""] * 4
+    assert sorted(noted) == list(range(8))
+    late = Together(8).run_all(Slow(), jobs, limit=9.0, deadline=time.monotonic() + 0.3)
+    assert {result.problem for result in late} == {"was out of time"}
+
+
+def test_answers_of_another_shape_are_one_sentence():
+    class Flat(Noisy):
+        def many(self, x, y, member, rngs):
+            predict = super().many(x, y, member, rngs)
+            return lambda q: predict(q).swapaxes(0, 1)
+
+    with pytest.raises(NotFinished, match=r"predicted shape \(17, 2, 2\) in fit.many, where \(2 runs, 17 records"):
+        play(Flat())
+
+    class Nothing(Noisy):
+        def many(self, x, y, member, rngs):
+            return None
+
+    with pytest.raises(NotFinished, match=r"returned no predict\(x\) from fit.many"):
+        play(Nothing())
+
+
+def test_alone_and_among_others_must_both_work():
+    class Lonely(Noisy):
+        def __call__(self, x, y, rng):
+            raise ValueError
+
+    with pytest.raises(BadInput, match="alone a run raised ValueError, among others it gave a score"):
+        play(Lonely())
+
+
+def test_what_cannot_be_a_fleet_is_refused():
+    def single(x, y, rng):
+        return Noisy()(x, y, rng)
+
+    with pytest.raises(BadInput, match=r"offers fit\.many"):
+        play(single, isolation="fleet")
+    with pytest.raises(BadInput, match="follows single runs"):
+        play(Noisy(), isolation="fleet", game="updates")
+    with pytest.raises(BadInput, match="isolation must be one of auto, process, fleet, ray, none"):
+        play(Noisy(), isolation="thread")
+    for size in (0, 2.5, True, "all"):
+        fit = Noisy()
+        fit.at_once = size
+        with pytest.raises(BadInput, match="whole number of runs"):
+            play(fit)
+
+
+@pytest.mark.parametrize("change", [{}, {"game": "sequential", "runs": 150}])
+def test_an_interrupted_fleet_goes_on_where_it_was(tmp_path, monkeypatch, change):
+    from tacit.audits.journal import Journal
+
+    class Stop(BaseException):
+        pass
+
+    path, whole = tmp_path / "checkpoint.jsonl", play(Noisy(), **change)
+    keep, kept = Journal.keep, []
+
+    def interrupted(self, run, result):
+        keep(self, run, result)
+        kept.append(run)
+        if len(kept) == 2 + 40:
+            raise Stop
+
+    monkeypatch.setattr(Journal, "keep", interrupted)
+    with pytest.raises(Stop):
+        play(Noisy(), checkpoint=path, **change)
+    monkeypatch.setattr(Journal, "keep", keep)
+    with pytest.raises(BadInput, match="other settings"):
+        play(Noisy(), checkpoint=path, isolation="process", **change)
+    rest = play(Noisy(), checkpoint=path, **change)
+    np.testing.assert_allclose(rest.scores[0].score, whole.scores[0].score, rtol=0, atol=1e-12)
+    assert rest.demonstrations == whole.demonstrations
+    assert not path.exists()
+
+
+def test_a_time_budget_fixes_how_many_runs():
+    evidence = play(Noisy(), runs=100_000, seconds=2.0)
+    assert evidence.provenance["runs_planned"] < 100_000
+    assert evidence.provenance["runs_failed"] == 0
+    assert evidence.provenance["seconds"] < 4.0
