@@ -28,12 +28,13 @@ def picture(model, batch):
     return F.cross_entropy(model(pixel_values=batch["pixels"]).logits, batch["y"], reduction="none")
 
 
-def make(name: str):
+def make(name: str, attention: str = "sdpa"):
     import transformers as hf
 
+    how = {"attn_implementation": attention}
     if name == "gpt2":
         config = hf.GPT2Config(
-            vocab_size=50, n_positions=16, n_embd=16, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=2
+            vocab_size=50, n_positions=16, n_embd=16, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=2, **how
         )
         return hf.GPT2LMHeadModel(config), next_word
     if name == "gpt2 with adapters":
@@ -43,9 +44,9 @@ def make(name: str):
         wanted = peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True)
         return peft.get_peft_model(model, wanted), loss
     if name == "llama":
-        return hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, **WORDS, num_key_value_heads=1)), next_word
+        return hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL, **WORDS, **how, num_key_value_heads=1)), next_word
     if name == "bert":
-        return hf.BertForSequenceClassification(hf.BertConfig(**SMALL, **WORDS)), category
+        return hf.BertForSequenceClassification(hf.BertConfig(**SMALL, **WORDS, **how)), category
     if name == "t5":
         config = hf.T5Config(vocab_size=50, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2)
         return hf.T5ForConditionalGeneration(config), translation

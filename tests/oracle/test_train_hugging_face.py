@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tacit.train.clip import Clipper
+from tacit.train.clip import Clipper, Compiled
 from train_transformers import make
 from train_zoo import furthest, naive, trainable
 
@@ -28,3 +28,34 @@ def test_unmodified_models_are_clipped_exactly(name: str) -> None:
     torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=1e-7)
     assert furthest(found.sums, sums) < 1e-5
     assert all(structure.checked for structure in clipper.structures.values())
+
+
+MASKS = {"none is left out": (), "ends": ((0, slice(4, 7)), (3, slice(6, 7))), "starts": ((0, slice(3)), (3, slice(1)))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
+def test_masks_of_every_kind(name: str, attention: str, traced: bool, monkeypatch) -> None:
+    """Their code skips a mask that leaves nothing out; a step traced on other masks must not have learnt that."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    model, loss = make(name, attention)
+    model.eval()
+    assert model.config._attn_implementation == attention
+    clipper = Clipper(model, loss, trainable(model), 0.5)
+    step = Compiled(clipper) if traced else clipper
+    ids, seen = torch.randint(3, 50, (5, 7)), []
+    for places in MASKS.values():
+        mask = torch.ones_like(ids)
+        for place in places:
+            mask[place] = 0
+        batch = {"ids": ids, "mask": mask}
+        found = step(batch, torch.ones(5, dtype=torch.bool))
+        sums, norms = naive(model, loss, batch, 0.5)
+        torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=1e-7)
+        assert furthest(found.sums, sums) < 1e-5
+        seen.append(found.norms[0])
+    assert len(clipper.structures) == 1
+    assert len(set(map(float, seen))) == len(MASKS)  # the masks matter to what is measured

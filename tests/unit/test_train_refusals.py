@@ -10,7 +10,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Speed, fit, private, replace_batch_norm, rules
 from tacit.train.clip import Clipper, Compiled
-from train_zoo import CLASSES, Use, classify, parameter, trainable
+from train_zoo import CLASSES, Use, classify, naive, parameter, trainable
 
 PLAN = Plan(100, 0.1, 5, 1.0)
 DATA = torch.randn(100, 5), torch.randint(0, CLASSES, (100,))
@@ -275,3 +275,30 @@ def test_arrays_are_taken_as_they_come() -> None:
     x, y = np.random.default_rng(0).normal(size=(100, 5)), np.arange(100) % CLASSES
     trained = fit(nn.Linear(5, CLASSES), (x, y), PLAN, rng=0)
     assert len(trained.history) == PLAN.steps
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_code_that_decides_by_values_is_for_eager_steps(compiled: bool, monkeypatch) -> None:
+    """As a library skips a mask that leaves nothing out."""
+
+    def run(m, x):
+        return m.a(x) if bool((x > 0).all()) else m.a(x * (x > 0))
+
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    model = Use(run, a=nn.Linear(5, CLASSES))
+    clipper = Clipper(model, classify, trainable(model), 1.0)
+    mask = torch.ones(4, dtype=torch.bool)
+    for x in (torch.rand(4, 5) + 0.1, torch.randn(4, 5)):
+        batch = x, torch.arange(4) % CLASSES
+        if compiled:
+            with pytest.raises(BadInput, match=r"decides by the values .* Speed\(compile=False\)"):
+                Compiled(clipper)(batch, mask)
+        else:
+            torch.testing.assert_close(clipper(batch, mask).norms.double(), naive(model, classify, batch, 1.0)[1])
+
+
+def test_parameters_chosen_by_values_are_refused() -> None:
+    model = Use(lambda m, x: m.a(x) if bool((x < 9).all()) else m.a(x) * m.b, a=nn.Linear(5, CLASSES), b=parameter(1))
+    clipper = Clipper(model, classify, trainable(model), 1.0)
+    with pytest.raises(BadInput, match="change from call to call, .* by shapes alone"):
+        clipper((torch.full((4, 5), 10.0), torch.arange(4) % CLASSES), torch.ones(4, dtype=torch.bool))

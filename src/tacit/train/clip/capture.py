@@ -238,6 +238,14 @@ def unseen(name: str) -> BadInput:
     )
 
 
+def changed() -> BadInput:
+    """The one sentence for a model that does other operations than when it was looked at."""
+    return BadInput(
+        "The model's operations change from call to call, so they cannot be clipped.",
+        fix="Choose which parameters are used by shapes alone, never by values or at random.",
+    )
+
+
 def no_rule(func: Any, names: str, why: str) -> BadInput:
     """The one sentence for an operation that cannot be clipped exactly."""
     return BadInput(

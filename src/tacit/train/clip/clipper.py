@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...core import BadInput
 from ..batch import describe
 from .again import clipped_again
 from .arrays import REDUCED, Room, wide
-from .capture import Changed, kept_data
+from .capture import Changed, changed, kept_data
 from .probe import Structure, probe
 from .sums import Add, Clipped, Forward, clipped_sum
 from .weigh import FLAT, Weigh
@@ -60,7 +59,7 @@ class Clipper:
             else:
                 found = clipped_sum(forward, *known, self.add, self._room(), copies=structure.copies)
         except Changed:
-            raise BadInput("The model's operations change from call to call, so they cannot be clipped.") from None
+            raise changed() from None
         if self._buffers() != before:
             raise kept_data("a buffer of the model")
         return found

@@ -34,6 +34,7 @@ Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
 Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor, Tensor]]
 PIECE = 32
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.05}
+TURNS, FAR = 0.01, 0.3
 
 
 @dataclass(eq=False)
@@ -53,21 +54,34 @@ class Compiled:
     def launched(self, batch: Any, mask: Tensor) -> Clipped:
         """Without waiting for a device: the sums hold for finite norms, and the next call may overwrite all of it."""
         with self.clipper.products():
-            return self._launched(batch, mask)
+            return self._run(self.graph(batch, mask), batch, mask)
 
-    def _launched(self, batch: Any, mask: Tensor) -> Clipped:
+    def graph(self, batch: Any, mask: Tensor) -> Graph:
+        """The compiled step for such batches; made, and compared with the eager one, when first asked for."""
         key = describe(batch), len(mask), self.clipper.model.training
         if key not in self.graphs:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, about itself
-                self.graphs[key] = self._compile(batch, mask)
-        return self._run(self.graphs[key], batch, mask)
+                self.graphs[key] = self._made(batch, mask)
+        return self.graphs[key]
+
+    def _made(self, batch: Any, mask: Tensor) -> Graph:
+        """Code that asks a tensor for its value, to decide by it, has none to be traced from."""
+        try:
+            return self._compile(batch, mask)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise BadInput(
+                "The model cannot be compiled, as a rule because its code decides by the values of a tensor.",
+                fix="Train with Speed(compile=False).",
+            ) from error
 
     def _compile(self, batch: Any, mask: Tensor) -> Graph:
         structure = self.clipper.structure(batch)
         examples = made_up(batch, len(mask)) if structure.made_up else batch
         whole = torch.ones_like(mask)
-        trained, public = self._tensors()
+        trained, public = self.tensors()
 
         def step(
             trained: dict[str, Tensor], public: dict[str, Tensor], batch: Any, mask: Tensor, clip_norm: Tensor
@@ -84,7 +98,7 @@ class Compiled:
             return list(found.sums.values()), found.norms, found.losses, found.shortened
 
         trace = make_fx(step, DECOMPOSED, tracing_mode="fake", _allow_non_fake_inputs=True)
-        traced = rewritten(trace(trained, public, examples, whole, self._clip_norm(whole)))
+        traced = rewritten(trace(trained, public, examples, whole, self.norm(whole)))
         graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False, options={"fallback_random": True})
         if whole.is_cuda:
             graph = Replay(graph)
@@ -94,7 +108,9 @@ class Compiled:
     def _compare(self, graph: Graph, examples: Any, mask: Tensor, piece: int) -> None:
         """Compiled against eager on made-up examples, the eager ones `piece` at a time to save memory.
 
-        Norms are held against norms: a sum over many examples is large, and lost norms would pass beside it.
+        Norms are held against norms: a sum over many examples is large, and lost norms would pass beside it. In reduced
+        precision an example now and then takes another turn (the largest of a pool, say) and has another gradient, by
+        right: one in a hundred may be that far off.
         """
         if not self.clipper.structure(examples).checked:  # the eager step has checks of its own all the same
             self.clipper(mapped(operator.itemgetter(slice(0, 3)), examples), mask[:3])
@@ -103,17 +119,19 @@ class Compiled:
             fast = self._run(graph, examples, mask)
         with same_random():
             slow = self._eager(examples, mask, piece)
-        allowed = TOLERANCE[self.clipper.rounding]
+        allowed, reduced = TOLERANCE[self.clipper.rounding], self.clipper.rounding != "float32"
         longest = float(torch.where(slow.norms.isfinite(), slow.norms, 0).max())
         scale = max(float(total.abs().max()) for total in slow.sums.values() if total.numel())
-        pairs = [(fast.norms, slow.norms, longest)]
-        pairs += [(fast.sums[name], slow.sums[name], scale) for name in slow.sums]
-        for ours, theirs, size in pairs:
-            if not bool(((ours - theirs).abs() <= allowed * size)[theirs.isfinite()].all()):
-                raise BadInput(
-                    "The compiled step does not clip as the eager one does, so it is not used.",
-                    fix="Train with Speed(compile=False), and tell us about the model.",
-                )
+        off = ((fast.norms - slow.norms).abs() / longest)[slow.norms.isfinite()]
+        turned = off > allowed
+        lost = int(turned.sum()) > TURNS * len(off) or bool((off > FAR).any()) if reduced else bool(turned.any())
+        for name, total in slow.sums.items():
+            lost |= not bool(((fast.sums[name] - total).abs() <= allowed * scale)[total.isfinite()].all())
+        if lost:
+            raise BadInput(
+                "The compiled step does not clip as the eager one does, so it is not used.",
+                fix="Train with Speed(compile=False), and tell us about the model.",
+            )
 
     def _eager(self, examples: Any, mask: Tensor, piece: int) -> Clipped:
         found = []
@@ -123,19 +141,19 @@ class Compiled:
         return replace(found[0], sums=sums, norms=torch.cat([part.norms for part in found]))
 
     def _run(self, graph: Graph, batch: Any, mask: Tensor) -> Clipped:
-        trained, public = self._tensors()
+        trained, public = self.tensors()
         with torch.no_grad():
-            sums, *rest = graph(trained, public, batch, mask, self._clip_norm(mask))
+            sums, *rest = graph(trained, public, batch, mask, self.norm(mask))
         return Clipped(dict(zip(trained, sums, strict=True)), *rest)
 
-    def _clip_norm(self, like: Tensor) -> Tensor:
+    def norm(self, like: Tensor) -> Tensor:
         """An input of the graph, since it may move from step to step."""
         if float(self.clipper.clip_norm) != self._norm[0] or self._norm[1].device != like.device:
             value = torch.tensor(self.clipper.clip_norm, dtype=torch.float32, device=like.device)
             self._norm = float(self.clipper.clip_norm), value
         return self._norm[1]
 
-    def _tensors(self) -> Tensors:
+    def tensors(self) -> Tensors:
         """Trained parameters, and the public rest, by name and without history; the same ones until one has moved."""
         if self._given is None or any(tensor.data_ptr() != place for tensor, place in self._lying):
             trained = dict(self.clipper.parameters)

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from ...core import BadInput, TacitError
 from ..batch import mapped, size, tensors
 from .again import clipped_again
-from .capture import Capture, Changed, Entry, Overwritten, no_rule
+from .capture import Capture, Changed, Entry, Overwritten, changed, no_rule
 from .layout import Layout
 from .parts import AsItIs, checkpointed
 from .sums import Forward, check_losses, clipped_sum
@@ -172,7 +172,7 @@ def _checked(
     try:
         found = clip(forward, every, 1.0, structure.entries, copies=structure.copies).norms
     except Changed:
-        raise BadInput("The model's operations change from call to call, so it cannot be clipped exactly.") from None
+        raise changed() from None
     alone, again = (_alone(loss, parameters, examples) for _ in range(2))
     if not torch.equal(alone.nan_to_num(), again.nan_to_num()):
         _check_forgetful(loss, parameters, examples, allowed)
