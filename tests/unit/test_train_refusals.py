@@ -300,5 +300,5 @@ def test_code_that_decides_by_values_is_for_eager_steps(compiled: bool, monkeypa
 def test_parameters_chosen_by_values_are_refused() -> None:
     model = Use(lambda m, x: m.a(x) if bool((x < 9).all()) else m.a(x) * m.b, a=nn.Linear(5, CLASSES), b=parameter(1))
     clipper = Clipper(model, classify, trainable(model), 1.0)
-    with pytest.raises(BadInput, match="change from call to call, .* by shapes alone"):
+    with pytest.raises(BadInput, match=r"change from call to call, .* by shapes alone"):
         clipper((torch.full((4, 5), 10.0), torch.arange(4) % CLASSES), torch.ones(4, dtype=torch.bool))
