@@ -27,12 +27,12 @@ def stated(claim: Stated, *, delta: float, adjacency: Adjacency | str | None = N
         return _agreeing(claim, adjacency)
     if isinstance(claim, Plan):
         bound, event = claim.bound(check.delta(delta)), claim.event
-        return _agreeing(_with_frontier(Claim(bound, event)), adjacency)
+        return _agreeing(with_frontier(Claim(bound, event)), adjacency)
     chosen = Adjacency.ADD_REMOVE if adjacency is None else Adjacency.of(adjacency)
     if isinstance(claim, Event):
         epsilon = privacy_loss(claim, chosen).epsilon(check.delta(delta)).upper
         bound = Bound(epsilon, delta, Side.UPPER, 1.0, "privacy accounting", chosen, assumes=family(claim))
-        return _with_frontier(Claim(bound, claim))
+        return with_frontier(Claim(bound, claim))
     return pair(claim, chosen)
 
 
@@ -41,7 +41,7 @@ def pair(claim: tuple[float, float], adjacency: Adjacency) -> Claim:
     if not isinstance(claim, tuple | list) or len(claim) != 2:
         raise BadInput("A claim is (epsilon, delta), an event or a plan.")
     bound = Bound(claim[0], claim[1], Side.UPPER, 1.0, STATED, adjacency)
-    return _with_frontier(Claim(bound))
+    return with_frontier(Claim(bound))
 
 
 def limits(claim: Claim, rates: ArrayLike) -> NDArray[np.float64]:
@@ -52,7 +52,8 @@ def limits(claim: Claim, rates: ArrayLike) -> NDArray[np.float64]:
     return np.array([loss.tradeoff(float(fpr)).upper for fpr in np.asarray(rates)])
 
 
-def _with_frontier(claim: Claim) -> Claim:
+def with_frontier(claim: Claim) -> Claim:
+    """The same claim with the rates that it allows."""
     return replace(claim, frontier=tuple(zip(RATES, limits(claim, RATES).tolist(), strict=True)))
 
 

@@ -19,9 +19,9 @@ from .journal import Journal, identity
 from .playing import GAMES, Outcome
 from .stage import Budget, Stage, said
 from .together import Together
+from .workers import ISOLATIONS
 
 Array = NDArray[Any]
-ISOLATIONS = ("auto", "process", "fleet", "ray", "none")
 FINAL = {"released": "the trained model", "attacker sees": "predictions on the canary"}
 STEPWISE = {"released": "the model after every step", "attacker sees": "predictions on the canary after every step"}
 
@@ -51,8 +51,8 @@ def audit(
     short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
     audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted
     at the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", with "none"
-    here, or many at once in a "fleet", of a fit that offers `fit.many` (audits/together.py); "auto" is a fleet where there
-    is one, else processes. It changes no result but by rounding.
+    here, or many at once in a "fleet", of a fit that offers `fit.many` (audits/together.py); "auto" is a fleet where
+    there is one, else processes. It changes no result but by rounding.
 
     Guarantee: a true claim is refuted with probability at most 1 - confidence (docs/proofs/auditing.md).
     Caller ensures: fit's runs are independent (it keeps nothing between calls), and the claim is about one release

@@ -27,6 +27,8 @@ Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
 Ended = Callable[[int, "Result"], None]
 """Told of every run that has ended, by its place among the jobs."""
 OUT_OF_TIME = "was out of time"
+ISOLATIONS = ("auto", "process", "fleet", "ray", "none")
+"""Where runs may be made; "auto" and "fleet" are an audit's own affair (training.py, together.py)."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ VERBS = {
     "train": ("training", "Train a model with differential privacy and write its weights and its evidence."),
     "attack": ("measuring", "Measure membership inference against a model, or read it off a file of scores."),
     "audit": ("auditing", "Test a privacy claim about somebody's training or mechanism."),
-    "bracket": ("measuring", "Attack, audit and account for one training: epsilon from both sides, in one report."),
+    "bracket": ("bracketing", "Attack, audit and account for one training: epsilon from both sides, in one report."),
     "report": ("reporting", "Write one self-contained page from evidence files."),
     "verify": ("auditing", "Recompute every bound of an evidence file from its events and counts; needs no data."),
     "quickstart": ("reporting", "The whole flow on embedded data: train two models, attack, audit and report."),

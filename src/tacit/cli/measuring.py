@@ -1,8 +1,7 @@
-"""Verbs that measure: attack, bracket."""
+"""The verb attack, and what measurements look like in JSON."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +14,8 @@ from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
 from ..data import Records
 from ..study.run_file import RunFile
 from .app import NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
-from .auditing import audited
-from .entry import Guarded, resolve_callable, resolve_model
-from .inputs import canary, out_folder, read_data, read_records, require, seeded
+from .entry import Guarded, resolve_model
+from .inputs import out_folder, read_data, read_records, require, seeded
 
 
 @verb("attack")
@@ -61,90 +59,6 @@ def attack(
     return _found(evidence, str(path), str(scores))
 
 
-@verb("bracket")
-def bracket(
-    run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and claim.")],
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where report and evidence go.")] = None,
-    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
-) -> Result:
-    """Attack, audit and account for one training: epsilon held from both sides, in one report."""
-    from ..reports import report
-    from ..study.sealing import KEY_FILE, sealed
-
-    file = RunFile.read(run)
-    records = read_records(file)
-    if records.unit is not None:
-        raise BadInput("bracket plays with single records: `unit` in [data] must go.", fix="tacit train takes unit.")
-    chance = seeded(file.get("output").get("seed") if seed is None else seed)
-    how = file.one_of("model", ("fit", "make"))
-    evidence = _bracket_make(file, records, chance) if how == "make" else _bracket_fit(file, records, chance)
-    folder = out_folder(out or file.get("output").get("folder", "tacit-bracket"))
-    evidence = sealed(evidence, records.x, records.y, folder / KEY_FILE)
-    path = evidence.save(folder / "evidence.json")
-    page = report(evidence, folder / "report.html")
-    result = audited(evidence, str(path))
-    more = {
-        "bounds": [bound.to_json() for bound in evidence.bounds],
-        "measurements": [_measured(item) for item in evidence.measurements],
-        "report": str(page.path),
-    }
-    return Result({**result.data, **more}, [*result.rows, ("report", str(page.path))], result.lines, result.status)
-
-
-def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
-    """Somebody's fit(x, y, rng), run after run on halves of the members; [plan] holds the claim."""
-    from ..study.bracketing import bracket as hold
-    from ..study.risk import renamed
-
-    game, table = file.get("audit"), file.get("plan")
-    if "start" in game:
-        raise BadInput("`start` in [audit] goes with [model] make: where a fit begins is its own affair.")
-    pool = np.ones(len(records.x), dtype=bool) if records.members is None else records.members
-    evidence = hold(
-        Guarded(file.need("model", "fit")),
-        (records.x[pool], records.y[pool]),
-        claim=_claimed(table, int(pool.sum()) // 2),
-        references=file.get("attack").get("references", 16),
-        runs=game.get("runs", 500),
-        confidence=game.get("confidence", 0.95),
-        canary=canary(game.get("canary", "auto")),
-        seconds=game.get("seconds"),
-        groups=None if records.groups is None else records.groups[pool],
-        rng=chance,
-    )
-    return evidence.with_(exposures=renamed(evidence.exposures, np.flatnonzero(pool)))
-
-
-def _claimed(table: dict[str, Any], records: int) -> Any:
-    """What [plan] claims of somebody's fit: a plan where it says rate and steps, else a bare pair, else nothing."""
-    from ..audits import stated
-    from ..study.planning import planned
-
-    if not table:
-        return None
-    if {"rate", "steps", "noise_multiplier"} & table.keys():
-        plan, delta = planned(table, records)
-        return stated(plan, delta=delta)
-    if "epsilon" not in table:
-        raise BadInput("[plan] needs epsilon, or rate, steps and noise_multiplier.")
-    return table["epsilon"], table.get("delta", 1e-5)
-
-
-def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
-    """A torch model of ours by a plan of ours: in fleets."""
-    require("torch", "torch")
-    if extra := {"schedule", "average"} & file.get("train").keys():
-        raise BadInput(f"The fleets of bracket know no {' and no '.join(sorted(extra))}: leave it out of [train].")
-    from ..study.experiment import Recipe
-    from ..study.training import experiment, optimizer, planned
-
-    trial = experiment(records, file.get("attack"), file.get("audit"), chance, note)
-    plan, delta = planned(file.get("plan"), len(trial.x) // 2)
-    make = resolve_callable(file.need("model", "make"))
-    recipe = Recipe(file.path.stem, make, optimizer(file.get("train")), plan)
-    return replace(trial, delta=delta).bracket(recipe)[0]
-
-
 def _attack_run(file: RunFile, names: list[str] | None, references: int | None, seed: int | None) -> Evidence:
     from ..study.risk import renamed
 
@@ -154,6 +68,8 @@ def _attack_run(file: RunFile, names: list[str] | None, references: int | None, 
     how = file.one_of("model", ("predict", "make", "fit"))
     if how != "make" and "file" in file.get("model"):
         raise BadInput("`file` in [model] holds the weights of what `make` returns.", fix=f"Leave it out beside {how}.")
+    if "evidence" in file.get("model"):
+        raise BadInput("`evidence` in [model] goes with bracket: an attack tests no claim.")
     found = resolve_model(file.need("model", how)) if how == "predict" else Guarded(file.need("model", how))
     inside = records.members
     if inside.all() or not inside.any():
@@ -165,7 +81,7 @@ def _attack_run(file: RunFile, names: list[str] | None, references: int | None, 
         note("training the target on the members")
         fit, found = found, found(sides[0].x, sides[0].y, np.random.default_rng(seed))
     elif how == "make":
-        found = _loaded(found, file)
+        found = loaded(found, file)
     groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
     more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups}
     count = table.get("references", 16) if references is None else references
@@ -174,7 +90,7 @@ def _attack_run(file: RunFile, names: list[str] | None, references: int | None, 
     return evidence.with_(exposures=renamed(evidence.exposures, rows))
 
 
-def _loaded(make: Any, file: RunFile) -> Any:
+def loaded(make: Any, file: RunFile) -> Any:
     """A torch model with its weights, from safetensors only."""
     require("safetensors", "torch")
     from safetensors.torch import load_file
@@ -232,7 +148,7 @@ def _found(evidence: Evidence, path: str, scores: str) -> Result:
     blind = next((item for item in evidence.measurements if item.attack == BLIND_BASELINE), None)
     best = strongest(evidence)
     data = {
-        "attacks": [_measured(item) for item in tried],
+        "attacks": [measured(item) for item in tried],
         "best": None if best is None else best[0].attack,
         "blind_baseline": None if blind is None else blind.auc.to_json(),
         "controls": [vars(control) for control in evidence.controls],
@@ -248,7 +164,7 @@ def _found(evidence: Evidence, path: str, scores: str) -> Result:
     return Result(data, [*rows, ("evidence", path)], [evidence.sentence], status)
 
 
-def _measured(item: Measurement) -> dict[str, Any]:
+def measured(item: Measurement) -> dict[str, Any]:
     rates = [{"fpr": fpr, **estimate.to_json()} for fpr, estimate in item.tpr_at_fpr]
     return {"name": item.attack, "auc": item.auc.to_json(), "tpr_at_fpr": rates}
 

@@ -24,12 +24,13 @@ Words = dict[str, tuple[str, ...]]
 """The words of each column that holds words, in the order they are numbered in."""
 
 
-ROLES = {"label": "y", "members": "members", "groups": "groups", "unit": "unit"}
+ROLES = {"label": "y", "members": "members", "groups": "groups", "unit": "unit", "canaries": "canaries"}
 """What names a column, and which array it becomes."""
+FLAGS = ("members", "canaries")
 
 
 def read_table(path: Path, categories: Mapping[str, Sequence[str]] | None = None, **named: str | None) -> Any:
-    """The arrays of a file: x, y and, where there are, members, groups and unit; and the words that became numbers.
+    """The arrays of a file: x, y and, where there are, those of other roles; and the words that became numbers.
 
     `named` gives the columns' names by their roles (`ROLES`), `categories` the public words of some columns.
     """
@@ -58,8 +59,8 @@ def _npz(path: Path, named: Mapping[str, str | None]) -> dict[str, Any]:
     words: Words = {}
     found["x"] = _numbers(found["x"], path.name)
     found["y"] = labels(found["y"], "y", words)
-    if "members" in found:
-        found["members"] = check.flags("members", found["members"].ravel()).reshape(found["members"].shape)
+    for key in found.keys() & set(FLAGS):
+        found[key] = check.flags(key, found[key].ravel()).reshape(found[key].shape)
     return {**found, "words": words, "derived": tuple(words)}
 
 
@@ -73,14 +74,14 @@ def _csv(path: Path, named: Mapping[str, str | None], lists: Words) -> dict[str,
         if column not in header:
             raise BadInput(f"{path.name} has no column {column!r}.", fix=columns)
     if len(set(taken.values())) < len(taken):
-        raise BadInput("Labels, members, groups and unit must be different columns.")
+        raise BadInput("Labels, members, groups, unit and canaries must be different columns.")
     values = {name: np.array([row[k] for row in rows]) for k, name in enumerate(header)}
     found: dict[str, Any] = {key: values.pop(column) for key, column in taken.items()}
     words: Words = {}
     found["x"] = _features(values, words, lists)
     found["y"], kept = _classes(found["y"], taken["y"], words, lists)
-    if "members" in found:
-        found["members"] = check.flags(f"column {taken['members']}", found["members"])
+    for key in found.keys() & set(FLAGS):
+        found[key] = check.flags(f"column {taken[key]}", found[key])
     found = {key: column[kept] for key, column in found.items()}
     return {**found, "words": words, "derived": tuple(name for name in words if name not in lists)}
 

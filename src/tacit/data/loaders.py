@@ -22,7 +22,8 @@ class Records:
     """Features `x` and labels `y` (0 .. classes - 1), optionally membership, group and unit (whose record) of each row.
 
     `words` are those that a file's columns held, in the order of their numbers; two files with other words cannot be
-    compared. `derived` names the columns whose words were read off the data itself.
+    compared. `derived` names the columns whose words were read off the data itself. Of `canaries` a fair coin decided
+    whether they are members.
     """
 
     x: NDArray[np.float32]
@@ -30,12 +31,15 @@ class Records:
     members: NDArray[np.bool_] | None = None
     groups: NDArray[Any] | None = None
     unit: NDArray[Any] | None = None
+    canaries: NDArray[np.bool_] | None = None
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     derived: tuple[str, ...] = ()
     name: str = ""
 
     def __post_init__(self) -> None:
-        columns = [column for column in (self.y, self.members, self.groups, self.unit) if column is not None]
+        columns = [
+            column for column in (self.y, self.members, self.groups, self.unit, self.canaries) if column is not None
+        ]
         if self.x.ndim < 2 or not len(self.x) or any(column.shape != (len(self.x),) for column in columns):
             raise BadInput(
                 "The data needs x of shape (records, ...), not empty, and one entry per record in all other columns."
@@ -53,7 +57,7 @@ class Records:
 def load(source: str, *, categories: Mapping[str, Sequence[str]] | None = None, **columns: str | None) -> Records:
     """A data set by name, or an .npz, .csv or .parquet file.
 
-    `columns` names label, members, groups and unit of a table; `categories` the public words of its columns.
+    `columns` names label, members, groups, unit and canaries of a table; `categories` the public words of its columns.
     """
     if source.endswith((".npz", ".csv", ".csv.gz", ".parquet")):
         return Records(**read_table(Path(source), categories, **columns), name=Path(source).name)

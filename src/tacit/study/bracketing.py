@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..audits import audit
+from ..audits import audit, stated
 from ..audits.claims import Stated
 from ..core import BadInput, Evidence, Source, check, source
+from . import taking
 from .membership import attack, of_audit
-from .models import Fit, accuracy, refit
+from .models import Fit, accuracy, guarded, refit
+from .neural import neural
 from .provenance import provenance
 from .risk import by_steps, renamed
 
@@ -32,13 +34,30 @@ def bracket(
     canary: Any = "auto",
     seconds: float | None = None,
     groups: ArrayLike | None = None,
+    nonmembers: tuple[ArrayLike, ArrayLike] | None = None,
+    fit: Fit | None = None,
+    canaries: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
 ) -> Evidence:
     """Train on a random half of `data`, attack that model, audit the training, and put it beside the claim.
 
     `target` is `fit(x, y, rng) -> predict` or an estimator that can be cloned. `claim` is (epsilon, delta), an Event
     or a Plan; without one the evidence has a lower side only. `groups` names every record's group, whose risks are then
     compared.
+
+    With `nonmembers` nothing is trained: `target` is a model, taken as it is (a `Trained`, a torch module, a fitted
+    estimator or predict(x)), `data` are records that it was trained on and `nonmembers` others like them; `groups` are
+    those of both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own. The training
+    cannot be audited, and the evidence says so, unless `canaries` (x, y, coins) were offered to it, each put in where
+    its fair coin says so (a game of one run), or `fit` is that training: then runs of it are audited, and it trains
+    reference models for the attack.
     """
+    if nonmembers is not None:
+        return _taken(
+            target, data, nonmembers, claim, fit, canaries, source(rng), references=references, runs=runs,
+            confidence=confidence, isolation=isolation, canary=canary, seconds=seconds, groups=groups,
+        )  # fmt: skip
+    if fit is not None or canaries is not None:
+        raise BadInput("fit and canaries go with a model that is taken as it is.", fix="Give its nonmembers=(x, y).")
     train, randomness = _training(target), source(rng)
     x, y = (np.asarray(part) for part in _pair(data))
     if len(x) != len(y) or len(x) < 8:
@@ -86,6 +105,39 @@ def bracket(
     )
 
 
+def _taken(
+    target: Any, members: Any, nonmembers: Any, claim: Any, fit: Fit | None, canaries: Any, randomness: Source,
+    *, references: int, confidence: float, groups: ArrayLike | None, **game: Any,
+) -> Evidence:  # fmt: skip
+    """The same for a model that is trained already; see `taking`."""
+    given = taking.Given.of(target, claim, DELTA)
+    model = target.model if taking.trained(target) else guarded(target)
+    check.whole("references", references, least=0)
+    measured = attack(
+        model,
+        members,
+        nonmembers,
+        references=references,
+        fit=fit,
+        groups=groups,
+        confidence=confidence,
+        rng=randomness,
+    )
+    judged = given.claim or stated((math.inf, DELTA), delta=DELTA)
+    audits = []
+    if canaries is not None:
+        audits.append(taking.one_run(model, canaries, judged, confidence, randomness))
+    if fit is not None:
+        found = audit(fit, members, claim=judged, confidence=confidence, rng=randomness, **game)
+        audits.append(found.with_(not_covered=(*found.not_covered, taking.MADE_AGAIN)))
+    whole = taking.together(measured, given, audits, getattr(target, "__qualname__", type(model).__name__))
+    x, y = (np.asarray(part) for part in nonmembers)
+    return whole.with_(
+        budget=given.evidence.budget or by_steps(given.claim),
+        utility={**given.evidence.utility, "test accuracy": accuracy(model, x, y)},
+    )
+
+
 def _halved(x: NDArray[Any], y: NDArray[Any], rng: Source) -> NDArray[np.bool_]:
     """A random half; records that are alike stay together, so that no member is also a non-member."""
     number: dict[tuple[bytes, str], int] = {}
@@ -95,6 +147,11 @@ def _halved(x: NDArray[Any], y: NDArray[Any], rng: Source) -> NDArray[np.bool_]:
 
 def _training(target: Any) -> Fit:
     """The training itself: a function, or an estimator that can be cloned."""
+    if taking.trained(target) or neural(target) is not None:
+        raise BadInput(
+            f"A {type(target).__name__} is trained already, and cannot be trained again.",
+            fix="Give records that it was not trained on as nonmembers=(x, y): then it is taken as it is.",
+        )
     found = refit(target, None)
     if found is None and callable(target):
         return target  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,6 +42,14 @@ def own_answers(target: Any) -> Predict | None:
     if callable(shares):
         return shares
     return (lambda x: _two_columns(np.asarray(decision(x)))) if callable(decision) else None
+
+
+def guarded(target: Any) -> Any:
+    """A predict function whose errors are one sentence; a model of a known library is that already."""
+    if own_answers(target) is not None or not callable(target):
+        return target
+    answer = functools.partial(_asked, target)
+    return functools.update_wrapper(answer, target, updated=())
 
 
 def _two_columns(decision: Array) -> Array:

@@ -40,8 +40,9 @@ KINDS: dict[str, Fits] = {
     LISTS: lambda value: isinstance(value, dict) and all(map(_list(_string), value.values())),
 }
 SECTIONS: dict[str, dict[str, str]] = {
-    "data": {"source": TEXT, "label": TEXT, "groups": TEXT, "members": TEXT, "unit": TEXT, "categories": LISTS},
-    "model": {"make": TEXT, "file": TEXT, "predict": TEXT, "fit": TEXT},
+    "data": {"source": TEXT, "label": TEXT, "groups": TEXT, "members": TEXT, "unit": TEXT, "categories": LISTS,
+             "canaries": TEXT},
+    "model": {"make": TEXT, "file": TEXT, "predict": TEXT, "fit": TEXT, "evidence": TEXT},
     "plan": {
         "epsilon": NUMBER, "delta": NUMBER, "epochs": NUMBER, "batch_size": WHOLE, "clip_norm": NUMBER,
         "adjacency": TEXT, "rate": NUMBER, "steps": WHOLE, "noise_multiplier": NUMBER, "public_size": WHOLE,

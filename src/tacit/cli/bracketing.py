@@ -1,0 +1,173 @@
+"""The verb bracket: epsilon held from both sides, of a training or of a model that is taken as it is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..core.errors import BadInput
+from ..core.evidence import Evidence
+from ..data import Records
+from ..study.run_file import RunFile
+from .app import Result, note, verb
+from .auditing import audited
+from .entry import Guarded, resolve, resolve_callable
+from .inputs import canary, out_folder, read_records, require, seeded
+from .measuring import loaded, measured
+
+
+@verb("bracket")
+def bracket(
+    run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and claim.")],
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where report and evidence go.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+) -> Result:
+    """Attack, audit and account for one training: epsilon held from both sides, in one report."""
+    from ..reports import report
+    from ..study.sealing import KEY_FILE, sealed
+
+    file = RunFile.read(run)
+    records = read_records(file)
+    if records.unit is not None:
+        raise BadInput("bracket plays with single records: `unit` in [data] must go.", fix="tacit train takes unit.")
+    chance = seeded(file.get("output").get("seed") if seed is None else seed)
+    evidence = _how(file)(file, records, chance)
+    folder = out_folder(out or file.get("output").get("folder", "tacit-bracket"))
+    evidence = sealed(evidence, records.x, records.y, folder / KEY_FILE)
+    path = evidence.save(folder / "evidence.json")
+    page = report(evidence, folder / "report.html")
+    result = audited(evidence, str(path))
+    more = {
+        "bounds": [bound.to_json() for bound in evidence.bounds],
+        "measurements": [measured(item) for item in evidence.measurements],
+        "report": str(page.path),
+    }
+    return Result({**result.data, **more}, [*result.rows, ("report", str(page.path))], result.lines, result.status)
+
+
+def _how(file: RunFile) -> Any:
+    """A training to be run, or a model to be taken: one that answers, or one whose weights are in a file."""
+    table = file.get("model")
+    how = file.one_of("model", ("fit", "make", "predict"))
+    if how == "predict" or (how == "make" and "file" in table):
+        return _bracket_taken
+    if "file" in table:
+        raise BadInput("`file` in [model] holds the weights of what `make` returns.", fix="Leave it out beside fit.")
+    if "evidence" in table or "canaries" in file.get("data"):
+        raise BadInput(
+            "`evidence` in [model] and `canaries` in [data] go with a model that is taken as it is.",
+            fix="Give [model] predict, or make with file.",
+        )
+    return _bracket_make if how == "make" else _bracket_fit
+
+
+def _bracket_taken(file: RunFile, records: Records, chance: Any) -> Evidence:
+    """A model that is trained already: attacked with its members and others, audited by its canaries if it has some."""
+    from ..study.bracketing import bracket as hold
+    from ..study.risk import renamed
+
+    game, members = file.get("audit"), records.members
+    if members is None:
+        raise BadInput(f"{file.path.name} needs `members` in [data]: which records the model was trained on.")
+    if extra := game.keys() - {"game", "confidence"}:
+        raise BadInput(f"A model that is taken is not trained again: {', '.join(sorted(extra))} in [audit] must go.")
+    if game.get("game", "one-run") != "one-run":
+        raise BadInput("A model that is taken can be audited by the game one-run alone.", fix="Leave game out.")
+    thrown = np.zeros(len(members), dtype=bool) if records.canaries is None else records.canaries
+    sides = [np.flatnonzero(side & ~thrown) for side in (members, ~members)]
+    rows, pool = np.concatenate(sides), np.flatnonzero(thrown)
+    model, digest = _model(file)
+    evidence = hold(
+        model,
+        (records.x[sides[0]], records.y[sides[0]]),
+        nonmembers=(records.x[sides[1]], records.y[sides[1]]),
+        claim=_claim_of(file, int(members.sum())),
+        canaries=(records.x[pool], records.y[pool], members[pool]) if pool.size else None,
+        references=file.get("attack").get("references", 16),
+        confidence=game.get("confidence", 0.95),
+        groups=None if records.groups is None else records.groups[rows],
+        rng=chance,
+    )
+    return evidence.with_(
+        subject=file.path.stem,
+        exposures=renamed(evidence.exposures, rows),
+        provenance={**evidence.provenance, **digest},
+    )
+
+
+def _model(file: RunFile) -> tuple[Any, dict[str, str]]:
+    """The model, and which weights it has."""
+    table = file.get("model")
+    if "predict" in table:
+        return resolve(str(table["predict"])), {}
+    model = loaded(Guarded(str(table["make"])), file)
+    return model, {"weights_sha256": hashlib.sha256(Path(str(table["file"])).read_bytes()).hexdigest()}
+
+
+def _claim_of(file: RunFile, records: int) -> Any:
+    """What is claimed of a model: its evidence, or [plan]."""
+    evidence, table = file.get("model").get("evidence"), file.get("plan")
+    if evidence is None:
+        return _claimed(table, records)
+    if table:
+        raise BadInput("Both [model] evidence and [plan] claim something: one of them must go.")
+    return Evidence.load(str(evidence))
+
+
+def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
+    """Somebody's fit(x, y, rng), run after run on halves of the members; [plan] holds the claim."""
+    from ..study.bracketing import bracket as hold
+    from ..study.risk import renamed
+
+    game, table = file.get("audit"), file.get("plan")
+    if "start" in game:
+        raise BadInput("`start` in [audit] goes with [model] make: where a fit begins is its own affair.")
+    pool = np.ones(len(records.x), dtype=bool) if records.members is None else records.members
+    evidence = hold(
+        Guarded(file.need("model", "fit")),
+        (records.x[pool], records.y[pool]),
+        claim=_claimed(table, int(pool.sum()) // 2),
+        references=file.get("attack").get("references", 16),
+        runs=game.get("runs", 500),
+        confidence=game.get("confidence", 0.95),
+        canary=canary(game.get("canary", "auto")),
+        seconds=game.get("seconds"),
+        groups=None if records.groups is None else records.groups[pool],
+        rng=chance,
+    )
+    return evidence.with_(exposures=renamed(evidence.exposures, np.flatnonzero(pool)))
+
+
+def _claimed(table: dict[str, Any], records: int) -> Any:
+    """What [plan] claims of somebody's fit: a plan where it says rate and steps, else a bare pair, else nothing."""
+    from ..audits import stated
+    from ..study.planning import planned
+
+    if not table:
+        return None
+    if {"rate", "steps", "noise_multiplier"} & table.keys():
+        plan, delta = planned(table, records)
+        return stated(plan, delta=delta)
+    if "epsilon" not in table:
+        raise BadInput("[plan] needs epsilon, or rate, steps and noise_multiplier.")
+    return table["epsilon"], table.get("delta", 1e-5)
+
+
+def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
+    """A torch model of ours by a plan of ours: in fleets."""
+    require("torch", "torch")
+    if extra := {"schedule", "average"} & file.get("train").keys():
+        raise BadInput(f"The fleets of bracket know no {' and no '.join(sorted(extra))}: leave it out of [train].")
+    from ..study.experiment import Recipe
+    from ..study.training import experiment, optimizer, planned
+
+    trial = experiment(records, file.get("attack"), file.get("audit"), chance, note)
+    plan, delta = planned(file.get("plan"), len(trial.x) // 2)
+    make = resolve_callable(file.need("model", "make"))
+    recipe = Recipe(file.path.stem, make, optimizer(file.get("train")), plan)
+    return replace(trial, delta=delta).bracket(recipe)[0]

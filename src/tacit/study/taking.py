@@ -1,0 +1,162 @@
+"""A model that is trained already: taken as it is, attacked, and put beside what is claimed of it.
+
+Nothing says how it was trained, so no run can be made again. An audit is possible in two cases: where canaries were
+offered to the training by coins (one run, which has been made), or where `fit` is said to be that training.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ..audits import controls, demonstrate_once, stated, verify
+from ..audits.claims import Stated, with_frontier
+from ..audits.demonstration import Played
+from ..audits.game import scored
+from ..core import BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source
+from .membership import of_audit
+from .models import answers, classes_of, observe
+
+Array = NDArray[Any]
+FEWEST = 50
+"""Canaries of a one-run audit: fewer could not pass the planted-leak control."""
+UNFAIR = 1e-6
+"""Coins that fall so seldom were no fair coins."""
+WORD = "that the claim is about this model: it was taken as it was given"
+UNTESTED = "the training: it was not made again and no canary's coin is known, so no audit tested the claim"
+MADE_AGAIN = "that fit is how this model was trained: the audit made runs of fit"
+ONE_RUN = "more than one run: the audit judged the training by the coins of its own canaries"
+SINGLE = "groups of records: the attack plays with single records, the claim is about one {}"
+THROWN = "the coins were thrown before the training, and canaries whose coin said no were never trained on"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What comes with a model: a claim, if any, and the evidence that it was read from, if any."""
+
+    claim: Claim | None
+    evidence: Evidence
+
+    @classmethod
+    def of(cls, target: Any, claim: Stated | Evidence | str | Path | None, delta: float) -> Given:
+        """From a Trained, from evidence or its file, or from what somebody states; `delta` is that of an event."""
+        if trained(target):
+            if claim is not None:
+                raise BadInput("A Trained brings its own claim.", fix="Leave claim out, or give its model alone.")
+            claim = target.evidence
+        if isinstance(claim, str | Path):
+            claim = Evidence.load(claim)
+        if not isinstance(claim, Evidence):
+            made = None if claim is None else stated(claim, delta=delta)
+            return cls(made, Evidence(subject="", not_covered=() if made is None else (WORD,)))
+        if not verify(claim).ok:
+            raise BadInput("The evidence's bounds do not follow from its events and counts.", fix="See tacit verify.")
+        made = None if claim.claim is None else _with_frontier(claim.claim)
+        return cls(made, claim.with_(not_covered=(*claim.not_covered, *(() if trained(target) else (WORD,)))))
+
+    @property
+    def delta(self) -> float | None:
+        return None if self.claim is None else self.claim.bound.delta
+
+
+def trained(target: Any) -> bool:
+    """Whether it is what `fit` of this library returns; without importing torch."""
+    loop = sys.modules.get("tacit.train.loop")
+    return loop is not None and isinstance(target, loop.Trained)
+
+
+def together(measured: Evidence, given: Given, audits: list[Evidence], subject: str) -> Evidence:
+    """One piece of evidence from the attack's, what was given, and the audits that could be made."""
+    old = given.evidence
+    shown = (*old.demonstrations, *(item for audit in audits for item in audit.demonstrations))
+    lines = () if shown or given.claim is None else (UNTESTED,)
+    if given.claim is not None and given.claim.bound.unit != "record":
+        lines = (*lines, SINGLE.format(given.claim.bound.unit))
+    known = {key: value for key, value in measured.provenance.items() if key != "randomness"}
+    parts = [item for audit in audits for item in audit.not_covered]
+    return measured.with_(
+        subject=old.subject or subject,
+        claim=given.claim,
+        demonstrations=shown,
+        controls=(*measured.controls, *_earlier(old), *(test for audit in audits for test in of_audit(audit.controls))),
+        not_covered=tuple(dict.fromkeys((*lines, *parts, *measured.not_covered, *old.not_covered))),
+        threat={**old.threat, **measured.threat},
+        provenance={
+            **known,
+            "attack_randomness": measured.provenance["randomness"],
+            **old.provenance,
+            **{key: value for audit in audits for key, value in audit.provenance.items() if key != "randomness"},
+        },
+        scores=(*measured.scores, *(item for audit in audits for item in audit.scores)),
+    )
+
+
+def one_run(model: Any, canaries: Any, claim: Claim, confidence: float, chance: Source) -> Evidence:
+    """The training as a game of one run: `canaries` are (x, y, coins), and each was put in where its coin says so.
+
+    The rows are mixed first: records of one score are guessed by their order, which must not know the coins.
+    """
+    x, y, coins = _canaries(canaries)
+    if claim.bound.unit != "record":
+        raise Mismatch(f"The claim is about one {claim.bound.unit}; canaries are single records.")
+    order = chance.permutation(len(coins))
+    x, y, coins = x[order], y[order], coins[order]
+    classes = classes_of(model, y)
+    seen = observe([answers(model, x, classes)], y, coins[:, None], classes)
+    scores = scored(seen.need("margin")[:, 0], coins)
+    played = Played("one-run", "canaries of the training", len(coins))
+    shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played)
+    return Evidence(
+        subject="",
+        demonstrations=tuple(_believing(item) for item in shown),
+        controls=_tested(scores, chance),
+        not_covered=(ONE_RUN,),
+        provenance={"canaries": len(coins)},
+        scores=(scores,),
+    )
+
+
+def _tested(scores: Scores, chance: Source) -> tuple[Control, ...]:
+    return (
+        controls.null(scores, chance, controls.by_guesses),
+        controls.planted_leak(scores, chance, controls.by_guesses),
+    )
+
+
+def _canaries(canaries: Any) -> tuple[Array, Array, NDArray[np.bool_]]:
+    if not isinstance(canaries, tuple | list) or len(canaries) != 3:
+        raise BadInput("canaries must be (x, y, coins): records, labels, and whether each was put in.")
+    x, y, coins = (np.asarray(part) for part in canaries)
+    if not len(x) == len(y) == len(coins) or coins.ndim != 1 or coins.dtype != bool:
+        raise BadInput("canaries must be (x, y, coins) of one length, coins true or false.")
+    if len(coins) < FEWEST:
+        raise BadInput(f"An audit of one run needs at least {FEWEST} canaries, got {len(coins)}.")
+    if stats.binomtest(int(coins.sum()), len(coins)).pvalue < UNFAIR:
+        raise BadInput(
+            f"{int(coins.sum())} of {len(coins)} canaries were put in: fair coins do not fall so.",
+            fix="Throw a fair coin of its own for every canary, before the training.",
+        )
+    return x, y, coins
+
+
+def _believing(item: Demonstration) -> Demonstration:
+    return replace(item, bound=replace(item.bound, assumptions=(*item.bound.assumptions, THROWN)))
+
+
+def _earlier(old: Evidence) -> tuple[Control, ...]:
+    """Controls of the evidence that came with the model: those of its audits count as long as its bounds do."""
+    return tuple(replace(test, name=f"earlier: {test.name}") for test in old.controls if old.demonstrations)
+
+
+def _with_frontier(claim: Claim) -> Claim:
+    """The rates that a claim allows against single records, where it is about them."""
+    if claim.bound.unit != "record" or math.isinf(claim.bound.epsilon):
+        return replace(claim, frontier=())
+    return claim if claim.frontier else with_frontier(claim)
