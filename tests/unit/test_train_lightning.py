@@ -204,3 +204,21 @@ def test_the_example_learns_digits() -> None:
     accuracy, epsilon = main()
     assert accuracy > 0.6
     assert 2.9 < epsilon <= 3.0
+
+
+def test_loggers_are_not_given_what_has_no_noise(tmp_path) -> None:
+    from lightning.pytorch.loggers import CSVLogger
+
+    from tacit.train import PrivateCallback
+
+    callback, logger = PrivateCallback(PLAN, rng=3), CSVLogger(tmp_path, flush_logs_every_n_steps=1)
+    run = trainer(callback, logger=logger, log_every_n_steps=1, enable_checkpointing=True, limit_val_batches=2)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA), batch_size=20)
+    run.fit(make(), callback.batches(DATA), loader)
+    assert {"train_loss", "train_clipped"} <= set(run.progress_bar_metrics)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} >= {".csv", ".ckpt"}
+    left = b"".join(path.read_bytes() for path in files)
+    assert b"accuracy" in left
+    assert b"train_loss" not in left
+    assert b"train_clipped" not in left

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.utils.data import IterableDataset
 
 from ..core import BadInput, Charger, Evidence, MissingExtra, Source
 from ..loss import Plan
 from . import checkpoint as checkpoints
-from .sample import Batch
+from .claim import small_delta
+from .info import StepInfo
+from .sample import Batch, MapStyle
 from .speed import Speed
 from .step import PrivateStep, private
 
@@ -26,6 +30,8 @@ SECRET = "_private.secret"
 """What a run goes on from. Files whose name starts so are left out when the Trainer pushes its folder to the hub."""
 IGNORED = -100
 """The label that Hugging Face gives to what is not to be predicted."""
+NOISELESS = ("loss", "train_loss")
+"""What the Trainer would print and write into its state, its trackers and the model's card."""
 
 
 class PrivateTrainer(Trainer):  # type: ignore[misc]
@@ -33,7 +39,12 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
 
     `PrivateTrainer(model, args, train_dataset=data, plan=plan)`; then `train()`, and `evidence(delta)` for the claim.
     The plan says how batches are drawn and how many steps there are: batch size, epochs and accumulation of `args` are
-    not used, and `max_grad_norm` clips what was released. Items of the data set must have equal shapes (pad them).
+    not used, and `max_grad_norm` clips what was released. Every item goes through `data_collator` by itself, and what
+    comes out must have equal shapes (pad to one length).
+
+    The training loss has no noise, so the Trainer neither prints nor saves it. Its logs hold "epsilon_so_far" at "delta";
+    `history` has every step's loss and share of clipped examples, for the operator's eyes.
+
     With every checkpoint of the Trainer a file "_private.secret" beside them is written anew, and destroyed at the end;
     `train(resume_from_checkpoint=True)` of a new PrivateTrainer goes on from both, bit for bit.
 
@@ -48,25 +59,19 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         ledger: Charger | None = None,
         rng: Source | int | None = None,
         speed: Speed = Speed(),  # noqa: B008
+        noise: str = "float32",
+        users: ArrayLike | None = None,
+        records_per_user: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if self.train_dataset is None:
-            raise BadInput("PrivateTrainer needs a train_dataset.")
-        if self.args.gradient_accumulation_steps != 1:
-            raise BadInput("Private steps accumulate by themselves.", fix="Set gradient_accumulation_steps=1.")
-        if self.args.world_size > 1:
-            raise BadInput("PrivateTrainer runs in one process.", fix="Use tacit.fit under torchrun for several.")
-        if self.args.bf16 or self.args.fp16:
-            raise BadInput(
-                "The Trainer's precision would round what is clipped without making room for it.",
-                fix='Leave bf16 and fp16 off, and give speed=Speed(precision="bfloat16").',
-            )
-        if self.args.push_to_hub and self.args.save_strategy != "no":
-            raise BadInput(
-                "The folder that would be pushed holds the run's secret.", fix="Push the model after training."
-            )
-        self.plan, self._options = plan, {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed}
+        for wrong, message, fix in REFUSED:
+            if wrong(self):
+                raise BadInput(message, fix=fix)
+        self.plan, self.delta = plan, small_delta(plan.public_size)
+        self.history: list[StepInfo] = []
+        self._options = {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed, "noise": noise}
+        self._users = {"users": users, "records_per_user": records_per_user}
         self.args.num_train_epochs, self.args.max_steps = 1, plan.steps
         self.args.ignore_data_skip = True  # a resumed run draws the samples that are left, no others
         self.private: PrivateStep | None = None
@@ -83,10 +88,12 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         found = super().train(resume_from_checkpoint, *args, **kwargs)
         if self.private is not None and self.private.done == self.plan.steps:
             checkpoints.destroy(self._secret)
-        return found
+        return found._replace(training_loss=float("nan"), metrics=_noisy(found.metrics))
 
     def start(self) -> PrivateStep:
         """The step at its beginning, or where the run's secret was written."""
+        if self.private is not None:
+            raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
         optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
         self.private = private(self.model, optimizer, self.plan, **self._options)
         if self._resumed is not None:
@@ -112,11 +119,30 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         return int(self.plan.public_size)
 
     def training_step(self, model: nn.Module, inputs: Mapping[str, Batch], *args: Any) -> Tensor:
-        """Noisy gradients where `backward` would leave plain ones; the Trainer's own optimizer takes the step."""
+        """Noisy gradients where `backward` would leave plain ones; the Trainer's own optimizer takes the step.
+
+        What is handed back would be logged, so it is nothing.
+        """
         model.train()
         assert self.private is not None
-        info = self.private.gradients(inputs["batch"])
-        return torch.tensor(0.0 if info.loss is None else info.loss, device=self.args.device)
+        self.history.append(self.private.gradients(inputs["batch"]))
+        return torch.zeros((), device=self.args.device)
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Epsilon so far where the loss would stand."""
+        if self.private is not None and any(name in logs for name in NOISELESS):
+            spent = self.plan.spent(self.private.done, self.delta).epsilon
+            logs = {**_noisy(logs), "epsilon_so_far": spent, "delta": self.delta}
+        super().log(logs, *args, **kwargs)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        given = self.eval_dataset if eval_dataset is None else eval_dataset
+        if given is self.train_dataset:
+            raise BadInput(
+                "Evaluation on the training data would print and save figures without noise.",
+                fix="Evaluate on public or held-out data; trainer.history has the training losses.",
+            )
+        return super().get_eval_dataloader(eval_dataset)
 
     def floating_point_ops(self, inputs: Any) -> int:
         return 0
@@ -126,6 +152,45 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         if self.private is None:
             raise BadInput("Nothing was trained yet.", fix="Call train() first.")
         return self.private.evidence(delta)
+
+
+REFUSED: tuple[tuple[Callable[[Any], Any], str, str], ...] = (
+    (lambda trainer: trainer.train_dataset is None, "PrivateTrainer needs a train_dataset.", ""),
+    (
+        lambda trainer: trainer.args.gradient_accumulation_steps != 1,
+        "Private steps accumulate by themselves.",
+        "Set gradient_accumulation_steps=1.",
+    ),
+    (
+        lambda trainer: trainer.args.world_size > 1,
+        "PrivateTrainer runs in one process.",
+        "Use tacit.fit under torchrun for several.",
+    ),
+    (
+        lambda trainer: trainer.args.bf16 or trainer.args.fp16,
+        "The Trainer's precision would round what is clipped without making room for it.",
+        'Leave bf16 and fp16 off, and give speed=Speed(precision="bfloat16").',
+    ),
+    (
+        lambda trainer: trainer.args.push_to_hub and trainer.args.save_strategy != "no",
+        "The folder that would be pushed holds the run's secret.",
+        "Push the model after training.",
+    ),
+    (
+        lambda trainer: trainer.args.label_smoothing_factor or trainer.compute_loss_func or _own_loss(trainer),
+        "The Trainer's own loss is one number for a whole batch.",
+        "Give loss=, one number per example.",
+    ),
+    (
+        lambda trainer: trainer.args.auto_find_batch_size,
+        "auto_find_batch_size would start the run again, on parameters that were trained already.",
+        "Give speed=Speed(physical_batch=...) for less memory.",
+    ),
+)
+
+
+def _own_loss(trainer: PrivateTrainer) -> bool:
+    return type(trainer).compute_loss is not Trainer.compute_loss
 
 
 class _Samples:
@@ -138,12 +203,39 @@ class _Samples:
         return int(self.trainer.plan.steps)
 
     def __iter__(self) -> Iterator[dict[str, Batch]]:
-        for batch in self.trainer.start().batches(self.trainer.train_dataset):
+        trainer, data = self.trainer, self.trainer.train_dataset
+        if isinstance(data, MapStyle) and not isinstance(data, Mapping | tuple | IterableDataset):
+            data = _Items(trainer)
+        for batch in trainer.start().batches(data, **trainer._users):
             yield {"batch": batch}
+
+
+class _Items:
+    """A data set whose items are what the Trainer's collator makes of each of them alone, as tensors."""
+
+    def __init__(self, trainer: PrivateTrainer) -> None:
+        self.data = trainer.train_dataset
+        collator = trainer.data_collator
+        if trainer.args.remove_unused_columns:
+            collator = trainer._get_collator_with_removed_columns(collator, description="training")
+        self.collator: Callable[[list[Any]], Mapping[str, Tensor]] = collator
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, row: int) -> Any:
+        item = self.data[row]
+        return {k: v[0] for k, v in self.collator([item]).items()} if isinstance(item, Mapping) else item
+
+
+def _noisy(logs: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in logs.items() if name not in NOISELESS}
 
 
 def per_example(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
     """Cross-entropy per example: of a classifier, or of next words, averaged over those that are not ignored."""
+    if "labels" not in batch:
+        raise BadInput("Items of train_dataset have no labels.", fix='Give every item "labels", or give loss=.')
     labels = batch["labels"]
     logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
     if logits.ndim == 2 and not labels.is_floating_point():

@@ -40,7 +40,8 @@ class PrivateCallback(Callback):  # type: ignore[misc]
 
     `training_step(batch, index)` of the module returns one loss per example and logs nothing; or give `loss`, called as
     loss(module, batch). The other arguments are those of `tacit.private`. The loss and the share of clipped examples
-    are logged as "train_loss" and "train_clipped", for the operator's eyes. `evidence(delta)` is the claim.
+    are on the progress bar as "train_loss" and "train_clipped", for the operator's eyes; no logger is given them, since
+    they have no noise. `evidence(delta)` is the claim.
 
     Guarantee and Caller ensures: see `tacit.private`.
     """
@@ -113,7 +114,8 @@ class PrivateCallback(Callback):  # type: ignore[misc]
         step, sample, self._sample = self._step(), self._sample, None
         info = step.gradients(sample.batch)
         if info.loss is not None:
-            pl_module.log_dict({LOSS: info.loss, CLIPPED: info.clipped}, batch_size=info.examples)
+            told = {LOSS: info.loss, CLIPPED: info.clipped}  # they have no noise: on the screen, in no logger's file
+            pl_module.log_dict(told, prog_bar=True, logger=False, batch_size=info.examples)
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         trainer.should_stop = trainer.should_stop or self._step().done == self.plan.steps

@@ -62,7 +62,7 @@ class Examples:
         if self.direct:
             places: dict[torch.device, Tensor] = {}
             return mapped(lambda tensor: _picked(tensor, _on(tensor.device, index, places)), self.data)
-        rows = default_collate([self.data[int(row)] for row in index.ravel()])
+        rows = _collated([self.data[int(row)] for row in index.ravel()])
         return rows if index.ndim == 1 else mapped(lambda tensor: tensor.unflatten(0, index.shape), rows)
 
 
@@ -96,6 +96,17 @@ class Batch:
                 shares = _filled(self.shares[start : start + self.physical], missing)
                 rows = Several(rows, torch.from_numpy(shares))
             yield rows, mask
+
+
+def _collated(items: list[Any]) -> Any:
+    """One batch of all items, which must be alike."""
+    try:
+        return default_collate(items)
+    except (RuntimeError, TypeError, KeyError) as error:
+        raise BadInput(
+            "Items of the data set cannot be put into one batch.",
+            fix="Give items of tensors and numbers, all of one shape: pad texts to one length, images to one size.",
+        ) from error
 
 
 def _on(device: torch.device, index: Index, places: dict[torch.device, Tensor]) -> Tensor:
