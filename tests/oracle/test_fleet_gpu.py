@@ -12,16 +12,28 @@ from tacit.fleet import Epochs, Fleet
 from tacit.fleet import fleet as room
 from tacit.fleet.device import Compiled
 from tacit.fleet.fused import Fused
-from tacit.fleet.memory import at_once
+from tacit.fleet.memory import BLOCK, at_once
+from tacit.fleet.order import Draws
 from tacit.fleet.spread import spread
 from tacit.fleet.stack import copies, stack
 
-pytestmark = [pytest.mark.needs("gpu"), pytest.mark.slow]
+pytestmark = [pytest.mark.needs("gpu"), pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(2000, 784)).astype(np.float32)
 Y = RNG.integers(0, 10, 2000)
 MEMBER = RNG.random((2000, 130)) < 0.5
 PLAN = Plan(1000, rate=0.1, steps=60, noise_multiplier=1.0)
+
+
+class DrawsOfTheProcessor(Draws):
+    """Sent to where the models are trained, which draws numbers of its own otherwise."""
+
+    def __init__(self, seeds, device, block=BLOCK):
+        super().__init__(seeds, "cpu", block)
+        self.there = device
+
+    def _draw(self, *args, **more):
+        return super()._draw(*args, **more).to(self.there)
 
 
 def mlp():
@@ -117,15 +129,15 @@ def test_what_is_said_to_fit_does_fit():
     assert torch.cuda.max_memory_allocated() - before < torch.cuda.mem_get_info()[1] / 2
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("start", ["a module", "a function"])
 @pytest.mark.parametrize(
     "schedule",
     [Epochs(3, 16), Plan(80, 0.2, 20, 1.0), Plan(80, 0.2, 60, 1.0)],
     ids=["plain", "private", "private and compiled"],
 )
-def test_models_are_the_processors(schedule, start: str) -> None:
-    """Logits within 1e-4 of their size: same starts, batches and noise."""
+def test_models_are_the_processors(schedule, start: str, monkeypatch) -> None:
+    """Logits within 1e-4 of their size: same starts, batches and, drawn on the processor for both, noise."""
+    monkeypatch.setattr(room, "Draws", DrawsOfTheProcessor)
     rng = np.random.default_rng(0)
     x, y, member = rng.normal(size=(80, 6)).astype(np.float32), rng.integers(0, 3, 80), rng.random((80, 70)) < 0.5
     torch.manual_seed(0)

@@ -8,6 +8,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Speed, private
 from tacit.train.clip import Clipped, Clipper, Compiled
+from tacit.train.clip.compiled import _agree, _agree_roughly
 from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
 
 DATA = torch.randn(64, 5, generator=torch.Generator().manual_seed(0)), torch.arange(64) % CLASSES
@@ -91,6 +92,47 @@ def test_lost_norms_do_not_hide_behind_a_large_sum(monkeypatch) -> None:
     compiled = Compiled(Clipper(model, lambda net, x: 0.01 * net(x), trainable(model), 0.5))
     with pytest.raises(BadInput, match="does not clip as the eager one"):
         compiled(torch.zeros(2048), torch.ones(2048, dtype=torch.bool))
+
+
+def seen(norms, *sums) -> Clipped:
+    named = {str(place): torch.tensor(total) for place, total in enumerate(sums)}
+    return Clipped(named, torch.tensor(norms), torch.zeros(len(norms)), torch.zeros(len(norms), dtype=torch.bool))
+
+
+RIGHT = seen([1.0] * 200, [3.0, 4.0], [0.3, 0.4])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        RIGHT,
+        seen([1.04] * 200, [3.0, 4.0], [0.3, 0.4]),
+        seen([1.0] * 198 + [1.3, 0.7], [3.0, 4.0], [0.3, 0.4]),
+        seen([1.0] * 200, [4.0, 4.5], [0.3, 0.6]),
+    ],
+    ids=["same", "all a little", "two by much", "sums"],
+)
+def test_reduced_precision_may_differ_by_rounding(other: Clipped) -> None:
+    assert _agree_roughly(other, RIGHT)
+    assert _agree(other, RIGHT) is (other is RIGHT)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        seen([0.0] * 200, [3.0, 4.0], [0.3, 0.4]),
+        seen([1.06] * 200, [3.0, 4.0], [0.3, 0.4]),
+        seen([1.0] * 199 + [0.5], [3.0, 4.0], [0.3, 0.4]),
+        seen([1.0] * 199 + [float("nan")], [3.0, 4.0], [0.3, 0.4]),
+        seen([1.0] * 200, [6.0, 8.0], [0.6, 0.8]),
+        seen([1.0] * 200, [0.0, 0.0], [0.3, 0.4]),
+        seen([1.0] * 200, [3.0, 4.0], [0.3, float("nan")]),
+        seen([1.0] * 200, [3.0, 4.0], [-0.3, -0.4]),
+    ],
+    ids=["lost", "all", "one by half", "not a number", "not clipped", "lost sum", "sum not a number", "turned round"],
+)
+def test_reduced_precision_may_not_differ_by_more(other: Clipped) -> None:
+    assert not _agree_roughly(other, RIGHT)
 
 
 def test_memory_that_is_written_into_is_nobody_elses(monkeypatch) -> None:

@@ -25,10 +25,11 @@ PER_BLOCK = 3
 Derive = Callable[[Tensor, Tensor], Tensor]
 
 
-def derived(seen: Tensor, keys: bytes) -> Tensor:
-    """Eight words of key on the device of `seen`, float32 numbers, under two keys of 32 bytes."""
-    words = torch.tensor(struct.unpack("<16i", keys), dtype=torch.int32, device=seen.device)
-    return _ours(seen.device)(seen.contiguous().view(torch.int32), words)
+def derived(seen: Tensor, keys: bytes | Tensor) -> Tensor:
+    """Eight words of key on the device of `seen`, float32 numbers, under two keys: 64 bytes, or 16 words there."""
+    if isinstance(keys, bytes):
+        keys = torch.tensor(struct.unpack("<16i", keys), dtype=torch.int32, device=seen.device)
+    return _ours(seen.device)(seen.contiguous().view(torch.int32), keys)
 
 
 @lru_cache

@@ -48,27 +48,39 @@ class Release:
         if self.grid is not None or self._together():
             return None
         flat = torch.empty(self.count, device=self.device)
-        self.normals.fill(flat, key, self._scale(clip_norm))
+        self.fill(flat, key, clip_norm)
         self.correlated(flat)
         return flat
+
+    def fill(self, flat: Tensor, key: bytes | Tensor, clip_norm: float) -> None:
+        """Independent noise of one step, already divided."""
+        self.normals.fill(flat, key, self._scale(clip_norm))
 
     def __call__(self, total: list[Tensor], flat: Tensor | None, key: bytes | Tensor, clip_norm: float) -> None:
         """Gradients from a sum by parameter; an empty one stands for zero."""
         expected = self.plan.expected_batch
         if flat is not None:
-            noisy = self._views(flat)
+            noisy = self.views(flat)
             if total:
                 torch._foreach_add_(noisy, total, alpha=1 / expected)
         else:
             assert isinstance(key, bytes)
             if self.grid is not None:
                 flat = (self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32)
-                noisy = self._views(flat)
+                noisy = self.views(flat)
             else:
                 noisy = self._own(total)
                 self.normals.add([one.view(-1) for one in noisy], key, self._scale(clip_norm), 1 / expected)
+        self.hand_over(noisy)
+
+    def hand_over(self, noisy: list[Tensor]) -> None:
+        """Gradients for the optimizer."""
         for parameter, gradient in zip(self.parameters, noisy, strict=True):
             parameter.grad = gradient.to(parameter.dtype)
+
+    def steady(self) -> bool:
+        """Whether noise is independent from step to step, of one scale, and on no grid."""
+        return self.grid is None and self.plan.bands == 1 and not isinstance(self.plan.clipping, Adaptive)
 
     def _together(self) -> bool:
         """On a processor noise that is independent goes to the sum piece by piece, out of the cache."""
@@ -77,7 +89,8 @@ class Release:
     def _scale(self, clip_norm: float) -> float:
         return self.plan.noise_multiplier * clip_norm * (1 + self.rounding) / self.plan.expected_batch
 
-    def _views(self, flat: Tensor) -> list[Tensor]:
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Parts of one flat draw, in the shapes of the parameters."""
         parts = flat.split([tensor.numel() for tensor in self.parameters])
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
 

@@ -30,6 +30,7 @@ from .speed import Speed
 from .state import restore, saved
 from .totals import Part, Totals
 from .units import units
+from .whole import Whole, fits
 from .workers import Workers
 
 Project = Callable[[nn.Module], object]
@@ -109,6 +110,8 @@ class PrivateStep:
         self._release = Release(plan, self._own, self._clipper.rounding, noise)
         if self._release.grid is not None:
             self._total.on(self._release.grid)
+        self._recorded = device.type == "cuda"
+        self._whole: Whole | None = None
         self._secret = Secret.of(rng)
         self._plan = repr(plan).encode()
         self._sample_key = b""
@@ -183,6 +186,15 @@ class PrivateStep:
             raise BadInput(
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
             )
+        parts = (
+            self._at_once(batch) if self._recorded and fits(self._total, self._release, batch) else self._parted(batch)
+        )
+        self._secret.advance()
+        self.done += 1
+        return StepInfo.of(len(batch.index), parts)
+
+    def _parted(self, batch: Batch) -> list[Part]:
+        """Part by part."""
         total, parts = self._total(batch)
         key = self._noise_key(batch, parts)
         own = self._workers.key(key)
@@ -192,21 +204,28 @@ class PrivateStep:
         self._workers.hand_over(self._own)
         self._adapt(parts, key)
         self._release.correlated.advance()
-        self._secret.advance()
-        self.done += 1
-        return StepInfo.of(len(batch.index), parts)
+        return parts
+
+    def _at_once(self, batch: Batch) -> list[Part]:
+        """The usual step on a GPU."""
+        if self._whole is None or self._whole.examples is not batch.examples or self._whole.rows != batch.physical:
+            self._whole = Whole(self._total, self._release, batch.examples, batch.physical, recorded=self._recorded)
+        return self._whole(batch, lambda: self._two_keys(batch))
 
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes | Tensor:
         """The key of this step's noise; on a GPU it is made there, from norms, losses and marks of the sum."""
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
         named = self.done.to_bytes(8, "little"), self._plan
         if seen and seen[0].is_cuda and self._release.grid is None:
-            drawn = (*named, hashlib.sha256(batch.index.tobytes()).digest())
-            keys = self._secret.key(b"norms", *drawn) + self._secret.key(b"noise", *drawn)
-            return derived(torch.cat(seen + self._total.marks), keys)
+            return derived(torch.cat(seen + self._total.marks), self._two_keys(batch))
         marks = self._workers.gathered([self._total.marks])
         seen += [mark.cpu() for each in marks for mark in each]
         return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
+
+    def _two_keys(self, batch: Batch) -> bytes:
+        """What the device needs to derive a key: of the secret, the step, the plan and the batch."""
+        drawn = self.done.to_bytes(8, "little"), self._plan, hashlib.sha256(batch.index.tobytes()).digest()
+        return self._secret.key(b"norms", *drawn) + self._secret.key(b"noise", *drawn)
 
     def _adapt(self, parts: list[Part], key: bytes | Tensor) -> None:
         rule = self.plan.clipping

@@ -36,15 +36,34 @@ class Replay:
         self.recording.replay()
         return self.found
 
+    def forget(self) -> None:
+        """Give the recording's memory back; the next call records anew."""
+        self.recorded, self.recording, self.found = (), None, None
+
     def _record(self, trained: Any, public: Any, batch: Any, mask: Tensor, clip_norm: Tensor) -> None:
         batch, mask, clip_norm = mapped(torch.clone, batch), mask.clone(), clip_norm.clone()
         self.inputs = (*tensors(batch), mask, clip_norm)
-        aside = torch.cuda.Stream(mask.device)
-        aside.wait_stream(torch.cuda.current_stream(mask.device))
+
+        def work() -> None:
+            self.found = self.function(trained, public, batch, mask, clip_norm)
+
+        (self.recording,) = recorded(mask.device, work)
+
+
+def recorded(device: torch.device, *works: Callable[[], None]) -> list[torch.cuda.CUDAGraph]:
+    """Pieces of work that share memory, to be replayed in this order; the device's random numbers stay as they were."""
+    stream, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    with torch.random.fork_rng(devices=[device]):
+        aside.wait_stream(stream)
         with torch.cuda.stream(aside):
             for _ in range(WARM):
-                self.function(trained, public, batch, mask, clip_norm)
-        torch.cuda.current_stream(mask.device).wait_stream(aside)
-        self.recording = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.recording):
-            self.found = self.function(trained, public, batch, mask, clip_norm)
+                for work in works:
+                    work()
+        stream.wait_stream(aside)
+        pool, found = torch.cuda.graph_pool_handle(), []
+        for work in works:
+            recording = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(recording, pool=pool):
+                work()
+            found.append(recording)
+    return found
