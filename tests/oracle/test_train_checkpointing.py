@@ -186,23 +186,60 @@ def test_operations_that_no_gradient_reached_are_not_left_out_in_silence(monkeyp
         Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
 
 
-@pytest.mark.parametrize("size", [0.02, 1.0])
-def test_a_part_with_random_numbers_of_its_own_is_refused(size: float) -> None:
+RESTLESS = {
+    "large": lambda inner, rng: lambda x: inner(x * (1 + float(rng.normal()))),
+    "small": lambda inner, rng: lambda x: inner(x * (1 + 1e-3 * float(rng.normal()))),
+    "in another order": lambda inner, rng: lambda x: inner(x[:, rng.permutation(x.shape[1])]),
+    "after all parameters": lambda inner, rng: lambda x: inner(x) * torch.as_tensor(rng.normal(size=CLASSES)).float(),
+}
+
+
+@pytest.mark.parametrize("how", RESTLESS)
+def test_a_part_with_random_numbers_of_its_own_is_refused(how: str) -> None:
     """What was measured must be what is added: numbers that torch does not draw are others in every run."""
     rng = np.random.default_rng(0)
 
     class Restless(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inner = Tower(1)
+            self.inner = Tower(1, again=False)
 
         def forward(self, x):
-            shaken = lambda x: self.inner(x * (1 + size * float(rng.normal())))  # noqa: E731
-            return checkpoint(shaken, x, use_reentrant=False)
+            return checkpoint(RESTLESS[how](self.inner, rng), x, use_reentrant=False)
 
     model, batch = Restless(), tower()[1]
     with pytest.raises(BadInput, match="other numbers"):
         Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
+
+
+@pytest.mark.parametrize("name", ["mlp", "tied layer", "words", "unused layer"])
+@pytest.mark.parametrize("torch_is", ["without it", "not calling it", "calling it otherwise"])
+def test_another_torch_is_right_or_refused(name: str, torch_is: str, monkeypatch) -> None:
+    """What we hear of parts by is no promise of torch's. Models without parts are clipped as ever."""
+    from torch.utils import checkpoint as module
+
+    from tacit.train.clip import parts
+
+    theirs = getattr(module, parts.GENERATOR)
+    if torch_is == "calling it otherwise":
+        monkeypatch.setattr(parts, "_told", lambda watcher, _: lambda *, function: None)
+    else:
+        monkeypatch.setattr(parts, "GENERATOR", "_another_name")
+        if torch_is == "not calling it":
+            monkeypatch.setattr(module, "_another_name", theirs, raising=False)
+    monkeypatch.setattr(parts, "followed", parts.followed.__wrapped__)
+    assert not parts.followed()
+    case = ZOO[name]
+    torch.manual_seed(1)
+    model, batch = case.make(), case.batch(4)
+    sums, _ = naive(model, case.loss, batch, 0.5)
+    assert furthest(Clipper(model, case.loss, trainable(model), 0.5)(batch, ALL).sums, sums) < 1e-5
+    again = Clipper(model, whole(case), trainable(model), 0.5)
+    if name == "unused layer":  # torch saves the same tensors in both runs of it
+        assert furthest(again(batch, ALL).sums, sums) < 1e-5
+        return
+    with pytest.raises(BadInput, match="computes parts of it again, and how torch"):
+        again(batch, ALL)
 
 
 class Peak(TorchDispatchMode):

@@ -42,8 +42,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     not used, and `max_grad_norm` clips what was released. Every item goes through `data_collator` by itself, and what
     comes out must have equal shapes (pad to one length).
 
-    The training loss has no noise, so the Trainer neither prints nor saves it. Its logs hold "epsilon_so_far" at "delta";
-    `history` has every step's loss and share of clipped examples, for the operator's eyes.
+    The training loss has no noise, so the Trainer neither prints nor saves it: its logs hold "epsilon_so_far", at
+    "delta". `history` has every step's loss and share of clipped examples, for the operator's eyes.
 
     With every checkpoint of the Trainer a file "_private.secret" beside them is written anew, and destroyed at the end;
     `train(resume_from_checkpoint=True)` of a new PrivateTrainer goes on from both, bit for bit.

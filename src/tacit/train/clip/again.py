@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from ...core import BadInput
-from .capture import Capture, Entry, Record, Source, unseen
+from .arrays import REDUCED
+from .capture import Capture, Entry, Record, Source, flat, unseen
 from .parts import checkpointed
 from .sums import (
     Clipped,
@@ -37,8 +38,9 @@ from .sums import (
 )
 from .weigh import FLAT, Weigh
 
-SAME = 1e-3
-"""How far a second run may be off, as a share of an output's length: rounding is far below, other numbers above."""
+SAME = {False: 2.0**-14, True: 2.0**-9}
+"""How far a second run may be off, as a share of an output's length, in float32 and in reduced precision: a quarter of
+what the noise makes room for. Another order of adding up is far below it, other numbers are above."""
 
 
 @dataclass(eq=False)
@@ -74,6 +76,7 @@ class Part:
     slots: list[Slot] = field(default_factory=list)
     waiting: list[Slot] = field(default_factory=list)
     known: dict[int, Tensor] = field(default_factory=dict)
+    results: list[Tensor] = field(default_factory=list)
     handle: Any = None
 
     def begin(self, *args: Any) -> None:
@@ -94,6 +97,9 @@ class Part:
         with parent.within(), checkpointed(capture), capture:
             result = self.function(*args, **kwargs)
         _check_same([slot.mark for slot in self.slots], [_mark(record.output) for record in capture.records])
+        results = [_mark(tensor) for tensor in flat((result,), {})]
+        _check_same(self.results or results, results)
+        self.results = results
         for slot, record in zip(self.slots, capture.records, strict=True):
             slot.record = replace(record, output=record.output.new_empty(()).expand(record.output.shape))
             slot.sources = capture.sources
@@ -220,9 +226,11 @@ def _leaves(losses: Tensor, known: list[Tensor | None]) -> list[Tensor]:
 
 @torch.no_grad()
 def _mark(output: Tensor) -> Tensor:
-    """Sum and length of what an operation gave."""
-    values = output.detach().float()
-    return torch.stack((values.sum(), values.norm()))
+    """What an operation gave, in a few numbers: length, sum, a sum weighted by place, and how far all may be off."""
+    values = output.detach().flatten().float()
+    length = values.norm()
+    places = torch.linspace(-1, 1, len(values), device=values.device)
+    return torch.stack((length, values.sum(), values @ places, SAME[output.dtype in REDUCED] * length))
 
 
 @torch.no_grad()
@@ -231,7 +239,7 @@ def _check_same(first: list[Any], again: list[Tensor]) -> None:
     if not first:
         return
     theirs, ours = torch.stack(first), torch.stack(again)
-    off = (theirs - ours).abs() > SAME * theirs[:, 1:].clamp(min=1e-30)
+    off = (theirs - ours).abs() > theirs[:, -1:].clamp(min=1e-30)
     if bool((off & theirs.isfinite() & ours.isfinite()).any()):
         raise BadInput(
             "A checkpointed part computes other numbers when it runs again, so it cannot be clipped.",

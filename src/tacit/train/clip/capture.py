@@ -21,10 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import CheckpointError
 
 from ...core import BadInput
 from .functions import in_place, name_of, one_to_one, opened, out_of_place, refuse
 from .layout import Layout
+from .parts import lost
 from .rules import EXPANSIONS, RULES
 
 
@@ -207,7 +209,10 @@ class Capture(TorchFunctionMode):
             raise Overwritten
         if not losses.requires_grad:
             return [None] * len(outputs)
-        found = torch.autograd.grad(losses, outputs + parameters, cotangent, allow_unused=True)
+        try:
+            found = torch.autograd.grad(losses, outputs + parameters, cotangent, allow_unused=True)
+        except CheckpointError as error:
+            raise lost() from error
         for name, gradient in zip(self.parameters, found[len(outputs) :], strict=True):
             if gradient is not None:
                 raise unseen(name)

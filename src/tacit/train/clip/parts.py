@@ -10,14 +10,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
+import torch
 from torch.utils import checkpoint
 
 from ...core import BadInput
 
 GENERATOR = "_checkpoint_without_reentrant_generator"
-"""What torch calls around the first run of a part, with the function for the second run as its first argument."""
+"""What torch calls around the first run of a part, with the function for the second run as its first argument.
+
+Torch promises nothing about it: `followed` tries whether it is so."""
 
 
 class Part(Protocol):
@@ -59,8 +64,27 @@ class AsItIs:
 @contextmanager
 def checkpointed(watcher: Watcher) -> Iterator[None]:
     """While the model runs in this thread, its checkpointed parts are the watcher's."""
-    theirs = getattr(checkpoint, GENERATOR)
-    reentrant = checkpoint.CheckpointFunction
+    with _replaced("CheckpointFunction", lambda _: _Reentrant):
+        if not followed():  # what such a part gives is refused in the backward pass, where torch notices (`lost`)
+            yield
+            return
+        with _replaced(GENERATOR, lambda theirs: _told(watcher, theirs)):
+            yield
+
+
+@contextmanager
+def _replaced(name: str, made: Callable[[Any], Any]) -> Iterator[None]:
+    """Something of torch's module exchanged for what is made of it."""
+    theirs = getattr(checkpoint, name)
+    setattr(checkpoint, name, made(theirs))
+    try:
+        yield
+    finally:
+        setattr(checkpoint, name, theirs)
+
+
+def _told(watcher: Watcher, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Torch's generator around a part's first run, with the watcher told of parts in this thread."""
     thread = threading.get_ident()
 
     def ours(function: Callable[..., Any], preserve: bool, context: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
@@ -78,10 +102,47 @@ def checkpointed(watcher: Watcher) -> Iterator[None]:
             yield
             next(around, None)
 
-    setattr(checkpoint, GENERATOR, ours)
-    checkpoint.CheckpointFunction = _Reentrant
+    return ours
+
+
+@dataclass(eq=False)
+class _Trial:
+    """A watcher and its part in one: what they were told."""
+
+    function: Any = None
+    first: Any = None
+    second: Any = None
+
+    @contextmanager
+    def opened(self, function: Callable[..., Any] | None) -> Iterator[Part]:
+        self.function = function
+        yield self
+
+    def begin(self, *args: Any) -> None:
+        self.first = args[-1]
+
+    def again(self, *args: Any, **kwargs: Any) -> Any:
+        (self.second,) = args
+        return self.function(*args)
+
+
+@cache
+def followed() -> bool:
+    """Whether this torch tells of parts as is assumed here, tried once on one of our own."""
+    trial, x = _Trial(), torch.tensor([3.0], requires_grad=True)
     try:
-        yield
-    finally:
-        setattr(checkpoint, GENERATOR, theirs)
-        checkpoint.CheckpointFunction = reentrant
+        with torch.enable_grad(), _replaced(GENERATOR, lambda theirs: _told(trial, theirs)):
+            y = checkpoint.checkpoint(torch.exp, x, use_reentrant=False)
+        (slope,) = torch.autograd.grad(y, x)
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        return False
+    told = trial.function is torch.exp and trial.first is x and trial.second is not None
+    return told and torch.equal(trial.second, x) and torch.equal(slope, x.exp())
+
+
+def lost() -> BadInput:
+    """The one sentence for parts that ran again unseen."""
+    return BadInput(
+        f"The model computes parts of it again, and how torch {torch.__version__} does that is not known here.",
+        fix="Run the parts as they are, without torch.utils.checkpoint, or use torch 2.11 to 2.13.",
+    )
