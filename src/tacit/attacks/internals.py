@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,6 @@ from torch.func import functional_call, grad, vmap
 
 from ..core import BadInput, Observations, check
 
-Arrays = dict[str, NDArray[np.float32]]
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 LARGEST = 4096
 """Numbers in a layer's output up to which it is observed by default."""
@@ -38,8 +37,10 @@ def look_inside(
     `layers` name modules whose outputs are seen: by default the last two linear or convolutional ones before the last
     that give at most 4096 numbers. `gradients` name modules whose weights' per-example gradients are seen: by default
     the last one. The gradient of a linear layer used once is error x input^T; the two factors stand for it under
-    `error/NAME` and `input/NAME`. Others are formed, as `gradient/NAME` (rows x fan-in). Without `norm` no other
-    parameter's gradient is computed.
+    `error/NAME` and `input/NAME`. Others are formed, as `gradient/NAME` (rows x fan-in). `length/margin` holds, for
+    each linear or convolutional layer, the length of the gradient of the margin in its weights: the loss's is that
+    times 1 - p_y, which rounds to 0 for the records a model is surest of. Without `norm` neither these lengths nor the
+    norm of the whole gradient are computed.
 
     Caller ensures: in evaluation mode the model treats records one by one.
     """
@@ -51,73 +52,109 @@ def look_inside(
     with _answering(model):
         order = _order(model, inputs[:1].to(device))
         shown, wanted = _chosen(order, layers, gradients)
+        watched = {name: module for name, (module, _) in order.items() if norm or name in (*shown, *wanted)}
         parts = []
         for rows in torch.split(torch.arange(len(label)), batch):
-            parts.append(_batch(model, inputs[rows].to(device), label[rows].to(device), shown, wanted, norm))
+            parts.append(_batch(model, inputs[rows].to(device), label[rows].to(device), watched, shown, wanted, norm))
     joined = {name: np.concatenate([part[name] for part in parts])[:, None] for name in parts[0]}
-    lengths, logits = joined.pop("norm", None), joined.pop("output")
+    length, logits = joined.pop("norm", None), joined.pop("output")
     seen = Observations.from_logits(logits, label.numpy(), member=member, record=record)
-    return replace(seen, gradient_norm=None if lengths is None else lengths.astype(np.float64), internals=joined)
+    return replace(seen, gradient_norm=length, internals=joined)
 
 
 def _batch(
     model: nn.Module,
     x: Tensor,
     y: Tensor,
-    shown: Mapping[str, nn.Module],
-    wanted: Mapping[str, nn.Module],
+    watched: Mapping[str, nn.Module],
+    shown: Collection[str],
+    wanted: Collection[str],
     norm: bool,
-) -> Arrays:
+) -> dict[str, NDArray[np.floating]]:
     """All arrays for one batch, records first."""
-    outputs: dict[str, list[Tensor]] = {}
-    entered: dict[str, list[Tensor]] = {}
+    calls, logits = _calls(model, x, watched)
+    margin = _margin(logits, y)
+    simple = [name for name in watched if (norm or name in wanted) and _simple(model, watched[name], calls[name])]
+    slopes = torch.autograd.grad(margin.sum(), [calls[name][0][1] for name in simple]) if simple else ()
+    errors = dict(zip(simple, slopes, strict=True))
+    fall = -torch.sigmoid(-margin.detach().double())  # d loss / d margin = p_y - 1
+    found = {"output": logits, **{f"layer/{name}": calls[name][-1][1].flatten(1) for name in shown}}
+    for name in wanted:
+        if name in errors and errors[name].dim() == 2:
+            found[f"error/{name}"], found[f"input/{name}"] = fall[:, None] * errors[name], calls[name][0][0]
+    formed = [name for name in wanted if f"error/{name}" not in found]
+    each = {f"{name}.weight": _weights(watched[name], calls[name][0][0], errors[name]) for name in errors}
+    trained = [name for name, value in model.named_parameters() if value.requires_grad]
+    rest = set(trained if norm else [f"{name}.weight" for name in formed]) - set(each)
+    each |= _gradients(model, x, y, rest)
+    found |= {f"gradient/{name}": fall[:, None, None] * each[f"{name}.weight"].flatten(2) for name in formed}
+    arrays = {name: np.asarray(value.detach().float().cpu().numpy()) for name, value in found.items()}
+    if norm:
+        squares = {name: value.flatten(1).double().square().sum(1) for name, value in each.items()}
+        lengths = [value.sqrt() for name, value in squares.items() if name.removesuffix(".weight") in watched]
+        arrays["length/margin"] = torch.stack(lengths, dim=1).float().cpu().numpy()
+        arrays["norm"] = (-fall * torch.stack(list(squares.values())).sum(0).sqrt()).cpu().numpy()
+    return arrays
+
+
+def _calls(
+    model: nn.Module, x: Tensor, watched: Mapping[str, nn.Module]
+) -> tuple[dict[str, list[tuple[Tensor, Tensor]]], Tensor]:
+    """What went into each module and what came out, call after call; and the logits."""
+    calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in watched}
 
     def watch(name: str) -> Callable[..., Tensor]:
         def hook(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            outputs.setdefault(name, []).append(output)
-            entered.setdefault(name, []).append(given[0].detach().clone())
+            calls[name].append((given[0].detach().clone(), output))
             return output.clone()  # what comes after may work in place
 
         return hook
 
-    handles = [module.register_forward_hook(watch(name)) for name, module in {**shown, **wanted}.items()]
+    handles = [module.register_forward_hook(watch(name)) for name, module in watched.items()]
     try:
         with torch.enable_grad():
-            logits = model(x)
-            loss = nn.functional.cross_entropy(logits, y, reduction="sum")
-        simple = [name for name in wanted if _rank_one(wanted[name], outputs.get(name, []))]
-        errors = torch.autograd.grad(loss, [outputs[name][0] for name in simple]) if simple else ()
+            return calls, model(x)
     finally:
         for handle in handles:
             handle.remove()
-    found = {"output": logits, **{f"layer/{name}": outputs[name][-1].flatten(1) for name in shown}}
-    for name, error in zip(simple, errors, strict=True):
-        found[f"error/{name}"], found[f"input/{name}"] = error, entered[name][0]
-    formed = {f"{name}.weight": f"gradient/{name}" for name in wanted if name not in simple}
-    if norm or formed:
-        each = _gradients(model, x, y, None if norm else tuple(formed))
-        found.update({formed[name]: each[name].flatten(2) for name in formed})
-    if norm:
-        found["norm"] = torch.stack([value.flatten(1).square().sum(1) for value in each.values()]).sum(0).sqrt()
-    return {name: np.asarray(value.detach().float().cpu().numpy()) for name, value in found.items()}
 
 
-def _rank_one(module: nn.Module, outputs: Sequence[Tensor]) -> bool:
-    """A linear layer that saw one vector per record."""
-    return isinstance(module, nn.Linear) and len(outputs) == 1 and outputs[0].dim() == 2
+def _margin(logits: Tensor, y: Tensor) -> Tensor:
+    """log p_y - log(1 - p_y)."""
+    own = y[..., None] == torch.arange(logits.shape[-1], device=y.device)
+    return logits.masked_fill(~own, 0.0).sum(-1) - logits.masked_fill(own, -torch.inf).logsumexp(-1)
 
 
-def _gradients(model: nn.Module, x: Tensor, y: Tensor, names: Sequence[str] | None) -> dict[str, Tensor]:
-    """Per record the gradients of the named parameters, or of all that are trained."""
-    chosen = [name for name, value in model.named_parameters() if value.requires_grad] if names is None else names
-    moved = {name: value.detach() for name, value in model.named_parameters() if name in chosen}
-    fixed = {name: value.detach() for name, value in model.named_parameters() if name not in chosen}
+def _simple(model: nn.Module, module: nn.Module, calls: Sequence[object]) -> bool:
+    """Used once, by weights of its own, and of a kind whose gradient `_weights` knows."""
+    weight = module.weight
+    owners = sum(value is weight for each in model.modules() for value in each.parameters(recurse=False))
+    if len(calls) != 1 or owners != 1:
+        return False
+    plain = isinstance(module, nn.Conv2d) and module.groups == 1 and module.padding_mode == "zeros"
+    return isinstance(module, nn.Linear) or (plain and not isinstance(module.padding, str))
+
+
+def _weights(module: nn.Module, entered: Tensor, error: Tensor) -> Tensor:
+    """Per record the gradient of the weight: the sum of error x input^T over the places where it was used."""
+    if isinstance(module, nn.Conv2d):
+        places = nn.functional.unfold(entered, module.kernel_size, module.dilation, module.padding, module.stride)  # type: ignore[arg-type]
+        return torch.einsum("nol,nil->noi", error.flatten(2), places)
+    return torch.einsum("nlo,nli->noi", *(part.reshape(len(part), -1, part.shape[-1]) for part in (error, entered)))
+
+
+def _gradients(model: nn.Module, x: Tensor, y: Tensor, names: Collection[str]) -> dict[str, Tensor]:
+    """Per record the margin's gradients of the named parameters."""
+    if not names:
+        return {}
+    moved = {name: value.detach() for name, value in model.named_parameters() if name in names}
+    fixed = {name: value.detach() for name, value in model.named_parameters() if name not in names}
     fixed |= dict(model.named_buffers())
 
-    def loss(parameters: dict[str, Tensor], a: Tensor, b: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(functional_call(model, (parameters, fixed), (a[None],)), b[None])
+    def margin(parameters: dict[str, Tensor], a: Tensor, b: Tensor) -> Tensor:
+        return _margin(functional_call(model, (parameters, fixed), (a[None],)), b[None])[0]
 
-    return vmap(grad(loss), in_dims=(None, 0, 0))(moved, x, y)  # type: ignore[no-any-return]
+    return vmap(grad(margin), in_dims=(None, 0, 0))(moved, x, y)  # type: ignore[no-any-return]
 
 
 def _order(model: nn.Module, x: Tensor) -> dict[str, tuple[nn.Module, int]]:
@@ -144,15 +181,14 @@ def _order(model: nn.Module, x: Tensor) -> dict[str, tuple[nn.Module, int]]:
 
 def _chosen(
     order: Mapping[str, tuple[nn.Module, int]], layers: Sequence[str] | None, gradients: Sequence[str] | None
-) -> tuple[dict[str, nn.Module], dict[str, nn.Module]]:
+) -> tuple[list[str], list[str]]:
     names = list(order)
     small = [name for name in names[:-1] if order[name][1] <= LARGEST]
     asked = (small[-2:] if layers is None else list(layers), names[-1:] if gradients is None else list(gradients))
     for name in (*asked[0], *asked[1]):
         if name not in order:
             raise BadInput(f"The model has no such layer in use: {name!r}.", fix=f"Use some of: {', '.join(names)}.")
-    shown, wanted = ({name: order[name][0] for name in part} for part in asked)
-    return shown, wanted
+    return asked
 
 
 @contextmanager

@@ -1,4 +1,9 @@
-"""The attack network of Nasr et al. 2019: an encoder for each thing that is seen, and one classifier over all."""
+"""The attack network: what Nasr et al. 2019 look at, learned in stages, by five networks that check one another.
+
+Known records lie in five folds; network k learns on four of them and takes the epoch that does best on fold k, and all
+five answer together. A stage sees what the one before saw and more, and starts from its answers: among the epochs to
+take is "nothing learned", so that seeing more costs little where it tells nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,153 +14,127 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Parts = dict[str, tuple[NDArray[np.floating], ...]]
-"""By name: a vector per record (records x d); a matrix (records x rows x columns); or a matrix by its two factors."""
+Parts = dict[str, NDArray[np.floating]]
+"""By name, a vector per record (records x d)."""
 
-FILTERS, EPOCHS, BATCH, LEARNING_RATE, DECAY = 32, 50, 64, 1e-3, 1e-4
-HELD_OUT, PATIENCE = 5, 8
-"""One in 5 known records decides which epoch is taken; 8 epochs without a better one end the training."""
-TINY = 1e-30
+FOLDS, HIDDEN, DROPOUT = 5, 64, 0.2
+EPOCHS, PATIENCE, ENOUGH = 60, 5, 1e-4
+"""At most 60 epochs; five in which the mean loss over folds never falls by 1e-4 end the training."""
+BATCH, LEARNING_RATE, DECAY = 512, 2e-3, 1e-2
 
 
-class Vector(nn.Module):
-    """d -> 100 -> 64."""
+class Linear(nn.Module):
+    """One linear layer for each fold: folds x records x inside -> folds x records x out."""
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, inside: int, out: int, spread: float = 1.0) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(features, 100), nn.ReLU(), nn.Dropout(0.2), nn.Linear(100, 64), nn.ReLU())
+        self.weight = nn.Parameter(torch.empty(FOLDS, inside, out).uniform_(-1.0, 1.0) * spread * inside**-0.5)
+        self.bias = nn.Parameter(torch.zeros(FOLDS, 1, out))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
-
-
-class Matrix(nn.Module):
-    r"""Kernels over whole rows (1 x fan-in), then rows x 32 -> 128 -> 64.
-
-    A matrix given by factors e a^T is never formed: kernel k on row r is e_r (w_k . a).
-    """
-
-    def __init__(self, rows: int, columns: int) -> None:
-        super().__init__()
-        self.kernels = nn.Linear(columns, FILTERS, bias=False)
-        self.bias = nn.Parameter(torch.zeros(FILTERS))
-        self.layers = nn.Sequential(
-            nn.Linear(rows * FILTERS, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 64), nn.ReLU()
-        )
-        self.scale = float(rows * columns) ** 0.5
-
-    def forward(self, *given: Tensor) -> Tensor:
-        if len(given) == 1:
-            filtered = self.kernels(given[0])
-        else:
-            error, entered = given
-            filtered = error[:, :, None] * self.kernels(entered)[:, None, :]
-        return self.layers(torch.relu(self.scale * filtered + self.bias).flatten(1))  # type: ignore[no-any-return]
+        return torch.baddbmm(self.bias, x.expand(FOLDS, *x.shape[-2:]), self.weight)
 
 
 class Network(nn.Module):
-    """All encoders side by side, then 256 -> 64 -> 1."""
+    """An encoder d -> 64 for each part, and 64 -> 1 over all; at first every answer is 0."""
 
-    def __init__(self, parts: dict[str, tuple[Tensor, ...]]) -> None:
+    def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
-        self.names = list(parts)
-        self.encoders = nn.ModuleList([_encoder(part) for part in parts.values()])
-        self.classifier = nn.Sequential(
-            nn.Linear(64 * len(parts), 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 1)
-        )
+        self.widths = list(widths)
+        self.encoders = nn.ModuleList([Linear(width, HIDDEN) for width in self.widths])
+        self.hidden, self.last = Linear(HIDDEN * len(self.widths), HIDDEN), Linear(HIDDEN, 1, spread=0.0)
+        self.drop = nn.Dropout(DROPOUT)
 
-    def forward(self, parts: dict[str, tuple[Tensor, ...]]) -> Tensor:
-        codes = [encoder(*parts[name]) for name, encoder in zip(self.names, self.encoders, strict=True)]
-        return self.classifier(torch.cat(codes, dim=1))[:, 0]  # type: ignore[no-any-return]
+    def forward(self, x: Tensor) -> Tensor:
+        """Log-odds, folds x records."""
+        parts = torch.split(x, self.widths, dim=-1)
+        codes = [encoder(part) for encoder, part in zip(self.encoders, parts, strict=True)]
+        code = self.drop(torch.relu(torch.cat(codes, dim=-1)))
+        return self.last(self.drop(torch.relu(self.hidden(code))))[..., 0]  # type: ignore[no-any-return]
 
 
-def learned(known: Parts, member: NDArray[np.bool_], asked: Parts) -> NDArray[np.float64]:
-    """Log-odds of membership of the asked records, from a network that learned on the known ones.
+def learned(
+    stages: Sequence[Sequence[str]], known: Parts, member: NDArray[np.bool_], asked: Sequence[Parts]
+) -> NDArray[np.float64]:
+    """Log-odds of membership of the asked records, each seen in one or more ways: the mean over them.
 
-    The start, the order of batches and dropout are fixed: an attack is a pure function. The network of the epoch with
-    the least loss on one in five known records is taken. Answers are computed in float64.
+    `stages` name the parts that each stage sees beyond the one before. The start, the folds, the order of batches and
+    dropout are fixed: an attack is a pure function. Answers are computed in float64.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    scaled, asked_scaled = _scaled(known, asked)
-    parts, truth = _tensors(scaled, device), torch.as_tensor(member, dtype=torch.float32, device=device)
+    told_parts, *views = _standardised(known, asked, device)
+    truth = torch.as_tensor(member, dtype=torch.float32, device=device)
+    told = torch.zeros(len(truth), dtype=torch.float64, device=device)
+    answers: list[Tensor] = [torch.zeros(len(next(iter(view.values()))), device=device) for view in views]
+    seen: list[str] = []
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
-        network = Network(parts).to(device)
-        _train(network, parts, truth)
-    network.double().eval()
-    answers = []
-    with torch.no_grad():
-        for rows in np.array_split(np.arange(len(next(iter(asked_scaled.values()))[0])), _pieces(asked_scaled)):
-            piece = {name: tuple(array[rows] for array in part) for name, part in asked_scaled.items()}
-            answers.append(network(_tensors(piece, device, torch.float64)).cpu().numpy())
-    return np.concatenate(answers)
+        fold = torch.randperm(len(truth)).to(device) % FOLDS
+        for names in stages:
+            seen += names
+            x = torch.cat([told_parts[name] for name in seen], dim=1)
+            network = Network([told_parts[name].shape[1] for name in seen]).to(device)
+            _train(network, x, truth, told.float(), fold)
+            network.double().eval()
+            told = told + _answers(network, x)[fold, torch.arange(len(fold), device=device)]
+            for k, view in enumerate(views):
+                answers[k] = answers[k] + _answers(network, torch.cat([view[name] for name in seen], dim=1)).mean(0)
+    return np.asarray(torch.stack(answers).mean(0).cpu().numpy())
 
 
-def _train(network: Network, parts: dict[str, tuple[Tensor, ...]], truth: Tensor) -> None:
-    order = torch.randperm(len(truth)).to(truth.device)
-    held, rows = order[: max(len(order) // HELD_OUT, 1)], order[max(len(order) // HELD_OUT, 1) :]
-    optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE, weight_decay=DECAY, fused=True)
-    best, when, state = float("inf"), 0, network.state_dict()
-    for epoch in range(EPOCHS):
+def _train(network: Network, x: Tensor, truth: Tensor, told: Tensor, fold: Tensor) -> None:
+    """The state with the least loss on its own fold, for each of the five."""
+    optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=DECAY, fused=True)
+    held = torch.stack([fold == k for k in range(FOLDS)]).float()
+    best, state, when = _held_loss(network, x, truth, told, held), _copied(network), 0
+    size = min(BATCH, max(len(truth) // 10, 32))
+    for epoch in range(1, EPOCHS + 1):
         network.train()
-        for batch in torch.split(rows[torch.randperm(len(rows)).to(rows.device)], max(BATCH, len(rows) // 100)):
+        for rows in torch.split(torch.randperm(len(truth)).to(x.device), size):
             optimizer.zero_grad()
-            _loss(network, parts, truth, batch).backward()  # type: ignore[no-untyped-call]
+            losses = _losses(network(x[rows]) + told[rows], truth[rows])
+            (losses * (1 - held[:, rows])).sum().div(len(rows)).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        network.eval()
-        with torch.no_grad():
-            found = float(_loss(network, parts, truth, held))
-        if found < best:
-            best, when, state = found, epoch, {name: value.clone() for name, value in network.state_dict().items()}
+        found = _held_loss(network, x, truth, told, held)
+        better = found < best
+        for name, value in network.state_dict().items():
+            state[name][better] = value[better]
+        if float((best - found)[better].sum()) > FOLDS * ENOUGH:
+            when = epoch
+        best = torch.minimum(found, best)
         if epoch - when >= PATIENCE:
             break
     network.load_state_dict(state)
 
 
-def _loss(network: Network, parts: dict[str, tuple[Tensor, ...]], truth: Tensor, rows: Tensor) -> Tensor:
-    chosen = {name: tuple(tensor[rows] for tensor in part) for name, part in parts.items()}
-    return nn.functional.binary_cross_entropy_with_logits(network(chosen), truth[rows])
+def _losses(answers: Tensor, truth: Tensor) -> Tensor:
+    return nn.functional.binary_cross_entropy_with_logits(answers, truth.expand_as(answers), reduction="none")
 
 
-def _encoder(part: Sequence[Tensor]) -> nn.Module:
-    if len(part) == 2:
-        return Matrix(part[0].shape[1], part[1].shape[1])
-    return Vector(part[0].shape[1]) if part[0].dim() == 2 else Matrix(part[0].shape[1], part[0].shape[2])
+def _held_loss(network: Network, x: Tensor, truth: Tensor, told: Tensor, held: Tensor) -> Tensor:
+    """Each network's mean loss on its own fold."""
+    network.eval()
+    with torch.no_grad():
+        answers = torch.cat([network(part) for part in torch.split(x, 5000)], dim=1)
+    return (_losses(answers + told, truth) * held).sum(1) / held.sum(1)
 
 
-def _scaled(known: Parts, asked: Parts) -> tuple[Parts, Parts]:
-    """Vectors standardised by the known records; a matrix as its direction, with the log of its length beside it."""
-    first: Parts = {}
-    second: Parts = {}
-    for name in known:
-        if known[name][0].ndim == 2 and len(known[name]) == 1:
-            first[name], second[name] = _standardised(known[name][0], asked[name][0])
-            continue
-        lengths = []
-        for made, part in ((first, known[name]), (second, asked[name])):
-            norms = [np.sqrt((array**2).reshape(len(array), -1).sum(1)) for array in part]
-            made[name] = tuple(
-                array / np.maximum(norm, TINY).reshape(-1, *(1,) * (array.ndim - 1))
-                for array, norm in zip(part, norms, strict=True)
-            )
-            lengths.append(np.log(np.maximum(np.prod(norms, axis=0), TINY))[:, None])
-        first[f"{name} length"], second[f"{name} length"] = _standardised(*lengths)
-    return first, second
+def _copied(network: Network) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in network.state_dict().items()}
 
 
-def _standardised(
-    known: NDArray[np.floating], asked: NDArray[np.floating]
-) -> tuple[tuple[NDArray[np.floating]], tuple[NDArray[np.floating]]]:
-    centre, scale = known.mean(axis=0), known.std(axis=0)
-    scale = np.where(scale > 0, scale, np.inf)
-    return ((known - centre) / scale,), ((asked - centre) / scale,)
+def _answers(network: Network, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return torch.cat([network(part.double()) for part in torch.split(x, 1000)], dim=1)
 
 
-def _tensors(parts: Parts, device: torch.device, kind: torch.dtype = torch.float32) -> dict[str, tuple[Tensor, ...]]:
-    return {
-        name: tuple(torch.as_tensor(array, dtype=kind, device=device) for array in part) for name, part in parts.items()
-    }
-
-
-def _pieces(parts: Parts) -> int:
-    return max(1, len(next(iter(parts.values()))[0]) // 1000)
+def _standardised(known: Parts, asked: Sequence[Parts], device: torch.device) -> list[dict[str, Tensor]]:
+    """All parts by the known records' centre and spread; what never varies there is 0."""
+    made: list[dict[str, Tensor]] = [{} for _ in range(1 + len(asked))]
+    for name, array in known.items():
+        values = torch.as_tensor(array, device=device).double()
+        centre, spread = values.mean(0), values.std(0, correction=0)
+        spread = torch.where(spread > 0, spread, torch.inf)
+        for parts, view in zip(made, (known, *asked), strict=True):
+            parts[name] = ((torch.as_tensor(view[name], device=device) - centre) / spread).float()
+    return made

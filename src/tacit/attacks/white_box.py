@@ -1,12 +1,13 @@
 """Attacks that learn from records of known membership what the target's answers, layers and gradients give away.
 
-The three differ in what they may look at and in nothing else (Nasr et al. 2019): the same network, the same known
-records. References are the target's own observations on other records, whose membership the attacker knows.
+The three differ in what they may look at and in nothing else (Nasr et al. 2019): each learns in stages, and its first
+stages are those of the one before. References are the target's own observations on other records, whose membership the
+attacker knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,10 @@ from .registry import References, attack
 Floats = NDArray[np.float64]
 FEWEST = 10
 """Known members, and known non-members, below which nothing can be learned."""
+GRADIENTS = {"gradient", "error", "input"}
+STAGES = ({"output", "loss", "label"}, {"layer"}, {*GRADIENTS, "length"}, {"step"})
+"""What each stage sees beyond the one before."""
+WIDEST, TINY = 512, 1e-30
 
 
 @attack("gradient-norm", needs=("gradient_norm",), references=References.NONE)
@@ -28,23 +33,23 @@ def gradient_norm(target: Observations) -> Floats:
 @attack("learned-black-box", needs=("logits", "label"), references=References.KNOWN)
 def learned_black_box(target: Observations, known: Observations) -> Floats:
     """A network from the model's answer, its loss and the label to membership."""
-    return _judged(target, known, {"output", "loss"})
+    return _judged(target, known, STAGES[:1])
 
 
 @attack("white-box-outputs", needs=("internals", "logits", "label"), references=References.KNOWN)
 def white_box_outputs(target: Observations, known: Observations) -> Floats:
     """The same with the outputs of layers inside."""
-    return _judged(target, known, {"output", "loss", "layer"})
+    return _judged(target, known, STAGES[:2])
 
 
 @attack("white-box-gradients", needs=("internals", "logits", "label"), references=References.KNOWN)
 def white_box_gradients(target: Observations, known: Observations) -> Floats:
-    """The same with the outputs of layers inside and per-example gradients of the loss."""
-    return _judged(target, known, {"output", "loss", "layer", "gradient", "error", "input"})
+    """The same with per-example gradients of the loss, and with what `with_steps` saw after steps along others'."""
+    return _judged(target, known, STAGES)
 
 
-def _judged(target: Observations, known: Observations, kinds: Collection[str]) -> Floats:
-    """Each target model by a network of its own."""
+def _judged(target: Observations, known: Observations, stages: Sequence[Collection[str]]) -> Floats:
+    """Each target model by networks of its own."""
     try:
         from .network import learned
     except ImportError:
@@ -53,28 +58,46 @@ def _judged(target: Observations, known: Observations, kinds: Collection[str]) -
     member = known.need("member").astype(bool)
     if min(member.sum(axis=0).min(), (~member).sum(axis=0).min()) < FEWEST:
         raise BadInput(f"A learned attack needs at least {FEWEST} known members and {FEWEST} known non-members.")
+    if set(known.internals or {}) != set(target.internals or {}):
+        raise BadInput("The target and its known records must have internals of the same names.")
     columns = []
     for k in range(target.models):
-        rows = [_parts(seen.select(models=[k]), kinds) for seen in (known, target)]
-        if rows[0].keys() != rows[1].keys():
-            raise BadInput("The target and its known records must have internals of the same names.")
-        columns.append(learned(rows[0], member[:, k], rows[1]))
+        views, (told, *_) = (_views(seen.select(models=[k])) for seen in (target, known))
+        named = [[name for name in told if _kind(name) in kinds] for kinds in stages]
+        columns.append(learned([names for names in named if names], told, member[:, k], views))
     return np.stack(columns, axis=1)
 
 
-def _parts(seen: Observations, kinds: Collection[str]) -> dict[str, tuple[NDArray[np.floating], ...]]:
-    """What may be looked at, one model's, by name; the two factors of a gradient as a pair."""
-    logits, loss = seen.need("logits")[:, 0], seen.need("loss")
-    label = seen.need("label").astype(np.int64)
-    found: dict[str, tuple[NDArray[np.floating], ...]] = {
-        "output": (logits,),
-        "loss": (np.concatenate((loss, np.log(loss + 1e-12), seen.need("margin")), axis=1),),
-        "label": (np.eye(logits.shape[1])[label],),
+def _views(seen: Observations) -> list[dict[str, NDArray[np.floating]]]:
+    """All that may be looked at, one model's, by name; twice where steps were taken from both halves."""
+    logits, loss, margin = seen.need("logits")[:, 0], seen.need("loss"), seen.need("margin")
+    found = {
+        "output": logits,
+        "loss": np.concatenate((loss, np.log(loss + 1e-12), margin), axis=1),
+        "label": np.eye(logits.shape[1])[seen.need("label").astype(np.int64)],
     }
-    for name in seen.internals or {}:
-        kind = name.split(":")[-1].split("/")[0]
-        if kind not in kinds or kind == "input":
-            continue
-        names = (name, name.replace("error/", "input/")) if kind == "error" else (name,)
-        found[name] = tuple((seen.internals or {})[each][:, 0] for each in names)
-    return found
+    for name, array in (seen.internals or {}).items():
+        if _kind(name) in GRADIENTS:
+            found[name], found[f"{name} length"] = _direction(array[:, 0])
+        elif _kind(name) == "length":
+            found[name] = np.log(np.maximum(array[:, 0], TINY))
+        elif _kind(name) != "step":
+            found[name] = array[:, 0].reshape(seen.records, -1)
+    steps = [array[:, 0] for name, array in (seen.internals or {}).items() if _kind(name) == "step"]
+    return [{**found, "step": np.concatenate((after, margin - after), axis=1)} for after in steps] or [found]
+
+
+def _kind(name: str) -> str:
+    """`error` of `0:error/last`."""
+    return name.split(":")[-1].split("/")[0].removesuffix(" length")
+
+
+def _direction(array: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """A vector, or a matrix folded into one by fixed random signs, of length 1; and the log of what its length was."""
+    flat = array.reshape(len(array), -1)
+    length = np.maximum(np.sqrt((flat**2).sum(axis=1, keepdims=True)), TINY)
+    flat = flat / length
+    if flat.shape[1] > WIDEST:
+        signs = np.where(np.random.default_rng(0).random(flat.shape[1]) < 0.5, -1, 1).astype(flat.dtype)
+        flat = np.pad(flat * signs, ((0, 0), (0, -flat.shape[1] % WIDEST))).reshape(len(flat), -1, WIDEST).sum(axis=1)
+    return flat, np.log(length)
