@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ CASES: dict[str, dict[str, Any]] = {
     "bands": {"plan": Plan(60, 0.25, 8, QUIET, adjacency="replace", sampling="cyclic", bands=2)},
     "augmented": {"plan": Plan(60, 0.5, 4, QUIET), "augment": Augment(lambda batch: (2 * batch[0], batch[1]), 2)},
     "projected": {"plan": Plan(60, 0.5, 4, QUIET), "project": ball(1.5)},
+    "mixed": {"plan": Plan(60, 0.5, 4, QUIET), "make": lambda cut: mixed(cut=cut)},
 }
 LOUD = Plan(60, 1e-9, 25, 1.5, clip_norm=2.0)
 """Empty samples: what is released is noise alone."""
+MANY = replace(LOUD, steps=300)
 
 
 class Tied(nn.Module):
@@ -40,6 +43,34 @@ class Tied(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(torch.tanh(self.again(torch.tanh(self.again(self.first(x) * self.scale)))))
+
+
+class Mixed(nn.Module):
+    """Sizes that do not divide, parts of no size at all, cuts along other axes, and frozen parameters in one piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.frozen, self.last = nn.Linear(5, 9), nn.Linear(9, 9), nn.Linear(9, 3)
+        self.one, self.wide = nn.Parameter(torch.ones(1)), nn.Parameter(torch.randn(1, 12))
+        self.table = nn.Parameter(torch.randn(1, 1, 3))
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.frozen(torch.tanh(self.first(x) * self.one)) + self.wide[0, 1:10]
+        return self.last(torch.tanh(x)) + self.table[0]
+
+
+def mixed(*, cut: bool) -> nn.Module:
+    model = Mixed()
+    if cut:
+        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.tensor import Shard
+
+        fully_shard(model.last)
+        frozen, wide = set(model.frozen.parameters()), model.wide
+        fully_shard(model, shard_placement_fn=lambda one: Shard(1) if one is wide else None, ignored_params=frozen)
+    return model
 
 
 def made(*, cut: bool) -> nn.Module:
@@ -56,9 +87,9 @@ def flat(tensors: Any) -> Tensor:
     return torch.cat([getattr(tensor, "full_tensor", lambda tensor=tensor: tensor)().flatten() for tensor in tensors])
 
 
-def trained(plan: Plan, *, cut: bool, **options: Any) -> Tensor:
-    model = made(cut=cut)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05, eps=1e-3)
+def trained(plan: Plan, *, cut: bool, make: Any = made, **options: Any) -> Tensor:
+    model = make(cut=cut)
+    optimizer = torch.optim.Adam([one for one in model.parameters() if one.requires_grad], lr=0.05, eps=1e-3)
     step = private(model, optimizer, plan, rng=5, speed=Speed(physical_batch=4), **options)
     for batch in step.batches(DATA):
         step(batch)
@@ -70,15 +101,17 @@ def trained(plan: Plan, *, cut: bool, **options: Any) -> Tensor:
     return flat(tensor.detach() for tensor in model.parameters())
 
 
-def noise(*, cut: bool) -> Tensor:
-    """What empty samples release, one row per step; whole parameters from all parts."""
-    model = made(cut=cut)
-    step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), LOUD, rng=7)
-    rows = []
+def noise(plan: Plan = LOUD, *, cut: bool, make: Any = made, **options: Any) -> dict[str, Tensor]:
+    """What empty samples release, by parameter and step; whole parameters from all parts."""
+    model = make(cut=cut)
+    own = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+    step = private(model, torch.optim.SGD(own.values(), lr=0.0), plan, rng=7, **options)
+    rows: dict[str, list[Tensor]] = {name: [] for name in own}
     for batch in step.batches(DATA):
         step.gradients(batch)
-        rows.append(flat(tensor.grad for tensor in model.parameters()))
-    return torch.stack(rows)
+        for name, tensor in own.items():
+            rows[name].append(flat([tensor.grad]))
+    return {name: torch.stack(found) for name, found in rows.items()}
 
 
 def refusals(folder: Path) -> list[str]:
@@ -127,6 +160,8 @@ def main(folder: Path) -> None:
     dist.init_process_group("gloo")
     found: dict[str, Any] = {name: trained(**case, cut=True) for name, case in CASES.items()}
     found["noise"] = noise(cut=True)
+    found["mixed noise"] = noise(MANY, cut=True, make=mixed)
+    found["rounded noise"] = noise(cut=True, speed=Speed(precision="bfloat16"))
     done = fit(made(cut=True), DATA, CASES["flat"]["plan"], rng=5, average="ema", validation=DATA)
     found["fit"] = flat(tensor.detach() for tensor in done.model.parameters())
     found["evidence"] = done.evidence.claim.bound.epsilon, done.evidence.provenance["steps"]

@@ -34,19 +34,43 @@ def test_parts_end_where_one_process_ends(pair, name: str) -> None:
     assert torch.equal(pair[0][name], pair[1][name])
 
 
-def spread(rows: torch.Tensor) -> float:
+def spread(rows: torch.Tensor, precision: str = "float32") -> float:
     """Standard deviations from what the plan says, of the mean square: 6 would be wrong once in 5e8 times."""
-    scale = LOUD.noise_multiplier * LOUD.clip_norm * (1 + ROUNDING["float32"]) / LOUD.expected_batch
+    scale = LOUD.noise_multiplier * LOUD.clip_norm * (1 + ROUNDING[precision]) / LOUD.expected_batch
     return abs(float((rows / scale).square().mean()) - 1) / math.sqrt(2 / rows.numel())
 
 
+def whole(noises: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat([*noises.values()], dim=1)
+
+
 def test_the_parts_noise_is_one_noise_of_the_right_size(pair) -> None:
-    rows = pair[0]["noise"]
-    assert torch.equal(rows, pair[1]["noise"])
+    rows = whole(pair[0]["noise"])
+    assert torch.equal(rows, whole(pair[1]["noise"]))
     assert spread(rows) < 6
-    assert spread(noise(cut=False)) < 6
+    assert spread(whole(noise(cut=False))) < 6
+    assert spread(whole(pair[0]["rounded noise"]), "bfloat16") < 6
     assert min(spread(rows * 1.1), spread(rows * 0.9)) > 6
     assert len(rows.flatten().unique()) == rows.numel()  # no part repeats another's
+
+
+def test_parts_of_any_size_along_any_axis_have_independent_noise_of_one_scale(pair) -> None:
+    """A process may hold none of a parameter, more of it than another, or a share along another axis.
+
+    No two of 99 numbers may have a correlation of 0.4 over 300 steps, seven standard deviations. A process that added
+    noise for the whole, or its share of it by the root of their number, would show in every parameter.
+    """
+    found = pair[0]["mixed noise"]
+    assert {name: rows.shape[1] for name, rows in found.items()} == {
+        "one": 1, "wide": 12, "table": 3, "first.weight": 45, "first.bias": 9, "last.weight": 27, "last.bias": 3
+    }  # fmt: skip
+    for rows in found.values():
+        assert spread(rows) < 6
+        assert rows.shape[1] == 1 or min(spread(rows * 2**0.5), spread(rows / 2**0.5)) > 6
+    rows = whole(found)
+    both = torch.corrcoef(rows.T) - torch.eye(rows.shape[1])
+    assert both.abs().max() < 0.4
+    assert torch.corrcoef(torch.cat((rows, rows[:, :1]), 1).T)[0, -1] > 0.4
 
 
 def test_one_statement_of_evidence(pair) -> None:
