@@ -95,12 +95,18 @@ def test_white_box_parts_meet_in_a_folder(lira, tmp_path):
     import membership_white_box as white_box
 
     assert white_box.run("tiny", "cpu", 0, tmp_path, "1/4") == []
-    assert [path.name for path in tmp_path.iterdir()] == ["white-box-tiny-0-alexnet.json"]
+    assert sorted(path.suffix for path in tmp_path.glob("white-box-tiny-0-alexnet.*")) == [".json", ".pt"]
+    assert len(list(tmp_path.iterdir())) == 2
     for name in ("snapshots", "resnet", "densenet"):
         (tmp_path / f"white-box-tiny-0-{name}.json").write_text(f'{{"architecture": "{name}"}}', encoding="utf-8")
     rows = white_box.run("tiny", "cpu", 0, tmp_path)
     assert [row["architecture"] for row in rows] == ["snapshots", "alexnet", "resnet", "densenet"]
     assert set(rows[1]["attack_accuracy"]) == set(white_box.ATTACKS)
+    assert all(gain["lower"] <= gain["gain"] <= gain["upper"] for gain in rows[1]["gains"].values())
+    first = white_box.ATTACKS[2]
+    accuracy = {name: found["accuracy"] for name, found in rows[1]["attack_accuracy"].items()}
+    total = sum(gain["gain"] for gain in rows[1]["gains"].values())
+    assert accuracy[white_box.STEPS] - accuracy[first] == pytest.approx(total)
 
 
 @pytest.mark.parametrize("given", [["--part", "9"], ["--part", "4/4"], ["--part", "0/2"]])

@@ -90,10 +90,10 @@ def _batch(
     found |= {f"gradient/{name}": fall[:, None, None] * each[f"{name}.weight"].flatten(2) for name in formed}
     arrays = {name: np.asarray(value.detach().float().cpu().numpy()) for name, value in found.items()}
     if norm:
-        squares = {name: value.flatten(1).double().square().sum(1) for name, value in each.items()}
-        lengths = [value.sqrt() for name, value in squares.items() if name.removesuffix(".weight") in watched]
-        arrays["length/margin"] = torch.stack(lengths, dim=1).float().cpu().numpy()
-        arrays["norm"] = (-fall * torch.stack(list(squares.values())).sum(0).sqrt()).cpu().numpy()
+        lengths = {name: torch.linalg.vector_norm(value.flatten(1), dim=1).double() for name, value in each.items()}
+        own = [value for name, value in lengths.items() if name.removesuffix(".weight") in watched]
+        arrays["length/margin"] = torch.stack(own, dim=1).float().cpu().numpy()
+        arrays["norm"] = (-fall * torch.stack(list(lengths.values())).square().sum(0).sqrt()).cpu().numpy()
     return arrays
 
 

@@ -20,7 +20,7 @@ Parts = dict[str, NDArray[np.floating]]
 FOLDS, HIDDEN, DROPOUT = 5, 64, 0.2
 EPOCHS, PATIENCE, ENOUGH = 60, 5, 1e-4
 """At most 60 epochs; five in which the mean loss over folds never falls by 1e-4 end the training."""
-BATCH, LEARNING_RATE, DECAY = 512, 2e-3, 1e-2
+BATCH, LEARNING_RATE, DECAY = 1024, 2e-3, 1e-2
 
 
 class Linear(nn.Module):
@@ -87,7 +87,7 @@ def _train(network: Network, x: Tensor, truth: Tensor, told: Tensor, fold: Tenso
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=DECAY, fused=True)
     held = torch.stack([fold == k for k in range(FOLDS)]).float()
     best, state, when = _held_loss(network, x, truth, told, held), _copied(network), 0
-    size = min(BATCH, max(len(truth) // 10, 32))
+    size = min(BATCH, max(len(truth) // 25, 32))
     for epoch in range(1, EPOCHS + 1):
         network.train()
         for rows in torch.split(torch.randperm(len(truth)).to(x.device), size):
