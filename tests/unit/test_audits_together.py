@@ -14,6 +14,7 @@ from tacit.audits.workers import Job
 from tacit.core import Adjacency, BadInput, NotFinished, Verdict
 from tacit.core.events import Gaussian, Poisson, Repeat
 from tacit.loss import Plan
+from tacit.study import bracket
 
 STEPS, RATE = 10, 0.5
 CLAIM = Repeat(Poisson(RATE, Gaussian(2.0)), STEPS)
@@ -268,3 +269,25 @@ def test_a_time_budget_fixes_how_many_runs():
     assert evidence.provenance["runs_planned"] < 100_000
     assert evidence.provenance["runs_failed"] == 0
     assert evidence.provenance["seconds"] < 4.0
+
+
+def test_bracket_uses_a_fleet_for_references_too():
+    class Counted(Noisy):
+        def __init__(self):
+            super().__init__()
+            self.made = []
+
+        def many(self, x, y, member, rngs):
+            self.made.append(len(rngs))
+            return super().many(x, y, member, rngs)
+
+    fit, alone = Counted(), Counted()
+    given = {"references": 40, "runs": 20, "canary": "blank", "rng": 1}
+    among = bracket(fit, DATA, **given)
+    single = bracket(alone, DATA, isolation="process", **given)
+    assert (fit.made, alone.made) == ([32, 8], [])  # those of the audit are made in other processes
+    assert [item.attack for item in among.attacks] == [item.attack for item in single.attacks]
+    for one, other in zip(among.scores, single.scores, strict=True):
+        np.testing.assert_allclose(one.score, other.score, rtol=0, atol=1e-6)
+    with pytest.raises(BadInput, match="The training of reference models raised ValueError"):
+        bracket(Odd("raises"), DATA, **given)

@@ -56,6 +56,18 @@ def test_worst_cases_are_the_kept_ones(monkeypatch):
         sys.modules.pop(name, None)
 
 
+def test_fleets_are_told_as_they_were_measured(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import audit_fleet
+
+    rows = kept("audit-fleet.json")["rows"]
+    assert PAGE.split("<!-- fleet -->")[1].split("<!-- /fleet -->")[0].strip() == audit_fleet.table(rows)
+    assert [row["training"] for row in rows] == list(audit_fleet.CASES)
+    assert f"({1e3 * rows[2]['cpu_seconds_per_run']['numpy']:.0f} ms on the third line)" in PAGE
+    for name in ("audit_fleet", "machine"):
+        sys.modules.pop(name, None)
+
+
 def test_our_own_training_is_told_as_it_was(bugs):
     row = kept("own-training.json")["rows"]
     assert row["verdict"] == "consistent"

@@ -63,6 +63,25 @@ def test_a_planted_bug_is_refuted_and_the_right_code_is_not(tacit_, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_torch_training_is_audited_in_a_fleet(tacit_, tmp_path):
+    """A third of the claimed noise is found, the claimed noise is not."""
+    for name, status, verdict in (("fit_weak", 1, "refuted"), ("fit", 0, "consistent")):
+        found = tacit_("audit", f"examples.fleet_audit:{name}", *AUDIT, "--json")
+        assert (found[0], json.loads(found[1])["verdict"]) == (status, verdict)
+        assert json.loads(found[1])["controls"][-1]["name"] == "fleet"
+        assert tacit.Evidence.load("tacit-audit/evidence.json").provenance["isolation"] == "fleet"
+
+
+@pytest.mark.slow
+def test_a_model_is_taken_with_its_canaries(tacit_, tmp_path):
+    from examples.taken_model import main
+
+    evidence = main(seed=1)
+    assert evidence.verdict == "consistent"
+    assert Path("taken.html").is_file()
+
+
+@pytest.mark.slow
 def test_train_then_report_then_verify(tacit_, tmp_path):
     status, out, _ = tacit_("train", "examples/digits.toml", "--out", "run", "--json")
     found = json.loads(out)

@@ -72,7 +72,7 @@ def audit(
     fleet = Together.of(fit) if isolation == "fleet" else None
     journal = None
     if checkpoint is not None:
-        about = {"fit": _name(fit), "game": game, "canary": named, "runs": runs, "confidence": confidence}
+        about = {"fit": name_of(fit), "game": game, "canary": named, "runs": runs, "confidence": confidence}
         about |= {"claim": claimed.bound.to_json(), "data": identity(x, y)} | (
             {"fleet": fleet.at_once} if fleet else {}
         )
@@ -82,7 +82,7 @@ def audit(
     with spread, journal or contextlib.nullcontext():
         outcome = GAMES[game](Stage(fit, x, y, claimed.bound.adjacency, budget), claimed, canary, runs, confidence)
     return Evidence(
-        subject=_name(fit),
+        subject=name_of(fit),
         claim=claimed,
         demonstrations=outcome.shown,
         controls=outcome.controls if fleet is None else (*outcome.controls, fleet.control()),
@@ -93,7 +93,8 @@ def audit(
     )
 
 
-def _name(fit: Fit) -> str:
+def name_of(fit: Any) -> str:
+    """What somebody's training is called."""
     return getattr(fit, "__qualname__", getattr(fit, "__name__", type(fit).__name__))
 
 

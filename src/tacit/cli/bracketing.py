@@ -137,6 +137,7 @@ def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
         confidence=game.get("confidence", 0.95),
         canary=canary(game.get("canary", "auto")),
         seconds=game.get("seconds"),
+        isolation=game.get("isolation", "auto"),
         groups=None if records.groups is None else records.groups[pool],
         rng=chance,
     )

@@ -149,5 +149,6 @@ def _batches(data: Pool, order: Iterator[list[Rows]]) -> Iterator[Batch]:
         taken = np.arange(width) < np.array([[mine.size] for mine in rows])
         place = np.zeros(taken.shape, dtype=np.int64)
         place[taken] = np.concatenate(rows)
-        batch = data.take(torch.as_tensor(place).to(data.x.device))
-        yield Batch(batch.x, batch.y, torch.as_tensor(taken).to(data.x.device))
+        number = torch.as_tensor(place).to(data.x.device)
+        x = data.x.index_select(0, number.flatten()).unflatten(0, number.shape)  # many times faster than x[number]
+        yield Batch(x, data.y[number], torch.as_tensor(taken).to(data.x.device))

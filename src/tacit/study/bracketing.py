@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..audits import audit, stated
 from ..audits.claims import Stated
+from ..audits.training import name_of
 from ..core import BadInput, Evidence, Source, check, source
 from . import taking
 from .membership import attack, of_audit
@@ -73,7 +75,7 @@ def bracket(
         (x[inside], y[inside]),
         (x[~inside], y[~inside]),
         references=references,
-        fit=train,
+        fit=_offered(train, isolation),
         groups=None if named is None else np.concatenate((named[inside], named[~inside])),
         confidence=confidence,
         rng=randomness,
@@ -90,7 +92,7 @@ def bracket(
         seconds=seconds,
     )
     return audited.with_(
-        subject=getattr(target, "__qualname__", type(target).__name__),
+        subject=name_of(target),
         claim=None if claim is None else audited.claim,
         measurements=measured.measurements,
         groups=measured.groups,
@@ -118,7 +120,7 @@ def _taken(
         members,
         nonmembers,
         references=references,
-        fit=fit,
+        fit=None if fit is None else _offered(fit, game["isolation"]),
         groups=groups,
         confidence=confidence,
         rng=randomness,
@@ -130,7 +132,7 @@ def _taken(
     if fit is not None:
         found = audit(fit, members, claim=judged, confidence=confidence, rng=randomness, **game)
         audits.append(found.with_(not_covered=(*found.not_covered, taking.MADE_AGAIN)))
-    whole = taking.together(measured, given, audits, getattr(target, "__qualname__", type(model).__name__))
+    whole = taking.together(measured, given, audits, name_of(target))
     x, y = (np.asarray(part) for part in nonmembers)
     return whole.with_(
         budget=given.evidence.budget or by_steps(given.claim),
@@ -158,6 +160,11 @@ def _training(target: Any) -> Fit:
     if found is None:
         raise BadInput("bracket takes fit(x, y, rng) -> predict, or an estimator that can be cloned.")
     return found
+
+
+def _offered(train: Fit, isolation: str) -> Fit:
+    """The training, without its `many` where no fleet is wanted."""
+    return train if isolation in ("auto", "fleet") else functools.partial(train)
 
 
 def _pair(data: Any) -> tuple[Any, Any]:

@@ -22,6 +22,9 @@ from ..attacks import (
     null,
     planted_leak,
 )
+from ..audits.foreign import Border
+from ..audits.together import Together
+from ..audits.together import answers as answers_of_many
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
 from .models import Fit, answers, classes_of, inside, observe, refit
 from .provenance import provenance
@@ -185,9 +188,20 @@ def halves(records: int, models: int, rng: Source) -> NDArray[np.bool_]:
 def _references(
     fit: Fit, x: NDArray[Any], y: NDArray[Any], count: int, rng: Source, classes: NDArray[Any] | None
 ) -> Observations:
-    """What models trained on random halves say of all records."""
+    """What models trained on random halves say of all records; a fit that offers `many` trains them together."""
     member = halves(len(x), count, rng)
-    outputs = [answers(fit(x[rows], y[rows], rng.generator()), x, classes) for rows in member.T]
+    if not callable(getattr(fit, "many", None)):
+        outputs = [answers(fit(x[rows], y[rows], rng.generator()), x, classes) for rows in member.T]
+        return observe(outputs, y, member, classes)
+    size = Together.of(fit).at_once
+    outputs = []
+    for first in range(0, count, size):
+        sides, told = member[:, first : first + size], ""
+        with Border() as border:
+            told = answers_of_many(fit, x, y, sides, [rng.generator() for _ in sides.T], x)
+        if isinstance(told, str):
+            raise BadInput(f"The training of reference models {border.problem or told}.")
+        outputs += list(told)
     return observe(outputs, y, member, classes)
 
 

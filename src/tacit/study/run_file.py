@@ -56,6 +56,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "attack": {"attacks": TEXTS, "references": WHOLE, "fpr": NUMBERS},
     "audit": {
         "game": TEXT, "canary": TEXT, "runs": WHOLE, "seconds": NUMBER, "confidence": NUMBER, "start": TEXT,
+        "isolation": TEXT,
     },
     "output": {"folder": TEXT, "seed": WHOLE},
 }  # fmt: skip

@@ -95,6 +95,8 @@ def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callab
         raise BadInput(
             "A model of [model] make is audited by the game runs, without seconds.", fix="Say how many runs."
         )
+    if "isolation" in audit:
+        raise BadInput("`isolation` in [audit] goes with [model] fit: a model of make is trained in fleets of its own.")
     asked: dict[str, Any] = {**attack, **{key: audit[key] for key in ("runs", "canary", "start") if key in audit}}
     if "confidence" in audit:
         asked["audit_confidence"] = audit["confidence"]
