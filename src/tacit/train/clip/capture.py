@@ -126,8 +126,8 @@ class Capture(TorchFunctionMode):
             with self:
                 return body(*args, **kwargs)
         if private and (plain := out_of_place(func)) is not None:
-            with self:
-                return args[0].copy_(plain(*args, **kwargs))
+            with self:  # rules want what the first argument was
+                return args[0].copy_(plain(args[0].clone(), *args[1:], **kwargs))
         if private or self.count in self.forced or self._must_consume():
             return self._consume(func, args, kwargs, used)
         return self._derive(func, args, kwargs, used)
@@ -152,18 +152,28 @@ class Capture(TorchFunctionMode):
     def _consume(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> Any:
         bare = {id(tensor): tensor.detach() for tensor in used}
         output = func(*replaced(args, bare), **replaced(kwargs, bare))
+        found = list(flat((output,), {}))
+        if output is None:
+            raise no_rule(func, self.names(used), "it writes a parameter into another tensor")
+        if any(tensor.is_complex() for tensor in found):
+            raise no_rule(func, self.names(used), "its numbers are complex")
+        if not any(tensor.is_floating_point() for tensor in found):
+            return output
         if not isinstance(output, Tensor):
-            if any(tensor.is_floating_point() for tensor in flat((output,), {})):
-                raise no_rule(func, self.names(used), "it returns several tensors")
-            return output
-        if not output.is_floating_point():
-            return output
+            raise no_rule(func, self.names(used), "it returns several tensors")
         if not output.requires_grad:
-            output = output.detach().requires_grad_()
+            output = self._leaf(func, used, output)
         layout = self._enter(func, True, used, output)
         public = frozenset(id(tensor) for tensor in flat(args, kwargs) if id(tensor) in self.public)
         self._keep(Record(func, args, kwargs, output, layout, tuple(used), public, output._version))
         return output.clone() if self.copies else output
+
+    def _leaf(self, func: Any, used: list[Tensor], output: Tensor) -> Tensor:
+        """The same numbers, with a gradient of their own."""
+        try:
+            return output.detach().requires_grad_()
+        except RuntimeError as error:
+            raise no_rule(func, self.names(used), "it runs inside torch.func") from error
 
     def also(self, func: Any, args: tuple[Any, ...], output: Tensor) -> None:
         """Record by hand that `func` consumed the parameters in `args`, with the gradient that `output` will have."""
@@ -192,7 +202,7 @@ class Capture(TorchFunctionMode):
         if order >= len(self.structure):
             raise Changed
         planned = self.structure[order]
-        if planned.function is not func or planned.consumes != consumes:
+        if planned.function != func or planned.consumes != consumes:  # getters are made anew each time, and equal
             raise Changed
         return planned.layout
 

@@ -31,6 +31,72 @@ def bilinear(capture: Capture, first: Tensor, second: Tensor, weight: Tensor, bi
         return F.linear(pairs, weight.flatten(1), bias)
 
 
+def embedding_bag(
+    capture: Capture,
+    index: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Rows looked up, then their sum, mean or maximum; those of the padding do not count."""
+    if index.ndim != 2 or max_norm is not None or scale_grad_by_freq:
+        raise BadInput(
+            "An embedding bag with offsets, max_norm or scale_grad_by_freq cannot be clipped.",
+            fix="Give one row of ids per example, with padding_idx, and leave the others off.",
+        )
+    with capture:
+        rows = F.embedding(index, weight)
+    kept = torch.ones_like(index, dtype=torch.bool) if padding_idx is None else index != padding_idx % len(weight)
+    if mode == "max":
+        most = rows.masked_fill(~kept[..., None], -torch.inf).max(1).values
+        return torch.where(kept.any(1, keepdim=True), most, 0.0)
+    share = kept.to(rows.dtype) if per_sample_weights is None else kept * per_sample_weights
+    total = (rows * share[..., None]).sum(1)
+    return total / kept.sum(1, keepdim=True).clamp(min=1) if mode == "mean" else total
+
+
+def lstm_cell(capture: Capture, x: Tensor, hx: Sequence[Tensor], *weights: Any) -> tuple[Tensor, Tensor]:
+    """torch.lstm_cell, as two linear layers and its gates."""
+    theirs, own = _cell(capture, x, hx[0], *weights)
+    taken, kept, fresh, shown = (theirs + own).chunk(4, -1)
+    cell = kept.sigmoid() * hx[1] + taken.sigmoid() * fresh.tanh()
+    return shown.sigmoid() * cell.tanh(), cell
+
+
+def gru_cell(capture: Capture, x: Tensor, hidden: Tensor, *weights: Any) -> Tensor:
+    """torch.gru_cell."""
+    theirs, own = (part.chunk(3, -1) for part in _cell(capture, x, hidden, *weights))
+    reset, update = ((one + other).sigmoid() for one, other in zip(theirs[:2], own[:2], strict=True))
+    fresh = torch.tanh(theirs[2] + reset * own[2])
+    return fresh + update * (hidden - fresh)
+
+
+def simple_cell(kind: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """torch.rnn_tanh_cell and torch.rnn_relu_cell."""
+
+    def cell(capture: Capture, x: Tensor, hidden: Tensor, *weights: Any) -> Tensor:
+        theirs, own = _cell(capture, x, hidden, *weights)
+        return kind(theirs + own)
+
+    return cell
+
+
+def _cell(
+    capture: Capture, x: Tensor, hidden: Tensor, w_in: Tensor, w_state: Tensor, *biases: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What a cell makes of its input and of its state, before they meet."""
+    b_in, b_state = biases or (None, None)
+    with capture:
+        return F.linear(x, w_in, b_in), F.linear(hidden, w_state, b_state)
+
+
 def lstm(capture: Capture, x: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> Any:
     """torch.lstm, written out in time."""
     before = [] if isinstance(hx, Tensor) else list(zip(*hx, strict=True))  # packed sequences are refused below
@@ -138,6 +204,11 @@ def _run_simple(kind: Any, gates: Tensor, state: State, weight: Tensor, bias: Te
 
 EXPANSIONS[F.bilinear] = bilinear
 EXPANSIONS[torch.bilinear] = bilinear
+EXPANSIONS[F.embedding_bag] = embedding_bag
+EXPANSIONS[torch.lstm_cell] = lstm_cell
+EXPANSIONS[torch.gru_cell] = gru_cell
+EXPANSIONS[torch.rnn_tanh_cell] = simple_cell(torch.tanh)
+EXPANSIONS[torch.rnn_relu_cell] = simple_cell(torch.relu)
 EXPANSIONS[torch.lstm] = lstm
 EXPANSIONS[torch.gru] = gru
 EXPANSIONS[torch.rnn_tanh] = simple(torch.tanh)

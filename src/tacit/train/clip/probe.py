@@ -28,7 +28,7 @@ from .parts import AsItIs, checkpointed
 from .sums import Forward, check_losses, clipped_sum
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
-_ROUNDS = 8
+_ROUNDS = 200
 _SEED = 20_210_907
 # Relative error of a norm that passes: rounding is far below it, an example that sees another is far above.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
@@ -180,7 +180,8 @@ def _checked(
     usable = alone.isfinite() & found.isfinite()
     if bool(((found - alone).abs() > allowed * alone.clamp(min=1e-6))[usable].any()):
         raise BadInput(
-            "An example's gradient depends on the other examples of its batch, so it cannot be clipped.",
+            "An example's gradient depends on the other examples of its batch, or on operations that cannot be followed, "
+            "so it cannot be clipped.",
             fix="Average and normalise within each example only; `tacit doctor` lists the rule of every parameter.",
         )
     return structure
