@@ -22,6 +22,9 @@ class StepInfo:
         """Of a sample of `count` units."""
         if not count:
             return cls(None, None)
-        losses = sum(float(np.nansum(clipped.losses.numpy()[mask.numpy()])) for clipped, mask in parts)
-        over = sum(int(clipped.shortened.numpy()[mask.numpy()].sum()) for clipped, mask in parts)
+        losses = 0.0
+        for clipped, mask in parts:
+            values = clipped.losses.numpy()
+            losses += float(values[mask.numpy() & (values == values)].sum())
+        over = sum(np.count_nonzero(clipped.shortened.numpy()) for clipped, _ in parts)
         return cls(losses / count, over / count, count)

@@ -9,17 +9,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 ALIGNED = 8
+# the C library's: larger blocks are always mapped by themselves; and how far from the heap at least
+MAPPED, FAR = 2**25, 2**36
 REDUCED = (torch.bfloat16, torch.float16)
 
 
 def square(values: Tensor) -> Tensor:
     """Squared norm of everything but the first axis."""
-    return torch.linalg.vector_norm(flat(values), dim=1).square()
+    length = torch.linalg.vector_norm(flat(values), dim=1)
+    return length * length
 
 
 def flat(values: Tensor) -> Tensor:
     """(B, numbers) in float32 at least, a single number too."""
-    return wide(values).unsqueeze(-1).flatten(1)
+    return wide(values).flatten(1) if values.ndim > 1 else wide(values).unsqueeze(1)
 
 
 def wide(values: Tensor) -> Tensor:
@@ -56,6 +59,7 @@ class Room:
     def __init__(self) -> None:
         self.blocks: list[Tensor] = []
         self.used = 0
+        self.top: Tensor | None = None
 
     def clear(self) -> None:
         """All of it is free again; the next step asks for the same sizes in the same order."""
@@ -70,3 +74,12 @@ class Room:
             block = self.blocks[self.used] = like.new_empty(count)
         self.used += 1
         return block[:count].view(shape)
+
+    def hold(self, values: Tensor) -> None:
+        """Keep the highest that a step had on the heap: freed memory above what is kept goes back to the system, and
+        the next step would ask for it again, page by page. Blocks mapped by themselves lie far above any heap."""
+        if values.untyped_storage().nbytes() >= MAPPED:
+            return
+        higher = 1 if self.top is None else values.data_ptr() - self.top.data_ptr()
+        if 0 < higher < FAR or higher < -FAR:
+            self.top = values

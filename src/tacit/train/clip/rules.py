@@ -149,7 +149,8 @@ def normalised(record: Record, gradient: Tensor, batch: int) -> Found:
             plain = F.layer_norm(values, shape, None, None, argument(record, 4, "eps", 1e-5))
         else:
             plain = F.rms_norm(values, shape, None, *record.args[3:4], **rest)
-        yield weight, Dense(reduced(front(record, gradient * plain, batch), weight.shape))
+        along = plain.mul_(gradient) if plain.dtype == gradient.dtype else gradient * plain
+        yield weight, Dense(reduced(front(record, along, batch), weight.shape))
     bias = argument(record, 3, "bias") if record.function is F.layer_norm else None
     if bias is not None and uses(record, bias):
         yield bias, Dense(reduced(front(record, gradient, batch), bias.shape))

@@ -119,10 +119,12 @@ def group_squares(terms: Terms, losses: Tensor, weigh: Weigh = FLAT, memo: Memo 
 
 def group_slack(terms: Terms, squares: Tensor, weigh: Weigh, memo: Memo) -> Tensor:
     """How far rounding may carry each group's contribution beyond its norm, per unit of weight: (groups, B)."""
+    slacks = {name: slack for name, parts in terms.items() if isinstance(slack := slack2(parts, memo), Tensor)}
+    if not slacks:
+        return torch.zeros_like(squares)
     found = list(torch.zeros_like(squares))
-    for name, parts in terms.items():
-        if isinstance(slack := slack2(parts, memo), Tensor):
-            found[weigh.group(name)] = found[weigh.group(name)] + slack
+    for name, slack in slacks.items():
+        found[weigh.group(name)] = found[weigh.group(name)] + slack
     return torch.stack(found).sqrt()
 
 

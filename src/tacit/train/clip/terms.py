@@ -113,14 +113,17 @@ class Outer:
     def weighted(self, weight: Tensor) -> Tensor:
         if self._written is not None:
             weights = weight.split([len(piece) for piece in self._written])
-            products = [part @ piece for part, piece in zip(weights, self._written, strict=True)]
-            return torch.stack(products).sum(0).view(self.shape) if len(products) > 1 else products[0].view(self.shape)
+            found, *rest = (part @ piece for part, piece in zip(weights, self._written, strict=True))
+            for one in rest:
+                found.add_(one)
+            return found.view(self.shape)
         sides, side = [self.left, self.right], self._rounded()
-        scaled = wide(sides[side]) * weight[:, None, None, None]
+        scaled = wide(sides[side]) * weight.view(-1, 1, 1, 1)
         sides[side] = scaled.to(sides[side].dtype) if narrow(self.left) else scaled
+        if self.left.shape[1] == 1 and not narrow(self.left):
+            left, right = (wide(values).flatten(0, 2) for values in sides)
+            return torch.mm(left.mT, right).view(self.shape)
         left, right = (values.transpose(0, 1).flatten(1, 2) for values in sides)
-        if len(left) == 1 and not narrow(left):
-            return (wide(left[0]).mT @ wide(right[0])).view(self.shape)
         return self._cut(product(left.mT, right)).reshape(self.shape)
 
     def _by_inner(self) -> bool:
@@ -253,6 +256,7 @@ def housed(terms: Iterable[Term], room: Room) -> None:
     for term in terms:
         if isinstance(term, Outer):
             term.room = room
+            room.hold(term.left)
         elif isinstance(term, Viewed):
             housed(term.terms, room)
 
@@ -273,6 +277,8 @@ def total(terms: Sequence[Term]) -> Tensor:
 
 def join(terms: Sequence[Term]) -> list[Term]:
     """Fewer terms with the same sum: like forms are joined."""
+    if len(terms) == 1:
+        return list(terms)
     joined: list[Term] = []
     outer = [term for term in terms if isinstance(term, Outer)]
     for groups in sorted({term.left.shape[1] for term in outer}):
@@ -325,7 +331,7 @@ def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
     """`square`, made once for all terms that share the values; not where one of them may have rounded them."""
     if key is None or values.dtype in REDUCED:
         return square(values)
-    place = key, torch.Size((len(values), values[0].numel())), values.dtype
+    place = key, torch.Size((len(values), values.shape[1:].numel())), values.dtype
     if place not in memo:
         memo[place] = square(values)
     return memo[place]

@@ -43,6 +43,8 @@ class Weigh:
 
     def __call__(self, norms: Tensor, kept: Tensor, clip_norm: float | Tensor) -> Tensor:
         """(groups, B) from norms of that shape; zero for examples that are not kept."""
+        if len(self.shares) == 1:
+            return torch.where(kept, self._weight(norms, self.shares[0] * clip_norm), 0.0)
         weights = [self._weight(norm, share * clip_norm) for norm, share in zip(norms, self.shares, strict=True)]
         return torch.where(kept, torch.stack(weights), 0.0)
 
