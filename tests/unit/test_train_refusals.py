@@ -302,3 +302,36 @@ def test_parameters_chosen_by_values_are_refused() -> None:
     clipper = Clipper(model, classify, trainable(model), 1.0)
     with pytest.raises(BadInput, match=r"change from call to call, .* by shapes alone"):
         clipper((torch.full((4, 5), 10.0), torch.arange(4) % CLASSES), torch.ones(4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"model": None}, "model must be a torch module, got NoneType"),
+        ({"plan": (3, 1e-5)}, "plan must be a Plan, got tuple"),
+        ({"optimizer": "sgd"}, "optimizer must be a torch optimizer"),
+        ({"optimizer": torch.optim.SGD}, "optimizer must be a torch optimizer"),
+        ({"speed": "fast"}, "speed must be a Speed"),
+        ({"augment": lambda batch: batch}, "augment must be an Augment"),
+        ({"loss": nn.CrossEntropyLoss()}, "called as loss"),
+        ({"model": nn.Identity()}, "No parameter of the model is trainable"),
+        ({"checkpoint": "no/such/folder/run.ckpt"}, "no folder"),
+        ({"data": (DATA[0], DATA[1].float())}, "cannot be computed: expected target dtype"),
+        ({"data": (DATA[0][:, :4], DATA[1])}, "cannot be computed: mat1 and mat2"),
+        ({"data": {"x": DATA[0]}}, "cannot be computed: not enough values"),
+        ({"data": (DATA[0], DATA[1] + 77)}, "cannot be computed: a label or an id is out of range"),
+    ],
+)
+def test_typical_mistakes_get_a_sentence_before_any_step(given, sentence: str) -> None:
+    model = nn.Linear(5, CLASSES)
+    before = model.weight.clone()
+    given = {"model": model, "data": DATA, "plan": PLAN, **given}
+    with pytest.raises(BadInput, match=sentence) as caught:
+        fit(given.pop("model"), given.pop("data"), given.pop("plan"), rng=0, **given)
+    assert torch.equal(model.weight, before)
+    assert "7" not in str(caught.value).replace("int64", "")
+
+
+def test_labels_of_any_width_are_taken() -> None:
+    for kind in ("int16", "int32", "int64", "uint8"):
+        fit(nn.Linear(5, CLASSES), (DATA[0].numpy(), DATA[1].numpy().astype(kind)), PLAN, rng=0)

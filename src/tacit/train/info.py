@@ -27,4 +27,4 @@ class StepInfo:
             values = clipped.losses.numpy()
             losses += float(values[mask.numpy() & (values == values)].sum())
         over = sum(np.count_nonzero(clipped.shortened.numpy()) for clipped, _ in parts)
-        return cls(losses / count, over / count, count)
+        return cls(losses / count, float(over / count), count)

@@ -19,6 +19,7 @@ from .batch import mapped, size
 from .claim import small_delta
 from .clip.clipper import Loss
 from .info import StepInfo
+from .models import check_kinds
 from .progress import Progress
 from .sample import Batch, as_tensors
 from .several import Augment
@@ -77,10 +78,15 @@ def fit(
 
     Guarantee and Caller ensures: see `private`.
     """
+    check_kinds(model=model)
     if optimizer is None:
-        optimizer = torch.optim.SGD(
-            [tensor for tensor in model.parameters() if tensor.requires_grad], lr=LEARNING_RATE, momentum=MOMENTUM
-        )
+        moved = [tensor for tensor in model.parameters() if tensor.requires_grad]
+        if not moved:
+            raise BadInput("No parameter of the model is trainable.", fix="Set requires_grad of those to be trained.")
+        optimizer = torch.optim.SGD(moved, lr=LEARNING_RATE, momentum=MOMENTUM)
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and not path.parent.is_dir():
+        raise BadInput(f"There is no folder {path.parent} for the checkpoint.", fix="Make it first.")
     model.train()
     options = {"augment": augment, "project": project, "noise": noise}
     step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, **options)
@@ -88,7 +94,6 @@ def fit(
     alone = step.rank == 0
     hook = (Progress(delta) if progress is True else progress) if alone else None
     mean = Average(average, step.parameters, plan.steps)
-    path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         check_whole(step)
     if path is not None and path.exists():

@@ -11,7 +11,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..core import BadInput
+from ..loss import Plan
+from .several import Augment
+from .speed import Speed
 
+_KINDS: dict[str, tuple[Any, str, str]] = {
+    "model": (nn.Module, "a torch module", ""),
+    "plan": (Plan, "a Plan", "Make one: tacit.plan(records, epsilon=3, delta=1e-5)."),
+    "optimizer": (torch.optim.Optimizer, "a torch optimizer", "Make one: torch.optim.SGD(model.parameters(), lr=0.5)."),
+    "speed": (Speed, "a Speed", 'Give Speed(physical_batch=256, precision="bfloat16"), say.'),
+    "augment": (Augment | None, "an Augment", "Give Augment(function, times=8)."),
+}
 _RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], str], ...] = (
     (nn.Linear, "linear"),
     ((nn.Conv1d, nn.Conv2d, nn.Conv3d), "convolution"),
@@ -20,6 +30,18 @@ _RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], str], ...] = 
     ((nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _InstanceNorm), "normalisation"),
     (nn.MultiheadAttention, "linear, inside attention"),
 )
+
+
+def check_kinds(**given: Any) -> None:
+    """Arguments of `private` and `fit` that are something else, each with what would be right."""
+    for name, (kind, what, fix) in _KINDS.items():
+        if name in given and not isinstance(given[name], kind):
+            raise BadInput(f"{name} must be {what}, got {type(given[name]).__name__}.", fix=fix)
+    if isinstance(given.get("loss"), nn.Module):
+        raise BadInput(
+            "loss is called as loss(model, batch) and returns one number per example.",
+            fix="Give a function: lambda model, batch: F.cross_entropy(model(batch[0]), batch[1], reduction='none').",
+        )
 
 
 def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -128,10 +128,11 @@ def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:
 
 
 def as_tensors(data: Any) -> Any:
-    """Arrays become tensors; double-precision numbers become float32."""
+    """Arrays become tensors; double-precision numbers become float32, and labels of any width int64."""
     if isinstance(data, np.ndarray):
         tensor = torch.from_numpy(np.ascontiguousarray(data))
-        return tensor.float() if tensor.dtype == torch.float64 else tensor
+        kinds = {torch.float64: torch.float32, torch.int32: torch.int64, torch.int16: torch.int64}
+        return tensor.to(kinds.get(tensor.dtype, tensor.dtype))
     if isinstance(data, dict):
         return {key: as_tensors(value) for key, value in data.items()}
     if isinstance(data, tuple | list):

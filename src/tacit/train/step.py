@@ -20,7 +20,7 @@ from .clip import Clipper, Weigh
 from .clip.clipper import Loss
 from .derive import derived
 from .info import StepInfo
-from .models import check_model, compute_again, trainable
+from .models import check_kinds, check_model, compute_again, trainable
 from .noise import Keystream, Secret, digest
 from .quantile import next_norm
 from .release import Release
@@ -72,6 +72,7 @@ def private(
     Caller ensures: initial parameters and hyper-parameters do not come from the private data; one record is one
     person's whole contribution; `loss` returns one number per example.
     """
+    check_kinds(model=model, optimizer=optimizer, plan=plan, loss=loss, speed=speed, augment=augment)
     loss = loss or cross_entropy
     return PrivateStep(model, optimizer, plan, loss, ledger, source(rng), speed, augment, project, noise)
 

@@ -14,7 +14,7 @@ from ..batch import describe
 from .again import clipped_again
 from .arrays import REDUCED, Room, wide
 from .capture import Changed, changed, kept_data
-from .probe import Structure, probe
+from .probe import Structure, not_run, probe
 from .sums import Add, Clipped, Forward, clipped_sum
 from .weigh import FLAT, Weigh
 
@@ -51,7 +51,7 @@ class Clipper:
     def _clipped(self, batch: Any, mask: Tensor) -> Clipped:
         structure = self.structure(batch)
         before = self._buffers()
-        forward = Forward(lambda: self.losses(batch), self.parameters, self.constants())
+        forward = Forward(lambda: self._tried(batch), self.parameters, self.constants())
         known = mask, self.clip_norm, structure.entries, self.weigh
         try:
             if structure.checkpointed and self.add is None:
@@ -73,6 +73,13 @@ class Clipper:
         with self._precision():
             losses = self.loss(self.model, batch)
         return wide(losses) if isinstance(losses, Tensor) else losses
+
+    def _tried(self, batch: Any) -> Tensor:
+        """A label or an id out of range is told without its value."""
+        try:
+            return self.losses(batch)
+        except IndexError as error:
+            raise not_run(error) from None
 
     def structure(self, batch: Any) -> Structure:
         """What a probe on public, made-up examples of this shape finds; kept."""

@@ -71,15 +71,10 @@ def probe(
     precision: str = "float32",
 ) -> Structure:
     """Read the structure from made-up examples shaped like `batch`, and test the clipping on them."""
-    made = True
     examples = made_up(batch, 3)
-    with same_random(), _NoDropout(), checkpointed(AsItIs()), torch.no_grad():
-        try:
-            loss(examples)
-        except TacitError:
-            raise
-        except (RuntimeError, ValueError, IndexError, AssertionError):
-            made, examples = False, mapped(lambda tensor: tensor[torch.arange(3) % len(tensor)], batch)
+    if not (made := _runs(loss, examples)):
+        examples = mapped(lambda tensor: tensor[torch.arange(3) % len(tensor)], batch)
+        _runs(loss, examples, last=True)
     with same_random(), _NoDropout():
         for copies in (False, True):
             try:
@@ -89,6 +84,31 @@ def probe(
             except Overwritten:
                 continue
     raise BadInput("A parameter's output is overwritten in place in a way that cannot be followed.")
+
+
+def _runs(loss: Callable[[Any], Tensor], examples: Any, *, last: bool = False) -> bool:
+    """Whether the loss can be had of examples; if not of the `last` ones tried either, that is said."""
+    with same_random(), _NoDropout(), checkpointed(AsItIs()), torch.enable_grad():
+        try:
+            loss(examples)
+        except TacitError:
+            raise
+        except (RuntimeError, ValueError, TypeError, LookupError, AssertionError) as error:
+            if last:
+                raise not_run(error) from error
+            return False
+    return True
+
+
+def not_run(error: Exception) -> BadInput:
+    """The one sentence for a model that does not go with its data; the reason is told where it holds no values."""
+    reason = str(error).split("\n")[0].rstrip(".")
+    if isinstance(error, IndexError):
+        reason = "a label or an id is out of range"
+    return BadInput(
+        f"The loss of these examples cannot be computed: {reason}.",
+        fix="loss(model, batch) is given rows of the data; labels and ids are whole numbers (int64) from 0 on.",
+    )
 
 
 def made_up(batch: Any, count: int) -> Any:
@@ -180,7 +200,7 @@ def _checked(
     usable = alone.isfinite() & found.isfinite()
     if bool(((found - alone).abs() > allowed * alone.clamp(min=1e-6))[usable].any()):
         raise BadInput(
-            "An example's gradient depends on the other examples of its batch, or on operations that cannot be followed, "
+            "An example's gradient depends on the other examples of its batch, or its operations cannot be followed, "
             "so it cannot be clipped.",
             fix="Average and normalise within each example only; `tacit doctor` lists the rule of every parameter.",
         )
