@@ -135,6 +135,12 @@ def test_a_training_that_is_said_to_be_its_own_is_audited():
     assert evidence.verdict == "refuted"
     assert evidence.demonstrations[0].game == "runs"
     assert taking.MADE_AGAIN in evidence.not_covered
+    both = take(
+        fit(*INSIDE, None), claim=(1.0, 1e-5), fit=fit, runs=60, references=0, isolation="none", canaries=CANARIES
+    )
+    assert [item.game for item in both.demonstrations] == ["one-run", "runs"]
+    assert {item.bound.confidence for item in both.demonstrations} == {0.975}
+    assert all("hold together with confidence 0.95" in item.bound.assumptions[-1] for item in both.demonstrations)
     assert {"lira", "rmia"} <= {item.attack for item in evidence.attacks}
     assert evidence.exposures
     assert "audit: null" in {control.name for control in evidence.controls}
@@ -150,6 +156,9 @@ def test_earlier_audits_stay_in_the_evidence(tmp_path):
     assert evidence.verdict == "refuted"
     assert evidence.demonstrations == audited.demonstrations
     assert "earlier: null" in {control.name for control in evidence.controls}
+    more = take(leaking(), claim=audited, canaries=CANARIES)
+    assert len(more.demonstrations) == 2
+    assert taking.EARLIER in more.not_covered
     broken = audited.with_(controls=(replace(audited.controls[0], passed=False),))
     assert take(leaking(), claim=broken).verdict == "uninformative"
 
@@ -182,7 +191,7 @@ def few(**change):
     [
         (CANARIES[:2], "canaries must be"),
         (tuple(few(coins=CANARIES[2][:-1])), "of one length"),
-        (tuple(few(coins=CANARIES[2].astype(float))), "coins true or false"),
+        (tuple(few(coins=CANARIES[2] + 1)), "coins of canaries must hold 0 or 1"),
         (tuple(part[:49] for part in CANARIES), "at least 50 canaries, got 49"),
         (tuple(few(coins=np.ones(400, dtype=bool))), "400 of 400 canaries were put in"),
     ],

@@ -56,7 +56,7 @@ def many_runs(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confid
     planned = stage.budget.affordable(runs, rehearsal.times, LEAST)
     coins = balanced(planned, chance)
     results = stage.budget.patient(rehearsal.times).run(rehearsal.task, coins.tolist())
-    scores = _scores(results, coins)
+    scores = _scores(results, coins, stage)
     shown = demonstrate(
         scores,
         claim=claim,
@@ -102,7 +102,7 @@ def one_run(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confiden
     coins = chance.coins(runs)
     results = stage.budget.unhurried().run(task, [coins] + [np.zeros(runs, dtype=bool)] * REFERENCES)
     if results[0].problem:
-        raise unusable(results[:1])
+        raise unusable(results[:1], stage.budget.fleet)
     usual = [result.score for result in results[1:] if not result.problem]
     scores = scored(results[0].score - (np.mean(usual, axis=0) if usual else 0.0), coins)
     shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=Played("one-run", name, runs))
@@ -177,10 +177,10 @@ def _controls(scores: Scores, stage: Stage, procedure: controls.Procedure | None
     return controls.null(scores, chance, procedure), controls.planted_leak(scores, chance, procedure)
 
 
-def _scores(results: Sequence[Result], coins: NDArray[np.bool_]) -> Scores:
+def _scores(results: Sequence[Result], coins: NDArray[np.bool_], stage: Stage) -> Scores:
     scores = scored(np.array([result.score for result in results]), coins)
     if not (np.isfinite(scores.members).any() and np.isfinite(scores.nonmembers).any()):
-        raise unusable(results)
+        raise unusable(results, stage.budget.fleet)
     return scores
 
 

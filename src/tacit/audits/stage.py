@@ -111,6 +111,13 @@ class Budget:
     def run(self, task: Task, coins: Sequence[Any] | Array) -> list[Result]:
         """One run per item of `coins`, each with its own randomness."""
         jobs = [Job(coin, tuple(int(word) for word in self.chance.words(4))) for coin in coins]
+        if self.fleet is None or not (first := self.fleet.untried(jobs)):
+            return self._ended(task, jobs)
+        results = self._ended(task, jobs[:first])
+        self.fleet.compare(task, jobs[:first], results, limit=self.limit, deadline=self.deadline)
+        return results + self._ended(task, jobs[first:])
+
+    def _ended(self, task: Task, jobs: list[Job]) -> list[Result]:
         return self._made(task, jobs) if self.journal is None else self._going_on(self.journal, task, jobs)
 
     def _made(self, task: Task, jobs: Sequence[Job], **more: Ended) -> list[Result]:
@@ -159,7 +166,8 @@ class Budget:
             return runs
         side_by_side = 1 if self.isolation == "none" else cores()
         left = self.deadline - time.monotonic()
-        count = int(0.8 * left * side_by_side / max(float(np.mean(times)), 1e-6))
+        usual = float(np.mean(times) if self.fleet is None else np.max(times))  # a call on an idle machine is quicker
+        count = int(0.8 * left * side_by_side / max(usual, 1e-6))
         if count < least:
             raise NotFinished(f"The time is too short for {least} runs.", fix="Give more seconds, or a faster fit.")
         return min(runs, count)
@@ -202,7 +210,7 @@ class Stage:
             results += found
         times = tuple(result.seconds for result in results if not result.problem)
         if not times:
-            raise unusable(results)
+            raise unusable(results, self.budget.fleet)
         return Rehearsal(*tried[int(np.argmax(quality))], times)
 
     def many(self, canary: str | Maker, count: int) -> tuple[str, ManyCanaries]:
@@ -221,9 +229,10 @@ def generator(words: tuple[int, ...]) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(list(words)))
 
 
-def unusable(results: Sequence[Result]) -> NotFinished:
+def unusable(results: Sequence[Result], fleet: Together | None = None) -> NotFinished:
     """The one sentence when nothing came of all runs."""
-    return NotFinished(f"No run gave a score: fit {said(results)}.", fix="Try fit on the data by itself first.")
+    name = "fit" if fleet is None else "fit.many"
+    return NotFinished(f"No run gave a score: {name} {said(results)}.", fix=f"Try {name} on the data by itself first.")
 
 
 def said(results: Sequence[Result]) -> str:

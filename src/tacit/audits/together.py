@@ -84,17 +84,19 @@ class Together:
                     waiting += [places[: len(places) // 2], places[len(places) // 2 :]]
                 elif result.problem:
                     known.bad(number, result)
-        ordered = [results[place] for place in range(len(jobs))]
-        if len(jobs) > self.largest:
-            self._compare(task, jobs, ordered, limit, deadline)
-            self.largest = len(jobs)
-        return ordered
+        return [results[place] for place in range(len(jobs))]
 
-    def _compare(self, task: Task, jobs: Sequence[Job], among: Sequence[Result], limit: float, deadline: float) -> None:
-        """Make two runs again, alone: the last, and the last one with another coin."""
-        last = len(jobs) - 1
-        others = [place for place in range(last) if not np.array_equal(jobs[place].coin, jobs[last].coin)]
-        places = [place for place in (*others[-1:], last) if not among[place].problem]
+    def untried(self, jobs: Sequence[Job]) -> int:
+        """How many of the jobs make a first call that is larger than any before; 0 if it is not."""
+        size = min(self.at_once, len(jobs))
+        return size if size > self.largest else 0
+
+    def compare(
+        self, task: Task, jobs: Sequence[Job], among: Sequence[Result], *, limit: float, deadline: float
+    ) -> None:
+        """Make some runs of a call again, alone: they must score what they scored among the others."""
+        self.largest = max(self.largest, len(jobs))
+        places = _some(jobs, among)
         alone = run_all(task, [jobs[place] for place in places], isolation="process", limit=limit, deadline=deadline)
         for place, one in zip(places, alone, strict=True):
             if one.problem == OUT_OF_TIME:
@@ -109,7 +111,7 @@ class Together:
     def control(self) -> Control:
         """What the runs that were made twice have shown."""
         found = f"{self.compared} runs, at most {self.apart:.1g} apart"
-        return Control("fleet", "a run alone scores as it does among others", found, passed=True)
+        return Control("fleet", "a run alone scores as it does among others", found, passed=self.compared > 0)
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,31 @@ def answers(
     """(runs x records x classes) of many runs, or what is wrong with it in words."""
     predict = fit.many(x, y, member, rngs)
     if not callable(predict):
-        return "returned no predict(x) from fit.many"
+        return "returned no predict(x)"
     told = np.asarray(predict(probe), dtype=np.float64)
     if told.ndim != 3 or told.shape[:2] != (len(rngs), len(probe)):
-        return (
-            f"predicted shape {told.shape} in fit.many, where ({len(rngs)} runs, {len(probe)} records, classes) is due"
-        )
+        return f"predicted shape {told.shape}, where ({len(rngs)} runs, {len(probe)} records, classes) is due"
     return told
+
+
+def _some(jobs: Sequence[Job], among: Sequence[Result]) -> list[int]:
+    """Places of runs to compare: the last, the last with another coin, one by chance, and two that scored the same.
+
+    The first is the one run that would be right if all used its generator. The chance is that of the words, so that no
+    other randomness is drawn.
+    """
+    good = [place for place, result in enumerate(among) if not result.problem]
+    if not good:
+        return []
+    last, count = good[-1], len(good)
+    others = [place for place in good if not np.array_equal(jobs[place].coin, jobs[last].coin)]
+    known: dict[bytes, int] = {}
+    twins: list[int] = []
+    for place in good:
+        mark = np.asarray(jobs[place].coin).tobytes() + np.asarray(among[place].score).tobytes()
+        twins = twins or ([known[mark], place] if mark in known else [])
+        known[mark] = place
+    return list(dict.fromkeys((last, *others[-1:], good[jobs[last].words[0] % count], *twins)))
 
 
 def _other(words: str) -> BadInput:

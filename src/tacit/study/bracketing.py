@@ -51,7 +51,7 @@ def bracket(
     those of both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own. The training
     cannot be audited, and the evidence says so, unless `canaries` (x, y, coins) were offered to it, each put in where
     its fair coin says so (a game of one run), or `fit` is that training: then runs of it are audited, and it trains
-    reference models for the attack.
+    the attack's reference models (those of a fitted estimator are trained by cloning it).
     """
     if nonmembers is not None:
         return _taken(
@@ -112,6 +112,7 @@ def _taken(
     *, references: int, confidence: float, groups: ArrayLike | None, **game: Any,
 ) -> Evidence:  # fmt: skip
     """The same for a model that is trained already; see `taking`."""
+    fit = None if fit is None else _training(fit)
     given = taking.Given.of(target, claim, DELTA)
     model = target.model if taking.trained(target) else guarded(target)
     check.whole("references", references, least=0)
@@ -126,12 +127,16 @@ def _taken(
         rng=randomness,
     )
     judged = given.claim or stated((math.inf, DELTA), delta=DELTA)
+    games = (canaries is not None) + (fit is not None)
+    each = 1 - (1 - confidence) / max(games, 1)  # any of them may refute the claim: they share the error
     audits = []
     if canaries is not None:
-        audits.append(taking.one_run(model, canaries, judged, confidence, randomness))
+        audits.append(taking.one_run(model, canaries, judged, each, randomness))
     if fit is not None:
-        found = audit(fit, members, claim=judged, confidence=confidence, rng=randomness, **game)
+        found = audit(fit, members, claim=judged, confidence=each, rng=randomness, **game)
         audits.append(found.with_(not_covered=(*found.not_covered, taking.MADE_AGAIN)))
+    if games > 1:
+        audits = [taking.sharing(found, confidence) for found in audits]
     whole = taking.together(measured, given, audits, name_of(target))
     x, y = (np.asarray(part) for part in nonmembers)
     return whole.with_(

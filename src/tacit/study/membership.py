@@ -198,7 +198,7 @@ def _references(
     for first in range(0, count, size):
         sides, told = member[:, first : first + size], ""
         with Border() as border:
-            told = answers_of_many(fit, x, y, sides, [rng.generator() for _ in sides.T], x)
+            told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], x)
         if isinstance(told, str):
             raise BadInput(f"The training of reference models {border.problem or told}.")
         outputs += list(told)

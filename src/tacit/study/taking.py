@@ -20,7 +20,7 @@ from ..audits import controls, demonstrate_once, stated, verify
 from ..audits.claims import Stated, with_frontier
 from ..audits.demonstration import Played
 from ..audits.game import scored
-from ..core import BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source
+from ..core import BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
 from .membership import of_audit
 from .models import answers, classes_of, observe
 
@@ -33,6 +33,7 @@ WORD = "that the claim is about this model: it was taken as it was given"
 UNTESTED = "the training: it was not made again and no canary's coin is known, so no audit tested the claim"
 MADE_AGAIN = "that fit is how this model was trained: the audit made runs of fit"
 ONE_RUN = "more than one run: the audit judged the training by the coins of its own canaries"
+EARLIER = "one confidence for all audits: those of the evidence that was given have their own"
 SINGLE = "groups of records: the attack plays with single records, the claim is about one {}"
 THROWN = "the coins were thrown before the training, and canaries whose coin said no were never trained on"
 
@@ -77,6 +78,8 @@ def together(measured: Evidence, given: Given, audits: list[Evidence], subject: 
     old = given.evidence
     shown = (*old.demonstrations, *(item for audit in audits for item in audit.demonstrations))
     lines = () if shown or given.claim is None else (UNTESTED,)
+    if old.demonstrations and audits:
+        lines = (*lines, EARLIER)
     if given.claim is not None and given.claim.bound.unit != "record":
         lines = (*lines, SINGLE.format(given.claim.bound.unit))
     known = {key: value for key, value in measured.provenance.items() if key != "randomness"}
@@ -115,12 +118,18 @@ def one_run(model: Any, canaries: Any, claim: Claim, confidence: float, chance: 
     shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played)
     return Evidence(
         subject="",
-        demonstrations=tuple(_believing(item) for item in shown),
+        demonstrations=tuple(believing(item, THROWN) for item in shown),
         controls=_tested(scores, chance),
         not_covered=(ONE_RUN,),
         provenance={"canaries": len(coins)},
         scores=(scores,),
     )
+
+
+def sharing(audit: Evidence, confidence: float) -> Evidence:
+    """The same evidence of one of two games; together they hold with this confidence."""
+    words = f"one of two games, which hold together with confidence {confidence:.10g}"
+    return audit.with_(demonstrations=tuple(believing(item, words) for item in audit.demonstrations))
 
 
 def _tested(scores: Scores, chance: Source) -> tuple[Control, ...]:
@@ -133,9 +142,10 @@ def _tested(scores: Scores, chance: Source) -> tuple[Control, ...]:
 def _canaries(canaries: Any) -> tuple[Array, Array, NDArray[np.bool_]]:
     if not isinstance(canaries, tuple | list) or len(canaries) != 3:
         raise BadInput("canaries must be (x, y, coins): records, labels, and whether each was put in.")
-    x, y, coins = (np.asarray(part) for part in canaries)
-    if not len(x) == len(y) == len(coins) or coins.ndim != 1 or coins.dtype != bool:
-        raise BadInput("canaries must be (x, y, coins) of one length, coins true or false.")
+    x, y = (np.asarray(part) for part in canaries[:2])
+    coins = check.flags("The coins of canaries", np.ravel(canaries[2]))
+    if not len(x) == len(y) == len(coins):
+        raise BadInput("canaries must be (x, y, coins) of one length.")
     if len(coins) < FEWEST:
         raise BadInput(f"An audit of one run needs at least {FEWEST} canaries, got {len(coins)}.")
     if stats.binomtest(int(coins.sum()), len(coins)).pvalue < UNFAIR:
@@ -146,8 +156,9 @@ def _canaries(canaries: Any) -> tuple[Array, Array, NDArray[np.bool_]]:
     return x, y, coins
 
 
-def _believing(item: Demonstration) -> Demonstration:
-    return replace(item, bound=replace(item.bound, assumptions=(*item.bound.assumptions, THROWN)))
+def believing(item: Demonstration, words: str) -> Demonstration:
+    """The same bound, with one thing more that must be believed."""
+    return replace(item, bound=replace(item.bound, assumptions=(*item.bound.assumptions, words)))
 
 
 def _earlier(old: Evidence) -> tuple[Control, ...]:
