@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tacit.audits import CANARIES, audit, together
+from tacit.audits import CANARIES, audit
 from tacit.audits.canary import pair
 from tacit.audits.together import Together
 from tacit.audits.workers import Job
@@ -162,8 +162,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("how", WORDS)
-def test_a_run_that_fails_costs_itself_only(how, monkeypatch):
-    monkeypatch.setattr(together, "SPLITS", 1000)
+def test_a_run_that_fails_costs_itself_only(how):
     alone, among = (play(Odd(how), isolation=where, runs=40) for where in ("process", "fleet"))
     assert among.provenance["failures"] == alone.provenance["failures"]
     assert among.provenance["failures"].startswith(WORDS[how])
@@ -195,6 +194,22 @@ def test_a_hanging_call_ends_and_is_cut_in_halves():
     assert sorted(noted) == list(range(8))
     late = Together(8).run_all(Slow(), jobs, limit=9.0, deadline=time.monotonic() + 0.3)
     assert {result.problem for result in late} == {"was out of time"}
+
+
+def test_a_call_that_is_too_large_becomes_smaller_ones(tmp_path):
+    class Hungry(Noisy):
+        def many(self, x, y, member, rngs):
+            (tmp_path / f"{time.monotonic_ns()}-{len(rngs)}").touch()
+            if len(rngs) > 8:
+                raise MemoryError
+            return super().many(x, y, member, rngs)
+
+    among = play(Hungry(), runs=200)
+    assert among.provenance["runs_failed"] == 0
+    assert among.demonstrations == play(Noisy(), runs=200, isolation="process").demonstrations
+    sizes = [int(path.name.split("-")[1]) for path in sorted(tmp_path.iterdir())]
+    assert sizes[1:8] == [32, 16, 16, 8, 8, 8, 8]
+    assert set(sizes[8:]) == {8}
 
 
 def test_answers_of_another_shape_are_one_sentence():

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 AT_ONCE = 64
 """Runs in one call, unless the fit says how many it wants (`at_once`)."""
 SPLITS = 16
-"""How often a call that failed is cut in halves, to find the run that failed it or to need less memory."""
+"""Cuts in halves, for every call, of those that failed: to find the run that failed it, or to need less memory."""
 AGREE = 1e-3
 """How far scores of one run may lie apart, relative to 1 + their size: rounding, no more."""
 
@@ -65,18 +65,19 @@ class Together:
     ) -> list[Result]:
         """All jobs, in order, in processes of their own, each call for at most `limit` seconds.
 
-        A call that fails is cut in halves, a few times: what is left over has failed.
+        A call that fails is cut in halves, a few times; what is left over has failed.
         """
         results: dict[int, Result] = {}
-        waiting: list[range] = [
-            range(first, min(first + self.at_once, len(jobs))) for first in range(0, len(jobs), self.at_once)
-        ]
-        splits = SPLITS
-        while waiting:
-            calls, waiting = waiting, []
+        starts = range(0, len(jobs), self.at_once)
+        calls = [range(first, min(first + self.at_once, len(jobs))) for first in starts]
+        splits, halves = SPLITS * len(calls), False
+        while calls:
             known = _Known(calls, results, ended)
             asked = [Job([jobs[place] for place in places], jobs[places[0]].words) for places in calls]
             found = run_all(Call(task), asked, isolation="process", limit=limit, deadline=deadline, ended=known.good)
+            if halves:
+                self._learn(calls, found)
+            waiting: list[range] = []
             for number, result in enumerate(found):
                 places = calls[number]
                 if result.problem and result.problem != OUT_OF_TIME and len(places) > 1 and splits:
@@ -84,7 +85,14 @@ class Together:
                     waiting += [places[: len(places) // 2], places[len(places) // 2 :]]
                 elif result.problem:
                     known.bad(number, result)
+            calls, halves = waiting, True
         return [results[place] for place in range(len(jobs))]
+
+    def _learn(self, calls: Sequence[range], found: Sequence[Result]) -> None:
+        """Where both halves of a call that failed have ended well, no run was bad: the call was too large."""
+        for number in range(0, len(calls), 2):
+            if not (found[number].problem or found[number + 1].problem):
+                self.at_once = min(self.at_once, len(calls[number + 1]))
 
     def untried(self, jobs: Sequence[Job]) -> int:
         """How many of the jobs make a first call that is larger than any before; 0 if it is not."""
