@@ -112,3 +112,29 @@ def test_a_step_leaves_no_sum_behind() -> None:
         total, _ = seen.pop()
         for parameter, tensor in zip(model.parameters(), total, strict=True):
             assert parameter.grad.data_ptr() == tensor.data_ptr()
+
+
+def test_a_room_holds_the_highest_block_of_the_heap_and_none_that_is_mapped_by_itself() -> None:
+    base = 2**44
+
+    class Block:
+        def __init__(self, place: int, size: int = 2**20) -> None:
+            self.place, self.size = place, size
+
+        def data_ptr(self) -> int:
+            return self.place
+
+        def untyped_storage(self):
+            return self
+
+        def nbytes(self) -> int:
+            return self.size
+
+    room = Room()
+    mapped, low, high, middle = (Block(base + far) for far in (2**42, 2**20, 2**30, 2**25))
+    huge = Block(base + 2**31, 2**25)
+    found = []
+    for block in (mapped, low, high, middle, mapped, huge):
+        room.hold(block)
+        found.append(room.top)
+    assert found == [mapped, low, high, high, high, high]

@@ -25,6 +25,7 @@ NONCE = bytes(16)
 PAIRS = 2**15
 TURN = 2 * math.pi * 2.0**-32
 HALF = torch.tensor(2.0**-54, dtype=torch.float64)
+MINUS_TWO, ANGLE = torch.tensor([-2.0, TURN], dtype=torch.float32)
 ELEVEN = np.uint64(11)
 Noise = Callable[..., None]
 
@@ -98,7 +99,7 @@ def put(pieces: Iterator[Tensor], rows: list[Tensor], share: float = 0.0) -> Non
                 piece = next(pieces)
                 used, length = 0, len(piece)
             size = min(length - used, end - start)
-            part, noise = row.narrow(0, start, size), piece.narrow(0, used, size)
+            part, noise = row.narrow(0, start, size), piece if size == length else piece.narrow(0, used, size)
             if share:
                 torch.add(noise, part, alpha=share, out=part)
             else:
@@ -157,7 +158,8 @@ class Pieces:
         cipher = Cipher(algorithms.ChaCha20(key, NONCE), None).encryptor()
         for start in range(0, count, 2 * PAIRS):
             size = min(2 * PAIRS, count - start)
-            yield self._piece(pairs_of(size)).made(cipher, scale)[:size]
+            made = self._piece(pairs_of(size)).made(cipher, scale)
+            yield made if len(made) == size else made[:size]
 
     def _piece(self, pairs: int) -> _Piece:
         """Memory for whole pieces, and for the last one of the latest size."""
@@ -176,16 +178,18 @@ class _Piece:
         self.whole, self.uniform = (torch.from_numpy(self.words.view(kind)) for kind in (np.int64, np.float64))
         self.turns = torch.frombuffer(self.stream, dtype=torch.int32, offset=8 * pairs)
         self.radius, self.noise = torch.empty(pairs), torch.empty(2 * pairs)
-        self.cosines, self.sines = self.noise.view(2, pairs)
+        self.both = self.noise.view(2, pairs)
+        self.cosines, self.sines = self.both
 
     def made(self, cipher: Any, scale: float) -> Tensor:
         """The next numbers of the stream; its words become uniform numbers where they lie."""
         cipher.update_into(self.zeros, self.stream)
         np.right_shift(self.words, ELEVEN, out=self.words)
         uniform = torch.add(HALF, self.uniform.copy_(self.whole), alpha=2.0**-53, out=self.uniform)
-        radius = self.radius.copy_(uniform.log_()).mul_(-2.0).sqrt_().mul_(scale)
-        torch.cos(self.sines.copy_(self.turns).mul_(TURN), out=self.cosines).mul_(radius)
-        self.sines.sin_().mul_(radius)
+        radius = self.radius.copy_(uniform.log_()).mul_(MINUS_TWO).sqrt_().mul_(scale)
+        torch.cos(self.sines.copy_(self.turns).mul_(ANGLE), out=self.cosines)
+        self.sines.sin_()
+        self.both.mul_(radius)
         return self.noise
 
 

@@ -90,7 +90,8 @@ class Batch:
         for start in range(first * self.physical, last, stride):
             index = self.index[start : start + self.physical]
             missing = self.physical - len(index) if self.fixed else int(len(index) == 0)
-            mask = torch.arange(len(index) + missing) < len(index)
+            mask = torch.ones(len(index) + missing, dtype=torch.bool)
+            mask[len(index) :] = False
             rows = self.examples.rows(_filled(index, missing))
             if self.shares is not None:
                 shares = _filled(self.shares[start : start + self.physical], missing)
@@ -124,7 +125,7 @@ def _picked(tensor: Tensor, index: Tensor) -> Tensor:
 
 def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:
     """With so many rows of zeros at the end."""
-    return np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), dtype=rows.dtype)))
+    return rows if not missing else np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), dtype=rows.dtype)))
 
 
 def as_tensors(data: Any) -> Any:
