@@ -27,11 +27,14 @@ from tacit.attacks import known_split, named, with_snapshots
 from tacit.attacks.internals import look_inside
 from tacit.attacks.steps import with_steps
 from tacit.attacks.threshold import best_threshold
+from tacit.attacks.white_box import in_stages
 from tacit.core import Observations, Scores
 
 LEARNED = ("learned-black-box", "white-box-outputs", "white-box-gradients")
 STEPS = "white-box-gradients, with steps"
 ATTACKS = ("loss", "gradient-norm", *LEARNED, STEPS)
+STAGES = (2, 3, 5, 6)
+"""After which stage each of the learned ones has seen what it may see; all learn in one pass."""
 SNAPSHOTS = "snapshots"
 SHARES = (0.1, 0.2, 0.5, 1.0)
 PUBLISHED = {"alexnet": (74.2, 74.6, 75.1), "resnet": (62.2, 62.2, 64.3), "densenet": (67.7, 67.7, 74.3)}
@@ -101,16 +104,21 @@ def _architecture(name: str, model: nn.Module, data: Any, scale: Scale, seed: in
     clock("trained")
     seen = _seen(model, data, scale)
     clock("looked inside")
-    judged, known = known_split(seen, seed)
-    guesses = {attack: _guesses(attack, judged, known) for attack in ATTACKS[:-1]}
-    clock("attacked")
-    stepped = with_steps(
+    _, known = known_split(seen, seed)
+    seen = with_steps(
         seen, model, data[0].numpy(), np.isin(seen.need("record"), known.need("record")), rng=seed,
         epochs=scale.steps, learning_rate=networks.LEARNING_RATES[name], batch=scale.batch, move=networks.augmented,
     )  # fmt: skip
     clock("took steps")
-    guesses[STEPS] = _guesses(LEARNED[-1], *known_split(stepped, seed))
-    clock("attacked again")
+    judged, known = known_split(seen, seed)
+    guesses = {attack: _guesses(attack, judged, known) for attack in ATTACKS[:2]}
+    stages = in_stages(judged, known)
+    for attack, after in zip(ATTACKS[2:], STAGES, strict=True):
+        scores = Scores(
+            stages[after - 1, :, 0], judged.need("member")[:, 0].astype(bool), attack=attack, randomised=False
+        )
+        guesses[attack] = scores, (scores.score >= 0) == scores.member
+    clock("attacked")
     right = (seen.need("logits")[:, 0].argmax(1) == seen.need("label")).astype(float)
     row = {
         "architecture": name,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tacit import BadInput, attacks
+from tacit.attacks.white_box import in_stages
 from tacit.core import Observations
 
 torch = pytest.importorskip("torch")
@@ -196,8 +197,18 @@ def test_a_stage_that_sees_noise_costs_little():
     parts = {"told": rng.normal(size=(1200, 1)) + member[:, None], "noise": rng.normal(size=(1200, 200))}
     known, asked = ({name: array[rows] for name, array in parts.items()} for rows in (slice(600), slice(600, None)))
     areas = [
-        Scores(learned(stages, known, member[:600], [asked]), member[600:], attack="x", randomised=False).auc().value
+        Scores(learned(stages, known, member[:600], [asked])[-1], member[600:], attack="x", randomised=False)
+        .auc()
+        .value
         for stages in ([["told"]], [["told"], ["noise"]])
     ]
     assert areas[0] > 0.7
     assert areas[1] > areas[0] - 0.03
+
+
+def test_one_pass_gives_what_each_attack_gives_alone():
+    judged, known = attacks.known_split(observed(), 1)
+    found = in_stages(judged, known)
+    assert found.shape == (6, judged.records, 1)
+    for name, after in (("learned-black-box", 2), ("white-box-outputs", 3), ("white-box-gradients", 6)):
+        np.testing.assert_allclose(attacks.named(name)(judged, known).score, found[after - 1, :, 0], atol=1e-9)

@@ -1,8 +1,8 @@
 """The attack network: what Nasr et al. 2019 look at, learned in stages, by five networks that check one another.
 
 Known records lie in five folds; network k learns on four of them and takes the epoch that does best on fold k, and all
-five answer together. A stage sees what the one before saw and more, and starts from its answers: among the epochs to
-take is "nothing learned", so that seeing more costs little where it tells nothing.
+five answer together. A stage sees something new and starts from the answers of the one before: among the epochs to take
+is "nothing learned", so that seeing more costs little where it tells nothing.
 """
 
 from __future__ import annotations
@@ -56,30 +56,34 @@ class Network(nn.Module):
 def learned(
     stages: Sequence[Sequence[str]], known: Parts, member: NDArray[np.bool_], asked: Sequence[Parts]
 ) -> NDArray[np.float64]:
-    """Log-odds of membership of the asked records, each seen in one or more ways: the mean over them.
+    """Log-odds of membership after each stage (stages x records), for records asked about in one or more views.
 
-    `stages` name the parts that each stage sees beyond the one before. The start, the folds, the order of batches and
-    dropout are fixed: an attack is a pure function. Answers are computed in float64.
+    `stages` name the parts that a stage sees beyond those of the first; a stage without parts adds nothing. Answers are
+    means over views and networks, computed in float64. The start, the folds, the order of batches and dropout are
+    fixed: an attack is a pure function.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     told_parts, *views = _standardised(known, asked, device)
     truth = torch.as_tensor(member, dtype=torch.float32, device=device)
     told = torch.zeros(len(truth), dtype=torch.float64, device=device)
-    answers: list[Tensor] = [torch.zeros(len(next(iter(view.values()))), device=device) for view in views]
-    seen: list[str] = []
+    answers = [torch.zeros(len(next(iter(views[0].values()))), dtype=torch.float64, device=device)]
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(0)
         fold = torch.randperm(len(truth)).to(device) % FOLDS
-        for names in stages:
-            seen += names
+        for k, names in enumerate(stages):
+            answers.append(answers[-1])
+            if not names:
+                continue
+            seen = [*stages[0], *names] if k else names
             x = torch.cat([told_parts[name] for name in seen], dim=1)
             network = Network([told_parts[name].shape[1] for name in seen]).to(device)
             _train(network, x, truth, told.float(), fold)
             network.double().eval()
             told = told + _answers(network, x)[fold, torch.arange(len(fold), device=device)]
-            for k, view in enumerate(views):
-                answers[k] = answers[k] + _answers(network, torch.cat([view[name] for name in seen], dim=1)).mean(0)
-    return np.asarray(torch.stack(answers).mean(0).cpu().numpy())
+            for view in views:
+                more = _answers(network, torch.cat([view[name] for name in seen], dim=1)).mean(0)
+                answers[-1] = answers[-1] + more / len(views)
+    return np.asarray(torch.stack(answers[1:]).cpu().numpy())
 
 
 def _train(network: Network, x: Tensor, truth: Tensor, told: Tensor, fold: Tensor) -> None:

@@ -7,8 +7,6 @@ attacker knows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +17,8 @@ Floats = NDArray[np.float64]
 FEWEST = 10
 """Known members, and known non-members, below which nothing can be learned."""
 GRADIENTS = {"gradient", "error", "input"}
-STAGES = ({"output", "loss", "label"}, {"layer"}, {*GRADIENTS, "length"}, {"step"})
-"""What each stage sees beyond the one before."""
+STAGES = ({"loss"}, {"output", "label"}, {"layer"}, {"length"}, GRADIENTS, {"step"})
+"""What each stage sees beside the loss, few numbers first: answers, layers, gradients, steps."""
 WIDEST, TINY = 512, 1e-30
 
 
@@ -33,23 +31,26 @@ def gradient_norm(target: Observations) -> Floats:
 @attack("learned-black-box", needs=("logits", "label"), references=References.KNOWN)
 def learned_black_box(target: Observations, known: Observations) -> Floats:
     """A network from the model's answer, its loss and the label to membership."""
-    return _judged(target, known, STAGES[:1])
+    return np.asarray(in_stages(target, known, 2)[-1])
 
 
 @attack("white-box-outputs", needs=("internals", "logits", "label"), references=References.KNOWN)
 def white_box_outputs(target: Observations, known: Observations) -> Floats:
     """The same with the outputs of layers inside."""
-    return _judged(target, known, STAGES[:2])
+    return np.asarray(in_stages(target, known, 3)[-1])
 
 
 @attack("white-box-gradients", needs=("internals", "logits", "label"), references=References.KNOWN)
 def white_box_gradients(target: Observations, known: Observations) -> Floats:
     """The same with per-example gradients of the loss, and with what `with_steps` saw after steps along others'."""
-    return _judged(target, known, STAGES)
+    return np.asarray(in_stages(target, known)[-1])
 
 
-def _judged(target: Observations, known: Observations, stages: Sequence[Collection[str]]) -> Floats:
-    """Each target model by networks of its own."""
+def in_stages(target: Observations, known: Observations, count: int = len(STAGES)) -> Floats:
+    """Log-odds after each stage (stages x records x models), each model by networks of its own.
+
+    After two stages they are those of `learned_black_box`, after three those of `white_box_outputs`.
+    """
     try:
         from .network import learned
     except ImportError:
@@ -63,9 +64,11 @@ def _judged(target: Observations, known: Observations, stages: Sequence[Collecti
     columns = []
     for k in range(target.models):
         views, (told, *_) = (_views(seen.select(models=[k])) for seen in (target, known))
-        named = [[name for name in told if _kind(name) in kinds] for kinds in stages]
-        columns.append(learned([names for names in named if names], told, member[:, k], views))
-    return np.stack(columns, axis=1)
+        named = [[name for name in told if _kind(name) in kinds] for kinds in STAGES[:count]]
+        used = {name for names in named for name in names}
+        told, *views = ({name: part for name, part in view.items() if name in used} for view in (told, *views))
+        columns.append(learned(named, told, member[:, k], views))
+    return np.stack(columns, axis=2)
 
 
 def _views(seen: Observations) -> list[dict[str, NDArray[np.floating]]]:
