@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from tacit.audits import CANARIES, audit
+from tacit.audits import CANARIES, audit, together
 from tacit.audits.canary import pair
 from tacit.audits.together import Together
 from tacit.audits.workers import Job
@@ -29,8 +29,8 @@ class Noisy:
 
     at_once = 32
 
-    def __init__(self, noise=2.0, shared=""):
-        self.noise, self.shared = noise, shared
+    def __init__(self, noise=2.0, shared="", rate=RATE, steps=STEPS):
+        self.noise, self.shared, self.rate, self.steps = noise, shared, rate, steps
 
     def __call__(self, x, y, rng):
         predict = self.runs(x, y, np.ones((len(x), 1), dtype=bool), [rng])
@@ -47,11 +47,11 @@ class Noisy:
     def runs(self, x, y, member, rngs, order=None):
         ones = np.hstack([x, np.ones((len(x), 1))])
         weights = np.zeros((len(rngs), ones.shape[1], 2))
-        for _ in range(STEPS):
-            common = None if order is None else order.random(len(x)) < RATE
+        for _ in range(self.steps):
+            common = None if order is None else order.random(len(x)) < self.rate
             taken = np.zeros(member.T.shape, dtype=bool)
             for k, rng in enumerate(rngs):
-                own = rng.random(int(member[:, k].sum())) < RATE
+                own = rng.random(int(member[:, k].sum())) < self.rate
                 taken[k, np.flatnonzero(member[:, k])] = own if common is None else common[member[:, k]]
             logits = ones @ weights
             p = np.exp(logits - logits.max(axis=2, keepdims=True))
@@ -122,6 +122,27 @@ def test_a_bug_is_refuted_in_a_fleet_and_its_right_twin_is_not():
 def test_runs_that_share_randomness_are_refused(shared):
     with pytest.raises(BadInput, match=r"fit\.many does not make the runs that fit makes: scores .* apart"):
         play(Noisy(shared=shared))
+
+
+def far(x, y, rng):
+    """A record whose gradient nobody else's covers."""
+    return np.array([0.0, 0.0, 0.0, 30.0]), 1
+
+
+def test_what_a_shared_order_would_have_done(monkeypatch):
+    """A mutant: with nothing compared, a right training whose runs share one batch order is refuted at 1 - 1e-6.
+
+    The claim counts on a sample that nobody knows; the order of this seed has the canary in it.
+    """
+    claim = Repeat(Poisson(0.2, Gaussian(0.5)), 2)
+    given = {"claim": claim, "runs": 600, "canary": far, "confidence": 1 - 1e-6, "rng": 6}
+    right, shared = (Noisy(0.5, order, rate=0.2, steps=2) for order in ("", "order"))
+    right.at_once = shared.at_once = 600
+    assert play(right, **given).verdict is Verdict.CONSISTENT
+    with pytest.raises(BadInput, match="does not make the runs"):
+        play(shared, **given)
+    monkeypatch.setattr(together, "AGREE", math.inf)
+    assert play(shared, **given).verdict is Verdict.REFUTED
 
 
 class Odd(Noisy):
