@@ -116,12 +116,15 @@ def test_canaries_of_the_training_refute_a_false_claim_and_spare_a_true_one():
 
 
 def test_the_order_of_canaries_tells_nothing():
-    """A model that says the same of all canaries, and the canaries sorted by their coins: ties must not find them.
+    """A model that says the same of all canaries but one, and they are sorted by their coins: ties must not find them.
 
     With mixed rows the share of right guesses is half, give or take; sorted ones would all be guessed right.
     """
     coins = np.sort(CANARIES[2])
     same = np.zeros_like(CANARIES[0]), np.zeros(400, dtype=int), coins
+    with pytest.raises(BadInput, match="says the same of all canaries"):
+        take(leaking(), canaries=same)
+    same[0][200] = INSIDE[0][0]
     for order in (slice(None), slice(None, None, -1)):
         evidence = take(leaking(), claim=(0.5, 1e-5), canaries=tuple(part[order] for part in same))
         assert evidence.lower.bound.epsilon == 0.0
@@ -135,9 +138,7 @@ def test_a_training_that_is_said_to_be_its_own_is_audited():
     assert evidence.verdict == "refuted"
     assert evidence.demonstrations[0].game == "runs"
     assert taking.MADE_AGAIN in evidence.not_covered
-    both = take(
-        fit(*INSIDE, None), claim=(1.0, 1e-5), fit=fit, runs=60, references=0, isolation="none", canaries=CANARIES
-    )
+    both = take(leaking(), claim=(1.0, 1e-5), fit=fit, runs=60, references=0, isolation="none", canaries=CANARIES)
     assert [item.game for item in both.demonstrations] == ["one-run", "runs"]
     assert {item.bound.confidence for item in both.demonstrations} == {0.975}
     assert all("hold together with confidence 0.95" in item.bound.assumptions[-1] for item in both.demonstrations)

@@ -112,7 +112,10 @@ def one_run(model: Any, canaries: Any, claim: Claim, confidence: float, chance: 
     order = chance.permutation(len(coins))
     x, y, coins = x[order], y[order], coins[order]
     classes = classes_of(model, y)
-    seen = observe([answers(model, x, classes)], y, coins[:, None], classes)
+    told = answers(model, x, classes)
+    if (told == told[:1]).all():
+        raise BadInput("The model says the same of all canaries.", fix="Give the model that was trained on them.")
+    seen = observe([told], y, coins[:, None], classes)
     scores = scored(seen.need("margin")[:, 0], coins)
     played = Played("one-run", "canaries of the training", len(coins))
     shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played)

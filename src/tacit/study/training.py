@@ -66,12 +66,15 @@ def speed(table: dict[str, Any]) -> Speed:
 def trained(
     make: Callable[[], nn.Module], data: Any, design: Plan, table: dict[str, Any], rng: Any, **more: Any
 ) -> Trained:
-    """One private training run from a fresh model."""
+    """One private training run from a fresh model. With `progress` in `more` it says how far it is."""
     chance = source(rng)
     x, y = (np.asarray(part) for part in data)
     model = fresh(make, x, y, chance)
     pair = (torch.as_tensor(x, dtype=torch.float32), torch.as_tensor(y, dtype=torch.int64))
     descent = optimizer(table)(list(model.parameters()))
+    adjust: Any = scheduled(table, descent)
+    if (shown := more.pop("progress", None)) is not None:
+        shown.also, adjust = adjust, shown
     return fit(
         model,
         pair,
@@ -80,7 +83,7 @@ def trained(
         rng=chance,
         speed=speed(table),
         average=str(table.get("average", "none")),
-        progress=scheduled(table, descent),
+        progress=adjust,
         **more,
     )
 
