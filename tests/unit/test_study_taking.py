@@ -208,6 +208,9 @@ def test_clumsy_use_is_one_sentence():
         tacit.bracket(done, (X, Y))
     with pytest.raises(BadInput, match="Sequential is trained already"):
         tacit.bracket(done.model, (X, Y))
+    with pytest.raises(BadInput, match=r"needs nonmembers=\(x, y\)"):
+        tacit.bracket(leaking(), (X, Y))
+    assert take(lambda x: (x[:, 0] > 0).astype(int)).utility["test accuracy"] == 1.0
     with pytest.raises(BadInput, match="brings its own claim"):
         take(done, claim=(1.0, 1e-5))
     with pytest.raises(BadInput, match="go with a model that is taken"):

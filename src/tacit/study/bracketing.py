@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from typing import Any
 
@@ -160,11 +161,23 @@ def _training(target: Any) -> Fit:
             fix="Give records that it was not trained on as nonmembers=(x, y): then it is taken as it is.",
         )
     found = refit(target, None)
-    if found is None and callable(target):
-        return target  # type: ignore[no-any-return]
-    if found is None:
-        raise BadInput("bracket takes fit(x, y, rng) -> predict, or an estimator that can be cloned.")
-    return found
+    if found is None and (not callable(target) or not _takes_three(target)):
+        raise BadInput(
+            "bracket takes fit(x, y, rng) -> predict, or an estimator that can be cloned.",
+            fix="A model that is trained already needs nonmembers=(x, y).",
+        )
+    return found or target  # type: ignore[no-any-return]
+
+
+def _takes_three(function: Any) -> bool:
+    """Whether it can be called with (x, y, rng), as far as it says."""
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # it does not say
+        return True
+    return True
 
 
 def _offered(train: Fit, isolation: str) -> Fit:

@@ -89,8 +89,9 @@ def answers(model: Any, x: Array, classes: Array | None) -> Array:
 
 
 def accuracy(model: Any, x: Array, y: Array) -> float:
-    """Share of records whose most likely class is their label."""
-    likely, names = predictor(model)(x).argmax(1), getattr(model, "classes_", None)
+    """Share of records whose most likely class, or predicted label, is their label."""
+    told, names = predictor(model)(x), getattr(model, "classes_", None)
+    likely = told.argmax(1) if told.ndim == 2 else told
     return float(np.mean((likely if names is None else np.asarray(names)[likely]) == y))
 
 
