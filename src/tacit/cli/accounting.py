@@ -175,8 +175,9 @@ def plan(
     data = {**numbers, "bands": made.bands, "epsilon": found.to_json(), "delta": delta, **words}
     rows = [(name, f"{value:.10g}") for name, value in numbers.items()]
     rows += [("epsilon", spelled(found)), ("delta", f"{delta:g}"), *words.items()]
-    lines = [f"Assumes that {text}." for text in assumptions]
-    return Result({**data, "event": made.event.to_json(), "assumptions": assumptions}, rows, lines)
+    lines = [*(f"Assumes that {text}." for text in assumptions), made.hint]
+    more = {"event": made.event.to_json(), "assumptions": assumptions, "hint": made.hint}
+    return Result({**data, **more}, rows, lines)
 
 
 def spelled(interval: Interval) -> str:

@@ -1,8 +1,9 @@
-"""The trade-off curve and the privacy profile as a picture; for a last iterate, its loss by steps beside them."""
+"""Pictures: the trade-off curve and the privacy profile of an event, and what a training told its operator."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from ..core.privacy_loss import PrivacyLoss
 SIDE = 280
 HIGHEST = 50.0
 """Epsilons beyond this are not drawn."""
+POINTS = 500
+"""Steps that are drawn of a training, about."""
 
 
 def drawable(path: Path) -> None:
@@ -34,6 +37,27 @@ def draw(loss: PrivacyLoss, path: Path, event: Event, delta: float, adjacency: A
     if isinstance(event, LastIterate) and delta > 0:
         panels.append(_steps(alt, event, delta, adjacency))
     chart = alt.hconcat(*panels, spacing=30).resolve_scale(color="independent", strokeDash="independent")
+    chart.configure_view(stroke=None).configure_axis(grid=False).save(str(path), scale_factor=2)
+
+
+def training(history: Sequence[Any], plan: Any, delta: float, path: Path) -> None:
+    """Loss, share of clipped examples and epsilon so far. The first two have no noise: the file is the operator's."""
+    alt = _altair()
+    known = [(step, info) for step, info in enumerate(history, plan.steps - len(history) + 1) if info.loss is not None]
+    kept = known[:: max(1, len(known) // POINTS)]
+    losses = [{"x": step, "y": info.loss, "line": "mean loss of the sample"} for step, info in kept]
+    shares = [{"x": step, "y": info.clipped, "line": "share of examples that were clipped"} for step, info in kept]
+    steps = sorted({max(1, plan.steps * part // 10) for part in range(11)})
+    spent = [{"x": step, "y": plan.spent(step, delta).epsilon, "line": "epsilon of the steps so far"} for step in steps]
+    across, unit = ("steps", alt.Scale(nice=False)), alt.Scale(domain=[0, 1])
+    panels = [
+        _lines(alt, losses, "training loss: not for publication", across, ("loss", alt.Scale(zero=True))),
+        _lines(alt, shares, "clipping: not for publication", across, ("share", unit)),
+        _lines(alt, spent, f"epsilon at delta {delta:g}", across, ("epsilon", alt.Scale(zero=True))),
+    ]
+    chart = alt.hconcat(*panels, spacing=30).resolve_scale(color="independent", strokeDash="independent")
+    path.touch(mode=0o600)
+    path.chmod(0o600)
     chart.configure_view(stroke=None).configure_axis(grid=False).save(str(path), scale_factor=2)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, MissingExtra, TacitError
 from ..data import Records
 from ..study.run_file import RunFile
 from .app import Result, note, verb
@@ -29,7 +29,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in DIR.")] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
-    """Train a model with differential privacy and write its weights and its evidence."""
+    """Train a model with differential privacy and write its weights, its evidence and a plot for the operator."""
     file = RunFile.read(run)
     require("torch", "torch")
     require("safetensors", "torch")
@@ -37,6 +37,7 @@ def train(
 
     from ..audits import stated
     from ..study.training import planned, trained
+    from ..train import Progress
     from ..train.loop import accuracy
 
     make = resolve_callable(file.need("model", "make"))
@@ -52,19 +53,28 @@ def train(
     elif "records_per_user" in table:
         raise BadInput("records_per_user goes with `unit` in [data]: whose record each one is.")
     seed = file.get("output").get("seed") if seed is None else seed
-    folder = out_folder(out or file.get("output").get("folder", "tacit-train"))
+    wanted = out or file.get("output").get("folder", "tacit-train")
+    fresh = not Path(wanted).exists()
+    folder = out_folder(wanted)
     checkpoint = folder / "checkpoint.secret"
     if checkpoint.exists() and not resume:
         raise BadInput(f"{checkpoint} is there from a run that did not end.", fix="Use --resume, or delete it.")
     bound = plan.bound(delta)
     note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
     data = (records.x[inside], records.y[inside])
-    done = trained(make, data, plan, file.get("train"), seeded(seed), checkpoint=checkpoint, delta=delta, **more)
+    more |= {"checkpoint": checkpoint, "delta": delta, "progress": Progress(delta)}
+    try:
+        done = trained(make, data, plan, file.get("train"), seeded(seed), **more)
+    except TacitError:
+        if fresh and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
     held_out = (records.x[~inside], records.y[~inside])
     rates: dict[str, Any] = {"train": accuracy(done.model, data)}
     rates["validation"] = accuracy(done.model, held_out) if len(held_out[0]) else None
     weights = folder / "model.safetensors"
-    save_file({name: tensor.contiguous() for name, tensor in done.model.state_dict().items()}, weights)
+    # tied parameters are written once for each of their names
+    save_file({name: tensor.contiguous().clone() for name, tensor in done.model.state_dict().items()}, weights)
     evidence = done.evidence.with_(
         subject=file.path.stem,
         claim=stated(plan, delta=delta),
@@ -72,7 +82,20 @@ def train(
         not_covered=(*done.evidence.not_covered, *_own(records, table)),
     )
     path = evidence.save(folder / "evidence.json")
-    return _told(folder, weights, path, plan, bound, rates)
+    plot = _plot(done.history, plan, delta, folder / "training.svg")
+    return _told(folder, {"model": weights, "evidence": path, "plot": plot}, plan, bound, rates)
+
+
+def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:
+    """For the operator alone: losses have no noise. Nothing where pictures cannot be drawn."""
+    from .curves import training
+
+    try:
+        training(history, plan, delta, path)
+    except MissingExtra as error:
+        note(f"No plot was drawn. {error}")
+        return None
+    return path
 
 
 def _training_rows(records: Records) -> Any:
@@ -92,15 +115,14 @@ def _own(records: Records, plan: dict[str, Any]) -> tuple[str, ...]:
     return (*size, *words, READABLE)
 
 
-def _told(folder: Path, weights: Path, evidence: Path, plan: Any, bound: Any, rates: dict[str, Any]) -> Result:
+def _told(folder: Path, written: dict[str, Path | None], plan: Any, bound: Any, rates: dict[str, Any]) -> Result:
     from ..loss import privacy_loss
 
     held = rates["validation"]
     interval = privacy_loss(plan.event, plan.adjacency).epsilon(bound.delta)
     data = {
         "out": str(folder),
-        "model": str(weights),
-        "evidence": str(evidence),
+        **{name: None if path is None else str(path) for name, path in written.items()},
         "steps": plan.steps,
         "epsilon": interval.to_json(),
         "delta": bound.delta,
@@ -109,7 +131,6 @@ def _told(folder: Path, weights: Path, evidence: Path, plan: Any, bound: Any, ra
     rows = [
         ("epsilon", f"{interval.upper:.6g} at delta {bound.delta:g}"),
         ("accuracy", "no record was held out" if held is None else f"{held:.2%} on held-out records"),
-        ("model", str(weights)),
-        ("evidence", str(evidence)),
+        *((name, str(path)) for name, path in written.items() if path is not None),
     ]
     return Result(data, rows)

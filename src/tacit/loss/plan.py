@@ -91,6 +91,16 @@ class Plan:
         return sampled_event(release, self.rate, steps, self.sampling, self.public_size)
 
     @property
+    def hint(self) -> str:
+        """Where to start. The learning rate of other trainings will not do: a gradient has norm at most clip_norm here,
+        and noise decides how small steps must be (measured by `benchmarks/accuracy.py`)."""
+        rate = 2.0 / self.clip_norm
+        return (
+            f"Start with SGD at learning rate {rate:.2g} (or {rate / 10:.2g} with momentum 0.9), and average weights "
+            f"(ema), which is free; a larger batch than {self.expected_batch:.0f} with fewer steps often gains more."
+        )
+
+    @property
     def steps_per_pass(self) -> int:
         """How many steps a pass over the units has; 1 where there are no passes."""
         return round(1 / self.rate) if self.sampling in ("shuffled", "allocation", "cyclic") else 1

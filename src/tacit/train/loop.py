@@ -100,6 +100,8 @@ def fit(
         state = checkpoints.read(path)
         step.load_state_dict(state)
         mean.load_state_dict(state.get("average", {}))
+    if isinstance(hook, Progress):
+        hook.start(step)
     batches = step.batches(data, users=users, records_per_user=records_per_user)
     history = tuple(_run(step, mean, batches, path if alone else None, hook or None))
     mean.apply()

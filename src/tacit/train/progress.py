@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
@@ -21,17 +22,26 @@ PARTS = 10
 
 @dataclass(eq=False)
 class Progress:
-    """Called after every step with the step and what it told."""
+    """Called after every step with the step and what it told; `also` is called before it."""
 
     delta: float
     stream: TextIO = field(default_factory=lambda: sys.stderr)
+    also: Callable[[PrivateStep, StepInfo], object] | None = None
     _start: float = field(default_factory=time.monotonic, init=False)
     _first: int = field(default=-1, init=False)
     _examples: int = field(default=0, init=False)
     _shown: float = field(default=0.0, init=False)
     _epsilon: float = field(default=0.0, init=False)
 
+    def start(self, step: PrivateStep) -> None:
+        """Before the first step, which may take its time."""
+        device = next(iter(step.parameters.values())).device
+        if step.speed.compiles(step.plan.steps, device):
+            self._write("compiling the step, which may take minutes, once", last=True)
+
     def __call__(self, step: PrivateStep, info: StepInfo) -> None:
+        if self.also is not None:
+            self.also(step, info)
         if self._first < 0:
             self._first = step.done - 1
         self._examples += info.examples
