@@ -73,6 +73,18 @@ def test_a_run_among_others_is_the_run_alone(fleet, schedule):
     np.testing.assert_allclose(again[::-1], together, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.needs("gpu")
+@pytest.mark.parametrize("schedule", [PLAN, Epochs(2, 20)])
+def test_a_run_among_others_is_the_run_alone_on_a_gpu(schedule):
+    fit, member = Runs(Fleet(make, device="cuda"), schedule), sides(70)
+    together = fit.many(X, Y, member, generators(70))(X)
+    for k in (0, 1, 69):
+        alone = fit(X[member[:, k]], Y[member[:, k]], generators(70)[k])(X)
+        np.testing.assert_allclose(together[k], alone, rtol=0, atol=1e-4)
+        assert np.abs(together[k] - together[k - 1]).max() > 1e-2
+
+
 def test_how_many_are_trained_at_once_changes_nothing():
     member = sides(7)
     whole = Runs(Fleet(make), PLAN).many(X, Y, member, generators(7))(X)

@@ -102,31 +102,34 @@ def together(measured: Evidence, given: Given, audits: list[Evidence], subject: 
 
 
 def one_run(model: Any, canaries: Any, claim: Claim, confidence: float, chance: Source) -> Evidence:
-    """The training as a game of one run: `canaries` are (x, y, coins), and each was put in where its coin says so.
-
-    The rows are mixed first: records of one score are guessed by their order, which must not know the coins.
-    """
-    x, y, coins = _canaries(canaries)
+    """The training as a game of one run: `canaries` are (x, y, coins), and each was put in where its coin says so."""
     if claim.bound.unit != "record":
         raise Mismatch(f"The claim is about one {claim.bound.unit}; canaries are single records.")
-    order = chance.permutation(len(coins))
-    x, y, coins = x[order], y[order], coins[order]
-    classes = classes_of(model, y)
-    told = answers(model, x, classes)
-    if (told == told[:1]).all():
-        raise BadInput("The model says the same of all canaries.", fix="Give the model that was trained on them.")
-    seen = observe([told], y, coins[:, None], classes)
-    scores = scored(seen.need("margin")[:, 0], coins)
-    played = Played("one-run", "canaries of the training", len(coins))
+    scores = told(model, *_canaries(canaries), chance)
+    played = Played("one-run", "canaries of the training", len(scores))
     shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played)
     return Evidence(
         subject="",
         demonstrations=tuple(believing(item, THROWN) for item in shown),
         controls=_tested(scores, chance),
         not_covered=(ONE_RUN,),
-        provenance={"canaries": len(coins)},
+        provenance={"canaries": len(scores)},
         scores=(scores,),
     )
+
+
+def told(model: Any, x: Array, y: Array, coins: NDArray[np.bool_], chance: Source) -> Scores:
+    """What a model says of its canaries: the margin of each one's label.
+
+    The rows are mixed first: canaries of one score are guessed by their order, which must not know the coins.
+    """
+    order = chance.permutation(len(coins))
+    x, y, coins = x[order], y[order], coins[order]
+    classes = classes_of(model, y)
+    output = answers(model, x, classes)
+    if (output == output[:1]).all():
+        raise BadInput("The model says the same of all canaries.", fix="Give the model that was trained on them.")
+    return scored(observe([output], y, coins[:, None], classes).need("margin")[:, 0], coins)
 
 
 def sharing(audit: Evidence, confidence: float) -> Evidence:
