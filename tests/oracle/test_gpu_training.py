@@ -93,18 +93,6 @@ def small(device: torch.device, *, dropout: float = 0.0) -> nn.Module:
     return model.to(device)
 
 
-def test_one_flat_draw_is_added_to_several_arrays() -> None:
-    """As on a processor, in one kernel; nothing beside the arrays is written."""
-    sizes = 5, 2 * PAIRS, 0, 700, 70_001
-    padded = [torch.ones(size + 2, device=DEVICE) for size in sizes]
-    theirs = [torch.ones(size) for size in sizes]
-    Normals(DEVICE).add([row[1:-1] for row in padded], KEY, 3.0, 0.5)
-    Normals(torch.device("cpu")).add(theirs, KEY, 3.0, 0.5)
-    for ours, right in zip(padded, theirs, strict=True):
-        torch.testing.assert_close(ours[1:-1].cpu(), right, rtol=1e-4, atol=1e-5)
-        assert ours[0] == ours[-1] == 1
-
-
 USERS = np.arange(96) // 3
 CASES: dict[str, dict[str, Any]] = {
     "flat": {"plan": Plan(96, 0.3, 6, 0.5)},

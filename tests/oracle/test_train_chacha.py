@@ -101,37 +101,6 @@ def test_the_gpu_kernel_makes_the_same_noise_when_interpreted() -> None:
     subprocess.run([sys.executable, "-c", GPU_KERNEL], env=environment, check=True)
 
 
-INTO_KERNEL = """
-import torch
-from tacit.train.chacha import key_words
-from tacit.train.gaussian import eager, pairs_of, put, tables
-from tacit.train.kernels import noise_into
-
-words, pairs = key_words(bytes(range(32)), "cpu"), 512
-for sizes in ((5, 700, 0, 1500), (1024, 0), (1, 1, 16)):
-    count = sum(sizes)
-    pieces, rest = divmod(count, 2 * pairs)
-    padded = [torch.full((size + 2,), 7.0) for size in sizes]
-    theirs, flat = [torch.full((size,), 7.0) for size in sizes], torch.empty(count)
-    noise_into(*tables([row[1:-1] for row in padded]), words, count, pairs, pairs_of(rest), 3.0, 0.5)
-    if pieces:
-        eager(flat[: count - rest].view(pieces, -1), words, 0, pairs, 3.0)
-    if rest:
-        eager(flat[count - rest :].view(1, -1), words, pieces * 3 * pairs // 16, pairs_of(rest), 3.0)
-    put(iter([flat]), theirs, 0.5)
-    for ours, right in zip(padded, theirs, strict=True):
-        torch.testing.assert_close(ours[1:-1], right, rtol=1e-4, atol=1e-5)
-        assert ours[0] == ours[-1] == 7
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.needs("triton")
-def test_the_gpu_kernel_adds_one_flat_draw_to_several_arrays_when_interpreted() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", INTO_KERNEL], env=environment, check=True)
-
-
 KEY_KERNEL = """
 import torch
 

@@ -80,7 +80,7 @@ def release(plan=None):
 def gradients(total):
     made, parameters = release()
     flat = torch.empty(24)
-    made.normals.fill(flat, KEY, made.scale(1.0))
+    made.normals.fill(flat, KEY, made._scale(1.0))
     sums = torch.cat([tensor.flatten() for tensor in total]) if total else torch.zeros(24)
     expected = flat + sums / 5
     assert made.noise(KEY, 1.0) is None

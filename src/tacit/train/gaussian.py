@@ -46,47 +46,9 @@ class Normals:
         self._kernel = self._kernel or kernel(self.device)
         on_device(flat, key, scale, self._kernel)
 
-    def add(self, rows: list[Tensor], key: bytes | Tensor, scale: float, share: float) -> None:
-        """rows <- share * rows + scale * noise, one flat draw over all of them."""
-        if isinstance(key, bytes) and self.device.type == "cpu":
-            put(self._pieces(key, sum(map(len, rows)), scale), rows, share)
-        else:
-            Into(rows)(key, scale, share)
-
-
-class Into:
-    """`Normals.add` for arrays of a GPU that stay where they are: in one kernel, which is told once where they lie.
-
-    `where` holds their places in memory and their starts in the flat draw, `owners` the array that every so many
-    numbers of the draw belong to.
-    """
-
-    def __init__(self, rows: list[Tensor]) -> None:
-        self.rows, self.count, self.device = rows, sum(map(len, rows)), rows[0].device
-        if self.device.type == "cuda":
-            self._into = kernel_into(self.device)
-            self.where, self.owners = tables(rows)
-
-    def __call__(self, key: bytes | Tensor, scale: float, share: float) -> None:
-        words = key if isinstance(key, Tensor) else key_words(key, self.device)
-        if self.device.type == "cuda":
-            last = pairs_of(self.count % (2 * PAIRS))
-            self._into(self.where, self.owners, words, self.count, PAIRS, last, scale, share)
-        else:
-            flat = torch.empty(self.count, device=self.device)
-            on_device(flat, words, scale, eager)
-            put(iter([flat]), self.rows, share)
-
-
-def tables(rows: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """`where` and `owners` of `Into`; the last place and the last start belong to nothing."""
-    from .kernels import CHUNK
-
-    starts = np.concatenate(([0], np.cumsum([len(row) for row in rows])))
-    owners = np.searchsorted(starts, np.arange(0, max(1, starts[-1]), CHUNK), side="right") - 1
-    places = [row.data_ptr() for row in rows]
-    where = np.array([[*places, 0, 0], [*starts, np.iinfo(np.int64).max]], dtype=np.int64)
-    return tuple(torch.from_numpy(table).to(rows[0].device) for table in (where, owners.astype(np.int64)))
+    def add(self, rows: list[Tensor], key: bytes, scale: float, share: float) -> None:
+        """rows <- share * rows + scale * noise, one flat draw over all of them, in a processor's memory."""
+        put(self._pieces(key, sum(map(len, rows)), scale), rows, share)
 
 
 def put(pieces: Iterator[Tensor], rows: list[Tensor], share: float = 0.0) -> None:
@@ -122,22 +84,6 @@ def kernel(device: torch.device) -> Noise:
     if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
         raise BadInput("The noise kernel of this device does not make the eager noise, so it is not used.")
     return noise
-
-
-@lru_cache
-def kernel_into(device: torch.device) -> Noise:
-    """The kernel for several arrays, tried on some of odd sizes first."""
-    from .kernels import noise_into
-
-    ours, theirs = ([torch.ones(size, device=device) for size in (5, 2 * PAIRS, 0, 700, 70001)] for _ in range(2))
-    words, count = torch.arange(8, dtype=torch.int32, device=device), sum(map(len, ours))
-    noise_into(*tables(ours), words, count, PAIRS, pairs_of(count % (2 * PAIRS)), 3.0, 0.5)
-    flat = torch.empty(count, device=device)
-    on_device(flat, words, 3.0, eager)
-    put(iter([flat]), theirs, 0.5)
-    if not torch.allclose(torch.cat(ours), torch.cat(theirs), rtol=1e-4, atol=1e-5):
-        raise BadInput("The noise kernel of this device does not make the eager noise, so it is not used.")
-    return noise_into
 
 
 def on_processor(key: bytes, count: int) -> Tensor:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 ROWS = 32
 """Threads that work together: one warp, since larger tiles leave more of a small piece unused."""
-CHUNK = 16 * ROWS
 
 
 def noise(
@@ -42,21 +41,12 @@ def _pieces(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
     piece, tile = program // tiles, program % tiles
+    block = tile * ROWS + tl.arange(0, ROWS)
     if KEYED:
         key += 8 * piece
         start = first + piece * 0
     else:
         start = first + piece * (3 * pairs // 16)
-    cosines, sines = _normal(key, start, pairs, tile, nonce, number, scale, ROWS)
-    pair = tile * (16 * ROWS) + tl.arange(0, 16 * ROWS)
-    _put(rows + piece * count, pair, (pair < pairs) & (pair < count), cosines, share, ADD)
-    _put(rows + piece * count, pair + pairs, (pair < pairs) & (pair + pairs < count), sines, share, ADD)
-
-
-@triton.jit
-def _normal(key, start, pairs, tile, nonce, number, scale, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Scaled cosines and sines of some pairs of the piece whose stream starts at block `start`."""
-    block = tile * ROWS + tl.arange(0, ROWS)
     a = _stream(key, start + 2 * block, nonce, number)
     b = _stream(key, start + 2 * block + 1, nonce, number)
     turns = _stream(key, start + pairs // 8 + block, nonce, number)
@@ -68,47 +58,11 @@ def _normal(key, start, pairs, tile, nonce, number, scale, ROWS: tl.constexpr): 
     )  # fmt: skip
     radius = _sixteen(radii, ROWS) * scale
     angle = _sixteen(turns, ROWS).to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09
-    return tl.cos(angle) * radius, tl.sin(angle) * radius
-
-
-def noise_into(
-    where: Tensor, owners: Tensor, key: Tensor, count: int, pairs: int, last: int, scale: float, share: float
-) -> None:
-    """The same for several arrays, which share one flat draw of `count` numbers: `gaussian.Into` has the tables."""
-    pieces, tiles = count // (2 * pairs), triton.cdiv(pairs, CHUNK)
-    with torch.cuda.device_of(key):
-        _into[(pieces * tiles + triton.cdiv(last, CHUNK),)](
-            where[0], where[1], owners, key, count, pairs, last, pieces, scale, share, ROWS=ROWS, num_warps=1
-        )
-
-
-@triton.jit(do_not_specialize=["count", "last", "pieces"])
-def _into(  # type: ignore[no-untyped-def]
-    places, starts, owners, key, count, pairs, last, pieces, scale, share, ROWS: tl.constexpr,
-):  # fmt: skip
-    program, tiles = tl.program_id(0).to(tl.int64), tl.cdiv(pairs, 16 * ROWS)
-    piece, tile = program // tiles, program % tiles
-    own = tl.where(piece < pieces, pairs, last)
-    cosines, sines = _normal(key, piece * (3 * pairs // 16), own, tile, program * 0, program * 0, scale, ROWS)
-    first, within = piece * 2 * pairs + tile * (16 * ROWS), own - tile * (16 * ROWS)
-    _spread(places, starts, owners, first, within, count, cosines, share, ROWS)
-    _spread(places, starts, owners, first + own, within, count, sines, share, ROWS)
-
-
-@triton.jit
-def _spread(  # type: ignore[no-untyped-def]
-    places, starts, owners, first, within, count, made, share, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Numbers from `first` of the flat draw on, at most `within` of them, to the arrays that they belong to."""
-    lane = tl.arange(0, 16 * ROWS)
-    place = first + lane
-    end = tl.minimum(first + tl.minimum(within, 16 * ROWS), count)
-    owner = tl.load(owners + tl.minimum(first, count - 1) // (16 * ROWS))
-    while tl.load(starts + owner) < end:
-        start, stop = tl.load(starts + owner), tl.minimum(tl.load(starts + owner + 1), end)
-        array = tl.load(places + owner).to(tl.pointer_type(tl.float32))
-        _put(array, place - start, (place >= start) & (place < stop), made, share, True)
-        owner += 1
+    pair = tile * (16 * ROWS) + tl.arange(0, 16 * ROWS)
+    _put(rows + piece * count, pair, (pair < pairs) & (pair < count), tl.cos(angle) * radius, share, ADD)
+    _put(
+        rows + piece * count, pair + pairs, (pair < pairs) & (pair + pairs < count), tl.sin(angle) * radius, share, ADD
+    )
 
 
 @triton.jit

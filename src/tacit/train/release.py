@@ -44,13 +44,17 @@ class Release:
         return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.rounding)
 
     def noise(self, key: bytes | Tensor, clip_norm: float) -> Tensor | None:
-        """What one step adds, already divided; none yet where it is independent and added to the sum as it is made."""
-        if self.plan.bands == 1:
+        """What one step adds, already divided; none yet where it is made together with the sum."""
+        if self.grid is not None or self._together():
             return None
         flat = torch.empty(self.count, device=self.device)
-        self.normals.fill(flat, key, self.scale(clip_norm))
+        self.fill(flat, key, clip_norm)
         self.correlated(flat)
         return flat
+
+    def fill(self, flat: Tensor, key: bytes | Tensor, clip_norm: float) -> None:
+        """Independent noise of one step, already divided."""
+        self.normals.fill(flat, key, self._scale(clip_norm))
 
     def __call__(self, total: list[Tensor], flat: Tensor | None, key: bytes | Tensor, clip_norm: float) -> None:
         """Gradients from a sum by parameter; an empty one stands for zero."""
@@ -59,12 +63,14 @@ class Release:
             noisy = self.views(flat)
             if total:
                 torch._foreach_add_(noisy, total, alpha=1 / expected)
-        elif self.grid is not None:
-            assert isinstance(key, bytes)
-            noisy = self.views((self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32))
         else:
-            noisy = self.own(total)
-            self.normals.add([one.view(-1) for one in noisy], key, self.scale(clip_norm), 1 / expected)
+            assert isinstance(key, bytes)
+            if self.grid is not None:
+                flat = (self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32)
+                noisy = self.views(flat)
+            else:
+                noisy = self._own(total)
+                self.normals.add([one.view(-1) for one in noisy], key, self._scale(clip_norm), 1 / expected)
         self.hand_over(noisy)
 
     def hand_over(self, noisy: list[Tensor]) -> None:
@@ -76,8 +82,11 @@ class Release:
         """Whether noise is independent from step to step, of one scale, and on no grid."""
         return self.grid is None and self.plan.bands == 1 and not isinstance(self.plan.clipping, Adaptive)
 
-    def scale(self, clip_norm: float) -> float:
-        """Of the noise, already divided."""
+    def _together(self) -> bool:
+        """On a processor noise that is independent goes to the sum piece by piece, out of the cache."""
+        return self.device.type == "cpu" and self.plan.bands == 1
+
+    def _scale(self, clip_norm: float) -> float:
         return self.plan.noise_multiplier * clip_norm * (1 + self.rounding) / self.plan.expected_batch
 
     def views(self, flat: Tensor) -> list[Tensor]:
@@ -85,7 +94,7 @@ class Release:
         parts = flat.split([tensor.numel() for tensor in self.parameters])
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
 
-    def own(self, total: list[Tensor]) -> list[Tensor]:
+    def _own(self, total: list[Tensor]) -> list[Tensor]:
         """The sums in memory of their own, as a rule where they lie already: the gradients are made in it.
 
         They were the last memory that the step asked for, and while they stay, as autograd's gradients do, what lies

@@ -19,7 +19,6 @@ from .batch import mapped, tensors
 from .clip import Clipped
 from .clip.replay import Replay, recorded
 from .derive import derived
-from .gaussian import Into
 from .release import Release
 from .sample import Batch, Examples
 from .totals import Part, Totals, marks
@@ -43,8 +42,10 @@ class Whole:
         self.given = torch.zeros_like(self.words[0], device=device)
         self.places, self.places_here = torch.arange(rows, device=device), torch.arange(rows)
         self.here, self.seen = torch.zeros(3, rows, pin_memory=recorded), torch.zeros(3, rows, device=device)
+        self.flat = torch.zeros(release.count, device=device)
+        self.gradients = release.views(self.flat)
         self.key = torch.zeros(WORDS, dtype=torch.int32, device=device)
-        self.gradients: list[Tensor] = []
+        self.sums: list[Tensor] = []
         self.lying: Mapping[str, Tensor] | None = None
         self.training = False
 
@@ -99,29 +100,20 @@ class Whole:
 
         def summed() -> None:
             count = self.chosen[self.rows]
-            sums, *seen = graph(trained, public, self._picked(), self.places < count, clip_norm)
-            self.gradients = self.release.own(sums)
+            self.sums, *seen = graph(trained, public, self._picked(), self.places < count, clip_norm)
             self.seen.copy_(torch.stack(seen))
             self.here.copy_(self.seen, non_blocking=True)
 
-        scale, share = self.release.scale(self.compiled.clipper.clip_norm), 1 / self.release.plan.expected_batch
+        def noisy() -> None:
+            self.key.copy_(derived(torch.cat((self.seen[:2].flatten(), *marks(self.sums))), self.given))
+            self.release.fill(self.flat, self.key, self.compiled.clipper.clip_norm)
+            torch._foreach_add_(self.gradients, self.sums, alpha=1 / self.release.plan.expected_batch)
 
-        def noisy(into: Into) -> None:
-            self.key.copy_(derived(torch.cat((self.seen[:2].flatten(), *marks(self.gradients))), self.given))
-            into(self.key, scale, share)
-
+        self.first, self.second = summed, noisy
         if self.recorded:
             with self.compiled.clipper.products(), torch.no_grad():
-                first = recorded(self.chosen.device, summed)
-                into = self._into()
-                second = recorded(self.chosen.device, lambda: noisy(into), first.pool())
-            self.first, self.second = first.replay, second.replay
-        else:
-            self.first, self.second = summed, lambda: noisy(self._into())
+                self.first, self.second = (one.replay for one in recorded(self.chosen.device, summed, noisy))
         self.lying, self.training = trained, training
-
-    def _into(self) -> Into:
-        return Into([gradient.view(-1) for gradient in self.gradients])
 
     def _picked(self) -> Any:
         return mapped(lambda tensor: tensor.index_select(0, self.chosen[: self.rows]), self.examples.data)

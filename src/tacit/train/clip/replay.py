@@ -47,19 +47,23 @@ class Replay:
         def work() -> None:
             self.found = self.function(trained, public, batch, mask, clip_norm)
 
-        self.recording = recorded(mask.device, work)
+        (self.recording,) = recorded(mask.device, work)
 
 
-def recorded(device: torch.device, work: Callable[[], None], pool: Any = None) -> torch.cuda.CUDAGraph:
-    """Work to be replayed, in memory of its own or of an earlier recording; random numbers stay as they were."""
+def recorded(device: torch.device, *works: Callable[[], None]) -> list[torch.cuda.CUDAGraph]:
+    """Pieces of work that share memory, to be replayed in this order; the device's random numbers stay as they were."""
     stream, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
-    recording = torch.cuda.CUDAGraph()
     with torch.random.fork_rng(devices=[device]):
         aside.wait_stream(stream)
         with torch.cuda.stream(aside):
             for _ in range(WARM):
-                work()
+                for work in works:
+                    work()
         stream.wait_stream(aside)
-        with torch.cuda.graph(recording, pool=pool):
-            work()
-    return recording
+        pool, found = torch.cuda.graph_pool_handle(), []
+        for work in works:
+            recording = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(recording, pool=pool):
+                work()
+            found.append(recording)
+    return found
