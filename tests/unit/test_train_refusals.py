@@ -69,6 +69,30 @@ def test_a_model_that_mixes_examples_is_refused(run) -> None:
         clip(Use(run, a=nn.Linear(5, CLASSES)), torch.randn(6, 5))
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda m, x: m.a(x - x.mean(0) + torch.rand_like(x)),
+        lambda m, x: m.a(0.7 * x + 0.3 * x[torch.randperm(len(x))]),
+        lambda m, x: torch.softmax(m.a(x + torch.randn_like(x)), 0),
+    ],
+)
+def test_a_model_that_mixes_examples_and_draws_numbers_of_its_own_is_refused(run) -> None:
+    """Its examples have other gradients alone; with the same numbers drawn, and one of them another, they must not."""
+    with pytest.raises(BadInput, match="other examples"):
+        clip(Use(run, a=nn.Linear(5, CLASSES)), torch.randn(6, 5))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_a_model_that_draws_numbers_for_each_example_is_taken(kind) -> None:
+    for run in (
+        lambda m, x: m.a(m.r(x)[0].mean(1) + torch.randn(len(x), 6)),
+        lambda m, x: m.a(m.r(x * (torch.rand_like(x) < 0.8))[0].mean(1)),
+    ):
+        model = Use(run, r=kind(5, 6, 2, dropout=0.5, batch_first=True), a=nn.Linear(6, CLASSES))
+        clip(model, torch.randn(4, 3, 5))
+
+
 def test_a_parameter_used_where_nobody_sees_it_is_named() -> None:
     class Hidden(torch.autograd.Function):
         @staticmethod

@@ -186,25 +186,43 @@ def _checked(
     loss: Any, parameters: Any, constants: Any, examples: Any, structure: Structure, allowed: float
 ) -> Structure:
     """Captured norms against plain autograd, one example at a time."""
-    forward = Forward(lambda: loss(examples), parameters, constants)
     every = torch.ones(3, dtype=torch.bool, device=tensors(examples)[0].device)
     clip = partial(clipped_again, within=_NoDropout) if structure.checkpointed else clipped_sum
+
+    def captured(batch: Any) -> Tensor:
+        forward = Forward(lambda: loss(batch), parameters, constants)
+        return clip(forward, every, 1.0, structure.entries, copies=structure.copies).norms
+
     try:
-        found = clip(forward, every, 1.0, structure.entries, copies=structure.copies).norms
+        found = captured(examples)
     except Changed:
         raise changed() from None
     alone, again = (_alone(loss, parameters, examples) for _ in range(2))
     if not torch.equal(alone.nan_to_num(), again.nan_to_num()):
         _check_forgetful(loss, parameters, examples, allowed)
+        _check_apart(captured, examples, allowed)
         return replace(structure, checked=False)
-    usable = alone.isfinite() & found.isfinite()
-    if bool(((found - alone).abs() > allowed * alone.clamp(min=1e-6))[usable].any()):
+    _same(found, alone, allowed)
+    return structure
+
+
+def _same(found: Tensor, expected: Tensor, allowed: float) -> None:
+    usable = expected.isfinite() & found.isfinite()
+    if bool(((found - expected).abs() > allowed * expected.clamp(min=1e-6))[usable].any()):
         raise BadInput(
             "An example's gradient depends on the other examples of its batch, or its operations cannot be followed, "
             "so it cannot be clipped.",
             fix="Average and normalise within each example only; `tacit doctor` lists the rule of every parameter.",
         )
-    return structure
+
+
+def _check_apart(captured: Callable[[Any], Tensor], examples: Any, allowed: float) -> None:
+    """With the same random numbers and another third example the first two have the gradients they had."""
+    found = []
+    for batch in (examples, mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), examples)):
+        with same_random():
+            found.append(captured(batch)[:2])
+    _same(found[0], found[1], allowed)
 
 
 def _check_forgetful(loss: Any, parameters: Mapping[str, Tensor], examples: Any, allowed: float) -> None:
