@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -109,6 +110,7 @@ def _reseed(words: tuple[int, ...]) -> None:
 
 def _serve(task: Task, pipe: Connection) -> None:
     """A worker's life: perform jobs until the pipe closes or the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the parent, which ends its workers
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)  # a forked thread pool hangs, and the workers share the cores
