@@ -29,6 +29,8 @@ def make(**options):
         def training_step(self, batch, index):
             x, y = batch
             losses = F.cross_entropy(self.net(x), y, reduction="none")
+            if options.get("logs"):
+                self.log_dict({"mine": losses.mean()})
             return losses.mean() if options.get("scalar") else {"loss": losses} if options.get("dict") else losses
 
         def validation_step(self, batch, index):
@@ -116,6 +118,7 @@ def test_users_and_losses_of_ones_own() -> None:
         ({"manual": True}, {}, "manual optimization"),
         ({"two": True}, {}, "one optimizer|Manual optimization|multiple optimizers"),
         ({"scalar": True}, {}, "one number per example"),
+        ({"logs": True}, {}, "training_step logs figures of the private data"),
     ],
 )
 def test_what_does_not_fit_is_refused(module, options, message: str, monkeypatch) -> None:

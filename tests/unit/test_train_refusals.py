@@ -359,3 +359,15 @@ def test_typical_mistakes_get_a_sentence_before_any_step(given, sentence: str) -
 def test_labels_of_any_width_are_taken() -> None:
     for kind in ("int16", "int32", "int64", "uint8"):
         fit(nn.Linear(5, CLASSES), (DATA[0].numpy(), DATA[1].numpy().astype(kind)), PLAN, rng=0)
+
+
+def test_gradients_from_before_move_nothing() -> None:
+    """Also those of a parameter that was frozen afterwards and lies in the optimizer still."""
+    model = nn.Linear(5, CLASSES)
+    F.cross_entropy(model(DATA[0]), DATA[1]).backward()
+    model.weight.requires_grad_(False)
+    before = model.weight.clone()
+    step = private(model, sgd(model), PLAN, rng=0)
+    for batch in step.batches(DATA):
+        step(batch)
+    assert torch.equal(model.weight, before)

@@ -100,12 +100,21 @@ class PrivateCallback(Callback):  # type: ignore[misc]
                 f"{LOSS} and {CLIPPED} have no noise: what is chosen by them would carry data past it.",
                 fix="Let schedules, stopping and checkpoints follow a figure of public data.",
             )
-        loss = self.loss or (lambda _, batch: _losses(self._own(batch, 0)))
+        loss = self.loss or (lambda _, batch: self._losses(pl_module, batch))
         self.private = private(pl_module, trainer.optimizers[0], self.plan, loss=loss, **self._options)
 
     def _training_step(self, sample: _Sample, *_: Any) -> Tensor:
         self._sample = sample
         return torch.zeros((), requires_grad=True)
+
+    def _losses(self, module: LightningModule, batch: Any) -> Any:
+        """What the module's own `training_step` returns, the losses or a dict with them; it must log nothing."""
+        vars(module)["log"] = _told
+        try:
+            found = self._own(batch, 0)
+        finally:
+            vars(module).pop("log", None)
+        return found["loss"] if isinstance(found, dict) and "loss" in found else found
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Noisy gradients in place of none; Lightning's optimizer and schedules take the step."""
@@ -132,6 +141,13 @@ class PrivateCallback(Callback):  # type: ignore[misc]
         return self.private
 
 
+def _told(*_: Any, **__: Any) -> None:
+    raise BadInput(
+        "training_step logs figures of the private data, which have no noise, and loggers would save them.",
+        fix=f"Log nothing there; the progress bar has {LOSS} and {CLIPPED}.",
+    )
+
+
 class _Sample:
     """A batch that Lightning does not look into."""
 
@@ -151,11 +167,6 @@ class _Samples:
     def __iter__(self) -> Iterator[_Sample]:
         for batch in self.callback._step().batches(self.data, **self.options):
             yield _Sample(batch)
-
-
-def _losses(found: Any) -> Any:
-    """What `training_step` may return: the losses, or a dict with them."""
-    return found["loss"] if isinstance(found, dict) and "loss" in found else found
 
 
 REFUSED: tuple[tuple[Callable[[Any, Any], bool], str, str], ...] = (

@@ -56,6 +56,7 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
         raise BadInput("The optimizer holds parameters that are not the model's.", fix="Make it from this model.")
     if not named:
         raise BadInput("No parameter of the model is both trainable and in the optimizer.")
+    optimizer.zero_grad()  # what frozen parameters still have from before, the optimizer would take for its own
     return named
 
 
