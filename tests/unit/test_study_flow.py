@@ -65,8 +65,8 @@ def test_a_planted_bug_is_refuted_and_the_right_code_is_not(tacit_, tmp_path):
 @pytest.mark.slow
 def test_a_torch_training_is_audited_in_a_fleet(tacit_, tmp_path):
     """A third of the claimed noise is found, the claimed noise is not."""
-    for name, status, verdict in (("fit_weak", 1, "refuted"), ("fit", 0, "consistent")):
-        found = tacit_("audit", f"examples.fleet_audit:{name}", *AUDIT, "--json")
+    for name, runs, status, verdict in (("fit_weak", "120", 1, "refuted"), ("fit", "60", 0, "consistent")):
+        found = tacit_("audit", f"examples.fleet_audit:{name}", *AUDIT, "--runs", runs, "--json")
         assert (found[0], json.loads(found[1])["verdict"]) == (status, verdict)
         assert json.loads(found[1])["controls"][-1]["name"] == "fleet"
         assert tacit.Evidence.load("tacit-audit/evidence.json").provenance["isolation"] == "fleet"
