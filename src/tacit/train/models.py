@@ -26,7 +26,8 @@ _RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], str], ...] = 
     (nn.Linear, "linear"),
     ((nn.Conv1d, nn.Conv2d, nn.Conv3d), "convolution"),
     ((nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), "transposed convolution"),
-    (nn.Embedding, "embedding"),
+    ((nn.Embedding, nn.EmbeddingBag), "embedding"),
+    ((nn.RNNBase, nn.RNNCellBase), "linear, over all times"),
     ((nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _InstanceNorm), "normalisation"),
     (nn.MultiheadAttention, "linear, inside attention"),
 )
