@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tacit import BadInput, Plan
+from tacit import BadInput, NotFinished, Plan
 from tacit.audits import audit
 from tacit.core import Verdict
 from tacit.fleet import Epochs, Fleet, Runs
@@ -138,6 +138,21 @@ def test_an_audit_finds_a_planted_bug_and_spares_its_right_twin():
     assert (right.verdict, wrong.verdict) == (Verdict.CONSISTENT, Verdict.REFUTED)
     assert right.provenance["isolation"] == "fleet"
     assert right.subject == "fleet of Sequential"
+
+
+def normed():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+
+def dropping():
+    return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+
+
+def test_models_that_no_fleet_trains_are_one_sentence():
+    with pytest.raises(NotFinished, match=r"raised BadInput \(A fleet takes models without buffers\) in 2 runs"):
+        audit(Runs(Fleet(normed), PLAN), (X, Y), claim=(1.0, 1e-5), runs=20, canary="blank", rng=1)
+    with pytest.raises(BadInput, match="Run k must draw all its randomness"):
+        audit(Runs(Fleet(dropping), PLAN), (X, Y), claim=(1.0, 1e-5), runs=20, canary="blank", rng=1)
 
 
 def test_bad_input_is_one_sentence():

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Observations
+from ..core import BadInput, Observations, TacitError
 
 Array = NDArray[Any]
 Fit = Callable[[Array, Array, np.random.Generator], Any]
@@ -28,7 +28,8 @@ class Classifier(Protocol):
 class Border:
     """`with Border() as border:` lets any Exception of foreign code end the block and keeps its kind, not its text.
 
-    The text may hold data (soundness rule 8). Interrupts pass through; sys.exit does not: their status is not ours.
+    The text may hold data (soundness rule 8); one of ours holds none, and says what to mend. Interrupts pass through;
+    sys.exit does not: their status is not ours.
     """
 
     problem: str = field(default="")
@@ -41,7 +42,8 @@ class Border:
     ) -> bool:
         if kind is None or not issubclass(kind, Exception | SystemExit):
             return False
-        self.problem = f"raised {kind.__name__}"
+        ours = f" ({error.message.rstrip('.')})" if isinstance(error, TacitError) else ""
+        self.problem = f"raised {kind.__name__}{ours}"
         return True
 
 

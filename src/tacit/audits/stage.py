@@ -235,7 +235,8 @@ def unusable(results: Sequence[Result], fleet: Together | None = None) -> NotFin
     return NotFinished(f"No run gave a score: {name} {said(results)}.", fix=f"Try {name} on the data by itself first.")
 
 
-def said(results: Sequence[Result]) -> str:
-    """What went wrong, most frequent first."""
-    problems = Counter(result.problem for result in results if result.problem).most_common(3)
+def said(results: Sequence[Result], *, short: bool = False) -> str:
+    """What went wrong, most frequent first; in short, without what is said in brackets."""
+    found = [result.problem.partition(" (")[0] if short else result.problem for result in results if result.problem]
+    problems = Counter(found).most_common(3)
     return ", ".join(f"{problem} in {count} run{'s' * (count > 1)}" for problem, count in problems)

@@ -142,6 +142,6 @@ def _provenance(budget: Budget, outcome: Outcome) -> dict[str, Any]:
         "runs_planned": outcome.planned,
         "runs_done": len(outcome.results) - failed,
         "runs_failed": failed,
-        "failures": said(outcome.results),
+        "failures": said(outcome.results, short=True),
         "seconds": round(time.monotonic() - budget.began, 3),
     }

@@ -40,7 +40,8 @@ MOST = {"cpu": BLOCK, "cuda": 2048}
 @dataclass(frozen=True)
 class Runs:
     """A fleet as somebody's training: one run, or many at once. Every run has an order of its own, whatever
-    `fleet.order` says; `fleet.models_at_once` limits how many are trained at once."""
+    `fleet.order` says; `fleet.models_at_once` limits how many are trained at once. For models without dropout, whose
+    randomness is nobody's own."""
 
     fleet: Fleet
     schedule: Epochs | Plan
