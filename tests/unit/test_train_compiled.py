@@ -9,7 +9,7 @@ from tacit.loss import Plan
 from tacit.train import Speed, private
 from tacit.train.clip import Clipped, Clipper, Compiled
 from tacit.train.clip.compiled import _agree, _agree_roughly
-from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
+from train_zoo import CLASSES, ZOO, Use, classify, furthest, naive, trainable
 
 DATA = torch.randn(64, 5, generator=torch.Generator().manual_seed(0)), torch.arange(64) % CLASSES
 
@@ -67,6 +67,32 @@ def test_a_compiler_that_loses_the_norms_is_refused(monkeypatch) -> None:
     compiled, _, batch = traced("mlp")
     with pytest.raises(BadInput, match="does not clip as the eager one"):
         compiled(batch, torch.ones(4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_models_that_draw_numbers_of_their_own_are_compared_too(lost: bool, monkeypatch) -> None:
+    """Compiled and eager draw the same ones; a dropout within an LSTM is such a case."""
+
+    def compiler(graph, **_):
+        def run(*args):
+            sums, norms, *rest = graph(*args)
+            return sums, norms * (0.5 if lost else 1.0), *rest
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    batch = torch.randn(4, 3, 5), torch.arange(4) % CLASSES
+
+    def run(m, x):
+        return m.b(m.r(x + torch.randn_like(x))[0].mean(1) * torch.bernoulli(torch.full((len(x), 1), 0.8)))
+
+    model = Use(run, r=nn.LSTM(5, 6, 2, dropout=0.5, batch_first=True), b=nn.Linear(6, CLASSES))
+    compiled = Compiled(Clipper(model, classify, trainable(model), 0.5))
+    if lost:
+        with pytest.raises(BadInput, match="does not clip as the eager one"):
+            compiled(batch, torch.ones(4, dtype=torch.bool))
+    else:
+        assert compiled(batch, torch.ones(4, dtype=torch.bool)).norms.isfinite().all()
 
 
 def test_lost_norms_do_not_hide_behind_a_large_sum(monkeypatch) -> None:
