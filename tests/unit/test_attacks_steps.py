@@ -93,6 +93,23 @@ def test_batches_are_moved_and_runs_repeat():
         np.testing.assert_array_equal(runs[0][f"step/{k}"], runs[1][f"step/{k}"])
 
 
+def test_a_model_with_dropout_and_batch_norm_repeats_and_leaves_all_as_it_was():
+    """Also the state of torch's random numbers; a last batch of one is left out, since batch norm cannot take it."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.BatchNorm1d(8), nn.Linear(8, 3)).double()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    runs = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        state = torch.get_rng_state()
+        with torch.no_grad():
+            runs.append(with_steps(observed(model), model, X, KNOWN, rng=0, epochs=2, batch=19).internals)
+        assert torch.equal(state, torch.get_rng_state())
+    for k in (0, 1):
+        np.testing.assert_array_equal(runs[0][f"step/{k}"], runs[1][f"step/{k}"])
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert model.training
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit import BadInput, attacks
-from tacit.attacks.white_box import in_stages
+from tacit.attacks.white_box import _direction, _views, in_stages
 from tacit.core import Observations
 
 torch = pytest.importorskip("torch")
@@ -123,6 +123,79 @@ def test_lengths_are_those_of_the_margins_gradient(far):
     assert (seen.gradient_norm > 0).all()
 
 
+class Tied(nn.Module):
+    """Two layers of one weight, and one whose weight is made of other parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.b.weight = self.a.weight
+        self.made = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.made(torch.tanh(self.a(x)))))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_tied_weights_and_kinds_of_numbers(kind):
+    """The gradient of a weight used in two layers is that of both uses; a weight made of others is only part of all."""
+    torch.manual_seed(3)
+    made = Tied().to(kind)
+    x = X.reshape(23, -1)[:, :4]
+    with torch.inference_mode():
+        seen = look_inside(made, x, Y, gradients=["b"])
+    assert seen.internals["length/margin"].shape == (23, 1, 2)
+    for k in range(3):
+        made.zero_grad()
+        row = torch.as_tensor(x[k : k + 1], dtype=kind)
+        nn.functional.cross_entropy(made(row), torch.as_tensor(Y[k : k + 1])).backward()
+        np.testing.assert_allclose(seen.internals["gradient/b"][k, 0], made.a.weight.grad, rtol=1e-4, atol=1e-6)
+        whole = torch.cat([value.grad.flatten() for value in made.parameters()]).norm()
+        np.testing.assert_allclose(seen.gradient_norm[k, 0], float(whole), rtol=1e-4)
+
+
+def test_a_large_linear_layer_is_not_written_out_for_every_record():
+    """100 gradients of 4 million numbers would be 1.6 GB."""
+    made = nn.Sequential(nn.Linear(4, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 4))
+    x = np.repeat(X.reshape(23, -1)[:, :4], 5, axis=0)[:100]
+    most = 0
+
+    class Most(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal most
+            found = func(*args, **(kwargs or {}))
+            most = max([most, *(part.numel() for part in (found,) if isinstance(part, torch.Tensor))])
+            return found
+
+    with Most():
+        seen = look_inside(made, x, np.repeat(Y, 5)[:100])
+    assert most <= 2048**2
+    made.zero_grad()
+    nn.functional.cross_entropy(made(torch.as_tensor(x[:1])), torch.as_tensor(Y[:1])).backward()
+    whole = torch.cat([value.grad.flatten() for value in made.parameters()]).norm()
+    np.testing.assert_allclose(seen.gradient_norm[0, 0], float(whole), rtol=1e-4)
+
+
+def test_directions_of_the_shortest_gradients():
+    """Squares of float32 numbers below 1e-23 vanish; a zero stays one."""
+    array = np.array([[3e-25, 4e-25], [3e-36, 4e-36], [3.0, 4.0], [0.0, 0.0]], dtype=np.float32)
+    flat, length = _direction(array)
+    np.testing.assert_allclose(flat, [[0.6, 0.8]] * 3 + [[0.0, 0.0]], rtol=1e-5)
+    np.testing.assert_allclose(np.exp(length[:, 0]), [5e-25, 1e-30, 5.0, 1e-30], rtol=1e-4)
+
+
+def test_steps_of_snapshots_stand_side_by_side():
+    """Two halves are two views, of however many snapshots."""
+    last = observed()
+    steps = {f"step/{k}": RNG.normal(size=(400, 1, 3)) for k in (0, 1)}
+    last = replace(last, internals={**last.internals, **steps})
+    views = _views(attacks.with_snapshots(last, [last]))
+    assert [view["step"].shape for view in views] == [(400, 12)] * 2
+    for k, view in enumerate(views):
+        np.testing.assert_array_equal(view["step"][:, :3], steps[f"step/{k}"][:, 0])
+        np.testing.assert_array_equal(view["step"][:, 6:], view["step"][:, :6])
+
+
 def observed(records=400, tells="error/last", seed=0):
     """Only one internal array knows who was a member."""
     rng = np.random.default_rng(seed)
@@ -134,6 +207,17 @@ def observed(records=400, tells="error/last", seed=0):
     if tells:
         arrays[tells] = arrays[tells] * np.where(member, 1.0, 2.0)[:, None, None]
     return replace(seen, internals=arrays)
+
+
+def broken():
+    """One number of one record is none."""
+    seen = observed(records=60)
+    seen.internals["input/last"][5, 0, 2] = np.nan
+    return seen
+
+
+def test_what_an_attack_does_not_see_may_be_broken():
+    assert np.isfinite(attacks.white_box_outputs(*attacks.known_split(broken(), 0)).score).all()
 
 
 @pytest.mark.parametrize(
@@ -176,6 +260,10 @@ def test_known_split_takes_the_same_share_of_both_sides():
         lambda: look_inside(model(), X, Y, layers=["nowhere"]),
         lambda: look_inside(nn.Sequential(nn.Flatten(), nn.LayerNorm(108)), X, Y),
         lambda: look_inside(model(), X, Y, batch=0),
+        lambda: look_inside(nn.Flatten(), X, Y),
+        lambda: look_inside(nn.Sequential(model(), nn.Unflatten(1, (2, 2))), X, Y),
+        lambda: look_inside(nn.Sequential(nn.Flatten(), nn.Linear(108, 1)), X, 0 * Y),
+        lambda: attacks.white_box_gradients(*attacks.known_split(broken(), 0)),
         lambda: attacks.known_split(observed(), 0, share=1.0),
         lambda: attacks.white_box_gradients(*attacks.known_split(observed(records=20), 0, share=0.5)),
         lambda: replace(observed(), internals={"layer/a": np.zeros((3, 1))}),

@@ -20,6 +20,7 @@ LARGEST = 4096
 """Numbers in a layer's output up to which it is observed by default."""
 
 
+@torch.inference_mode(False)
 def look_inside(
     model: nn.Module,
     x: ArrayLike,
@@ -44,7 +45,7 @@ def look_inside(
 
     Caller ensures: in evaluation mode the model treats records one by one.
     """
-    inputs, label = torch.as_tensor(np.asarray(x, dtype=np.float32)), torch.as_tensor(np.asarray(y, dtype=np.int64))
+    inputs, label = taken(model, x), torch.as_tensor(np.asarray(y, dtype=np.int64))
     if label.dim() != 1 or len(inputs) != len(label) or not len(label):
         raise BadInput("A white-box observer needs x and y of one length, y with one label per record.")
     check.whole("batch", batch)
@@ -60,6 +61,14 @@ def look_inside(
     length, logits = joined.pop("norm", None), joined.pop("output")
     seen = Observations.from_logits(logits, label.numpy(), member=member, record=record)
     return replace(seen, gradient_norm=length, internals=joined)
+
+
+def taken(model: nn.Module, x: ArrayLike) -> Tensor:
+    """Records as numbers of the kind that the model computes with."""
+    kinds = [value.dtype for value in model.parameters() if value.is_floating_point()]
+    if not kinds:
+        raise BadInput("A white-box observer needs a model with parameters.")
+    return torch.as_tensor(np.asarray(x, dtype=np.float64 if kinds[0] == torch.float64 else np.float32)).to(kinds[0])
 
 
 def _batch(
@@ -83,15 +92,20 @@ def _batch(
         if name in errors and errors[name].dim() == 2:
             found[f"error/{name}"], found[f"input/{name}"] = fall[:, None] * errors[name], calls[name][0][0]
     formed = [name for name in wanted if f"error/{name}" not in found]
-    each = {f"{name}.weight": _weights(watched[name], calls[name][0][0], errors[name]) for name in errors}
+    called = {id(value): name for name, value in model.named_parameters()}
+    weight = {name: called[id(module.weight)] for name, module in watched.items()}  # one name where two are tied
+    factors = {weight[name]: (watched[name], calls[name][0][0], error) for name, error in errors.items()}
+    lengths = {name: _length(*made) for name, made in factors.items()} if norm else {}
+    each = {weight[name]: _weights(*factors[weight[name]]) for name in formed if name in errors}
     trained = [name for name, value in model.named_parameters() if value.requires_grad]
-    rest = set(trained if norm else [f"{name}.weight" for name in formed]) - set(each)
-    each |= _gradients(model, x, y, rest)
-    found |= {f"gradient/{name}": fall[:, None, None] * each[f"{name}.weight"].flatten(2) for name in formed}
+    each |= _gradients(model, x, y, set(trained if norm else [weight[name] for name in formed]) - set(factors))
+    found |= {f"gradient/{name}": fall[:, None, None] * each[weight[name]].flatten(2) for name in formed}
     arrays = {name: np.asarray(value.detach().float().cpu().numpy()) for name, value in found.items()}
     if norm:
-        lengths = {name: torch.linalg.vector_norm(value.flatten(1), dim=1).double() for name, value in each.items()}
-        own = [value for name, value in lengths.items() if name.removesuffix(".weight") in watched]
+        others = {name: value for name, value in each.items() if name not in lengths}
+        lengths |= {name: value.flatten(1).norm(dim=1) for name, value in others.items()}
+        lengths = {name: value.double() for name, value in lengths.items()}
+        own = [lengths[weight[name]] for name in watched]
         arrays["length/margin"] = torch.stack(own, dim=1).float().cpu().numpy()
         arrays["norm"] = (-fall * torch.stack(list(lengths.values())).square().sum(0).sqrt()).cpu().numpy()
     return arrays
@@ -143,6 +157,13 @@ def _weights(module: nn.Module, entered: Tensor, error: Tensor) -> Tensor:
     return torch.einsum("nlo,nli->noi", *(part.reshape(len(part), -1, part.shape[-1]) for part in (error, entered)))
 
 
+def _length(module: nn.Module, entered: Tensor, error: Tensor) -> Tensor:
+    """Per record the length of that; of a product of two vectors it is the product of theirs, and nothing is formed."""
+    single = isinstance(module, nn.Linear) and error.dim() == 2
+    parts = (error, entered) if single else (_weights(module, entered, error),)
+    return torch.stack([part.flatten(1).norm(dim=1) for part in parts]).prod(0)
+
+
 def _gradients(model: nn.Module, x: Tensor, y: Tensor, names: Collection[str]) -> dict[str, Tensor]:
     """Per record the margin's gradients of the named parameters."""
     if not names:
@@ -162,7 +183,8 @@ def _order(model: nn.Module, x: Tensor) -> dict[str, tuple[nn.Module, int]]:
     found: dict[str, tuple[nn.Module, int]] = {}
     handles = []
     for name, module in model.named_modules():
-        if isinstance(module, LAYERS) and all(value.requires_grad for value in module.parameters()):
+        own = "weight" in dict(module.named_parameters(recurse=False))  # and not made of others at every call
+        if isinstance(module, LAYERS) and own and all(value.requires_grad for value in module.parameters()):
 
             def note(module: nn.Module, given: Any, output: Tensor, name: str = name) -> None:
                 found.setdefault(name, (module, output[0].numel()))
@@ -170,10 +192,12 @@ def _order(model: nn.Module, x: Tensor) -> dict[str, tuple[nn.Module, int]]:
             handles.append(module.register_forward_hook(note))
     try:
         with torch.no_grad():
-            model(x)
+            answer = model(x)
     finally:
         for handle in handles:
             handle.remove()
+    if not isinstance(answer, Tensor) or answer.dim() != 2:
+        raise BadInput("A white-box observer needs a model that gives logits, records x classes.")
     if not found:
         raise BadInput("A white-box observer needs a model with a trainable linear or convolutional layer.")
     return found

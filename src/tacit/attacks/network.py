@@ -53,6 +53,7 @@ class Network(nn.Module):
         return self.last(self.drop(torch.relu(self.hidden(code))))[..., 0]  # type: ignore[no-any-return]
 
 
+@torch.inference_mode(False)
 def learned(
     stages: Sequence[Sequence[str]], known: Parts, member: NDArray[np.bool_], asked: Sequence[Parts]
 ) -> NDArray[np.float64]:
@@ -67,7 +68,7 @@ def learned(
     truth = torch.as_tensor(member, dtype=torch.float32, device=device)
     told = torch.zeros(len(truth), dtype=torch.float64, device=device)
     answers = [torch.zeros(len(next(iter(views[0].values()))), dtype=torch.float64, device=device)]
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
         torch.manual_seed(0)
         fold = torch.randperm(len(truth)).to(device) % FOLDS
         for k, names in enumerate(stages):
@@ -76,7 +77,7 @@ def learned(
                 continue
             seen = [*stages[0], *names] if k else names
             x = torch.cat([told_parts[name] for name in seen], dim=1)
-            network = Network([told_parts[name].shape[1] for name in seen]).to(device)
+            network = Network([told_parts[name].shape[1] for name in seen]).to(device, torch.float32)
             _train(network, x, truth, told.float(), fold)
             network.double().eval()
             told = told + _answers(network, x)[fold, torch.arange(len(fold), device=device)]

@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from ..core import BadInput, Observations, Source, check, source
+from .internals import taken
 
 Move = Callable[[Tensor, torch.Generator], Tensor]
 FEWEST, MOMENTUM, DECAY = 20, 0.9, 5e-4
 
 
+@torch.inference_mode(False)
 def with_steps(
     seen: Observations,
     model: nn.Module,
@@ -39,7 +41,7 @@ def with_steps(
 
     Caller ensures: `known` leaves out every record that is judged.
     """
-    inputs = torch.as_tensor(np.asarray(x, dtype=np.float32))
+    inputs = taken(model, x)
     label = torch.as_tensor(seen.need("label").astype(np.int64))
     told = np.asarray(known)
     if len(inputs) != len(label) or told.dtype != bool or told.shape != label.shape or seen.models != 1:
@@ -56,10 +58,12 @@ def with_steps(
     for k in (0, 1):
         generator = torch.Generator().manual_seed(int(chance.integers(2**31)))
         copy, rows = deepcopy(model), torch.as_tensor(np.flatnonzero(half == k))
-        margins = [
-            _margins(each, inputs, label)
-            for each in _descent(copy, (inputs[rows], label[rows]), epochs, learning_rate, batch, move, generator)
-        ]
+        with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+            torch.manual_seed(generator.initial_seed())  # dropout's
+            margins = [
+                _margins(each, inputs, label)
+                for each in _descent(copy, (inputs[rows], label[rows]), epochs, learning_rate, batch, move, generator)
+            ]
         after.append(np.stack(margins, axis=1))
     views = {f"step/{k}": np.where((half == k)[:, None], after[1 - k], after[k])[:, None] for k in (0, 1)}
     return replace(seen, internals={**(seen.internals or {}), **views})
@@ -84,6 +88,8 @@ def _descent(
     for _ in range(epochs):
         model.train()
         for rows in torch.split(torch.randperm(len(y), generator=generator).to(device), batch):
+            if len(rows) == 1 < batch:  # batch norm has no use for a single one
+                continue
             optimizer.param_groups[0]["lr"] = learning_rate * (1 - step / steps)
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(x[rows] if move is None else move(x[rows], moves)), y[rows])
@@ -96,5 +102,5 @@ def _descent(
 def _margins(model: nn.Module, x: Tensor, y: Tensor) -> NDArray[np.float64]:
     device = next(model.parameters()).device
     with torch.no_grad():
-        logits = torch.cat([model(part.to(device)).cpu() for part in torch.split(x, 1000)])
+        logits = torch.cat([model(part.to(device)).cpu().double() for part in torch.split(x, 1000)])
     return Observations.from_logits(logits[:, None].numpy(), y.numpy()).need("margin")[:, 0]

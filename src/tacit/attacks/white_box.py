@@ -67,6 +67,9 @@ def in_stages(target: Observations, known: Observations, count: int = len(STAGES
         named = [[name for name in told if _kind(name) in kinds] for kinds in STAGES[:count]]
         used = {name for names in named for name in names}
         told, *views = ({name: part for name, part in view.items() if name in used} for view in (told, *views))
+        for name in sorted(used):
+            if not all(np.isfinite(view[name]).all() for view in (told, *views)):
+                raise BadInput(f"A learned attack needs finite numbers, and some of `{name}` are not.")
         columns.append(learned(named, told, member[:, k], views))
     return np.stack(columns, axis=2)
 
@@ -86,8 +89,11 @@ def _views(seen: Observations) -> list[dict[str, NDArray[np.floating]]]:
             found[name] = np.log(np.maximum(array[:, 0], TINY))
         elif _kind(name) != "step":
             found[name] = array[:, 0].reshape(seen.records, -1)
-    steps = [array[:, 0] for name, array in (seen.internals or {}).items() if _kind(name) == "step"]
-    return [{**found, "step": np.concatenate((after, margin - after), axis=1)} for after in steps] or [found]
+    steps: dict[str, list[NDArray[np.floating]]] = {}  # of each half: the last snapshot's and earlier ones'
+    for name, array in (seen.internals or {}).items():
+        if _kind(name) == "step":
+            steps.setdefault(name.split("/")[-1], []).extend((array[:, 0], margin - array[:, 0]))
+    return [{**found, "step": np.concatenate(after, axis=1)} for after in steps.values()] or [found]
 
 
 def _kind(name: str) -> str:
@@ -98,8 +104,10 @@ def _kind(name: str) -> str:
 def _direction(array: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """A vector, or a matrix folded into one by fixed random signs, of length 1; and the log of what its length was."""
     flat = array.reshape(len(array), -1)
+    largest = np.maximum(np.abs(flat).max(axis=1, keepdims=True), TINY)  # squares of single ones may vanish
+    flat = flat / largest
     length = np.maximum(np.sqrt((flat**2).sum(axis=1, keepdims=True)), TINY)
-    flat = flat / length
+    flat, length = flat / length, np.maximum(largest * length, TINY)
     if flat.shape[1] > WIDEST:
         signs = np.where(np.random.default_rng(0).random(flat.shape[1]) < 0.5, -1, 1).astype(flat.dtype)
         flat = np.pad(flat * signs, ((0, 0), (0, -flat.shape[1] % WIDEST))).reshape(len(flat), -1, WIDEST).sum(axis=1)
