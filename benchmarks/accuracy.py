@@ -38,7 +38,11 @@ RESULT = machine.RESULTS / "accuracy.json"
 
 @dataclass(frozen=True)
 class Run:
-    """One row of the table. `wanted` is the accuracy aimed at; `batch` and `epochs` make rate and steps."""
+    """One row of the table. `wanted` is the accuracy aimed at; `batch` and `epochs` make rate and steps.
+
+    Features are normalised record by record in `groups` of channels, or, with `means`, by the means of their channels,
+    released with that noise multiplier and paid for.
+    """
 
     data: str
     epsilon: float
@@ -52,6 +56,7 @@ class Run:
     clipping: str = "flat"
     average: str = "ema"
     groups: int = 27
+    means: float = 0.0
     pixels: bool = False
     versions: int = 1
     physical_batch: int | None = None
@@ -63,10 +68,10 @@ class Run:
 SCRATCH: dict[str, Any] = {"momentum": 0.0, "clip_norm": 1.0, "pixels": True, "precision": "bfloat16"}
 RUNS = {
     "mnist-1": Run("mnist", 1.0, 0.98, "linear", 4096, 20, 4.0),
-    "mnist-3": Run("mnist", 3.0, 0.987, "linear", 4096, 30, 0.8, clip_norm=1.0),
+    "mnist-3": Run("mnist", 3.0, 0.987, "linear", 4096, 80, 0.4, clip_norm=1.0),
     "fashion-3": Run("fashion_mnist", 3.0, 0.89, "linear", 8192, 40, 16.0),
     "mnist-3-pixels": Run("mnist", 3.0, 0.981, "small", 2048, 60, 2.0, pixels=True),
-    "cifar10-3": Run("cifar10", 3.0, 0.69, "convolution", 8192, 60, 4.0),
+    "cifar10-3": Run("cifar10", 3.0, 0.69, "convolution", 8192, 60, 8.0),
     "cifar10-1-pixels": Run("cifar10", 1.0, 0.55, "wide", 1024, 18, 2.0, versions=8, physical_batch=1120, **SCRATCH),
     "cifar10-8-pixels": Run("cifar10", 8.0, 0.74, "wide", 2048, 61, 4.0, versions=4, physical_batch=1088, **SCRATCH),
 }
@@ -177,6 +182,37 @@ def normalised(x: Tensor, groups: int, rows: int = 2048) -> Tensor:
     return torch.cat([norm(part.float()) for part in x.split(rows)])
 
 
+def channel_means(x: Tensor, noise_multiplier: float, seed: int, least: float = 1e-3) -> Tensor:
+    """By the Gaussian mechanism: every record's means, shortened to length one, over a public number of records."""
+    own = torch.cat([part.float().mean((2, 3)) for part in x.split(2048)])
+    own = own / own.norm(dim=1, keepdim=True).clamp(min=1.0)
+    noise = torch.randn(own.shape[1], generator=torch.Generator().manual_seed(seed)).to(x.device)
+    return ((own.sum(0) + noise_multiplier * noise) / len(x)).clamp(min=least)
+
+
+def over(x: Tensor, means: Tensor, rows: int = 2048) -> Tensor:
+    """How far every number is from its channel's mean, in means: features are sizes, which spread as they are large."""
+    return torch.cat([part.float() / means[:, None, None] - 1 for part in x.split(rows)])
+
+
+def calibrated(plan: Plan, run: Run) -> tuple[Plan, float]:
+    """The plan, and epsilon of all that is released."""
+    if not run.means:
+        plan = plan.calibrated(epsilon=run.epsilon, delta=DELTA)
+        return plan, plan.bound(DELTA).epsilon
+    low, high = 0.0, run.epsilon
+    for _ in range(20):
+        middle = (low + high) / 2
+        event = tacit.events.Compose(
+            (tacit.events.Gaussian(run.means), plan.calibrated(epsilon=middle, delta=DELTA).event)
+        )
+        total = tacit.epsilon(event, delta=DELTA).upper
+        low, high = (middle, high) if total <= run.epsilon else (low, middle)
+    plan = plan.calibrated(epsilon=low, delta=DELTA)
+    event = tacit.events.Compose((tacit.events.Gaussian(run.means), plan.event))
+    return plan, tacit.epsilon(event, delta=DELTA).upper
+
+
 def prepared(run: Run, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Inputs and labels as the model sees them."""
     if run.pixels:
@@ -185,6 +221,8 @@ def prepared(run: Run, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Te
         y, y_test = (torch.from_numpy(side.astype(np.int64)) for side in (y, y_test))
         return x, y, x_test, y_test
     x, y, x_test, y_test = features(run.data, device)
+    if run.means:
+        return x, y.long(), x_test, y_test.long()
     return normalised(x, run.groups), y.long(), normalised(x_test, run.groups), y_test.long()
 
 
@@ -196,9 +234,12 @@ def measured(name: str, seed: int, *, validation: bool, device: torch.device) ->
         cut = len(x) * 9 // 10
         x, y, x_test, y_test = x[:cut], y[:cut], x[cut:], y[cut:]
     x, y, x_test, y_test = (side.to(device) for side in (x, y, x_test, y_test))
+    if run.means:
+        means = channel_means(x, run.means, seed)
+        x, x_test = over(x, means), over(x_test, means)
     rate = run.batch / len(x)
     plan = Plan(len(x), rate, max(1, round(run.epochs / rate)), 1.0, run.clip_norm, clipping=run.clipping)
-    plan = plan.calibrated(epsilon=run.epsilon, delta=DELTA)
+    plan, epsilon = calibrated(plan, run)
     torch.manual_seed(seed)
     model = MODELS[run.model](x.shape[1], x.shape[2]).to(device)
     model(x[:1])
@@ -216,7 +257,7 @@ def measured(name: str, seed: int, *, validation: bool, device: torch.device) ->
         "seed": seed,
         "on": "validation" if validation else "test",
         "accuracy": done.evidence.utility["accuracy"],
-        "epsilon": done.evidence.claim.bound.epsilon,
+        "epsilon": epsilon,
         "delta": DELTA,
         "noise_multiplier": plan.noise_multiplier,
         "steps": plan.steps,
