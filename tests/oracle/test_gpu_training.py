@@ -186,15 +186,15 @@ def test_a_step_recorded_whole_is_the_step_part_by_part(broken: bool, monkeypatc
     assert released[0].isfinite().all()
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path, compiled: bool, monkeypatch) -> None:
+@pytest.mark.parametrize(("compiled", "rows"), [(False, 16), (True, 16), (True, 96)], ids=["eager", "parts", "whole"])
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path, compiled: bool, rows: int, monkeypatch) -> None:
     """Dropout's random numbers of the device included; the checkpoint is gone in the end."""
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     plan, path = Plan(96, 0.3, 20, 1.0), tmp_path / "run.ckpt"
 
     def run(**options: Any) -> Tensor:
         model = small(DEVICE, dropout=0.3)
-        fit(model, there(DATA), plan, rng=3, speed=Speed(physical_batch=16, compile=compiled), **options)
+        fit(model, there(DATA), plan, rng=3, speed=Speed(physical_batch=rows, compile=compiled), **options)
         return torch.cat([tensor.detach().flatten() for tensor in model.parameters()])
 
     def kill(step: Any, info: Any) -> None:

@@ -197,6 +197,20 @@ def test_a_compiler_that_forgets_to_clip_is_refused(monkeypatch) -> None:
         compiled(batch, torch.ones(4, dtype=torch.bool))
 
 
+def test_a_compiler_that_never_clips_is_refused_where_nothing_needs_it(monkeypatch) -> None:
+    """All made-up gradients are shorter than the clip norm; they are compared under one that shortens them."""
+
+    def broken(graph, **_):
+        return lambda trained, public, batch, mask, clip_norm: graph(trained, public, batch, mask, 1e6 * clip_norm)
+
+    monkeypatch.setattr(torch, "compile", broken)
+    compiled, _, batch = traced("mlp")
+    compiled.clipper.clip_norm = 1e4
+    with pytest.raises(BadInput, match="does not clip as the eager one"):
+        compiled(batch, torch.ones(4, dtype=torch.bool))
+    assert compiled.clipper.clip_norm == 1e4
+
+
 def test_parameters_that_moved_are_read_where_they_lie(monkeypatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     compiled, case, batch = traced("mlp")

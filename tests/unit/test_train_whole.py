@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import PrivateStep, Speed, private
+from tacit.train.clip.replay import Replay, recordable
 from tacit.train.derive import derived
 from tacit.train.sample import Batch
 from tacit.train.totals import Part
 from tacit.train.whole import Whole, fits
 
 
-def trained(start: nn.Module, x: Tensor, y: Tensor, *, at_once: bool) -> tuple[list[Tensor], int]:
-    """Parameters after some steps, and how many of them were done at once."""
+def trained(
+    start: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    at_once: bool,
+    before: Callable[[nn.Module, Tensor, int], object] = lambda model, x, number: None,
+    loss: Any = None,
+) -> tuple[list[Tensor], int]:
+    """Parameters after some steps, and how many of them were done at once; `before` runs before each step."""
     model = copy.deepcopy(start)
     plan, speed = Plan(40, 0.3, 8, 1.0, 0.5), Speed(physical_batch=14, compile=True)
-    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, rng=5, speed=speed)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, loss=loss, rng=5, speed=speed)
     step._noise_key = as_on_a_gpu(step)
     step._release._together = lambda: False
     done = 0
     for batch in step.batches((x, y)):
+        before(model, x, batch.order)
         if at_once and fits(step._total, step._release, batch):
             step._recorded = True
             step._whole = step._whole or Whole(step._total, step._release, batch.examples, 14, recorded=False)
@@ -55,3 +68,142 @@ def test_at_once_is_part_by_part(broken: bool) -> None:
     for one, other in zip(ours, theirs, strict=True):
         assert one.isfinite().all()
         assert torch.equal(one, other)
+
+
+class Scaled(nn.Module):
+    """With a buffer, and dropout within a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+        self.part = nn.Sequential(nn.Dropout(0.5))
+        self.register_buffer("factor", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.part(torch.tanh(self.first(x)))) * self.factor
+
+
+KEPT: list[Tensor] = []
+
+
+def examples_elsewhere(model: nn.Module, x: Tensor, number: int) -> None:
+    KEPT.append(x.data)  # or the next ones might lie there
+    x.data = x.data + 0.5
+
+
+def another_buffer(model: nn.Module, x: Tensor, number: int) -> None:
+    model.factor = torch.tensor(1.0 + number)
+
+
+def a_part_in_another_mode(model: nn.Module, x: Tensor, number: int) -> None:
+    model.part.train(number < 3)
+
+
+def parameters_elsewhere(model: nn.Module, x: Tensor, number: int) -> None:
+    KEPT.append(model.first.weight.data)
+    model.first.weight.data = model.first.weight.data.clone()
+
+
+@pytest.mark.parametrize(
+    "before", [examples_elsewhere, another_buffer, a_part_in_another_mode, parameters_elsewhere]
+)  # fmt: skip
+def test_what_lies_elsewhere_is_read_there(before: Any, monkeypatch) -> None:
+    """As the eager step does, whose losses are looked at: after every change the pieces of work are made anew."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 6), torch.randint(0, 3, (40,))
+    model, made = Scaled(), []
+    prepare = Whole._prepare
+
+    def counted(whole: Whole) -> None:
+        prepare(whole)
+        made.append(whole.first)
+
+    monkeypatch.setattr(Whole, "_prepare", counted)
+    ends = []
+    for way in (False, True):
+        torch.manual_seed(1)
+        ends.append(trained(model, x.clone(), y, at_once=way, before=before))
+    assert len({id(work) for work in made}) == (2 if before is a_part_in_another_mode else len(made))
+    for one, other in zip(ends[0][0], ends[1][0], strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("change", ["replaced", "frozen"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_parameter_that_is_no_longer_trained_is_refused(change: str, compiled: bool, monkeypatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    model = nn.Linear(6, 3)
+    speed = Speed(physical_batch=14, compile=compiled)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 8, 1.0), rng=5, speed=speed)
+    batches = step.batches((torch.randn(40, 6), torch.arange(40) % 3))
+    step(next(batches))
+    if change == "frozen":
+        model.bias.requires_grad_(False)
+    else:
+        model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()}, assign=True)
+    with pytest.raises(BadInput, match="frozen or replaced"):
+        step(next(batches))
+
+
+def test_the_first_look_at_a_model_is_at_rows_of_the_sample(monkeypatch) -> None:
+    """Made-up labels are out of range here, so rows of the data serve: copies of one would hide that examples mix."""
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x - x.mean(0))
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1] - 5, reduction="none")
+
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    with pytest.raises(BadInput, match="depends on the other examples"):
+        trained(Mixed(), torch.randn(40, 6), torch.randint(5, 8, (40,)), at_once=True, loss=loss)
+
+
+@pytest.mark.parametrize("when", ["first", "second", "hand_over"])
+def test_an_interrupted_step_leaves_nothing_to_be_taken_for_gradients(when: str, monkeypatch) -> None:
+    """Gradients of the last step lie where this one writes; done again, it gives what it would have given."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 6), torch.randint(0, 3, (40,))
+    start = nn.Linear(6, 3)
+    ends = []
+    for breaks in (False, True):
+        model = copy.deepcopy(start)
+        speed = Speed(physical_batch=40, compile=True)
+        step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 4, 1.0), rng=5, speed=speed)
+        step._recorded = True
+        step._release._together = lambda: False
+        for batch in step.batches((x, y)):
+            step._whole = step._whole or Whole(step._total, step._release, batch.examples, 40, recorded=False)
+            if breaks and batch.order == 2:
+                interrupt(step, batch, when, monkeypatch)
+                assert all(parameter.grad is None for parameter in model.parameters())
+            step(batch)
+        ends.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+    assert torch.equal(*ends)
+
+
+def interrupt(step: PrivateStep, batch: Batch, when: str, monkeypatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(step._release if when == "hand_over" else step._whole, when, stop)
+        step(batch)
+
+
+def test_work_for_a_device_that_is_not_the_current_one_is_not_recorded(monkeypatch) -> None:
+    """What torch records then is nothing, and replaying it would leave the sums of the first batch."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert not recordable(torch.device("cuda:0"))
+    assert recordable(torch.device("cuda:1"))
+    given = [torch.zeros(3)] * 3
+    made = Replay(lambda trained, public, batch, mask, clip_norm: batch + 1)
+    assert torch.equal(made({}, {}, *given), torch.ones(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -59,6 +60,25 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
         raise BadInput("No parameter of the model is both trainable and in the optimizer.")
     optimizer.zero_grad()  # what frozen parameters still have from before, the optimizer would take for its own
     return named
+
+
+Places = list[tuple[Mapping[str, Tensor | None], str, Tensor]]
+
+
+def places(model: nn.Module, trained: Mapping[str, Tensor]) -> Places:
+    """Where a model holds its trained parameters; tied ones are held in several places."""
+    own = {id(tensor) for tensor in trained.values()}
+    holders = [module._parameters for module in model.modules()]
+    return [(held, name, one) for held in holders for name, one in held.items() if one is not None and id(one) in own]
+
+
+def check_places(known: Places) -> None:
+    """Another tensor in a parameter's place would be taken for a public constant, and never trained."""
+    if any(held.get(name) is not tensor or not tensor.requires_grad for held, name, tensor in known):
+        raise BadInput(
+            "A trained parameter was frozen or replaced by another tensor since the step was made.",
+            fix="Copy values into parameters (load_state_dict without assign), or make a new step.",
+        )
 
 
 def check_model(model: nn.Module) -> None:

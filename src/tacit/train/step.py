@@ -20,7 +20,7 @@ from .clip import Clipper, Weigh
 from .clip.clipper import Loss
 from .derive import derived
 from .info import StepInfo
-from .models import check_kinds, check_model, compute_again, trainable
+from .models import check_kinds, check_model, check_places, compute_again, places, trainable
 from .noise import Keystream, Secret, digest
 from .quantile import next_norm
 from .release import Release
@@ -106,6 +106,7 @@ class PrivateStep:
         weigh, whole = Weigh.of(plan.clipping, trained), self._workers.together(trained)
         self._clipper = Clipper(model, averaged(loss), whole, plan.clip_norm, speed.precision, weigh)
         self._own = self._workers.own(trained)
+        self._places = [] if self.sharded else places(model, trained)
         device = next(iter(trained.values())).device
         self._total = Totals(self._clipper, self._workers, augment, compiled=speed.compiles(plan.steps, device))
         self._release = Release(plan, self._own, self._clipper.rounding, noise)
@@ -187,6 +188,7 @@ class PrivateStep:
             raise BadInput(
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
             )
+        check_places(self._places)
         parts = (
             self._at_once(batch) if self._recorded and fits(self._total, self._release, batch) else self._parted(batch)
         )

@@ -122,7 +122,7 @@ class _Coming:
             self.host = torch.empty(seen.shape, dtype=seen.dtype, pin_memory=True)
             self.host.copy_(seen, non_blocking=True)
             self.arrived = torch.cuda.Event()
-            self.arrived.record()
+            self.arrived.record(torch.cuda.current_stream(seen.device))
 
     def here(self) -> list[Part]:
         """All of it, after one wait; empty where nothing had to come."""

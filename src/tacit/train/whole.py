@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .batch import mapped, tensors
 from .clip import Clipped
-from .clip.replay import Replay, recorded
+from .clip.replay import Replay, recordable, recorded
 from .derive import derived
 from .release import Release
 from .sample import Batch, Examples
@@ -47,16 +47,19 @@ class Whole:
         self.key = torch.zeros(WORDS, dtype=torch.int32, device=device)
         self.sums: list[Tensor] = []
         self.lying: Mapping[str, Tensor] | None = None
-        self.training = False
+        self.state: Any = None
+        self.read: Any = None
 
     def __call__(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part]:
         """Hand the gradients over; what else the step gave, in the processor's memory."""
+        for parameter in self.release.parameters:
+            parameter.grad = None  # the last step's lie in memory that this one writes before it hands anything over
         count = len(batch.index)
         numbers = self.numbers.numpy()
         numbers[:count], numbers[count : self.rows], numbers[self.rows] = batch.index, 0, count
+        self.chosen.copy_(self.numbers, non_blocking=True)
         self._prepare()
         with self.compiled.clipper.products(), torch.no_grad():
-            self.chosen.copy_(self.numbers, non_blocking=True)
             self.first()
             arrived = self._mark()
             words = self.words[batch.order % 2]
@@ -75,7 +78,7 @@ class Whole:
         if not self.recorded:
             return None
         arrived = torch.cuda.Event()
-        arrived.record()
+        arrived.record(torch.cuda.current_stream(self.chosen.device))
         return arrived
 
     def _again(self, batch: Batch) -> list[Part]:
@@ -86,21 +89,24 @@ class Whole:
         return parts
 
     def _prepare(self) -> None:
-        """The two pieces of work; made anew when a parameter has moved, or the model's mode of training has changed."""
+        """The two pieces of work; made anew when what they read lies elsewhere, or a part's mode of training changed."""
         trained, public = self.compiled.tensors()
-        training = self.compiled.clipper.model.training
-        if trained is self.lying and training == self.training:
+        shown = [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in tensors(self.examples.data)]
+        state = self.compiled.mode(), self.compiled.clipper.clip_norm, shown
+        if trained is self.lying and state == self.state:
             return
+        self.lying = None
         with self.compiled.clipper.products():
             graph = self.compiled.graph(self._picked(), self.places < self.rows)
         if isinstance(graph, Replay):
             graph.forget()
             graph = graph.function
-        clip_norm = self.compiled.norm(self.seen)
+        clip_norm = self.compiled.norm(self.seen).clone()
 
         def summed() -> None:
             count = self.chosen[self.rows]
-            self.sums, *seen = graph(trained, public, self._picked(), self.places < count, clip_norm)
+            sums, *seen = graph(trained, public, self._picked(), self.places < count, clip_norm)
+            self.sums = [total.to(self.totals.kind) for total in sums]
             self.seen.copy_(torch.stack(seen))
             self.here.copy_(self.seen, non_blocking=True)
 
@@ -113,7 +119,7 @@ class Whole:
         if self.recorded:
             with self.compiled.clipper.products(), torch.no_grad():
                 self.first, self.second = (one.replay for one in recorded(self.chosen.device, summed, noisy))
-        self.lying, self.training = trained, training
+        self.lying, self.state, self.read = trained, state, (public, graph, clip_norm)
 
     def _picked(self) -> Any:
         return mapped(lambda tensor: tensor.index_select(0, self.chosen[: self.rows]), self.examples.data)
@@ -122,6 +128,8 @@ class Whole:
 def fits(totals: Totals, release: Release, batch: Batch) -> bool:
     """Whether a step on this batch is the usual case."""
     if totals.compiled is None or totals.augment is not None or totals.workers.count > 1 or not release.steady():
+        return False
+    if totals.device.type == "cuda" and not recordable(totals.device):
         return False
     data = tensors(batch.examples.data) if batch.examples.direct else []
     here = bool(data) and all(tensor.device == totals.device for tensor in data)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -45,7 +46,10 @@ class Compiled:
     graphs: dict[Any, Graph] = field(default_factory=dict)
     _norm: tuple[float, Tensor] = field(default=(0.0, torch.zeros(())), repr=False)
     _given: Tensors | None = field(default=None, repr=False)
-    _lying: list[tuple[Tensor, int]] = field(default_factory=list, repr=False)
+    _lying: list[tuple[Mapping[str, Tensor | None], str, Tensor, int]] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        self._modules = list(self.clipper.model.modules())
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
         found = self.launched(batch, mask)
@@ -58,7 +62,7 @@ class Compiled:
 
     def graph(self, batch: Any, mask: Tensor) -> Graph:
         """The compiled step for such batches; made, and compared with the eager one, when first asked for."""
-        key = describe(batch), len(mask), self.clipper.model.training
+        key = describe(batch), len(mask), self.mode()
         if key not in self.graphs:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, about itself
@@ -112,16 +116,30 @@ class Compiled:
         that draws random numbers of its own draws the same ones in both.
         """
         with same_random():
-            self._run(graph, examples, mask)  # a first run may be recorded, which draws random numbers too
-        with same_random():
-            fast = self._run(graph, examples, mask)
-        with same_random():
-            slow = self._eager(examples, mask, piece)
+            norms = self._run(
+                graph, examples, mask
+            ).norms  # a first run may be recorded, which draws random numbers too
+        with self._clipping(norms):
+            with same_random():
+                fast = self._run(graph, examples, mask)
+            with same_random():
+                slow = self._eager(examples, mask, piece)
         if not (_agree if self.clipper.rounding == "float32" else _agree_roughly)(fast, slow):
             raise BadInput(
                 "The compiled step does not clip as the eager one does, so it is not used.",
                 fix="Train with Speed(compile=False), and tell us about the model.",
             )
+
+    @contextmanager
+    def _clipping(self, norms: Tensor) -> Iterator[None]:
+        """For a while a clip norm that half of these are twice as long as: a step that never clips is to be noticed."""
+        asked = self.clipper.clip_norm
+        half = float(norms[norms.isfinite() & (norms > 0)].median()) / 2
+        self.clipper.clip_norm = min(asked, half) if half > 0 else asked
+        try:
+            yield
+        finally:
+            self.clipper.clip_norm = asked
 
     def _eager(self, examples: Any, mask: Tensor, piece: int) -> Clipped:
         found = []
@@ -136,6 +154,10 @@ class Compiled:
             sums, *rest = graph(trained, public, batch, mask, self.norm(mask))
         return Clipped(dict(zip(trained, sums, strict=True)), *rest)
 
+    def mode(self) -> tuple[bool, ...]:
+        """Which parts of the model are in training mode."""
+        return tuple([module.training for module in self._modules])
+
     def norm(self, like: Tensor) -> Tensor:
         """An input of the graph, since it may move from step to step."""
         if float(self.clipper.clip_norm) != self._norm[0] or self._norm[1].device != like.device:
@@ -144,13 +166,21 @@ class Compiled:
         return self._norm[1]
 
     def tensors(self) -> Tensors:
-        """Trained parameters, and the public rest, by name and without history; the same ones until one has moved."""
-        if self._given is None or any(tensor.data_ptr() != place for tensor, place in self._lying):
+        """Trained parameters, and the public rest, by name and without history; the same ones until one is elsewhere."""
+        if self._given is None or any(
+            held.get(name) is not tensor or tensor.data_ptr() != place for held, name, tensor, place in self._lying
+        ):
             trained = dict(self.clipper.parameters)
             model = self.clipper.model
             named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
             public = {name: tensor for name, tensor in named.items() if name not in trained}
-            self._lying = [(tensor, tensor.data_ptr()) for tensor in (*trained.values(), *public.values())]
+            holders = [held for module in self._modules for held in (module._parameters, module._buffers)]
+            self._lying = [
+                (held, name, tensor, tensor.data_ptr())
+                for held in (self.clipper.parameters, *holders)
+                for name, tensor in held.items()
+                if tensor is not None
+            ]
             detached = [{name: tensor.detach() for name, tensor in some.items()} for some in (trained, public)]
             self._given = detached[0], detached[1]
         return self._given

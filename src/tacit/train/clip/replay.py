@@ -28,6 +28,8 @@ class Replay:
     def __call__(
         self, trained: Mapping[str, Tensor], public: Mapping[str, Tensor], batch: Any, mask: Tensor, clip_norm: Tensor
     ) -> Any:
+        if not recordable(mask.device):
+            return self.function(trained, public, batch, mask, clip_norm)
         if not self.recorded or trained is not self.recorded[0] or public is not self.recorded[1]:
             self._record(trained, public, batch, mask, clip_norm)
             self.recorded = trained, public
@@ -38,16 +40,22 @@ class Replay:
 
     def forget(self) -> None:
         """Give the recording's memory back; the next call records anew."""
-        self.recorded, self.recording, self.found = (), None, None
+        self.recorded, self.recording, self.found, self.inputs = (), None, None, ()
 
     def _record(self, trained: Any, public: Any, batch: Any, mask: Tensor, clip_norm: Tensor) -> None:
         batch, mask, clip_norm = mapped(torch.clone, batch), mask.clone(), clip_norm.clone()
-        self.inputs = (*tensors(batch), mask, clip_norm)
+        self.inputs: tuple[Tensor, ...] = (*tensors(batch), mask, clip_norm)
 
         def work() -> None:
             self.found = self.function(trained, public, batch, mask, clip_norm)
 
         (self.recording,) = recorded(mask.device, work)
+
+
+def recordable(device: torch.device) -> bool:
+    """Whether work on this device would be recorded: torch does it on the current one, on the one stream it made."""
+    stream = torch.cuda.graph.default_capture_stream
+    return device.index == torch.cuda.current_device() and (stream is None or stream.device == device)
 
 
 def recorded(device: torch.device, *works: Callable[[], None]) -> list[torch.cuda.CUDAGraph]:
