@@ -309,29 +309,46 @@ def test_a_fleet_that_was_not_compared_is_not_relied_on():
     assert not Together().control().passed
 
 
-@pytest.mark.parametrize("change", [{}, {"game": "sequential", "runs": 150}])
-def test_an_interrupted_fleet_goes_on_where_it_was(tmp_path, monkeypatch, change):
+class Hungry(Noisy):
+    """Has memory for eight runs."""
+
+    def many(self, x, y, member, rngs):
+        if len(rngs) > 8:
+            raise MemoryError
+        return super().many(x, y, member, rngs)
+
+
+@pytest.mark.parametrize(
+    ("fit", "change", "after"),
+    [
+        (Noisy(), {}, 42),
+        (Noisy(), {"game": "sequential", "runs": 150}, 42),
+        (Hungry(), {"game": "sequential", "runs": 150}, 2 + 32 + 32 + 8),  # calls are smaller by now
+    ],
+)
+def test_an_interrupted_fleet_goes_on_where_it_was(tmp_path, monkeypatch, fit, change, after):
     from tacit.audits.journal import Journal
 
     class Stop(BaseException):
         pass
 
-    path, whole = tmp_path / "checkpoint.jsonl", play(Noisy(), **change)
+    path, whole = tmp_path / "checkpoint.jsonl", play(fit, **change)
     keep, kept = Journal.keep, []
 
     def interrupted(self, run, result):
         keep(self, run, result)
         kept.append(run)
-        if len(kept) == 2 + 40:
+        if len(kept) == after:
             raise Stop
 
     monkeypatch.setattr(Journal, "keep", interrupted)
     with pytest.raises(Stop):
-        play(Noisy(), checkpoint=path, **change)
+        play(fit, checkpoint=path, **change)
     monkeypatch.setattr(Journal, "keep", keep)
     with pytest.raises(BadInput, match="other settings"):
-        play(Noisy(), checkpoint=path, isolation="process", **change)
-    rest = play(Noisy(), checkpoint=path, **change)
+        play(fit, checkpoint=path, isolation="process", **change)
+    rest = play(fit, checkpoint=path, **change)
+    np.testing.assert_array_equal(rest.scores[0].member, whole.scores[0].member)
     np.testing.assert_allclose(rest.scores[0].score, whole.scores[0].score, rtol=0, atol=1e-12)
     assert rest.demonstrations == whole.demonstrations
     assert not path.exists()

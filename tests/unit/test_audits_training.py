@@ -261,3 +261,17 @@ def test_bad_input_is_one_sentence(change, message):
     given = {"fit": never, "data": data(), "claim": (1.0, 1e-5), "runs": 10, "rng": 1, "isolation": "none", **change}
     with pytest.raises(BadInput, match=message):
         audit(given.pop("fit"), given.pop("data"), **given)
+
+
+def test_a_fit_that_works_in_place_changes_no_other_run():
+    def fit(x, y, rng):
+        x *= 2.0
+        y[:] = y[::-1].copy()
+        return lambda q: np.full((len(q), 2), x.sum()) * [0.0, 1.0] + q[:, :2]
+
+    given = data()
+    before = [part.copy() for part in given]
+    evidence = audit(fit, given, claim=CLAIM, canary="blank", runs=20, rng=1, isolation="none")
+    np.testing.assert_array_equal(given[0], before[0])
+    np.testing.assert_array_equal(given[1], before[1])
+    assert np.unique(evidence.scores[0].nonmembers).size == 1

@@ -182,6 +182,54 @@ def test_a_claim_about_users_allows_no_rate_of_records():
         take(done.model, claim=users, canaries=CANARIES)
 
 
+def public(x):
+    """A model that never saw any record."""
+    return np.stack((np.zeros(len(x)), 2 * x[:, 0]), axis=1)
+
+
+def following(how):
+    """Canaries that were not put in by coins: those put in are other records, other labels, or are labelled right."""
+    x, y, inside = CANARIES[0].copy(), CANARIES[1], np.arange(400) < 200
+    if how == "records":
+        x[inside, 0] += 1.5
+        return x, np.ones(400, dtype=int), inside
+    if how == "labels":
+        return np.abs(x), y, y == 1
+    return x, (x[:, 0] > 0).astype(int) ^ ~inside, inside
+
+
+@pytest.mark.parametrize(("how", "test"), [("records", "records"), ("labels", "labels"), ("right labels", "labels")])
+def test_coins_that_follow_the_records_refute_nothing(how, test):
+    """Unnoticed, a model that saw no record at all would be refuted."""
+    evidence = take(public, claim=(0.5, 1e-5), canaries=following(how))
+    assert evidence.lower.bound.epsilon > 2
+    assert evidence.verdict == "uninformative"
+    failed = {test.name for test in evidence.controls if not test.passed}
+    assert f"audit: coins and {test}" in failed
+    assert failed <= {"audit: coins and records", "audit: coins and labels"}
+
+
+def test_fair_coins_pass():
+    """Each of the two tests fails with probability at most 1/2000; more than 4 of 400 below 1e-6."""
+    rng, failed = np.random.default_rng(3), 0
+    for _ in range(200):
+        x, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+        offered = taking.Canaries(x, y, rng.random(60) < 0.5, (X[:50, :3], Y[:50]))
+        failed += sum(not test.passed for test in offered.blind(tacit.core.source(rng)))
+    assert failed <= 4
+
+
+def test_coins_that_contradict_members_are_refused():
+    x, y, coins = CANARIES
+    for inside, outside in ((~coins, slice(0)), (slice(0), coins), (slice(None), slice(0))):
+        members = np.concatenate((INSIDE[0], x[inside])), np.concatenate((INSIDE[1], y[inside]))
+        others = np.concatenate((OUTSIDE[0], x[outside])), np.concatenate((OUTSIDE[1], y[outside]))
+        with pytest.raises(BadInput, match="though their coin said no"):
+            tacit.bracket(public, members, nonmembers=others, canaries=(x.astype(float), y, coins), rng=1)
+    members = np.concatenate((INSIDE[0], x[coins])), np.concatenate((INSIDE[1], y[coins]))
+    assert tacit.bracket(public, members, nonmembers=OUTSIDE, canaries=CANARIES, rng=1).demonstrations
+
+
 def few(**change):
     x, y, coins = CANARIES
     return {"x": x, "y": y, "coins": coins, **change}.values()
@@ -195,6 +243,7 @@ def few(**change):
         (tuple(few(coins=CANARIES[2] + 1)), "coins of canaries must hold 0 or 1"),
         (tuple(part[:49] for part in CANARIES), "at least 50 canaries, got 49"),
         (tuple(few(coins=np.ones(400, dtype=bool))), "400 of 400 canaries were put in"),
+        (tuple(few(x=CANARIES[0][:, :5])), r"shape \(5,\) are no records of shape \(8,\)"),
     ],
 )
 def test_bad_canaries_are_refused(canaries, said):
@@ -217,6 +266,9 @@ def test_clumsy_use_is_one_sentence():
         tacit.bracket(leaking(), (X, Y), canaries=CANARIES)
     with pytest.raises(BadInput, match="both members and non-members"):
         tacit.bracket(done, INSIDE, nonmembers=INSIDE)
+    with pytest.raises(BadInput, match="both members and non-members"):
+        tacit.bracket(done, INSIDE, nonmembers=(INSIDE[0].astype(float), INSIDE[1].astype(float)))
+    assert take(lambda x: x[:, 0] > 0).utility["test accuracy"] == 1.0
     with pytest.raises(BadInput, match="raised ZeroDivisionError when it was given records"):
         take(lambda x: 1 / 0)
     with pytest.raises(BadInput, match="one row per record"):

@@ -37,10 +37,10 @@ class Pair:
             )
 
     def data(self, coin: bool) -> tuple[Array, Array]:
-        """The data set with (True) or without the canary."""
+        """The data set with (True) or without the canary; a copy, as a fit may work in place."""
         base = slice(None, -1) if self.adjacency is Adjacency.REPLACE and coin else slice(None)
-        x, y = self.x[base], self.y[base]
-        return (np.concatenate((x, self.canary_x)), np.concatenate((y, self.canary_y))) if coin else (x, y)
+        more = slice(None if coin else 0)
+        return np.concatenate((self.x[base], self.canary_x[more])), np.concatenate((self.y[base], self.canary_y[more]))
 
     def pool(self, coins: NDArray[np.bool_]) -> tuple[Array, Array, NDArray[np.bool_]]:
         """All records of both data sets, and which of them (rows) belong to the run of each coin (columns)."""

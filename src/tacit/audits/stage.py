@@ -149,8 +149,8 @@ class Budget:
         return max(2, min(self.fleet.at_once * cores(), runs // 8))
 
     def batch(self, usual: int) -> int:
-        """Runs between two looks of a sequential game; a fleet makes a whole call."""
-        return usual if self.fleet is None else self.fleet.at_once
+        """Runs between two looks of a sequential game; a fleet makes a whole call, of the size it began with."""
+        return usual if self.fleet is None else self.fleet.batch
 
     def unhurried(self) -> Budget:
         """The same with all of the time for one run."""

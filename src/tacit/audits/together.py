@@ -53,6 +53,9 @@ class Together:
     compared: int = 0
     apart: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.batch = self.at_once  # stays: an audit that goes on must throw the coins that it would have thrown
+
     @classmethod
     def of(cls, fit: Any) -> Together:
         size = getattr(fit, "at_once", AT_ONCE)

@@ -117,6 +117,8 @@ def _taken(
     given = taking.Given.of(target, claim, DELTA)
     model = target.model if taking.trained(target) else guarded(target)
     check.whole("references", references, least=0)
+    judged = given.claim or stated((math.inf, DELTA), delta=DELTA)
+    offered = None if canaries is None else taking.Canaries.of(canaries, members, nonmembers, judged)
     measured = attack(
         model,
         members,
@@ -127,12 +129,11 @@ def _taken(
         confidence=confidence,
         rng=randomness,
     )
-    judged = given.claim or stated((math.inf, DELTA), delta=DELTA)
-    games = (canaries is not None) + (fit is not None)
+    games = (offered is not None) + (fit is not None)
     each = 1 - (1 - confidence) / max(games, 1)  # any of them may refute the claim: they share the error
     audits = []
-    if canaries is not None:
-        audits.append(taking.one_run(model, canaries, judged, each, randomness))
+    if offered is not None:
+        audits.append(taking.one_run(model, offered, judged, each, randomness))
     if fit is not None:
         found = audit(fit, members, claim=judged, confidence=each, rng=randomness, **game)
         audits.append(found.with_(not_covered=(*found.not_covered, taking.MADE_AGAIN)))

@@ -62,7 +62,7 @@ def attack(
     randomness = source(rng)
     if not isinstance(fpr, Sequence):
         raise BadInput("fpr must be a sequence of false-positive rates.")
-    x, y, member = _pool(members, nonmembers)
+    x, y, member = pool(members, nonmembers)
     train = refit(target, fit)
     classes = classes_of(target, y)
     seen = observe([answers(target, x, classes)], y, member[:, None], classes)
@@ -72,7 +72,7 @@ def attack(
     if train is not None and check.whole("references", references, least=0) > 0:
         others = _references(train, x, y, references, randomness, classes)
     chosen = _chosen(attacks, others)
-    seen = replace(seen, features=_features(x), record=np.arange(len(x)))
+    seen = replace(seen, features=features(x), record=np.arange(len(x)))
     looks = any({"internals", "gradient_norm"} & set(getattr(rule, "needs", ())) for rule in chosen)
     seen = inside(target, x, seen) if looks else seen
     told = known_split(seen, randomness) if any(map(_learns, chosen)) else (seen, seen)
@@ -80,7 +80,7 @@ def attack(
     scores = [rule(*given[id(rule)]) for rule in chosen]
     if not all(isinstance(item, Scores) for item in scores):
         raise BadInput("An attack must return Scores.")
-    baseline, blind = blind_baseline(_features(x), member, randomness, confidence=confidence)
+    baseline, blind = blind_baseline(features(x), member, randomness, confidence=confidence)
     return Evidence(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
@@ -142,7 +142,7 @@ def _sight(looks: bool, known: int) -> str:
     return seen + (f"; the membership of {known} other records" if known else "")
 
 
-def _features(x: NDArray[Any]) -> NDArray[np.float64]:
+def features(x: NDArray[Any]) -> NDArray[np.float64]:
     """What is known of each record itself: its numbers, or, of texts, how often words of each hash occur."""
     if not all(isinstance(value, str) for value in x.ravel()[:1]):
         try:
@@ -156,7 +156,8 @@ def _features(x: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.log1p(counts))
 
 
-def _pool(members: Any, nonmembers: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
+def pool(members: Any, nonmembers: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
+    """Records, labels and membership of both."""
     try:
         (x_in, y_in), (x_out, y_out) = members, nonmembers
     except (TypeError, ValueError):
@@ -166,15 +167,17 @@ def _pool(members: Any, nonmembers: Any) -> tuple[NDArray[Any], NDArray[Any], ND
         raise BadInput("members and nonmembers need x and y of one length and features of one shape.")
     if len(x_in) < 2 or len(x_out) < 2:
         raise BadInput("An attack needs at least two members and two non-members.")
-    if _overlap(x_in, y_in, x_out, y_out):
+    if overlap((x_in, y_in), (x_out, y_out)):
         raise BadInput("Some records are both members and non-members.", fix="Give two disjoint sets.")
     member = np.concatenate((np.ones(len(x_in), dtype=bool), np.zeros(len(x_out), dtype=bool)))
     return np.concatenate((x_in, x_out)), np.concatenate((y_in, y_out)), member
 
 
-def _overlap(x_in: NDArray[Any], y_in: NDArray[Any], x_out: NDArray[Any], y_out: NDArray[Any]) -> bool:
-    inside = {(row.tobytes(), str(label)) for row, label in zip(x_in, y_in, strict=True)}
-    return any((row.tobytes(), str(label)) in inside for row, label in zip(x_out, y_out, strict=True))
+def overlap(one: tuple[NDArray[Any], NDArray[Any]], other: tuple[NDArray[Any], NDArray[Any]]) -> bool:
+    """Whether some record with its label is in both; numbers are compared as one kind of number."""
+    x, y = np.concatenate((one[0], other[0])), np.concatenate((one[1], other[1]))
+    known = [(row.tobytes(), str(label)) for row, label in zip(x, y, strict=True)]
+    return not set(known[: len(one[0])]).isdisjoint(known[len(one[0]) :])
 
 
 def halves(records: int, models: int, rng: Source) -> NDArray[np.bool_]:

@@ -152,9 +152,9 @@ def _asked(answer: Predict, x: Array) -> Array:
 
 
 def _numbers(answer: Any) -> Array:
-    """Whole numbers, one per record, stay what they are: labels."""
-    if isinstance(answer, np.ndarray) and answer.ndim == 1 and answer.dtype.kind in "iu":
-        return answer
+    """Whole numbers, or yes and no, one per record, stay what they are: labels."""
+    if isinstance(answer, np.ndarray) and answer.ndim == 1 and answer.dtype.kind in "iub":
+        return answer.astype(np.int64) if answer.dtype.kind == "b" else answer
     try:
         return np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError):

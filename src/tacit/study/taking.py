@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from ..attacks import blind_baseline
 from ..audits import controls, demonstrate_once, stated, verify
 from ..audits.claims import Stated, with_frontier
-from ..audits.demonstration import Played
+from ..audits.demonstration import Played, same_adjacency
 from ..audits.game import scored
-from ..core import BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
-from .membership import of_audit
+from ..core import Adjacency, BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
+from .membership import features, of_audit, overlap, pool
 from .models import answers, classes_of, observe
 
 Array = NDArray[Any]
@@ -32,6 +33,7 @@ UNFAIR = 1e-6
 WORD = "that the claim is about this model: it was taken as it was given"
 UNTESTED = "the training: it was not made again and no canary's coin is known, so no audit tested the claim"
 MADE_AGAIN = "that fit is how this model was trained: the audit made runs of fit"
+BLIND = "a classifier without the model cannot tell the coins"
 ONE_RUN = "more than one run: the audit judged the training by the coins of its own canaries"
 EARLIER = "one confidence for all audits: those of the evidence that was given have their own"
 SINGLE = "groups of records: the attack plays with single records, the claim is about one {}"
@@ -101,17 +103,65 @@ def together(measured: Evidence, given: Given, audits: list[Evidence], subject: 
     )
 
 
-def one_run(model: Any, canaries: Any, claim: Claim, confidence: float, chance: Source) -> Evidence:
-    """The training as a game of one run: `canaries` are (x, y, coins), and each was put in where its coin says so."""
-    if claim.bound.unit != "record":
-        raise Mismatch(f"The claim is about one {claim.bound.unit}; canaries are single records.")
-    scores = told(model, *_canaries(canaries), chance)
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """Records that were offered to a training, each put in where its coin says so, and others that were not trained on.
+
+    Nothing of a canary may know its coin: were those put in other records than those left out, a model that never saw
+    any would be refuted. So classifiers that never saw the model try to tell the coins, and must fail.
+    """
+
+    x: Array
+    y: Array
+    coins: NDArray[np.bool_]
+    others: tuple[Array, Array]
+
+    @classmethod
+    def of(cls, canaries: Any, members: Any, nonmembers: Any, claim: Claim) -> Canaries:
+        if claim.bound.unit != "record":
+            raise Mismatch(f"The claim is about one {claim.bound.unit}; canaries are single records.")
+        same_adjacency(claim, Adjacency.ADD_REMOVE)
+        x, y, coins = _canaries(canaries)
+        known_x, known_y, inside = pool(members, nonmembers)
+        if x.shape[1:] != known_x.shape[1:]:
+            raise BadInput(f"Canaries of shape {x.shape[1:]} are no records of shape {known_x.shape[1:]}.")
+        for side, coin in ((inside, ~coins), (~inside, coins)):
+            if overlap((known_x[side], known_y[side]), (x[coin], y[coin])):
+                raise BadInput(
+                    "Some canaries are members though their coin said no, or non-members though it said yes.",
+                    fix="Leave canaries out of members and non-members.",
+                )
+        return cls(x, y, coins, (known_x[~inside], known_y[~inside]))
+
+    def blind(self, chance: Source) -> tuple[Control, ...]:
+        """Coins foretold from the records alone, and from the labels and how well they suit the records."""
+        labels, place = np.unique(self.y, return_inverse=True)
+        known = {
+            "coins and records": features(self.x),
+            "coins and labels": np.column_stack((np.eye(labels.size)[place], self._misfit())),
+        }
+        tests = {name: blind_baseline(part, self.coins, chance)[1] for name, part in known.items()}
+        return tuple(replace(test, name=name, expected=BLIND) for name, test in tests.items())
+
+    def _misfit(self) -> Array:
+        """How much farther each canary lies from the others' mean of its label than from the nearest other mean."""
+        mine, (x, y) = features(self.x), self.others
+        labels = np.unique(y)
+        away = np.stack([np.linalg.norm(mine - features(x[y == k]).mean(axis=0), axis=1) for k in labels], axis=1)
+        own = self.y[:, None] == labels
+        nearest = np.where(own, np.inf, away).min(axis=1)
+        return np.asarray(np.where(own, away, 0.0).sum(axis=1) - np.where(np.isinf(nearest), 0.0, nearest))
+
+
+def one_run(model: Any, canaries: Canaries, claim: Claim, confidence: float, chance: Source) -> Evidence:
+    """The training as a game of one run."""
+    scores = told(model, canaries.x, canaries.y, canaries.coins, chance)
     played = Played("one-run", "canaries of the training", len(scores))
     shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played)
     return Evidence(
         subject="",
         demonstrations=tuple(believing(item, THROWN) for item in shown),
-        controls=_tested(scores, chance),
+        controls=(*_tested(scores, chance), *canaries.blind(chance)),
         not_covered=(ONE_RUN,),
         provenance={"canaries": len(scores)},
         scores=(scores,),
