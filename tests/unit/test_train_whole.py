@@ -194,9 +194,10 @@ def interrupt(step: PrivateStep, batch: Batch, when: str, monkeypatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(step._release if when == "hand_over" else step._whole, when, stop)
-        step(batch)
+        with pytest.raises(KeyboardInterrupt):
+            step(batch)
 
 
 def test_work_for_a_device_that_is_not_the_current_one_is_not_recorded(monkeypatch) -> None:

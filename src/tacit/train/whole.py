@@ -89,7 +89,7 @@ class Whole:
         return parts
 
     def _prepare(self) -> None:
-        """The two pieces of work; made anew when what they read lies elsewhere, or a part's mode of training changed."""
+        """The two pieces of work; made anew when what they read lies elsewhere, or a part's mode has changed."""
         trained, public = self.compiled.tensors()
         shown = [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in tensors(self.examples.data)]
         state = self.compiled.mode(), self.compiled.clipper.clip_norm, shown

@@ -115,10 +115,8 @@ class Compiled:
         Norms are held against norms: a sum over many examples is large, and lost norms would pass beside it. A model
         that draws random numbers of its own draws the same ones in both.
         """
-        with same_random():
-            norms = self._run(
-                graph, examples, mask
-            ).norms  # a first run may be recorded, which draws random numbers too
+        with same_random():  # a first run may be recorded, which draws random numbers too
+            norms = self._run(graph, examples, mask).norms
         with self._clipping(norms):
             with same_random():
                 fast = self._run(graph, examples, mask)
@@ -166,7 +164,7 @@ class Compiled:
         return self._norm[1]
 
     def tensors(self) -> Tensors:
-        """Trained parameters, and the public rest, by name and without history; the same ones until one is elsewhere."""
+        """Trained parameters, and the public rest, by name, without history; the same ones until one is elsewhere."""
         if self._given is None or any(
             held.get(name) is not tensor or tensor.data_ptr() != place for held, name, tensor, place in self._lying
         ):
