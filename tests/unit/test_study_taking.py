@@ -1,5 +1,6 @@
 """A model that is taken as it is: what its claim, its attack and its canaries' coins say, and what was not tested."""
 
+import copy
 import functools
 import json
 from dataclasses import replace
@@ -88,6 +89,18 @@ def test_evidence_from_a_file_is_the_same_claim(tmp_path):
         assert evidence.claim == take(done).claim
         assert taking.WORD in evidence.not_covered
     np.testing.assert_allclose(evidence.scores[0].score, take(done).scores[0].score, atol=1e-6)
+
+
+def test_parameters_that_changed_after_their_evidence_are_noticed():
+    """All others are as they were: a claim about another model would be shown beside this one's attack."""
+    done = trained()
+    model = copy.deepcopy(done.model)
+    assert taking.WORD not in take(model, claim=done.evidence).not_covered
+    with torch.no_grad():
+        model[2].bias[1] += 1e-6
+    with pytest.raises(BadInput, match="no longer those that the evidence is about"):
+        take(replace(done, model=model))
+    assert taking.WORD in take(model, claim=done.evidence).not_covered
 
 
 def test_a_stated_claim_and_none_at_all():

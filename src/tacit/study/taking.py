@@ -61,8 +61,14 @@ class Given:
             return cls(made, Evidence(subject="", not_covered=() if made is None else (WORD,)))
         if not verify(claim).ok:
             raise BadInput("The evidence's bounds do not follow from its events and counts.", fix="See tacit verify.")
-        made = None if claim.claim is None else _with_frontier(claim.claim)
-        return cls(made, claim.with_(not_covered=(*claim.not_covered, *(() if trained(target) else (WORD,)))))
+        made, same = None if claim.claim is None else _with_frontier(claim.claim), _about(claim, target)
+        if trained(target) and same is False:
+            raise BadInput(
+                "The parameters are no longer those that the evidence is about.",
+                fix="Give the model and its evidence apart: bracket(trained.model, ..., claim=trained.evidence).",
+            )
+        known = trained(target) or same
+        return cls(made, claim.with_(not_covered=(*claim.not_covered, *(() if known else (WORD,)))))
 
     @property
     def delta(self) -> float | None:
@@ -73,6 +79,17 @@ def trained(target: Any) -> bool:
     """Whether it is what `fit` of this library returns; without importing torch."""
     loop = sys.modules.get("tacit.train.loop")
     return loop is not None and isinstance(target, loop.Trained)
+
+
+def _about(evidence: Evidence, target: Any) -> bool | None:
+    """Whether the evidence names just these parameters; None where it, or the model, cannot say."""
+    torch, model = sys.modules.get("torch"), target.model if trained(target) else target
+    if torch is None or not isinstance(model, torch.nn.Module):
+        return None
+    from ..train.loop import FINGERPRINT, fingerprint
+
+    told = evidence.provenance.get(FINGERPRINT)
+    return None if told is None else told == fingerprint(model)
 
 
 def together(measured: Evidence, given: Given, audits: list[Evidence], subject: str) -> Evidence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 LEARNING_RATE = 0.2
 MOMENTUM = 0.9
 CHECKPOINTS = 10
+FINGERPRINT = "parameters_sha256"
 Hook = Callable[[PrivateStep, StepInfo], object]
 
 
@@ -107,11 +109,24 @@ def fit(
     mean.apply()
     model.eval()
     found = step.evidence(delta)
+    if (mark := fingerprint(model)) is not None:
+        found = found.with_(provenance={**found.provenance, FINGERPRINT: mark})
     if validation is not None:
         found = found.with_(utility={"accuracy": accuracy(model, validation)})
     if path is not None and alone:
         checkpoints.destroy(path)
     return Trained(model, found, history)
+
+
+def fingerprint(model: nn.Module) -> str | None:
+    """SHA-256 of all parameters: which model an evidence is about. None where parts of them lie elsewhere."""
+    code = hashlib.sha256()
+    for name, tensor in model.named_parameters():
+        if type(tensor.data) is not Tensor:
+            return None
+        code.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        code.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return code.hexdigest()
 
 
 def _run(
