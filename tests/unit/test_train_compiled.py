@@ -211,6 +211,43 @@ def test_a_compiler_that_never_clips_is_refused_where_nothing_needs_it(monkeypat
     assert compiled.clipper.clip_norm == 1e4
 
 
+def test_a_compiler_that_clips_a_little_late_is_refused_in_reduced_precision(monkeypatch) -> None:
+    """By a fifth, which rounding may move a sum by; a single example must keep to what the noise has room for."""
+
+    def broken(graph, **_):
+        return lambda trained, public, batch, mask, clip_norm: graph(trained, public, batch, mask, 1.2 * clip_norm)
+
+    monkeypatch.setattr(torch, "compile", broken)
+    torch.manual_seed(1)
+    case = ZOO["mlp"]
+    model, batch = case.make(), case.batch(4)
+    compiled = Compiled(Clipper(model, case.loss, trainable(model), 0.5, "bfloat16"))
+    with pytest.raises(BadInput, match="does not clip as the eager one"):
+        compiled(batch, torch.ones(4, dtype=torch.bool))
+
+
+def test_results_may_lie_where_the_next_run_writes(monkeypatch) -> None:
+    """As those of a recorded step do."""
+
+    def reusing(graph, **_):
+        kept = []
+
+        def run(*args):
+            sums, *rest = graph(*args)
+            found = [*sums, *rest]
+            kept[:] = kept or [torch.empty_like(part) for part in found]
+            for place, part in zip(kept, found, strict=True):
+                place.copy_(part)
+            return kept[: len(sums)], *kept[len(sums) :]
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", reusing)
+    compiled, case, batch = traced("mlp")
+    found = compiled(batch, torch.ones(4, dtype=torch.bool))
+    assert furthest(found.sums, naive(compiled.clipper.model, case.loss, batch, 0.5)[0]) < 1e-5
+
+
 def test_parameters_that_moved_are_read_where_they_lie(monkeypatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     compiled, case, batch = traced("mlp")
