@@ -124,6 +124,41 @@ def test_runs_that_share_randomness_are_refused(shared):
         play(Noisy(shared=shared))
 
 
+class Faint(Noisy):
+    """Scores that differ by little: the same network, whose outputs are small, or lie far from 0."""
+
+    scale, offset = 1e-5, 0.0
+
+    def many(self, x, y, member, rngs):
+        return super().many(x, y, member, [copy.deepcopy(rngs[0]) for _ in rngs] if self.shared else rngs)
+
+    def runs(self, x, y, member, rngs, order=None):
+        predict = super().runs(x, y, member, rngs, order)
+        return lambda q: self.scale * predict(q) + [0.0, self.offset]
+
+
+class Fainter(Faint):
+    scale = 1e-7
+
+
+class Lofty(Faint):
+    scale, offset = 1.0, 5e4
+
+
+@pytest.mark.parametrize("kind", [Faint, Fainter, Lofty])
+def test_scores_that_hardly_differ_hide_nothing(kind, monkeypatch):
+    """A mutant: by a fixed measure alone, shared noise would look like rounding, and a right training be refuted."""
+    given = {"claim": CLAIM, "confidence": 1 - 1e-6, "runs": 300}
+    right, shared = kind(), kind(shared="noise")
+    right.at_once = shared.at_once = 300
+    assert play(right, **given).verdict is Verdict.CONSISTENT
+    with pytest.raises(BadInput, match="does not make the runs"):
+        play(shared, **given)
+    monkeypatch.setattr(together, "SPREAD", math.inf)
+    monkeypatch.setattr(together, "EXACT", 1e9)
+    assert play(shared, **given).verdict is Verdict.REFUTED
+
+
 def far(x, y, rng):
     """A record whose gradient nobody else's covers."""
     return np.array([0.0, 0.0, 0.0, 30.0]), 1
@@ -142,6 +177,8 @@ def test_what_a_shared_order_would_have_done(monkeypatch):
     with pytest.raises(BadInput, match="does not make the runs"):
         play(shared, **given)
     monkeypatch.setattr(together, "AGREE", math.inf)
+    monkeypatch.setattr(together, "SPREAD", math.inf)
+    monkeypatch.setattr(together, "EXACT", 1e9)
     assert play(shared, **given).verdict is Verdict.REFUTED
 
 

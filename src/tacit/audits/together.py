@@ -8,6 +8,7 @@ among the others, and must score the same.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,11 @@ SPLITS = 16
 """Cuts in halves, for every call, of those that failed: to find the run that failed it, or to need less memory."""
 AGREE = 1e-3
 """How far scores of one run may lie apart, relative to 1 + their size: rounding, no more."""
+ROUNDING, SPREAD = 1e-5, 0.1
+"""Nor farther than this share of what runs of one coin differ by, if that is more than rounding: in scores that hardly
+differ, other randomness would look like rounding."""
+EXACT = 1e-8
+"""Runs that score exactly alike among others must do so alone."""
 
 
 class Joint(Protocol):
@@ -107,17 +113,22 @@ class Together:
     ) -> None:
         """Make some runs of a call again, alone: they must score what they scored among the others."""
         self.largest = max(self.largest, len(jobs))
-        places = _some(jobs, among)
+        places, spread = _some(jobs, among), _spread(jobs, among)
         alone = run_all(task, [jobs[place] for place in places], isolation="process", limit=limit, deadline=deadline)
         for place, one in zip(places, alone, strict=True):
             if one.problem == OUT_OF_TIME:
                 continue
             if one.problem:
                 raise _other(f"alone a run {one.problem}, among others it gave a score")
-            gap = np.abs(np.asarray(one.score) - among[place].score)
-            if not (gap <= AGREE * (1 + np.abs(one.score))).all():
+            gap, size = np.abs(np.asarray(one.score) - among[place].score), 1 + np.abs(one.score)
+            if not (gap <= np.minimum(AGREE * size, np.maximum(ROUNDING * size, SPREAD * spread))).all():
                 raise _other(f"scores of one run lie {float(np.max(gap)):.3g} apart")
             self.compared, self.apart = self.compared + 1, max(self.apart, float(np.max(gap)))
+        ended = {place: one.score for place, one in zip(places, alone, strict=True) if not one.problem}
+        for place, twin in itertools.combinations(ended, 2):
+            same = _mark(jobs[place], among[place]) == _mark(jobs[twin], among[twin])
+            if same and not np.allclose(ended[place], ended[twin], rtol=EXACT, atol=EXACT):
+                raise _other("two runs that score alike among others do not when they are made alone")
 
     def control(self) -> Control:
         """What the runs that were made twice have shown."""
@@ -178,10 +189,25 @@ def _some(jobs: Sequence[Job], among: Sequence[Result]) -> list[int]:
     known: dict[bytes, int] = {}
     twins: list[int] = []
     for place in good:
-        mark = np.asarray(jobs[place].coin).tobytes() + np.asarray(among[place].score).tobytes()
+        mark = _mark(jobs[place], among[place])
         twins = twins or ([known[mark], place] if mark in known else [])
         known[mark] = place
     return list(dict.fromkeys((last, *others[-1:], good[jobs[last].words[0] % count], *twins)))
+
+
+def _mark(job: Job, result: Result) -> bytes:
+    """The same for two runs of one coin that scored exactly alike."""
+    return np.asarray(job.coin).tobytes() + np.asarray(result.score).tobytes()
+
+
+def _spread(jobs: Sequence[Job], among: Sequence[Result]) -> float:
+    """By how much runs of one coin differ, as a deviation; infinite where no two have one coin."""
+    groups: dict[bytes, list[Any]] = {}
+    for job, result in zip(jobs, among, strict=True):
+        if not result.problem:
+            groups.setdefault(np.asarray(job.coin).tobytes(), []).append(result.score)
+    found = [float(np.mean(np.var(scores, axis=0, ddof=1))) for scores in groups.values() if len(scores) > 1]
+    return math.sqrt(max(found)) if found else math.inf
 
 
 def _other(words: str) -> BadInput:
