@@ -352,6 +352,12 @@ def test_the_command_takes_what_train_has_written(tacit_):
     [
         ('predict = "taken_net:predict"', "[plan]\nepsilon = 1.0", 0, "by claim and at least 0 by demonstration"),
         ('predict = "taken_net:predict"', "", 0, "No bound is claimed"),
+        (
+            'predict = "taken_net:predict"',
+            '[plan]\nepsilon = 1.0\nadjacency = "replace"',
+            2,
+            "the claim is under replace",
+        ),
         ('predict = "taken_net:predict"\nevidence = "no.json"', "", 2, "no.json cannot be read"),
         ('predict = "taken_net:predict"\nevidence = "no.json"', "[plan]\nepsilon = 1.0", 2, "one of them must go"),
         ('predict = "taken_net:predict"', "[audit]\nruns = 9", 2, "runs in [audit] must go"),
@@ -368,3 +374,11 @@ def test_the_command_says_what_is_wrong(tacit_, model, more, status, said):
     found, out, err = tacit_("bracket", "take.toml", "--out", "taken", "--seed", "1")
     assert (found, said in out + err) == (status, True), out + err
     assert Path("taken").exists() == (status != 2)
+
+
+def test_a_stated_pair_keeps_its_adjacency():
+    """Else a game of add-remove would be played against a claim about replaced records."""
+    from tacit.cli.bracketing import _claimed
+
+    assert _claimed({"epsilon": 1.0, "adjacency": "replace"}, 10).bound.adjacency == "replace"
+    assert _claimed({"epsilon": 1.0, "delta": 1e-6}, 10).bound.delta == 1e-6

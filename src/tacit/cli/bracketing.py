@@ -156,7 +156,8 @@ def _claimed(table: dict[str, Any], records: int) -> Any:
         return stated(plan, delta=delta)
     if "epsilon" not in table:
         raise BadInput("[plan] needs epsilon, or rate, steps and noise_multiplier.")
-    return table["epsilon"], table.get("delta", 1e-5)
+    delta = table.get("delta", 1e-5)
+    return stated((table["epsilon"], delta), delta=delta, adjacency=table.get("adjacency"))
 
 
 def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
