@@ -186,7 +186,8 @@ def channel_means(x: Tensor, noise_multiplier: float, seed: int, least: float = 
     """By the Gaussian mechanism: every record's means, shortened to length one, over a public number of records."""
     own = torch.cat([part.float().mean((2, 3)) for part in x.split(2048)])
     own = own / own.norm(dim=1, keepdim=True).clamp(min=1.0)
-    noise = torch.randn(own.shape[1], generator=torch.Generator().manual_seed(seed)).to(x.device)
+    chance = np.random.default_rng((seed, 1))  # not the seed of the model's start, which is public
+    noise = torch.from_numpy(chance.standard_normal(own.shape[1], dtype=np.float32)).to(x.device)
     return ((own.sum(0) + noise_multiplier * noise) / len(x)).clamp(min=least)
 
 

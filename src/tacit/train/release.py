@@ -14,11 +14,11 @@ from torch import Tensor
 
 from ..core import BadInput
 from ..loss import Adaptive, Plan
+from .clip.arrays import ROUNDING
 from .correlated import Correlated
 from .gaussian import Normals
 from .grid import Grid
 
-ROUNDING = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
 KINDS = ("float32", "grid")
 
 

@@ -35,9 +35,8 @@ class Whole:
         self.examples, self.rows, self.recorded = examples, rows, recorded
         device = totals.device
         self.numbers = torch.zeros(rows + 1, dtype=torch.int64, pin_memory=recorded)
-        self.words = torch.zeros(
-            2, 2 * WORDS, dtype=torch.int32, pin_memory=recorded
-        )  # the last step's may be on the way
+        # two rows in turns: the last step's may still be on its way
+        self.words = torch.zeros(2, 2 * WORDS, dtype=torch.int32, pin_memory=recorded)
         self.chosen = torch.zeros_like(self.numbers, device=device)
         self.given = torch.zeros_like(self.words[0], device=device)
         self.places, self.places_here = torch.arange(rows, device=device), torch.arange(rows)

@@ -12,6 +12,8 @@ ALIGNED = 8
 # the C library's: larger blocks are always mapped by themselves; and how far from the heap at least
 MAPPED, FAR = 2**25, 2**36
 REDUCED = (torch.bfloat16, torch.float16)
+ROUNDING = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
+"""How far rounding may carry a contribution beyond the clip norm: what the noise has room for (soundness rule 11)."""
 
 
 def square(values: Tensor) -> Tensor:

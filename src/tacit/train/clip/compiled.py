@@ -26,6 +26,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ...core import BadInput
 from ..batch import describe, mapped
+from .arrays import ROUNDING
 from .clipper import Clipper
 from .graph import DECOMPOSED, is_random, rewritten
 from .probe import made_up, same_random
@@ -36,8 +37,6 @@ Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
 Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor, Tensor]]
 PIECE = 32
 TOLERANCE, ROUGH = 1e-3, 0.05
-ROOM = {"float32": 1 + 2.0**-12, "bfloat16": 1 + 2.0**-7}
-"""What the noise is scaled for (soundness rule 11)."""
 
 
 @dataclass(eq=False)
@@ -122,7 +121,7 @@ class Compiled:
             norms = self._run(graph, examples, mask).norms
         longest = torch.arange(len(mask), device=mask.device) == norms.nan_to_num(0.0, 0.0).argmax()
         with self._clipping(norms):
-            room = self.clipper.clip_norm * ROOM[self.clipper.rounding]
+            room = self.clipper.clip_norm * (1 + ROUNDING[self.clipper.rounding])
             within = _length(self._run(graph, examples, longest)) <= room
             with same_random():  # each run may overwrite what the one before gave
                 fast = self._run(graph, examples, mask)
