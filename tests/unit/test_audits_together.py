@@ -1,73 +1,19 @@
-"""Runs in a fleet: what single runs give; runs that are not independent are refused; what fails costs itself only."""
+"""Runs in a fleet: what single runs give; runs that are not independent are refused."""
 
 import copy
 import math
-import os
-import time
 
 import numpy as np
 import pytest
 
-from tacit.audits import CANARIES, audit, together
+from fleet_fits import CLAIM, DATA, RNG, Noisy, Odd, play
+from tacit.audits import CANARIES, together
 from tacit.audits.canary import pair
 from tacit.audits.together import Together
-from tacit.audits.workers import Job
-from tacit.core import Adjacency, BadInput, NotFinished, Verdict
+from tacit.core import Adjacency, BadInput, Verdict
 from tacit.core.events import Gaussian, Poisson, Repeat
 from tacit.loss import Plan
 from tacit.study import bracket
-
-STEPS, RATE = 10, 0.5
-CLAIM = Repeat(Poisson(RATE, Gaussian(2.0)), STEPS)
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(40, 4))
-DATA = X, (X[:, 0] > 0).astype(int)
-
-
-class Noisy:
-    """DP-SGD on a softmax with clip norm 1, sampling and noise of each run's own; `many` makes all steps at once."""
-
-    at_once = 32
-
-    def __init__(self, noise=2.0, shared="", rate=RATE, steps=STEPS):
-        self.noise, self.shared, self.rate, self.steps = noise, shared, rate, steps
-
-    def __call__(self, x, y, rng):
-        predict = self.runs(x, y, np.ones((len(x), 1), dtype=bool), [rng])
-        return lambda q: predict(q)[0]
-
-    def many(self, x, y, member, rngs):
-        if self.shared == "all":
-            rngs = [np.random.default_rng(rngs[0].integers(2**32))] * len(rngs)
-        if self.shared == "two" and len(rngs) > 8:
-            same = [k for k in range(1, 8) if (member[:, k] == member[:, 0]).all()]
-            rngs = [copy.deepcopy(rngs[same[0]]), *rngs[1:]]
-        return self.runs(x, y, member, rngs, order=rngs[0] if self.shared == "order" else None)
-
-    def runs(self, x, y, member, rngs, order=None):
-        ones = np.hstack([x, np.ones((len(x), 1))])
-        weights = np.zeros((len(rngs), ones.shape[1], 2))
-        for _ in range(self.steps):
-            common = None if order is None else order.random(len(x)) < self.rate
-            taken = np.zeros(member.T.shape, dtype=bool)
-            for k, rng in enumerate(rngs):
-                own = rng.random(int(member[:, k].sum())) < self.rate
-                taken[k, np.flatnonzero(member[:, k])] = own if common is None else common[member[:, k]]
-            logits = ones @ weights
-            p = np.exp(logits - logits.max(axis=2, keepdims=True))
-            p /= p.sum(axis=2, keepdims=True)
-            p[:, np.arange(len(y)), y] -= 1
-            norm = np.sqrt((ones**2).sum(1)[None] * (p**2).sum(2))
-            p *= (taken / np.maximum(norm, 1))[:, :, None]
-            sums = ones.T @ p
-            noise = np.stack([rng.normal(size=sums.shape[1:]) for rng in rngs])
-            weights = weights - 0.3 * (sums + self.noise * noise)
-        return lambda q: np.hstack([q, np.ones((len(q), 1))]) @ weights
-
-
-def play(fit, **change):
-    given = {"claim": (3.0, 1e-5), "canary": "blank", "runs": 60, "rng": 1, **change}
-    return audit(fit, given.pop("data", DATA), **given)
 
 
 @pytest.mark.parametrize(
@@ -182,111 +128,6 @@ def test_what_a_shared_order_would_have_done(monkeypatch):
     assert play(shared, **given).verdict is Verdict.REFUTED
 
 
-class Odd(Noisy):
-    """A fleet that goes wrong in one way, for every run or for the one in nine whose first number says so."""
-
-    def __init__(self, how, always=False):
-        super().__init__()
-        self.how, self.always = how, always
-
-    def __call__(self, x, y, rng):
-        return self.spoilt(super().__call__(x, y, rng), [rng], lambda told, bad: told)
-
-    def many(self, x, y, member, rngs):
-        return self.spoilt(super().many(x, y, member, rngs), rngs, None)
-
-    def spoilt(self, predict, rngs, alone):
-        bad = np.array([self.always or rng.random() < 1 / 9 for rng in rngs])
-        if self.how == "raises" and bad.any():
-            raise ValueError("a secret")
-        if self.how == "dies" and bad.any():
-            os._exit(3)
-        if self.how == "hangs" and bad.any():
-            time.sleep(600)
-        value = {"nan": math.nan, "constant": 0.5}.get(self.how)
-        if value is None:
-            return predict
-        if alone:
-            return lambda q: np.full((len(q), 2), value) if bad[0] else predict(q)
-        return lambda q: np.where(bad[:, None, None], value, predict(q))
-
-
-WORDS = {
-    "raises": "raised ValueError",
-    "dies": "ended its process",
-    "nan": "predicted NaN",
-    "constant": "predicted a constant",
-}
-
-
-@pytest.mark.parametrize("how", WORDS)
-def test_a_run_that_fails_costs_itself_only(how):
-    alone, among = (play(Odd(how), isolation=where, runs=40) for where in ("process", "fleet"))
-    assert among.provenance["failures"] == alone.provenance["failures"]
-    assert among.provenance["failures"].startswith(WORDS[how])
-    np.testing.assert_allclose(among.scores[0].score, alone.scores[0].score, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("how", WORDS)
-def test_a_fleet_that_always_fails_is_one_sentence(how):
-    with pytest.raises(NotFinished, match=f"No run gave a score: fit.many {WORDS[how]} in 2 runs"):
-        play(Odd(how, always=True))
-
-
-def test_a_hanging_call_ends_and_is_cut_in_halves():
-    class Slow:
-        def together(self, coins, words):
-            if "hangs" in coins:
-                time.sleep(600)
-            return [(1.0, "")] * len(coins)
-
-        def __call__(self, coin, words):
-            return 1.0, ""
-
-    jobs = [Job("hangs" if k == 3 else "", (k, 1, 1, 1)) for k in range(8)]
-    noted = []
-    found = Together(8).run_all(
-        Slow(), jobs, limit=0.3, deadline=math.inf, ended=lambda place, result: noted.append(place)
-    )
-    assert [result.problem for result in found] == [""] * 3 + ["took too long"] + [""] * 4
-    assert sorted(noted) == list(range(8))
-    late = Together(8).run_all(Slow(), jobs, limit=9.0, deadline=time.monotonic() + 0.3)
-    assert {result.problem for result in late} == {"was out of time"}
-
-
-def test_a_call_that_is_too_large_becomes_smaller_ones(tmp_path):
-    class Hungry(Noisy):
-        def many(self, x, y, member, rngs):
-            (tmp_path / f"{time.monotonic_ns()}-{len(rngs)}").touch()
-            if len(rngs) > 8:
-                raise MemoryError
-            return super().many(x, y, member, rngs)
-
-    among = play(Hungry(), runs=200)
-    assert among.provenance["runs_failed"] == 0
-    assert among.demonstrations == play(Noisy(), runs=200, isolation="process").demonstrations
-    sizes = [int(path.name.split("-")[1]) for path in sorted(tmp_path.iterdir())]
-    assert sizes[1:8] == [32, 16, 16, 8, 8, 8, 8]
-    assert set(sizes[8:]) == {8}
-
-
-def test_answers_of_another_shape_are_one_sentence():
-    class Flat(Noisy):
-        def many(self, x, y, member, rngs):
-            predict = super().many(x, y, member, rngs)
-            return lambda q: predict(q).swapaxes(0, 1)
-
-    with pytest.raises(NotFinished, match=r"predicted shape \(17, 2, 2\), where \(2 runs, 17 records"):
-        play(Flat())
-
-    class Nothing(Noisy):
-        def many(self, x, y, member, rngs):
-            return None
-
-    with pytest.raises(NotFinished, match=r"fit\.many returned no predict\(x\)"):
-        play(Nothing())
-
-
 def test_alone_and_among_others_must_both_work():
     class Lonely(Noisy):
         def __call__(self, x, y, rng):
@@ -344,59 +185,6 @@ def test_where_processes_are_spawned(monkeypatch):
 
 def test_a_fleet_that_was_not_compared_is_not_relied_on():
     assert not Together().control().passed
-
-
-class Hungry(Noisy):
-    """Has memory for eight runs."""
-
-    def many(self, x, y, member, rngs):
-        if len(rngs) > 8:
-            raise MemoryError
-        return super().many(x, y, member, rngs)
-
-
-@pytest.mark.parametrize(
-    ("fit", "change", "after"),
-    [
-        (Noisy(), {}, 42),
-        (Noisy(), {"game": "sequential", "runs": 150}, 42),
-        (Hungry(), {"game": "sequential", "runs": 150}, 2 + 32 + 32 + 8),  # calls are smaller by now
-    ],
-)
-def test_an_interrupted_fleet_goes_on_where_it_was(tmp_path, monkeypatch, fit, change, after):
-    from tacit.audits.journal import Journal
-
-    class Stop(BaseException):
-        pass
-
-    path, whole = tmp_path / "checkpoint.jsonl", play(fit, **change)
-    keep, kept = Journal.keep, []
-
-    def interrupted(self, run, result):
-        keep(self, run, result)
-        kept.append(run)
-        if len(kept) == after:
-            raise Stop
-
-    monkeypatch.setattr(Journal, "keep", interrupted)
-    with pytest.raises(Stop):
-        play(fit, checkpoint=path, **change)
-    monkeypatch.setattr(Journal, "keep", keep)
-    with pytest.raises(BadInput, match="other settings"):
-        play(fit, checkpoint=path, isolation="process", **change)
-    rest = play(fit, checkpoint=path, **change)
-    np.testing.assert_array_equal(rest.scores[0].member, whole.scores[0].member)
-    np.testing.assert_allclose(rest.scores[0].score, whole.scores[0].score, rtol=0, atol=1e-12)
-    assert rest.demonstrations == whole.demonstrations
-    assert not path.exists()
-
-
-def test_a_time_budget_fixes_how_many_runs():
-    evidence = play(Noisy(), runs=1_000_000, seconds=3.0)
-    planned, failed = (evidence.provenance[f"runs_{name}"] for name in ("planned", "failed"))
-    assert 10 < planned < 1_000_000
-    assert failed < planned / 2  # on a busy machine some are out of time
-    assert evidence.provenance["seconds"] < 6.0
 
 
 def test_bracket_uses_a_fleet_for_references_too():
