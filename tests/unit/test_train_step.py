@@ -321,6 +321,20 @@ def test_other_labels_meet_other_noise_even_where_losses_and_norms_agree() -> No
     assert keys[0] != keys[1]
 
 
+@pytest.mark.parametrize("pattern", [[1.0, -1.0, 2.0, -2.0], [1.0, -1.0, -1.0, 1.0], [1.0, -3.0, 3.0, -1.0]])
+def test_other_labels_meet_other_noise_even_where_numbers_of_a_record_add_up_to_zero(pattern: list[float]) -> None:
+    """Without a bias the sum of every row is 0, whatever the labels; so are sums with evenly growing weights."""
+    keys = []
+    for shift in (0, 1):
+        model = nn.Linear(4, 2, bias=False)
+        nn.init.zeros_(model.weight)
+        step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(16, 1.0, 2, 1.0), rng=0)
+        x = torch.tensor([pattern, [-number for number in pattern]]).repeat(8, 1)
+        batch = next(step.batches((x, (torch.arange(16) + shift) % 2)))
+        keys.append(step._noise_key(batch, step._total(batch)[1]))
+    assert keys[0] != keys[1]
+
+
 def test_marks_of_a_sum_see_where_a_number_lies() -> None:
     for shape in ((), (7,), (5, 3), (9000,), (9000, 2)):
         total = torch.randn(shape)
