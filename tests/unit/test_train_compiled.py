@@ -318,3 +318,13 @@ def test_dropout_compiles_and_still_drops() -> None:
     batch, mask = (DATA[0][:4], DATA[1][:4]), torch.ones(4, dtype=torch.bool)
     first, second = compiled(batch, mask), compiled(batch, mask)
     assert not torch.equal(first.norms, second.norms)
+
+
+def test_building_a_compiled_step_draws_no_random_numbers(monkeypatch) -> None:
+    """A resumed run builds where the whole run stepped: what it draws then would move its dropout."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, CLASSES))
+    compiled = Compiled(Clipper(model, classify, trainable(model), 0.5))
+    before = torch.get_rng_state()
+    compiled.graph((DATA[0][:4], DATA[1][:4]), torch.ones(4, dtype=torch.bool))
+    assert torch.equal(torch.get_rng_state(), before)

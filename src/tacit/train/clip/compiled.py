@@ -122,8 +122,9 @@ class Compiled:
         longest = torch.arange(len(mask), device=mask.device) == norms.nan_to_num(0.0, 0.0).argmax()
         with self._clipping(norms):
             room = self.clipper.clip_norm * (1 + ROUNDING[self.clipper.rounding])
-            within = _length(self._run(graph, examples, longest)) <= room
             with same_random():  # each run may overwrite what the one before gave
+                within = _length(self._run(graph, examples, longest)) <= room
+            with same_random():
                 fast = self._run(graph, examples, mask)
             with same_random():
                 slow = self._eager(examples, mask, piece)
