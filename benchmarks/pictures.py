@@ -12,7 +12,7 @@ from tacit.core.errors import BadInput
 from tacit.data.loaders import folder
 
 Bytes = NDArray[np.uint8]
-MEAN, SPREAD = np.float32(120.0), np.float32(64.0)
+MEAN, SPREAD = 120.0, 64.0
 
 
 def load(name: str, split: int, count: int | None = None) -> tuple[Bytes, NDArray[np.int64]]:
@@ -43,6 +43,6 @@ def _decoder() -> Callable[[Bytes], Bytes]:
     return lambda data: np.asarray(Image.open(io.BytesIO(data.tobytes())).convert("RGB"))
 
 
-def scaled(x: Bytes) -> NDArray[np.float32]:
+def scaled(x: Bytes, mean: float = MEAN, spread: float = SPREAD) -> NDArray[np.float32]:
     """About mean 0 and spread 1."""
-    return (x.astype(np.float32) - MEAN) / SPREAD
+    return (x.astype(np.float32) - np.float32(mean)) / np.float32(spread)

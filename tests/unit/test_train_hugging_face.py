@@ -169,6 +169,22 @@ def test_words_that_are_ignored_do_not_count() -> None:
     assert found[1] == 0
 
 
+def test_labels_that_name_no_output_count_as_ignored_ones() -> None:
+    """Soundness rule 8: they stop nothing and move nothing."""
+    from tacit.train.hugging_face import IGNORED, per_example
+
+    ids = Sentences(words=True).ids[:3]
+    labels = ids.clone()
+    labels[0, 3], labels[1, 2:] = 10**6, -1
+    ignored = torch.where((labels < 0) | (labels > 1000), IGNORED, labels)
+    net = model(words=True).eval()
+    found, expected = (per_example(net, {"input_ids": ids, "labels": some}) for some in (labels, ignored))
+    assert torch.equal(found, expected)
+    assert found.gt(0).all()
+    found = per_example(model(words=False).eval(), {"input_ids": ids, "labels": torch.tensor([0, 2, -1])})
+    assert found.gt(0).tolist() == [True, False, False]
+
+
 class Eyes:
     """A tracker, as a callback that keeps all it is told."""
 

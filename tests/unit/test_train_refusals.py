@@ -343,7 +343,15 @@ def test_parameters_chosen_by_values_are_refused() -> None:
         ({"data": (DATA[0], DATA[1].float())}, "cannot be computed: expected target dtype"),
         ({"data": (DATA[0][:, :4], DATA[1])}, "cannot be computed: mat1 and mat2"),
         ({"data": {"x": DATA[0]}}, "cannot be computed: not enough values"),
-        ({"data": (DATA[0], DATA[1] + 77)}, "cannot be computed: a label or an id is out of range"),
+        ({"data": (DATA[0], DATA[1] + 77), "loss": classify}, "cannot be computed: a label or an id is out of range"),
+        (
+            {"model": Use(lambda m, x: {"logits": m.a(x)}, a=nn.Linear(5, CLASSES))},
+            "cannot be computed: .* must be Tensor",
+        ),
+        (
+            {"model": Use(lambda m, x: m.a(x)[:, 0], a=nn.Linear(5, 1))},
+            "cannot be computed: Expected floating point type",
+        ),
     ],
 )
 def test_typical_mistakes_get_a_sentence_before_any_step(given, sentence: str) -> None:

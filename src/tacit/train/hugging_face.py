@@ -17,6 +17,7 @@ from ..loss import Plan
 from . import checkpoint as checkpoints
 from .claim import small_delta
 from .info import StepInfo
+from .labels import IGNORED, known
 from .sample import Batch, MapStyle
 from .speed import Speed
 from .step import PrivateStep, private
@@ -28,8 +29,6 @@ except ImportError:
 
 SECRET = "_private.secret"
 """What a run goes on from. Files whose name starts so are left out when the Trainer pushes its folder to the hub."""
-IGNORED = -100
-"""The label that Hugging Face gives to what is not to be predicted."""
 NOISELESS = ("loss", "train_loss")
 """What the Trainer would print and write into its state, its trackers and the model's card."""
 
@@ -233,15 +232,18 @@ def _noisy(logs: Mapping[str, float]) -> dict[str, float]:
 
 
 def per_example(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """Cross-entropy per example: of a classifier, or of next words, averaged over those that are not ignored."""
+    """Cross-entropy per example: of a classifier, or of next words, averaged over those that are not ignored.
+
+    A label that names no output is ignored.
+    """
     if "labels" not in batch:
         raise BadInput("Items of train_dataset have no labels.", fix='Give every item "labels", or give loss=.')
     labels = batch["labels"]
     logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
     if logits.ndim == 2 and not labels.is_floating_point():
-        return F.cross_entropy(logits, labels, reduction="none")
+        return F.cross_entropy(*known(logits, labels), reduction="none")
     if logits.ndim != 3 or not type(model).__name__.endswith(("CausalLM", "LMHeadModel")):
         raise BadInput("The loss of this model is not known.", fix="Give loss=, one number per example.")
-    targets = labels[:, 1:]
-    losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), targets, reduction="none", ignore_index=IGNORED)
+    outputs, targets = known(logits[:, :-1].transpose(1, 2), labels[:, 1:])
+    losses = F.cross_entropy(outputs, targets, reduction="none", ignore_index=IGNORED)
     return losses.sum(1) / (targets != IGNORED).sum(1).clamp(min=1)

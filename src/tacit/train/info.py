@@ -11,20 +11,25 @@ from .totals import Part
 
 @dataclass(frozen=True)
 class StepInfo:
-    """For the operator's eyes: mean `loss` and share `clipped` (None for an empty sample), and how many `examples`."""
+    """For the operator's eyes: mean `loss` and share `clipped` (None for an empty sample), and how many `examples`.
+
+    `idle`: how many of them gave nothing: their label names no output, or their gradient is zero or not finite.
+    """
 
     loss: float | None
     clipped: float | None
     examples: int = 0
+    idle: int = 0
 
     @classmethod
     def of(cls, count: int, parts: list[Part]) -> StepInfo:
         """Of a sample of `count` units."""
         if not count:
             return cls(None, None)
-        losses = 0.0
+        losses, gave = 0.0, 0
         for clipped, mask in parts:
-            values = clipped.losses.numpy()
-            losses += float(values[mask.numpy() & (values == values)].sum())
+            values, norms, rows = clipped.losses.numpy(), clipped.norms.numpy(), mask.numpy()
+            losses += float(values[rows & (values == values)].sum())
+            gave += np.count_nonzero(rows & (norms > 0) & (norms < np.inf))
         over = sum(np.count_nonzero(clipped.shortened.numpy()) for clipped, _ in parts)
-        return cls(losses / count, float(over / count), count)
+        return cls(losses / count, float(over / count), count, count - gave)

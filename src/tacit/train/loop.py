@@ -20,6 +20,7 @@ from .batch import mapped, size
 from .claim import small_delta
 from .clip.clipper import Loss
 from .info import StepInfo
+from .labels import IGNORED
 from .models import check_kinds
 from .progress import Progress
 from .sample import Batch, as_tensors
@@ -144,18 +145,15 @@ def _run(
 
 
 def accuracy(model: nn.Module, data: Any, *, rows: int = 1024) -> float:
-    """Share of examples (x, y) whose largest output is y."""
+    """Share of labels, ignored ones (-100) left out, that are the largest output; one that names no output is wrong."""
     data = as_tensors(data)
     if not isinstance(data, tuple) or len(data) != 2:
         raise BadInput("Validation data must be a pair (x, y).")
-    right = 0
+    right = asked = 0
     device = next(model.parameters()).device
     with torch.no_grad():
         for start in range(0, size(data), rows):
             x, y = mapped(lambda tensor, start=start: tensor[start : start + rows].to(device), data)
-            right += int(_agree(model(x), y))
-    return right / size(data)
-
-
-def _agree(output: Tensor, y: Tensor) -> Tensor:
-    return (output.argmax(1) == y).sum()
+            right += int((model(x).argmax(1) == y).sum())
+            asked += int((y != IGNORED).sum())
+    return right / max(asked, 1)

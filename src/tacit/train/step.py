@@ -20,6 +20,7 @@ from .clip import Clipper, Weigh
 from .clip.clipper import Loss
 from .derive import derived
 from .info import StepInfo
+from .labels import known
 from .models import check_kinds, check_model, check_places, compute_again, places, trainable
 from .noise import Keystream, Secret, digest
 from .quantile import next_norm
@@ -37,9 +38,9 @@ Project = Callable[[nn.Module], object]
 
 
 def cross_entropy(model: nn.Module, batch: Any) -> Tensor:
-    """The default loss: cross-entropy of model(x) against y, one number per example."""
+    """The default loss: cross-entropy of model(x) against y, one number per example; 0 where y names no output."""
     x, y = batch
-    losses = F.cross_entropy(model(x), y, reduction="none")
+    losses = F.cross_entropy(*known(model(x), y), reduction="none")
     return losses.flatten(1).mean(1) if losses.ndim > 1 else losses
 
 

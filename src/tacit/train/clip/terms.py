@@ -28,6 +28,7 @@ from torch import Tensor
 
 from .arrays import REDUCED, Room, aligned, flat, kept_only, narrow, product, square, wide
 from .cost import inner_is_cheaper
+from .inner import inner_sums, pays
 
 PIECE = 2**24
 UNIT = 1.01 * 2.0**-8
@@ -64,7 +65,8 @@ class Outer:
     """Sums of outer products, one per group: `left` (B, groups, T, p), `right` (B, groups, T, d), `shape` of W.
 
     W is read as (groups, p, d), row by row. `keys` name the two sides among all terms of a step: layers that share an
-    input (queries, keys and values) or an output's gradient (both weights of an LSTM) share its inner products.
+    input (queries, keys and values) or an output's gradient (both weights of an LSTM) share its inner products, but for
+    those that a compiled step adds up in a kernel: half of them, made again, cost no more than all of them kept.
     """
 
     left: Tensor
@@ -74,6 +76,7 @@ class Outer:
     room: Room | None = None
     _written: list[Tensor] | None = field(default=None, repr=False)
     _sizes: tuple[int, int] = field(default=(0, 0), repr=False)
+    _added: Tensor | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Under autocast one side is kept in reduced precision, and the product was made of both in it."""
@@ -92,6 +95,8 @@ class Outer:
         if self.left.shape[2] == 1:
             return (_squares(self.left) * _squares(self.right)).sum((1, 2))
         if self._by_inner():
+            if pays(self.left, self.right):
+                return self._sums()[0].clamp(min=0)
             inner, other = (self._inner(side, memo) for side in (0, 1))
             return (inner * other).view(len(self.left), -1).sum(1).clamp(min=0)
         return torch.cat([square(piece) for piece in self._pieces()])
@@ -104,6 +109,8 @@ class Outer:
             return UNIT**2 * self.norm2(memo)
         if not self._by_inner():
             return 0.0
+        if pays(self.left, self.right):
+            return UNIT**2 * self._sums()[1]
         side = self._rounded()
         lengths = self._inner(side, memo).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
         other = self._inner(1 - side, memo).abs()
@@ -171,6 +178,16 @@ class Outer:
                 return found
             memo[key] = found
         return memo[key]
+
+    def _sums(self) -> Tensor:
+        """What `norm2` and `slack2` add up over pairs of positions, (2, B), from one kernel."""
+        if self._added is None:
+            side = self._rounded()
+            sides = [values.flatten(0, 1) for values in (self.left, self.right)]
+            lengths = torch.linalg.vector_norm(wide(sides[side]), dim=-1)
+            parts = inner_sums(sides[side], sides[1 - side], lengths)
+            self._added = parts.view(2, len(self.left), -1).sum(2)
+        return self._added
 
     def only(self, kept: Tensor) -> Outer:
         rows, columns = self._sizes
