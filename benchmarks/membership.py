@@ -28,7 +28,8 @@ def white_box(options: argparse.Namespace) -> None:
         rows = membership_white_box.run(options.scale, options.device, options.seed, work, options.part)
     if rows:
         print("ordered as published" if membership_white_box.ordered(rows) else "NOT ordered as published")
-        _kept(f"membership-white-box-{options.scale}", options, rows)
+        seed = f"-seed{options.seed}" if options.seed else ""
+        _kept(f"membership-white-box-{options.scale}{seed}", options, rows)
 
 
 def defences(options: argparse.Namespace) -> None:
