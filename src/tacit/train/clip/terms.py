@@ -76,7 +76,7 @@ class Outer:
     room: Room | None = None
     _written: list[Tensor] | None = field(default=None, repr=False)
     _sizes: tuple[int, int] = field(default=(0, 0), repr=False)
-    _added: Tensor | None = field(default=None, repr=False)
+    _added: tuple[Tensor, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Under autocast one side is kept in reduced precision, and the product was made of both in it."""
@@ -179,14 +179,14 @@ class Outer:
             memo[key] = found
         return memo[key]
 
-    def _sums(self) -> Tensor:
-        """What `norm2` and `slack2` add up over pairs of positions, (2, B), from one kernel."""
+    def _sums(self) -> tuple[Tensor, ...]:
+        """What `norm2` and `slack2` add up over pairs of positions, from one kernel."""
         if self._added is None:
             side = self._rounded()
             sides = [values.flatten(0, 1) for values in (self.left, self.right)]
             lengths = torch.linalg.vector_norm(wide(sides[side]), dim=-1)
             parts = inner_sums(sides[side], sides[1 - side], lengths)
-            self._added = parts.view(2, len(self.left), -1).sum(2)
+            self._added = parts.view(2, len(self.left), -1).sum(2).unbind()
         return self._added
 
     def only(self, kept: Tensor) -> Outer:

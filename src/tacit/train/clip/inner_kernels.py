@@ -1,0 +1,94 @@
+r"""Inner products of sequences on NVIDIA GPUs, added up where they are made: nothing of size T x T goes through memory.
+
+For two sides l (T x p) and r (T x d) of a sum of outer products, `sums` gives per sequence, in parts,
+
+    \sum_{ts} (l_t . l_s)(r_t . r_s)     and     \sum_{ts} |l_t| |l_s| |r_t . r_s|
+
+One program makes both inner products of one block of positions with another in registers, in float32 from products of
+numbers as they are. Both are symmetric, so each pair of blocks is visited once: blocks i and i + k (modulo their
+number), k up to half of it. A block with itself (k = 0) is read once; any other pair counts twice. The parts are
+added up by the caller, in an order that does not change from run to run.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .inner import Tile
+
+
+def sums(left: Tensor, right: Tensor, lengths: Tensor, tile: Tile) -> Tensor:
+    """(2, sequences, pairs of blocks) from sides (sequences, T, .) and the `lengths` (sequences, T) of left's rows."""
+    count, positions, rows = left.shape
+    pairs = tile.pairs(positions)
+    found = left.new_empty(2, count, pairs, dtype=torch.float32)
+    with torch.cuda.device_of(left):
+        _sums[(count * pairs,)](
+            left, right, lengths, found, count * pairs,
+            T=positions, P=rows, D=right.shape[2], BLOCKS=triton.cdiv(positions, tile.block), M=tile.block, K=tile.step,
+            num_warps=tile.warps, num_stages=tile.stages,
+        )  # fmt: skip
+    return found
+
+
+@triton.jit
+def _sums(  # type: ignore[no-untyped-def]
+    left, right, lengths, found, programs,
+    T: tl.constexpr, P: tl.constexpr, D: tl.constexpr, BLOCKS: tl.constexpr, M: tl.constexpr, K: tl.constexpr,
+):  # fmt: skip
+    PAIRS: tl.constexpr = BLOCKS * (BLOCKS + 1) // 2
+    program = tl.program_id(0)
+    sequence, pair = (program // PAIRS).to(tl.int64), program % PAIRS
+    apart, first = pair // BLOCKS, pair % BLOCKS
+    second = (first + apart) % BLOCKS
+    left += sequence * (T * P)
+    right += sequence * (T * D)
+    lengths += sequence * T
+    if apart == 0:
+        one = _inner(left, first, first, T, P, M, K, True)
+        two = _inner(right, first, first, T, D, M, K, True)
+        _store(found, program, programs, one, two, lengths, first, first, T, M, 1.0)
+    else:
+        one = _inner(left, first, second, T, P, M, K, False)
+        two = _inner(right, first, second, T, D, M, K, False)
+        _store(found, program, programs, one, two, lengths, first, second, T, M, 2.0)
+
+
+@triton.jit
+def _inner(  # type: ignore[no-untyped-def]
+    values, first, second, T: tl.constexpr, LENGTH: tl.constexpr, M: tl.constexpr, K: tl.constexpr, SAME: tl.constexpr
+):
+    """Inner products of the rows of one block with those of another, numbers taken K at a time."""
+    row, column = first * M + tl.arange(0, M), second * M + tl.arange(0, M)
+    block = tl.zeros((M, M), dtype=tl.float32)
+    for start in range(0, LENGTH, K):
+        one = _rows(values, row, start, T, LENGTH, K)
+        if SAME:
+            block = tl.dot(one, tl.trans(one), block, input_precision="ieee")
+        else:
+            two = _rows(values, column, start, T, LENGTH, K)
+            block = tl.dot(one, tl.trans(two), block, input_precision="ieee")
+    return block
+
+
+@triton.jit
+def _rows(values, row, start, T: tl.constexpr, LENGTH: tl.constexpr, K: tl.constexpr):  # type: ignore[no-untyped-def]
+    """K numbers of some rows, zeros beyond the last row and number."""
+    place = start + tl.arange(0, K)
+    inside = (row < T)[:, None] & (place < LENGTH)[None, :]
+    return tl.load(values + row.to(tl.int64)[:, None] * LENGTH + place[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def _store(  # type: ignore[no-untyped-def]
+    found, program, programs, one, two, lengths, first, second, T: tl.constexpr, M: tl.constexpr, TIMES: tl.constexpr
+):
+    row, column = first * M + tl.arange(0, M), second * M + tl.arange(0, M)
+    down = tl.load(lengths + row, mask=row < T, other=0.0)
+    across = tl.load(lengths + column, mask=column < T, other=0.0)
+    tl.store(found + program, TIMES * tl.sum(tl.sum(one * two, axis=1), axis=0))
+    room = tl.sum(tl.abs(two) * across[None, :], axis=1) * down
+    tl.store(found + programs + program, TIMES * tl.sum(room, axis=0))
