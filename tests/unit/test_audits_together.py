@@ -2,15 +2,17 @@
 
 import copy
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
 
 from fleet_fits import CLAIM, DATA, RNG, Noisy, Odd, play
-from tacit.audits import CANARIES, together
+from tacit.audits import CANARIES, together, workers
 from tacit.audits.canary import pair
 from tacit.audits.together import Together
-from tacit.core import Adjacency, BadInput, Verdict
+from tacit.core import Adjacency, BadInput, NotFinished, Verdict
 from tacit.core.events import Gaussian, Poisson, Repeat
 from tacit.loss import Plan
 from tacit.study import bracket
@@ -167,20 +169,126 @@ def test_a_deterministic_training_is_no_shared_randomness():
     assert evidence.verdict is Verdict.REFUTED
 
 
+@pytest.fixture
+def cuda_in_use(monkeypatch):
+    """A process that has a GPU at work: nothing can be forked any more."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+
+
 @pytest.mark.slow
 def test_where_processes_are_spawned(monkeypatch):
     """As on other systems, or when a GPU is in use: what is sent must be importable."""
-    from tacit.audits import workers
-
     alone = play(Noisy(), runs=20)
-    monkeypatch.setattr(workers, "_context", lambda: workers.multiprocessing.get_context("spawn"))
-    assert play(Noisy(), runs=20).demonstrations == alone.demonstrations
+    monkeypatch.setattr(workers, "forkable", lambda: False)
+    spawned = play(Noisy(), runs=20)
+    assert spawned.demonstrations == alone.demonstrations
+    assert spawned.provenance["isolation"] == "fleet"
 
+
+def test_what_no_process_can_be_given_is_made_here(cuda_in_use):
     class Hidden(Noisy):
         pass
 
-    with pytest.raises(BadInput, match="cannot be sent to a process of its own"):
-        play(Hidden(), runs=20)
+    among, single = play(Hidden(), runs=20), play(lambda x, y, rng: Noisy()(x, y, rng), runs=20)
+    assert (among.provenance["isolation"], single.provenance["isolation"]) == ("fleet, none", "none")
+    assert among.demonstrations == single.demonstrations
+    assert among.controls[-1].passed
+    for evidence in (among, single):
+        assert any("made in one process, the audit's own" in line for line in evidence.not_covered)
+    insisted = play(Hidden(), runs=20, isolation="fleet")
+    assert insisted.demonstrations == among.demonstrations
+    with pytest.raises(BadInput, match=r"cannot be sent .* top of a module, or use isolation=.none"):
+        play(Hidden(), runs=20, isolation="process")
+    with pytest.raises(BadInput, match=r"scores .* apart"):  # runs that share randomness are found out here, too
+        play(type("Hidden", (Noisy,), {})(shared="all"))
+
+
+def test_a_time_budget_counts_on_one_run_at_a_time_here(cuda_in_use):
+    class Hidden(Noisy):
+        pass
+
+    evidence = play(Hidden(), runs=2000, seconds=1.5)
+    assert evidence.provenance["isolation"] == "fleet, none"
+    assert evidence.provenance["runs_failed"] == 0
+    assert evidence.provenance["seconds"] < 5
+
+
+def test_what_was_typed_is_not_found_again(cuda_in_use, monkeypatch):
+    """A notebook's functions have a name that another process does not know."""
+    main = types.ModuleType("__main__")
+    main.fit = types.FunctionType(play.__code__, {}, "fit")
+    main.fit.__module__, main.fit.__qualname__ = "__main__", "fit"
+    assert workers.sendable(play)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert not workers.sendable(main.fit)
+    assert workers.sendable(play)
+    main.__file__ = __file__
+    assert workers.sendable(main.fit)
+
+
+def test_a_fit_says_where_its_calls_are_made():
+    fit = Noisy()
+    fit.isolation = "none"
+    evidence = play(fit)
+    assert evidence.provenance["isolation"] == "fleet, none"
+    assert evidence.demonstrations == play(Noisy()).demonstrations
+    fit.isolation = "ray"
+    with pytest.raises(BadInput, match=r"fit\.isolation must be process or none"):
+        play(fit)
+
+
+def test_a_forked_process_without_its_gpu_says_so(monkeypatch):
+    torch = pytest.importorskip("torch")
+
+    def fit(x, y, rng):
+        raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    with pytest.raises(NotFinished, match=r"raised RuntimeError \(perhaps .* a GPU has none; isolation=.none. has it"):
+        play(fit)
+
+
+class Keeping(Noisy):
+    """Right in the first two calls of a process; from then on all runs have the randomness of one."""
+
+    at_once, calls = 8, 0
+
+    def many(self, x, y, member, rngs):
+        self.calls += 1
+        return super().many(x, y, member, [copy.deepcopy(rngs[0]) for _ in rngs] if self.calls > 2 else rngs)
+
+
+@pytest.mark.parametrize(("place", "game"), [("process", "runs"), ("none", "runs"), ("none", "sequential")])
+def test_a_fit_that_shares_randomness_in_later_calls_is_refused(place, game, monkeypatch):
+    """With a mutant: were the last call not compared, nobody would notice."""
+    monkeypatch.setattr(workers, "cores", lambda: 2)
+
+    def keeping():
+        fit = Keeping()
+        fit.isolation = place
+        return play(fit, runs=100, game=game, claim=CLAIM)
+
+    with pytest.raises(BadInput, match="does not make the runs that fit makes"):
+        keeping()
+    monkeypatch.setattr(Together, "compare_latest", lambda *_, **__: None)
+    assert keeping().controls[-1].passed
+
+
+def test_the_last_call_is_compared_once_and_draws_nothing(tmp_path):
+    """All of it is taken from the checkpoint by an audit that goes on: the same coins, the same scores."""
+    whole = play(Noisy(), runs=100)
+    found = int(whole.controls[-1].found.split()[0])
+    assert found > int(play(Noisy(), runs=32).controls[-1].found.split()[0])
+    compared = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Together, "compare_latest", lambda self, **_: compared.append(self) or 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            play(Noisy(), runs=100, checkpoint=tmp_path / "runs")
+    resumed = play(Noisy(), runs=100, checkpoint=tmp_path / "runs")
+    assert len(compared) == 1
+    assert resumed.demonstrations == whole.demonstrations
+    assert resumed.controls == whole.controls
 
 
 def test_a_fleet_that_was_not_compared_is_not_relied_on():

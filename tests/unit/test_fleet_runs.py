@@ -1,6 +1,7 @@
 """A fleet whose runs each have the randomness of their own generator: what single runs are, and the plan's own law."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 from tacit import BadInput, NotFinished, Plan
-from tacit.audits import audit
+from tacit.audits import audit, workers
 from tacit.core import Verdict
 from tacit.fleet import Epochs, Fleet, Runs
 from tacit.fleet.runs import _sampled
@@ -136,8 +137,31 @@ def test_an_audit_finds_a_planted_bug_and_spares_its_right_twin():
         audit(Runs(fleet, plan), (X, Y), claim=claim, runs=600, rng=1, confidence=1 - 1e-6) for plan in (PLAN, bug)
     )
     assert (right.verdict, wrong.verdict) == (Verdict.CONSISTENT, Verdict.REFUTED)
-    assert right.provenance["isolation"] == "fleet"
+    assert right.provenance["isolation"] in ("fleet", "fleet, none")  # the latter where a GPU is in use already
     assert right.subject == "fleet of Sequential"
+
+
+@pytest.mark.parametrize("fleet", [Fleet(make), Fleet(make, momentum), Fleet(make(), momentum)])
+def test_a_fleet_made_of_things_with_names_can_be_sent(fleet, monkeypatch):
+    """To processes that cannot be forked, as CUDA is in use."""
+    monkeypatch.setattr(workers, "forkable", lambda: False)
+    assert workers.sendable(Runs(fleet, PLAN))
+    assert not workers.sendable(Runs(Fleet(lambda: make()), PLAN))
+    assert pickle.loads(pickle.dumps(Runs(fleet, PLAN))).at_once == Runs(fleet, PLAN).at_once
+
+
+def test_a_fleet_that_cannot_be_sent_is_audited_here(monkeypatch):
+    fit = Runs(Fleet(make(), lambda parameters: torch.optim.SGD(parameters, lr=2.0)), PLAN)
+    given = {"claim": PLAN.event, "runs": 20, "canary": "blank", "rng": 1}
+    forked = audit(fit, (X, Y), **given)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    here = audit(fit, (X, Y), **given)
+    assert here.provenance["isolation"] == "fleet, none"
+    np.testing.assert_allclose(here.scores[0].score, forked.scores[0].score, rtol=0, atol=1e-4)
+
+
+def test_on_a_gpu_calls_are_made_in_this_process():
+    assert [Runs(Fleet(make, device=device), PLAN).isolation for device in ("cpu", "cuda")] == ["process", "none"]
 
 
 def normed():

@@ -111,11 +111,15 @@ class Budget:
     def run(self, task: Task, coins: Sequence[Any] | Array) -> list[Result]:
         """One run per item of `coins`, each with its own randomness."""
         jobs = [Job(coin, tuple(int(word) for word in self.chance.words(4))) for coin in coins]
-        if self.fleet is None or not (first := self.fleet.untried(jobs)):
+        if self.fleet is None:
             return self._ended(task, jobs)
+        first = self.fleet.untried(jobs)
         results = self._ended(task, jobs[:first])
-        self.fleet.compare(task, jobs[:first], results, limit=self.limit, deadline=self.deadline)
-        return results + self._ended(task, jobs[first:])
+        if first:
+            self.fleet.compare(task, jobs[:first], results, limit=self.limit, deadline=self.deadline)
+        rest = self._ended(task, jobs[first:])
+        self.fleet.remember(task, jobs[first:], rest)
+        return results + rest
 
     def _ended(self, task: Task, jobs: list[Job]) -> list[Result]:
         return self._made(task, jobs) if self.journal is None else self._going_on(self.journal, task, jobs)
@@ -142,11 +146,21 @@ class Budget:
         """Whether the time is used up."""
         return time.monotonic() >= self.deadline
 
+    @property
+    def here(self) -> bool:
+        """Whether runs are made in this process."""
+        return (self.isolation if self.fleet is None else self.fleet.isolation) == "none"
+
+    @property
+    def side_by_side(self) -> int:
+        """How many runs, or calls, are made at a time."""
+        return 1 if self.here else cores()
+
     def rehearsed(self, runs: int) -> int:
         """Runs that show how long one takes; in a fleet with a time budget, a whole call on every core."""
         if self.fleet is None or math.isinf(self.deadline):
             return 2
-        return max(2, min(self.fleet.at_once * cores(), runs // 8))
+        return max(2, min(self.fleet.at_once * self.side_by_side, runs // 8))
 
     def batch(self, usual: int) -> int:
         """Runs between two looks of a sequential game; a fleet makes a whole call, of the size it began with."""
@@ -164,10 +178,9 @@ class Budget:
         """How many runs fit, a fifth of the time kept in reserve; fixed before the first run that counts."""
         if math.isinf(self.deadline):
             return runs
-        side_by_side = 1 if self.isolation == "none" else cores()
         left = self.deadline - time.monotonic()
         usual = float(np.mean(times) if self.fleet is None else np.max(times))  # a call on an idle machine is quicker
-        count = int(0.8 * left * side_by_side / max(usual, 1e-6))
+        count = int(0.8 * left * self.side_by_side / max(usual, 1e-6))
         if count < least:
             raise NotFinished(f"The time is too short for {least} runs.", fix="Give more seconds, or a faster fit.")
         return min(runs, count)

@@ -3,7 +3,8 @@
 Run k is the one that `fit(x[member[:, k]], y[member[:, k]], rngs[k])` would be, and `predict(x)` gives (runs, records,
 classes). Runs that share a batch order, or noise, are no independent runs: a claim that counts on a secret sample would
 be refuted though it is true (soundness rule 16). So some runs are made alone, too, with the generators that they had
-among the others, and must score the same.
+among the others, and must score the same: of the first call, of any that is larger than those before, and of the last
+one, which shows what a fit has kept from call to call.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Control
-from .workers import OUT_OF_TIME, Ended, Job, Result, Task, nobody, run_all
+from .workers import OUT_OF_TIME, Ended, Job, Result, Task, nobody, run_all, sendable
 
 Array = NDArray[Any]
 AT_ONCE = 64
@@ -52,27 +53,35 @@ class Call:
 
 @dataclass
 class Together:
-    """Makes the runs of an audit `at_once`, and keeps account of those that were made alone to compare."""
+    """Makes the runs of an audit `at_once`, and keeps account of those that were made alone to compare.
+
+    `isolation`: calls are made in a "process" of their own, or with "none" here.
+    """
 
     at_once: int = AT_ONCE
+    isolation: str = "process"
     largest: int = 0
     compared: int = 0
     apart: float = 0.0
+    latest: tuple[Task, Sequence[Job], Sequence[Result]] | None = None
 
     def __post_init__(self) -> None:
         self.batch = self.at_once  # stays: an audit that goes on must throw the coins that it would have thrown
 
     @classmethod
     def of(cls, fit: Any) -> Together:
-        size = getattr(fit, "at_once", AT_ONCE)
+        """As the fit asks for; here, too, where no process can be given it."""
+        size, place = getattr(fit, "at_once", AT_ONCE), getattr(fit, "isolation", "process")
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
             raise BadInput("fit.at_once must be a whole number of runs, at least 1.")
-        return cls(int(size))
+        if place not in ("process", "none"):
+            raise BadInput("fit.isolation must be process or none.")
+        return cls(int(size), place if sendable(fit) else "none")
 
     def run_all(
         self, task: Any, jobs: Sequence[Job], *, limit: float, deadline: float, ended: Ended = nobody
     ) -> list[Result]:
-        """All jobs, in order, in processes of their own, each call for at most `limit` seconds.
+        """All jobs, in order, each call in a process of its own for at most `limit` seconds.
 
         A call that fails is cut in halves, a few times; what is left over has failed.
         """
@@ -83,7 +92,9 @@ class Together:
         while calls:
             known = _Known(calls, results, ended)
             asked = [Job([jobs[place] for place in places], jobs[places[0]].words) for places in calls]
-            found = run_all(Call(task), asked, isolation="process", limit=limit, deadline=deadline, ended=known.good)
+            found = run_all(
+                Call(task), asked, isolation=self.isolation, limit=limit, deadline=deadline, ended=known.good
+            )
             if halves:
                 self._learn(calls, found)
             waiting: list[range] = []
@@ -114,7 +125,8 @@ class Together:
         """Make some runs of a call again, alone: they must score what they scored among the others."""
         self.largest = max(self.largest, len(jobs))
         places, spread = _some(jobs, among), _spread(jobs, among)
-        alone = run_all(task, [jobs[place] for place in places], isolation="process", limit=limit, deadline=deadline)
+        again = [jobs[place] for place in places]
+        alone = run_all(task, again, isolation=self.isolation, limit=limit, deadline=deadline)
         for place, one in zip(places, alone, strict=True):
             if one.problem == OUT_OF_TIME:
                 continue
@@ -129,6 +141,16 @@ class Together:
             same = _mark(jobs[place], among[place]) == _mark(jobs[twin], among[twin])
             if same and not np.allclose(ended[place], ended[twin], rtol=EXACT, atol=EXACT):
                 raise _other("two runs that score alike among others do not when they are made alone")
+
+    def remember(self, task: Task, jobs: Sequence[Job], results: Sequence[Result]) -> None:
+        """The last runs, as many as a call has: to be compared if no others follow."""
+        self.latest = (task, jobs[-self.at_once :], results[-self.at_once :]) if jobs else None
+
+    def compare_latest(self, *, limit: float, deadline: float) -> None:
+        """The last call of an audit, unless it was compared: by then a fit has kept what it keeps."""
+        if self.latest is not None:
+            self.compare(*self.latest, limit=limit, deadline=deadline)
+            self.latest = None
 
     def control(self) -> Control:
         """What the runs that were made twice have shown."""

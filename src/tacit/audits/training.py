@@ -19,7 +19,7 @@ from .journal import Journal, identity
 from .playing import GAMES, Outcome
 from .stage import Budget, Stage, said
 from .together import Together
-from .workers import ISOLATIONS
+from .workers import ISOLATIONS, sendable
 
 Array = NDArray[Any]
 FINAL = {"released": "the trained model", "attacker sees": "predictions on the canary"}
@@ -52,7 +52,8 @@ def audit(
     audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted
     at the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", with "none"
     here, or many at once in a "fleet", of a fit that offers `fit.many` (audits/together.py); "auto" is a fleet where
-    there is one, else processes. It changes no result but by rounding.
+    there is one, else processes, or "none" where none can be given the fit: it has no name at the top of a module, and
+    CUDA is in use, so that nothing can be forked. It changes no result but by rounding; what is made here can hang.
 
     Guarantee: a true claim is refuted with probability at most 1 - confidence (docs/proofs/auditing.md).
     Caller ensures: fit's runs are independent (it keeps nothing between calls), and the claim is about one release
@@ -81,12 +82,14 @@ def audit(
     spread = cluster.session() if isolation == "ray" else contextlib.nullcontext()
     with spread, journal or contextlib.nullcontext():
         outcome = GAMES[game](Stage(fit, x, y, claimed.bound.adjacency, budget), claimed, canary, runs, confidence)
+        if fleet is not None:
+            fleet.compare_latest(limit=budget.limit, deadline=budget.deadline)
     return Evidence(
         subject=name_of(fit),
         claim=claimed,
         demonstrations=outcome.shown,
         controls=outcome.controls if fleet is None else (*outcome.controls, fleet.control()),
-        not_covered=_not_covered(claimed),
+        not_covered=_not_covered(claimed, budget),
         threat=STEPWISE if game == "updates" else FINAL,
         provenance=_provenance(budget, outcome),
         scores=(outcome.scores,),
@@ -104,7 +107,9 @@ def _where(fit: Fit, game: str, isolation: str) -> str:
         raise BadInput(f"isolation must be one of {', '.join(ISOLATIONS)}, got {isolation!r}.")
     offered = callable(getattr(fit, "many", None))
     if isolation == "auto":
-        return "fleet" if offered and game in ("runs", "sequential") else "process"
+        if offered and game in ("runs", "sequential"):
+            return "fleet"
+        return "process" if sendable(fit) else "none"
     if isolation == "fleet" and game == "updates":
         raise BadInput("A game of updates follows single runs, step by step.", fix="Use another game, or no fleet.")
     if isolation == "fleet" and not offered:
@@ -126,10 +131,12 @@ def _checked(data: tuple[Array, Array]) -> tuple[Array, Array]:
     return x, y
 
 
-def _not_covered(claim: Claim) -> tuple[str, ...]:
+def _not_covered(claim: Claim, budget: Budget) -> tuple[str, ...]:
     lines = ["an audit tests one pair of data sets; it can refute a claim, never prove one"]
     if claim.event is None:
         lines.append("the claim is stated as (epsilon, delta); no event was given to recompute it from")
+    if budget.here:
+        lines.append("runs were made in one process, the audit's own: what one left behind there, later ones could see")
     return tuple(lines)
 
 
@@ -137,7 +144,7 @@ def _provenance(budget: Budget, outcome: Outcome) -> dict[str, Any]:
     failed = sum(bool(result.problem) for result in outcome.results)
     return {
         "randomness": budget.chance.name,
-        "isolation": budget.isolation,
+        "isolation": "fleet, none" if budget.fleet is not None and budget.here else budget.isolation,
         **outcome.played,
         "runs_planned": outcome.planned,
         "runs_done": len(outcome.results) - failed,

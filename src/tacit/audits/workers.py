@@ -6,6 +6,7 @@ import importlib
 import math
 import multiprocessing
 import os
+import pickle
 import random
 import signal
 import sys
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from pickle import PicklingError
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
 Ended = Callable[[int, "Result"], None]
 """Told of every run that has ended, by its place among the jobs."""
 OUT_OF_TIME = "was out of time"
+NO_GPU = "perhaps as a process that is forked after torch has asked for a GPU has none; isolation='none' has it"
+NOT_SENT = AttributeError, TypeError, pickle.PicklingError
+"""What is raised for things that no other process can be told of."""
 ISOLATIONS = ("auto", "process", "fleet", "ray", "none")
 """Where runs may be made; "auto" and "fleet" are an audit's own affair (training.py, together.py)."""
 
@@ -88,6 +92,8 @@ def perform(task: Task, job: Job) -> Result:
     problem = ""
     with Border() as border:
         score, problem = task(job.coin, job.words)
+    if border.problem == "raised RuntimeError" and _without_gpu():
+        border.problem = f"{border.problem} ({NO_GPU})"
     return Result(score, border.problem or problem, time.monotonic() - began)
 
 
@@ -193,10 +199,10 @@ class _Pool:
         process = self._context.Process(target=_serve, args=(self._task, theirs))  # type: ignore[attr-defined]
         try:
             process.start()
-        except (AttributeError, TypeError, PicklingError):
+        except NOT_SENT:
             raise BadInput(
-                "fit cannot be sent to a process of its own here.",
-                fix='Define it at the top of a module, or use isolation="none".',
+                "fit cannot be sent to a process of its own here, where none is forked (CUDA is in use, or no Linux).",
+                fix='Define it, and all it holds, at the top of a module, or use isolation="none".',
             ) from None
         theirs.close()
         return _Worker(process, ours)
@@ -211,9 +217,35 @@ def _end(worker: _Worker) -> None:
 
 def _context() -> BaseContext:
     """fork where it is safe (any callable will do), spawn elsewhere (the fit must be importable)."""
+    return multiprocessing.get_context("fork" if forkable() else "spawn")
+
+
+def forkable() -> bool:
+    """Whether a process can be forked that works like this one; not once CUDA is in use here."""
     torch: Any = sys.modules.get("torch")
-    forkable = sys.platform == "linux" and not (torch is not None and torch.cuda.is_initialized())
-    return multiprocessing.get_context("fork" if forkable else "spawn")
+    return sys.platform == "linux" and not (torch is not None and torch.cuda.is_initialized())
+
+
+def sendable(fit: Any) -> bool:
+    """Whether a process of its own can be given this: a forked one has it, another must find it by its name."""
+    if forkable():
+        return True
+    try:
+        sent = pickle.dumps(fit)
+    except (*NOT_SENT, RuntimeError):
+        return False
+    return b"__main__" not in sent or _found_again(sys.modules["__main__"])
+
+
+def _found_again(main: Any) -> bool:
+    """Whether another process can run what this one began with: not a notebook, nor what was typed."""
+    return main.__spec__ is not None or Path(getattr(main, "__file__", None) or "<none>").is_file()
+
+
+def _without_gpu() -> bool:
+    """Whether this process was forked from one that had asked for a GPU, so that it cannot use any."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda._is_in_bad_fork())
 
 
 def cores() -> int:

@@ -46,7 +46,7 @@ class Guarded:
     def __init__(self, entry: str) -> None:
         self._entry, self._function = entry, resolve_callable(entry)
         functools.update_wrapper(self, self._function, updated=())
-        for name in ("many", "at_once"):  # a training that makes many runs at once
+        for name in ("many", "at_once", "isolation"):  # a training that makes many runs at once
             if name in dir(self._function):
                 setattr(self, name, getattr(self._function, name))
 

@@ -40,6 +40,10 @@ MakeStack = Callable[[nn.Module, dict[str, Tensor]], Stack]
 Progress = Callable[[int, int], None]
 
 
+def _descending(parameters: list[Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
 @dataclass(frozen=True)
 class Fleet:
     """One description, many models.
@@ -53,7 +57,7 @@ class Fleet:
     """
 
     start: Callable[[], nn.Module] | nn.Module
-    optimizer: MakeOptimizer = field(default=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    optimizer: MakeOptimizer = _descending
     models_at_once: int | None = None
     device: str | torch.device = "cpu"
     stack: MakeStack = stack

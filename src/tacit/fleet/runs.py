@@ -61,6 +61,11 @@ class Runs:
         """Runs that are worth handing over together."""
         return MOST.get(torch.device(self.fleet.device).type, BLOCK)
 
+    @property
+    def isolation(self) -> str:
+        """Where an audit makes its calls: processes would share one GPU, and each compile for it."""
+        return "none" if torch.device(self.fleet.device).type == "cuda" else "process"
+
     def __call__(self, x: ArrayLike, y: ArrayLike, rng: np.random.Generator) -> Predict:
         """One run: predict(x) -> logits of shape (records, classes)."""
         predict = self.many(x, y, np.ones((len(np.asarray(y)), 1), dtype=bool), [rng])
