@@ -66,7 +66,7 @@ class Outer:
 
     W is read as (groups, p, d), row by row. `keys` name the two sides among all terms of a step: layers that share an
     input (queries, keys and values) or an output's gradient (both weights of an LSTM) share its inner products, but for
-    those that a compiled step adds up in a kernel: half of them, made again, cost no more than all of them kept.
+    those that a compiled step adds up in a kernel: made again, half or so of each is about what all of them cost kept.
     """
 
     left: Tensor
@@ -180,7 +180,10 @@ class Outer:
         return memo[key]
 
     def _sums(self) -> tuple[Tensor, ...]:
-        """What `norm2` and `slack2` add up over pairs of positions, from one kernel."""
+        """What `norm2` and `slack2` add up over pairs of positions, from one kernel.
+
+        A compiler may make the lengths before the numbers are rounded, 2^-8 shorter at most: `UNIT` has that to spare.
+        """
         if self._added is None:
             side = self._rounded()
             sides = [values.flatten(0, 1) for values in (self.left, self.right)]
