@@ -1,11 +1,15 @@
 """The command's frame: help, version, JSON, one sentence and status 2 for every kind of bad input."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from command import Command
@@ -182,3 +186,32 @@ def test_doctor(tacit, tmp_path, monkeypatch):
     assert status == 0
     assert [row["parameter"] for row in found["model"]] == ["0.weight", "0.bias", "2.weight", "2.bias"]
     assert {"name", "version", "needed_by", "install"} == set(found["packages"][0])
+
+
+SLOW = """
+import pathlib, time
+def fit(x, y, rng):
+    pathlib.Path("began").touch()
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["process", "none"])
+def test_an_interrupt_is_one_sentence_and_a_status_of_its_own(tmp_path, isolation):
+    """Ctrl-C reaches all processes of a terminal's foreground group."""
+    (tmp_path / "mine.py").write_text(SLOW)
+    np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).normal(size=(20, 3)), y=np.arange(20) % 2)
+    given = ("audit", "mine:fit", "--epsilon", "1", "--data", "d.npz", "--canary", "blank", "--isolation", isolation)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tacit", *given], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    for _ in range(1200):
+        if (tmp_path / "began").exists():
+            break
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    out, error = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert error.splitlines()[-1] == "tacit: stopped."
+    assert "Traceback" not in error

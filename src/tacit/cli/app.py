@@ -42,7 +42,7 @@ VERBS = {
     "doctor": ("doctor", "Say what is installed and, for a model, the clipping rule of every parameter."),
 }
 """Each verb's module, imported when the verb is used (numpy alone costs more than a page of help), and its help."""
-DONE, REFUTED, BAD_INPUT, NO_ANSWER = 0, 1, 2, 3
+DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED = 0, 1, 2, 3, 130
 STATUS_OF_VERDICT = {"consistent": DONE, "no claim": DONE, "refuted": REFUTED, "uninformative": NO_ANSWER}
 
 
@@ -184,11 +184,12 @@ def main() -> None:
     except typer.Exit as leave:
         status = leave.exit_code
     except (typer.Abort, KeyboardInterrupt):
-        note("tacit: stopped.")
-        sys.exit(130)
+        status = STOPPED
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    if status == STOPPED:  # typer has made a status of the interrupt, as a rule
+        note("\ntacit: stopped." if sys.stderr.isatty() else "tacit: stopped.")
     sys.exit(status or DONE)
 
 
