@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from torch import nn
 
 from tacit.core import BudgetExceeded, TacitError
 from tacit.loss import Plan
-from tacit.train import Augment, Speed, fit, private
+from tacit.train import Augment, Progress, Speed, fit, private
 
 DATA = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
 USERS = np.arange(60) // 3
@@ -94,12 +95,26 @@ def checkpointed(folder: Path) -> dict[str, Any]:
     return {"parameters": flat.double().tolist(), "seen": seen, "left": path.exists()}
 
 
+def scheduled() -> dict[str, Any]:
+    """A learning rate that a hook of `progress` moves, and the line that a Progress writes."""
+    model, told = small(), io.StringIO()
+    descent = torch.optim.SGD(model.parameters(), lr=0.5)
+
+    def slower(step: Any, info: Any) -> None:
+        descent.param_groups[0]["lr"] = 0.5 / (1 + step.done)
+
+    fit(model, DATA, CASES["flat"]["plan"], optimizer=descent, rng=1, progress=Progress(1e-3, told, slower))
+    flat = torch.cat([tensor.detach().flatten() for tensor in model.parameters()])
+    return {"parameters": flat.double().tolist(), "lr": descent.param_groups[0]["lr"], "told": told.getvalue()}
+
+
 def main(folder: Path) -> None:
     dist.init_process_group("gloo")
     found: dict[str, Any] = {name: trained(**case) for name, case in CASES.items()}
     found["free"] = trained(**CASES["flat"], pinned=False)
     found["accounts"] = accounts()
     found["checkpoint"] = checkpointed(folder)
+    found["scheduled"] = scheduled()
     (folder / f"{dist.get_rank()}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()

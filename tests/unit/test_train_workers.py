@@ -70,6 +70,16 @@ def test_one_checkpoint_for_all(pair) -> None:
     assert [found["checkpoint"]["left"] for found in pair] == [False, False]
 
 
+@pytest.mark.slow
+def test_a_schedule_is_followed_by_all_and_progress_is_shown_by_one(pair) -> None:
+    """A hook that moves the learning rate in one process only would tear their models apart."""
+    first, second = (found["scheduled"] for found in pair)
+    assert first["parameters"] == second["parameters"]
+    assert first["lr"] == second["lr"] == 0.1
+    assert ["step 4/4" in found["told"] for found in (first, second)] == [True, False]
+    assert second["told"] == ""
+
+
 def test_a_process_alone_changes_nothing() -> None:
     alone = Workers.here()
     assert alone == Workers(0, 1)

@@ -77,7 +77,8 @@ def fit(
     `delta` of the claim defaults to 1e-5, or to a power of ten at most 1 / (10 public_size) where that is less.
     `average`: "ema" or "tail" returns an average of the released parameters, which costs no privacy.
     `users` and `records_per_user` make users the unit (see `PrivateStep.batches`); `augment`, `project` and `noise`
-    as in `private`. `progress`: True writes a line to standard error, a function is called as progress(step, info).
+    as in `private`. `progress`: True writes a line to standard error, of the first process; a function is called as
+    progress(step, info) in every one, so that it may set the learning rate (`step.rank` is 0 in the first).
 
     Guarantee and Caller ensures: see `private`.
     """
@@ -95,7 +96,7 @@ def fit(
     step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, **options)
     delta = small_delta(plan.public_size) if delta is None else delta
     alone = step.rank == 0
-    hook = (Progress(delta) if progress is True else progress) if alone else None
+    hook = Progress(delta) if progress is True else progress
     mean = Average(average, step.parameters, plan.steps)
     if path is not None:
         check_whole(step)

@@ -22,7 +22,10 @@ PARTS = 10
 
 @dataclass(eq=False)
 class Progress:
-    """Called after every step with the step and what it told; `also` is called before it."""
+    """Called after every step with the step and what it told; of several processes the first writes.
+
+    `also` is called before it, in all of them.
+    """
 
     delta: float
     stream: TextIO = field(default_factory=lambda: sys.stderr)
@@ -36,12 +39,14 @@ class Progress:
     def start(self, step: PrivateStep) -> None:
         """Before the first step, which may take its time."""
         device = next(iter(step.parameters.values())).device
-        if step.speed.compiles(step.plan.steps, device):
+        if step.rank == 0 and step.speed.compiles(step.plan.steps, device):
             self._write("compiling the step, which may take minutes, once", last=True)
 
     def __call__(self, step: PrivateStep, info: StepInfo) -> None:
         if self.also is not None:
             self.also(step, info)
+        if step.rank:
+            return
         if self._first < 0:
             self._first = step.done - 1
         self._examples += info.examples
