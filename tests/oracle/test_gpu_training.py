@@ -6,6 +6,7 @@ python -m pytest tests/oracle/test_gpu_training.py tests/oracle/test_fleet_gpu.p
 from __future__ import annotations
 
 import copy
+import gc
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from tacit.train.batch import mapped
 from tacit.train.chacha import keystream
 from tacit.train.clip import Clipper
 from tacit.train.derive import derived
-from tacit.train.gaussian import PAIRS, Normals, on_processor
+from tacit.train.fingerprint import fingerprint
+from tacit.train.gaussian import PAIRS, Normals, add, on_processor
+from tacit.train.joined import LANES, Joined
 from tacit.train.release import ROUNDING
 from train_zoo import CLASSES, ZOO, classify, furthest, length, naive, trainable
 
@@ -85,6 +88,29 @@ def test_the_noise_is_the_processors_to_rounding(count: int) -> None:
     found = torch.empty(count, device=DEVICE)
     Normals(DEVICE).fill(found, KEY, 3.0)
     torch.testing.assert_close(found.cpu(), 3.0 * on_processor(KEY, count), rtol=1e-4, atol=1e-5)
+
+
+def test_one_flat_draw_is_added_to_several_arrays() -> None:
+    """As on a processor, in one kernel; nothing beside the arrays is written."""
+    sizes = 5, 2 * PAIRS, 0, 700, 70_001
+    padded = [torch.ones(size + 2, device=DEVICE) for size in sizes]
+    theirs = [torch.ones(size) for size in sizes]
+    add(Joined(sizes, DEVICE).at([row[1:-1] for row in padded]), KEY, 3.0, 0.5)
+    Normals(torch.device("cpu")).add(theirs, KEY, 3.0, 0.5)
+    for ours, right in zip(padded, theirs, strict=True):
+        torch.testing.assert_close(ours[1:-1].cpu(), right, rtol=1e-4, atol=1e-5)
+        assert ours[0] == ours[-1] == 1
+
+
+@pytest.mark.parametrize("sizes", [(1,), (5, 0, 9 * LANES + 3, 768), (2_000_001, 7), (768,) * 300])
+def test_a_fingerprint_is_the_processors_bit_for_bit(sizes: tuple[int, ...]) -> None:
+    keys = torch.arange(16, dtype=torch.int32)
+    arrays = [torch.randn(size, generator=torch.Generator().manual_seed(size)) for size in sizes]
+    theirs = fingerprint(Joined(sizes, torch.device("cpu")).at(arrays), keys)
+    whole = Joined(sizes, DEVICE).at(there(arrays))
+    assert torch.equal(fingerprint(whole, keys.to(DEVICE)).cpu(), theirs)
+    whole.arrays[0][0] = torch.nextafter(whole.arrays[0][0], torch.tensor(9.0, device=DEVICE))
+    assert not torch.equal(fingerprint(whole, keys.to(DEVICE)).cpu(), theirs)
 
 
 def small(device: torch.device, *, dropout: float = 0.0) -> nn.Module:
@@ -181,9 +207,49 @@ def test_a_step_recorded_whole_is_the_step_part_by_part(broken: bool, monkeypatc
         for batch in step.batches(there((x, DATA[1]))):
             step(batch)
         assert (step._whole is not None) is recorded
+        if recorded and broken:  # what was not released stays nowhere
+            assert not any(one.any() for one in step._whole.sums)
         released.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
     assert torch.equal(*released)
     assert released[0].isfinite().all()
+
+
+def test_recorded_steps_do_not_mind_what_becomes_of_other_memory(monkeypatch) -> None:
+    """A recording holds addresses: all that it reads is kept, and its noise goes where its sums lie."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    ends = []
+    for disturbed in (True, False):
+        model = small(DEVICE)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        step = private(model, optimizer, Plan(96, 0.3, 60, 0.5), rng=7, speed=Speed(physical_batch=32, compile=True))
+        for batch in step.batches(there(DATA)):
+            step(batch)
+            if disturbed:
+                gc.collect()
+                torch.cuda.empty_cache()
+                litter = [torch.full((2**size,), torch.nan, device=DEVICE) for size in range(20) for _ in range(8)]
+                del litter
+            if len(batch.index) <= 32:
+                places = [parameter.grad.data_ptr() for parameter in model.parameters()]
+                assert step._whole.joined.places.tolist() == places
+        ends.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
+    assert torch.equal(*ends)
+
+
+def test_gradients_take_the_memory_of_the_sums_and_no_more(monkeypatch) -> None:
+    """64 MiB of parameters and as much of gradients; a flat draw of noise beside them would be as much again."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    before = torch.cuda.memory_allocated()
+    model = nn.Sequential(nn.Linear(2048, 4096), nn.ReLU(), nn.Linear(4096, 2048)).to(DEVICE)
+    speed = Speed(physical_batch=16, compile=True)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(96, 0.05, 4, 0.5), rng=7, speed=speed)
+    data = there((torch.randn(96, 2048), torch.arange(96)))
+    for batch in step.batches(data):
+        step(batch)
+    gc.collect()
+    torch.cuda.synchronize()
+    assert step._whole is not None
+    assert torch.cuda.memory_allocated() - before < 2.3 * 4 * sum(one.numel() for one in model.parameters())
 
 
 @pytest.mark.parametrize(("compiled", "rows"), [(False, 16), (True, 16), (True, 96)], ids=["eager", "parts", "whole"])

@@ -101,6 +101,63 @@ def test_the_gpu_kernel_makes_the_same_noise_when_interpreted() -> None:
     subprocess.run([sys.executable, "-c", GPU_KERNEL], env=environment, check=True)
 
 
+INTO_KERNEL = """
+import torch
+from tacit.train.chacha import key_words
+from tacit.train.gaussian import eager, pairs_of, put
+from tacit.train.joined import Joined
+from tacit.train.kernels import noise_into
+
+words, pairs = key_words(bytes(range(32)), "cpu"), 512
+for sizes in ((5, 700, 0, 1500), (1024, 0), (1, 1, 16), (0, 513, 511)):
+    count = sum(sizes)
+    pieces, rest = divmod(count, 2 * pairs)
+    padded = [torch.full((size + 2,), 7.0) for size in sizes]
+    theirs, flat = [torch.full((size,), 7.0) for size in sizes], torch.empty(count)
+    joined = Joined(sizes, torch.device("cpu")).at([row[1:-1] for row in padded])
+    noise_into(joined, words, pairs, pairs_of(rest), 3.0, 0.5)
+    if pieces:
+        eager(flat[: count - rest].view(pieces, -1), words, 0, pairs, 3.0)
+    if rest:
+        eager(flat[count - rest :].view(1, -1), words, pieces * 3 * pairs // 16, pairs_of(rest), 3.0)
+    put(iter([flat]), theirs, 0.5)
+    for ours, right in zip(padded, theirs, strict=True):
+        torch.testing.assert_close(ours[1:-1], right, rtol=1e-4, atol=1e-5)
+        assert ours[0] == ours[-1] == 7
+"""
+
+
+@pytest.mark.needs("triton")
+def test_the_gpu_kernel_adds_one_flat_draw_to_several_arrays_when_interpreted() -> None:
+    """And writes nothing beside them."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-c", INTO_KERNEL], env=environment, check=True)
+
+
+MARK_KERNEL = """
+import torch
+from tacit.train.fingerprint import eager, length
+from tacit.train.joined import Joined
+from tacit.train.kernels import fingerprint
+
+generator = torch.Generator().manual_seed(1)
+keys = torch.randint(-(2**31), 2**31, (16,), generator=generator).to(torch.int32)
+for sizes in ((5, 0, 70, 9 * 16 + 3), (1,), (8 * 16, 1)):
+    words = [torch.randint(-(2**31), 2**31, (size,), generator=generator).to(torch.int32) for size in sizes]
+    joined = Joined(sizes, torch.device("cpu"), lanes=16).at([one.view(torch.float32) for one in words])
+    ours, theirs = torch.zeros(2, length(joined), dtype=torch.int32)
+    fingerprint(joined, keys, ours)
+    eager(joined, keys, theirs)
+    assert torch.equal(ours, theirs) and (ours != 0).all()
+"""
+
+
+@pytest.mark.needs("triton")
+def test_the_gpu_kernel_makes_the_same_fingerprint_when_interpreted() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-c", MARK_KERNEL], env=environment, check=True)
+
+
 KEY_KERNEL = """
 import torch
 
@@ -111,7 +168,10 @@ generator = torch.Generator().manual_seed(1)
 keys = torch.randint(-(2**31), 2**31, (16,), generator=generator).to(torch.int32)
 for count in (1, 1537):
     seen = torch.randint(-(2**31), 2**31, (count,), generator=generator).to(torch.int32)
-    assert torch.equal(derive(seen, keys), eager(seen, keys))
+    ours, theirs = torch.zeros(2, 8, dtype=torch.int32)
+    derive(seen, keys, ours)
+    eager(seen, keys, theirs)
+    assert torch.equal(ours, theirs) and ours.any()
 """
 
 

@@ -100,6 +100,25 @@ def test_gradients_are_made_where_sums_lie_whatever_their_layout(total) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_memory_of_a_gradient_holds_nothing_but_gradients() -> None:
+    """Saved, it would take along all that lies there: padding, a neighbour, a sum without noise."""
+    made, _ = release()
+    alone, beside, wide = torch.randn(3, 4), torch.randn(24), torch.randn(5, 4)
+    side_by_side = beside[:12].view(3, 4), beside[12:].view(4, 3)
+    cases = {
+        "alone": ([alone, side_by_side[1]], [True, False]),
+        "side by side": (list(side_by_side), [True, True]),
+        "overlapping": ([beside[:12].view(3, 4), beside[11:23].view(4, 3)], [False, False]),
+        "padded": ([wide[:3], side_by_side[0].clone().view(4, 3)], [False, True]),
+    }
+    for name, (total, kept) in cases.items():
+        found = made.own(total)
+        assert [one.data_ptr() == other.data_ptr() for one, other in zip(found, total, strict=True)] == kept, name
+        for one, other in zip(found, total, strict=True):
+            assert torch.equal(one, other)
+    assert made.own([alone, side_by_side[1]])[1].untyped_storage().nbytes() == 48
+
+
 def test_a_step_leaves_no_sum_behind() -> None:
     """The memory of the sums holds the noisy gradients afterwards, and nothing else keeps them."""
     model = torch.nn.Linear(6, 3)

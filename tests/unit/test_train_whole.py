@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import PrivateStep, Speed, private
 from tacit.train.clip.replay import Replay, recordable
-from tacit.train.derive import derived
 from tacit.train.sample import Batch
 from tacit.train.totals import Part
 from tacit.train.whole import Whole, fits
@@ -34,7 +34,6 @@ def trained(
     plan, speed = Plan(40, 0.3, 8, 1.0, 0.5), Speed(physical_batch=14, compile=True)
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, loss=loss, rng=5, speed=speed)
     step._noise_key = as_on_a_gpu(step)
-    step._release._together = lambda: False
     done = 0
     for batch in step.batches((x, y)):
         before(model, x, batch.order)
@@ -49,8 +48,8 @@ def trained(
 
 def as_on_a_gpu(step: PrivateStep):
     def key(batch: Batch, parts: list[Part]) -> Tensor:
-        norms, losses = (torch.cat([getattr(part, name) for part, _ in parts]) for name in ("norms", "losses"))
-        return derived(torch.cat((norms, losses, *step._total.marks)), step._two_keys(batch))
+        seen = [value for part, _ in parts for value in (part.norms, part.losses)]
+        return step._device_key(batch, seen, step._total.latest)
 
     return key
 
@@ -179,15 +178,107 @@ def test_an_interrupted_step_leaves_nothing_to_be_taken_for_gradients(when: str,
         speed = Speed(physical_batch=40, compile=True)
         step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 4, 1.0), rng=5, speed=speed)
         step._recorded = True
-        step._release._together = lambda: False
         for batch in step.batches((x, y)):
             step._whole = step._whole or Whole(step._total, step._release, batch.examples, 40, recorded=False)
             if breaks and batch.order == 2:
                 interrupt(step, batch, when, monkeypatch)
                 assert all(parameter.grad is None for parameter in model.parameters())
+                assert not any(one.any() for one in step._whole.sums)  # whoever kept the last gradients has these
             step(batch)
         ends.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
     assert torch.equal(*ends)
+
+
+class Recorded:
+    """As a CUDA graph: what was recorded is done again on the tensors it was recorded with, whatever names say now."""
+
+    capturing = False
+
+    def __init__(self, whole: Whole, work: Callable[[], None], sums: list[Tensor] | None) -> None:
+        self.whole, self.work, self.sums = whole, work, sums
+
+    def replay(self) -> None:
+        if self.sums is None:  # adds the noise; it reads tables, and does not set them
+            with self.while_capturing():
+                self.work()
+            return
+        self.work()
+        for kept, made in zip(self.sums, self.whole.sums, strict=True):
+            kept.copy_(made)
+        self.whole.sums = self.sums
+
+    @classmethod
+    @contextmanager
+    def while_capturing(cls) -> Iterator[None]:
+        cls.capturing = True
+        yield
+        cls.capturing = False
+
+    @classmethod
+    def both(cls, whole: Whole, summed: Callable[[], None], noisy: Callable[[], None]) -> list[Recorded]:
+        """Warm up, then record the first, then the second."""
+        for _ in range(3):
+            summed()
+            noisy()
+        with cls.while_capturing():
+            before = whole.sums  # kept, or the next might lie there
+            summed()
+            assert before[0].data_ptr() != whole.sums[0].data_ptr()
+        return [cls(whole, summed, whole.sums), cls(whole, noisy, None)]
+
+
+def test_noise_goes_to_the_sums_that_were_recorded(monkeypatch) -> None:
+    """Not to those of a warm-up: tables are set after recording, to what a replay writes."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: Recorded.capturing)
+    monkeypatch.setattr(Whole, "_mark", lambda whole: None)
+    torch.manual_seed(0)
+    x, y, start = torch.randn(40, 6), torch.randint(0, 3, (40,)), nn.Linear(6, 3)
+    ends = []
+    for records in (False, True):
+        model = copy.deepcopy(start)
+        step = private(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 6, 1.0), rng=5,
+            speed=Speed(physical_batch=40, compile=True),
+        )  # fmt: skip
+        step._recorded = True
+        for batch in step.batches((x, y)):
+            step._whole = whole = step._whole or Whole(step._total, step._release, batch.examples, 40, recorded=False)
+            monkeypatch.setattr(
+                "tacit.train.whole.recorded", lambda device, *works, whole=whole: Recorded.both(whole, *works)
+            )
+            whole.recorded = records
+            step(batch)
+            places = [parameter.grad.data_ptr() for parameter in model.parameters()]
+            assert whole.joined.places.tolist() == places == [one.data_ptr() for one in whole.sums]
+        ends.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+    assert torch.equal(*ends)
+
+
+def test_a_sum_that_is_not_finite_still_meets_noise_of_its_own(monkeypatch) -> None:
+    """Records whose losses and norms do not tell their labels: the key is of the sum without the broken one."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    x, y = torch.zeros(8, 4), torch.tensor([0, 1, 0, 1, 0, 1, 0, 1])
+    x[:, 0], x[0] = 1.0, torch.inf
+    released = []
+    for labels in (y, torch.cat((y[:1], 1 - y[1:]))):
+        for at_once in (False, True):
+            model = nn.Linear(4, 2)
+            nn.init.zeros_(model.weight)
+            nn.init.zeros_(model.bias)
+            step = private(
+                model, torch.optim.SGD(model.parameters(), lr=1.0), Plan(8, 1.0, 1, 1.0), rng=5,
+                speed=Speed(physical_batch=8, compile=True),
+            )  # fmt: skip
+            for batch in step.batches((x, labels)):
+                step._recorded = at_once
+                step._whole = Whole(step._total, step._release, batch.examples, 8, recorded=False)
+                step(batch)
+            released.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+    same, again, other, too = released
+    assert torch.equal(same, again)
+    assert torch.equal(other, too)
+    assert ((same - other)[1:4].abs() > 1e-3).all()  # weights that no record moves: noise alone
 
 
 def interrupt(step: PrivateStep, batch: Batch, when: str, monkeypatch) -> None:

@@ -1,7 +1,7 @@
 r"""The key of a step's noise, made on the device from what the step computed there: no wait for the processor.
 
-With M_1, M_2, ... the words of norms, losses and marks of the sum, three at a time, F_K the block function of ChaCha20
-on 128 bits of input (its counter and nonce), and two keys that the secret gave for this step and batch:
+With M_1, M_2, ... the words of the sum's fingerprint, norms and losses, three at a time, F_K the block function of
+ChaCha20 on 128 bits of input (its counter and nonce), and two keys that the secret gave for this step and batch:
 
     key = F_K2(h),   h = F_K1(1, M_1) xor F_K1(2, M_2) xor ...   (128 bits of it)
 
@@ -22,14 +22,21 @@ from ..core import BadInput
 from .chacha import stream_of
 
 PER_BLOCK = 3
-Derive = Callable[[Tensor, Tensor], Tensor]
+Derive = Callable[[Tensor, Tensor, Tensor], None]
 
 
-def derived(seen: Tensor, keys: bytes | Tensor) -> Tensor:
-    """Eight words of key on the device of `seen`, float32 numbers, under two keys: 64 bytes, or 16 words there."""
+def derived(seen: Tensor, keys: bytes | Tensor, found: Tensor | None = None) -> Tensor:
+    """Eight words of key from those of `seen`, on its device, under two keys: 64 bytes, or 16 words there."""
     if isinstance(keys, bytes):
-        keys = torch.tensor(struct.unpack("<16i", keys), dtype=torch.int32, device=seen.device)
-    return _ours(seen.device)(seen.contiguous().view(torch.int32), keys)
+        keys = words_of(keys, seen.device)
+    found = torch.empty(8, dtype=torch.int32, device=seen.device) if found is None else found
+    _ours(seen.device)(seen.contiguous().view(torch.int32), keys, found)
+    return found
+
+
+def words_of(keys: bytes, device: torch.device) -> Tensor:
+    """Two keys as sixteen words."""
+    return torch.tensor(struct.unpack("<16i", keys), dtype=torch.int32, device=device)
 
 
 @lru_cache
@@ -43,12 +50,15 @@ def _ours(device: torch.device) -> Derive:
         torch.arange(1000, dtype=torch.int32, device=device),
         torch.arange(16, dtype=torch.int32, device=device),
     )
-    if not torch.equal(derive(seen, keys), eager(seen, keys)):
+    ours, theirs = torch.zeros(2, 8, dtype=torch.int32, device=device)
+    derive(seen, keys, ours)
+    eager(seen, keys, theirs)
+    if not torch.equal(ours, theirs):
         raise BadInput("The key kernel of this device does not make the eager keys, so it is not used.")
     return derive
 
 
-def eager(seen: Tensor, keys: Tensor) -> Tensor:
+def eager(seen: Tensor, keys: Tensor, found: Tensor) -> None:
     """As torch operations, on any device."""
     blocks = torch.nn.functional.pad(seen, (0, -len(seen) % PER_BLOCK)).view(-1, PER_BLOCK)
     number = torch.arange(len(blocks), device=seen.device)
@@ -57,7 +67,7 @@ def eager(seen: Tensor, keys: Tensor) -> Tensor:
         half = len(mixed) // 2
         mixed = torch.cat((mixed[:half] ^ mixed[half : 2 * half], mixed[2 * half :]))
     a, b, c, d = (mixed.sum(0) if len(mixed) else seen.new_zeros(4)).unbind()
-    return stream_of(keys[8:], _long(a, b), (c, d)).view(-1)[:8].to(torch.int32)
+    found.copy_(stream_of(keys[8:], _long(a, b), (c, d)).view(-1)[:8])
 
 
 def _long(low: Tensor, high: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..core import BadInput
 from .chacha import WORDS, key_words, stream_of
+from .joined import Joined
 
 NONCE = bytes(16)
 PAIRS = 2**15
@@ -49,6 +50,22 @@ class Normals:
     def add(self, rows: list[Tensor], key: bytes, scale: float, share: float) -> None:
         """rows <- share * rows + scale * noise, one flat draw over all of them, in a processor's memory."""
         put(self._pieces(key, sum(map(len, rows)), scale), rows, share)
+
+
+def add(joined: Joined, key: bytes | Tensor, scale: float, share: float) -> None:
+    """joined <- share * joined + scale * noise: `Normals.add` where the arrays of a device lie, in one kernel."""
+    words = key if isinstance(key, Tensor) else key_words(key, joined.device)
+    if joined.device.type == "cuda":
+        kernel_into(joined.device)(joined, words, PAIRS, pairs_of(joined.count % (2 * PAIRS)), scale, share)
+    else:
+        eager_into(joined, words, scale, share)
+
+
+def eager_into(joined: Joined, words: Tensor, scale: float, share: float) -> None:
+    """The same as torch operations, on any device."""
+    flat = torch.empty(joined.count, device=joined.device)
+    on_device(flat, words, scale, eager)
+    put(iter([flat]), joined.arrays, share)
 
 
 def put(pieces: Iterator[Tensor], rows: list[Tensor], share: float = 0.0) -> None:
@@ -84,6 +101,21 @@ def kernel(device: torch.device) -> Noise:
     if not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5):
         raise BadInput("The noise kernel of this device does not make the eager noise, so it is not used.")
     return noise
+
+
+@lru_cache
+def kernel_into(device: torch.device) -> Noise:
+    """The kernel for joined arrays, after it has made the eager noise in some of odd sizes."""
+    from .kernels import noise_into
+
+    sizes = 5, 2 * PAIRS, 0, 700, 70_001
+    ours, theirs = (Joined(sizes, device).at([torch.ones(size, device=device) for size in sizes]) for _ in range(2))
+    words = torch.arange(8, dtype=torch.int32, device=device)
+    noise_into(ours, words, PAIRS, pairs_of(ours.count % (2 * PAIRS)), 3.0, 0.5)
+    eager_into(theirs, words, 3.0, 0.5)
+    if not torch.allclose(torch.cat(ours.arrays), torch.cat(theirs.arrays), rtol=1e-4, atol=1e-5):
+        raise BadInput("The noise kernel of this device does not make the eager noise, so it is not used.")
+    return noise_into
 
 
 def on_processor(key: bytes, count: int) -> Tensor:

@@ -1,7 +1,8 @@
-"""The noise of `gaussian` as one kernel for NVIDIA GPUs: nothing but finished numbers goes through memory.
+"""Kernels for NVIDIA GPUs: the noise of `gaussian`, the keys of `derive` and the fingerprints of `fingerprint`.
 
-One thread makes a ChaCha20 block of angles and the two blocks of radii that belong to it: 32 normal numbers. The words
-and where they lie are those of `gaussian`, which tests this kernel on the device before it is used.
+Nothing but finished numbers goes through memory: one thread makes a ChaCha20 block of angles and the two blocks of
+radii that belong to it, 32 normal numbers. Each kernel gives what the eager code of its module gives, which is tried on
+the device before it is used.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS = 32
+from .fingerprint import FIRST, blocks
+from .joined import TILE, Joined
+
+ROWS = TILE // 16
 """Threads that work together: one warp, since larger tiles leave more of a small piece unused."""
 
 
@@ -41,12 +45,60 @@ def _pieces(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
     piece, tile = program // tiles, program % tiles
-    block = tile * ROWS + tl.arange(0, ROWS)
     if KEYED:
         key += 8 * piece
         start = first + piece * 0
     else:
         start = first + piece * (3 * pairs // 16)
+    cosines, sines = _normal(key, start, pairs, tile, nonce, number, scale, ROWS)
+    pair = tile * (16 * ROWS) + tl.arange(0, 16 * ROWS)
+    _put(rows + piece * count, pair, (pair < pairs) & (pair < count), cosines, share, ADD)
+    _put(rows + piece * count, pair + pairs, (pair < pairs) & (pair + pairs < count), sines, share, ADD)
+
+
+def noise_into(joined: Joined, key: Tensor, pairs: int, last: int, scale: float, share: float) -> None:
+    """joined <- share * joined + scale * noise: pieces of `pairs` pairs, the last one of `last`."""
+    pieces, tiles = joined.count // (2 * pairs), triton.cdiv(pairs, TILE)
+    with torch.cuda.device_of(key):
+        _into[(pieces * tiles + triton.cdiv(last, TILE),)](
+            joined.places, joined.starts, joined.owners, key, joined.count, pairs, tiles, last, pieces, scale, share,
+            ROWS=ROWS, num_warps=1,
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["count", "tiles", "last", "pieces"])
+def _into(  # type: ignore[no-untyped-def]
+    places, starts, owners, key, count, pairs, tiles, last, pieces, scale, share, ROWS: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0).to(tl.int64)
+    piece, tile = program // tiles, program % tiles
+    own = tl.where(piece < pieces, pairs, last)
+    cosines, sines = _normal(key, piece * (3 * pairs // 16), own, tile, piece * 0, piece * 0, scale, ROWS)
+    first, left = piece * 2 * pairs + tile * (16 * ROWS), own - tile * (16 * ROWS)
+    _spread(places, starts, owners, first, left, count, cosines, share, ROWS)
+    _spread(places, starts, owners, first + own, left, count, sines, share, ROWS)
+
+
+@triton.jit
+def _spread(places, starts, owners, first, left, count, made, share, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Numbers from `first` of the whole on, `left` of them at most, to the arrays that they belong to."""
+    place = first + tl.arange(0, 16 * ROWS)
+    end = tl.minimum(first + tl.minimum(left, 16 * ROWS), count)
+    owner = tl.load(owners + tl.minimum(first, count - 1) // (16 * ROWS))
+    start = tl.load(starts + owner)
+    while start < end:
+        after = tl.load(starts + owner + 1)
+        array = tl.load(places + owner).to(tl.pointer_type(tl.float32))
+        here = (place >= start) & (place < tl.minimum(after, end))
+        _put(array, place - start, here, made, share, True)
+        owner += 1
+        start = after
+
+
+@triton.jit
+def _normal(key, start, pairs, tile, nonce, number, scale, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Scaled cosines and sines of some pairs of the piece whose stream starts at block `start`."""
+    block = tile * ROWS + tl.arange(0, ROWS)
     a = _stream(key, start + 2 * block, nonce, number)
     b = _stream(key, start + 2 * block + 1, nonce, number)
     turns = _stream(key, start + pairs // 8 + block, nonce, number)
@@ -58,11 +110,7 @@ def _pieces(  # type: ignore[no-untyped-def]
     )  # fmt: skip
     radius = _sixteen(radii, ROWS) * scale
     angle = _sixteen(turns, ROWS).to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09
-    pair = tile * (16 * ROWS) + tl.arange(0, 16 * ROWS)
-    _put(rows + piece * count, pair, (pair < pairs) & (pair < count), tl.cos(angle) * radius, share, ADD)
-    _put(
-        rows + piece * count, pair + pairs, (pair < pairs) & (pair + pairs < count), tl.sin(angle) * radius, share, ADD
-    )
+    return tl.cos(angle) * radius, tl.sin(angle) * radius
 
 
 @triton.jit
@@ -140,12 +188,10 @@ def _rotated(word, amount: tl.constexpr):  # type: ignore[no-untyped-def]
     return (word << amount) | (word >> (32 - amount))
 
 
-def derive(seen: Tensor, keys: Tensor) -> Tensor:
+def derive(seen: Tensor, keys: Tensor, found: Tensor) -> None:
     """Eight words of key from words that were seen, as `derive.eager` has it."""
-    found = torch.empty(8, dtype=torch.int32, device=seen.device)
     with torch.cuda.device_of(seen):
         _derive[(1,)](seen, seen.numel(), keys, found, LANES=512, num_warps=16)
-    return found
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -173,3 +219,48 @@ def _none(LANES: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit
 def _long(low, high):  # type: ignore[no-untyped-def]
     return low.to(tl.uint32).to(tl.int64) | (high.to(tl.uint32).to(tl.int64) << 32)
+
+
+def fingerprint(joined: Joined, keys: Tensor, found: Tensor) -> None:
+    """Four words for each part, as `fingerprint.eager` has it: its keys, then all parts at once."""
+    parts, count = joined.parts.shape[1], blocks(joined)
+    made = torch.empty(16 * count, dtype=torch.int32, device=keys.device)
+    with torch.cuda.device_of(keys):
+        _words[(triton.cdiv(count, ROWS),)](keys, FIRST, count, made, ROWS=ROWS, num_warps=1)
+        if parts:
+            _fingerprint[(parts,)](
+                joined.places, joined.parts, parts, made.view(torch.int64), found.view(torch.int64),
+                LANES=joined.lanes, num_warps=8,
+            )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["first", "count"])
+def _words(key, first, count, found, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Blocks of the stream from `first` on."""
+    program = tl.program_id(0).to(tl.int64)
+    block = program * ROWS + tl.arange(0, ROWS)
+    made = _sixteen(_stream(key, first + block, program * 0, program * 0), ROWS)
+    place = program * (16 * ROWS) + tl.arange(0, 16 * ROWS)
+    tl.store(found + place, made.to(tl.int32, bitcast=True), mask=place < 16 * count)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _fingerprint(places, parts, count, keys, found, LANES: tl.constexpr):  # type: ignore[no-untyped-def]
+    part, lane = tl.program_id(0), tl.arange(0, LANES)
+    length = tl.load(parts + 2 * count + part)
+    array = tl.load(places + tl.load(parts + part)).to(tl.pointer_type(tl.int32)) + tl.load(parts + count + part)
+    rows = keys + 4 * LANES
+    a, b = tl.zeros((LANES,), dtype=tl.int64), tl.zeros((LANES,), dtype=tl.int64)
+    for start in tl.range(0, length, LANES, loop_unroll_factor=4):
+        word = tl.load(array + start + lane, mask=start + lane < length, other=0).to(tl.uint32, bitcast=True)
+        a += word.to(tl.int64) * tl.load(rows)
+        b += word.to(tl.int64) * tl.load(rows + 1)
+        rows += 2
+    tl.store(found + 2 * part, _columns(a, keys, lane, LANES))
+    tl.store(found + 2 * part + 1, _columns(b, keys + 2 * LANES, lane, LANES))
+
+
+@triton.jit
+def _columns(sums, keys, lane, LANES: tl.constexpr):  # type: ignore[no-untyped-def]
+    low, high = sums.to(tl.uint32).to(tl.int64), (sums >> 32).to(tl.uint32).to(tl.int64)
+    return tl.sum(low * tl.load(keys + lane) + high * tl.load(keys + LANES + lane), 0)

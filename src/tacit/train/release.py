@@ -16,8 +16,9 @@ from ..core import BadInput
 from ..loss import Adaptive, Plan
 from .clip.arrays import ROUNDING
 from .correlated import Correlated
-from .gaussian import Normals
+from .gaussian import Normals, add
 from .grid import Grid
+from .joined import Joined
 
 KINDS = ("float32", "grid")
 
@@ -34,6 +35,7 @@ class Release:
         self.normals = Normals(self.device)
         self.correlated = Correlated(plan.bands)
         self.grid = self._grid() if noise == "grid" else None
+        self._tables: Joined | None = None
 
     def _grid(self) -> Grid:
         if isinstance(self.plan.clipping, Adaptive) or self.plan.bands > 1:
@@ -44,17 +46,13 @@ class Release:
         return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.rounding)
 
     def noise(self, key: bytes | Tensor, clip_norm: float) -> Tensor | None:
-        """What one step adds, already divided; none yet where it is made together with the sum."""
-        if self.grid is not None or self._together():
+        """What one step adds, already divided; none where it is independent, and added to the sum as it is made."""
+        if self.plan.bands == 1:
             return None
         flat = torch.empty(self.count, device=self.device)
-        self.fill(flat, key, clip_norm)
+        self.normals.fill(flat, key, self._scale(clip_norm))
         self.correlated(flat)
         return flat
-
-    def fill(self, flat: Tensor, key: bytes | Tensor, clip_norm: float) -> None:
-        """Independent noise of one step, already divided."""
-        self.normals.fill(flat, key, self._scale(clip_norm))
 
     def __call__(self, total: list[Tensor], flat: Tensor | None, key: bytes | Tensor, clip_norm: float) -> None:
         """Gradients from a sum by parameter; an empty one stands for zero."""
@@ -63,15 +61,29 @@ class Release:
             noisy = self.views(flat)
             if total:
                 torch._foreach_add_(noisy, total, alpha=1 / expected)
-        else:
+        elif self.grid is not None:
             assert isinstance(key, bytes)
-            if self.grid is not None:
-                flat = (self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32)
-                noisy = self.views(flat)
-            else:
-                noisy = self._own(total)
+            noisy = self.views((self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32))
+        else:
+            noisy = self.own(total)
+            if isinstance(key, bytes) and self.device.type == "cpu":
                 self.normals.add([one.view(-1) for one in noisy], key, self._scale(clip_norm), 1 / expected)
+            else:
+                self.into(self.joined(noisy), key, clip_norm)
         self.hand_over(noisy)
+
+    def into(self, joined: Joined, key: bytes | Tensor, clip_norm: float) -> None:
+        """Independent noise into a device's sums, which become gradients where they lie."""
+        add(joined, key, self._scale(clip_norm), 1 / self.plan.expected_batch)
+
+    def joined(self, sums: list[Tensor]) -> Joined:
+        """Sums as one array, until the next are."""
+        self._tables = self._tables or self.tables()
+        return self._tables.at(sums)
+
+    def tables(self) -> Joined:
+        """Tables for sums, to keep."""
+        return Joined([tensor.numel() for tensor in self.parameters], self.device)
 
     def hand_over(self, noisy: list[Tensor]) -> None:
         """Gradients for the optimizer."""
@@ -82,10 +94,6 @@ class Release:
         """Whether noise is independent from step to step, of one scale, and on no grid."""
         return self.grid is None and self.plan.bands == 1 and not isinstance(self.plan.clipping, Adaptive)
 
-    def _together(self) -> bool:
-        """On a processor noise that is independent goes to the sum piece by piece, out of the cache."""
-        return self.device.type == "cpu" and self.plan.bands == 1
-
     def _scale(self, clip_norm: float) -> float:
         return self.plan.noise_multiplier * clip_norm * (1 + self.rounding) / self.plan.expected_batch
 
@@ -94,14 +102,29 @@ class Release:
         parts = flat.split([tensor.numel() for tensor in self.parameters])
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
 
-    def _own(self, total: list[Tensor]) -> list[Tensor]:
+    def own(self, total: list[Tensor]) -> list[Tensor]:
         """The sums in memory of their own, as a rule where they lie already: the gradients are made in it.
 
         They were the last memory that the step asked for, and while they stay, as autograd's gradients do, what lies
-        below is not given back to the system to be asked for again.
+        below is not given back to the system to be asked for again. Nothing but gradients lies in it: whoever saves one
+        saves all that its memory holds.
         """
         if not total:
             return [torch.zeros(tensor.shape, device=self.device) for tensor in self.parameters]
-        if len({tensor.untyped_storage().data_ptr() for tensor in total}) < len(total):
-            total = [tensor.clone() for tensor in total]
-        return [tensor.contiguous() for tensor in total]
+        total = [tensor.contiguous() for tensor in total]
+        full = _full(total)
+        return [one if one.untyped_storage().data_ptr() in full else one.clone() for one in total]
+
+
+def _full(total: list[Tensor]) -> set[int]:
+    """Where memory begins that holds one sum, or several side by side, and nothing else."""
+    spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for one in total:
+        memory, start = one.untyped_storage(), one.data_ptr()
+        spans.setdefault((memory.data_ptr(), memory.nbytes()), []).append((start, start + one.nbytes))
+    return {place for (place, size), found in spans.items() if _side_by_side(place, place + size, sorted(found))}
+
+
+def _side_by_side(start: int, end: int, spans: list[tuple[int, int]]) -> bool:
+    firsts, lasts = zip(*spans, strict=True)
+    return firsts == (start, *lasts[:-1]) and lasts[-1] == end

@@ -18,7 +18,8 @@ from ..loss import Adaptive, Plan
 from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.clipper import Loss
-from .derive import derived
+from .derive import derived, words_of
+from .fingerprint import fingerprint
 from .info import StepInfo
 from .labels import known
 from .models import check_kinds, check_model, check_places, compute_again, places, trainable
@@ -29,7 +30,7 @@ from .sample import Batch
 from .several import Augment, averaged
 from .speed import Speed
 from .state import restore, saved
-from .totals import Part, Totals
+from .totals import Part, Totals, marks
 from .units import units
 from .whole import Whole, fits
 from .workers import Workers
@@ -201,10 +202,12 @@ class PrivateStep:
         """Part by part."""
         total, parts = self._total(batch)
         key = self._noise_key(batch, parts)
-        own = self._workers.key(key)
-        noise = self._release.noise(own, self.clip_norm)
-        total, parts = self._total.settled(batch, total, parts)
-        self._release(total, noise, own, self.clip_norm)
+        noise = self._release.noise(self._workers.key(key), self.clip_norm)
+        settled, parts = self._total.settled(batch, total, parts)
+        if settled is not total:  # one that was not finite says little about the data
+            key = self._noise_key(batch, parts)
+            noise = self._release.noise(self._workers.key(key), self.clip_norm)
+        self._release(settled, noise, self._workers.key(key), self.clip_norm)
         self._workers.hand_over(self._own)
         self._adapt(parts, key)
         self._release.correlated.advance()
@@ -214,17 +217,28 @@ class PrivateStep:
         """The usual step on a GPU."""
         if self._whole is None or self._whole.examples is not batch.examples or self._whole.rows != batch.physical:
             self._whole = Whole(self._total, self._release, batch.examples, batch.physical, recorded=self._recorded)
-        return self._whole(batch, lambda: self._two_keys(batch))
+        parts = self._whole(batch, lambda: self._two_keys(batch))
+        if parts is None:
+            total, parts = self._total.slowly(batch)
+            self._release(total, None, self._noise_key(batch, parts), self.clip_norm)
+        return parts
 
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes | Tensor:
-        """The key of this step's noise; on a GPU it is made there, from norms, losses and marks of the sum."""
+        """The key of this step's noise: of norms, losses and which sum it was; made on a GPU where they lie there."""
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
-        named = self.done.to_bytes(8, "little"), self._plan
+        total, self._total.latest = self._total.latest, []
         if seen and seen[0].is_cuda and self._release.grid is None:
-            return derived(torch.cat(seen + self._total.marks), self._two_keys(batch))
-        marks = self._workers.gathered([self._total.marks])
-        seen += [mark.cpu() for each in marks for mark in each]
+            return self._device_key(batch, seen, total)
+        every = self._workers.gathered([marks(total)])
+        seen += [mark.cpu() for each in every for mark in each]
+        named = self.done.to_bytes(8, "little"), self._plan
         return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
+
+    def _device_key(self, batch: Batch, seen: list[Tensor], total: list[Tensor]) -> Tensor:
+        """The same, made where the sum lies."""
+        keys = words_of(self._two_keys(batch), seen[0].device)
+        mark = fingerprint(self._release.joined(self._release.own(total)), keys)
+        return derived(torch.cat((mark, torch.cat(seen).view(torch.int32))), keys)
 
     def _two_keys(self, batch: Batch) -> bytes:
         """What the device needs to derive a key: of the secret, the step, the plan and the batch."""

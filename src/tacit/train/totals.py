@@ -39,7 +39,7 @@ class Totals:
         self.parameters = clipper.parameters
         self.device = next(iter(self.parameters.values())).device
         self.kind = torch.float32
-        self.marks: list[Tensor] = []
+        self.latest: list[Tensor] = []
 
     def on(self, grid: Grid) -> None:
         """Add up whole numbers from now on."""
@@ -54,12 +54,11 @@ class Totals:
         """The sum by parameter, which holds if all norms turn out finite, and what else each part gave."""
         total, parts = self._summed(batch, self.clipper if self.compiled is None else self.compiled.launched)
         alone = self.workers.count == 1
-        self.marks = marks(total)
         self._coming = _Coming(parts if alone else [])
         return total, parts if alone else self.workers.gathered(_Coming(parts).here() or parts)
 
     def settled(self, batch: Batch, total: list[Tensor], parts: list[Part]) -> tuple[list[Tensor], list[Part]]:
-        """The sum as it is to be released, and what each part gave in the processor's memory."""
+        """The sum as it is to be released, or another, and what each part gave in the processor's memory."""
         parts = self._coming.here() or parts
         if self.compiled is None or all(bool(clipped.norms.isfinite().all()) for clipped, _ in parts):
             return total, parts
@@ -82,7 +81,8 @@ class Totals:
                 else:  # the next part may overwrite the memory of this one
                     total = [tensor.clone() for tensor in sums] if len(batch.index) > batch.physical else sums
                 parts.append((replace(clipped, sums={}), mask))
-        return self.workers.total(total, list(self.parameters.values()), self.kind), parts
+        self.latest = self.workers.total(total, list(self.parameters.values()), self.kind)
+        return self.latest, parts
 
     def _prepared(self, rows: Any) -> Any:
         rows = mapped(lambda tensor: tensor.to(self.device, non_blocking=True), rows)
@@ -96,6 +96,7 @@ class Totals:
 def marks(total: list[Tensor]) -> list[Tensor]:
     """A few numbers that say which sum it was, for the key of its noise: norms and losses alone may miss labels.
 
+    On a processor, and where several take part; a GPU has the better `fingerprint`.
     Columns are weighed without a pattern: plain sums would be 0 for records whose numbers add up to 0.
     """
     found = []

@@ -1,9 +1,9 @@
 """A whole step as two pieces of work for a GPU: from the numbers of a sample's rows to the gradients.
 
-The first picks the rows, clips and adds them up; the second derives the key, makes the noise and adds it. Both are
-recorded (CUDA graphs). The processor sends row numbers and two keys, launches both, and waits for the first alone,
-whose norms it must see. This is for the usual case: data on the device, a sample that fits one physical batch, noise
-that is independent from step to step and of one scale.
+The first picks the rows, clips and adds them up; the second derives the key, makes the noise and adds it to the sums,
+which become the gradients where they lie. Both are recorded (CUDA graphs). The processor sends row numbers and two
+keys, launches both, and waits for the first alone, whose norms it must see. This is for the usual case: data on the
+device, a sample that fits one physical batch, noise that is independent from step to step and of one scale.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from .batch import mapped, tensors
 from .clip import Clipped
 from .clip.replay import Replay, recordable, recorded
 from .derive import derived
+from .fingerprint import fingerprint, length
 from .release import Release
 from .sample import Batch, Examples
-from .totals import Part, Totals, marks
+from .totals import Part, Totals
 
 WORDS = 8
 
@@ -40,19 +41,34 @@ class Whole:
         self.chosen = torch.zeros_like(self.numbers, device=device)
         self.given = torch.zeros_like(self.words[0], device=device)
         self.places, self.places_here = torch.arange(rows, device=device), torch.arange(rows)
-        self.here, self.seen = torch.zeros(3, rows, pin_memory=recorded), torch.zeros(3, rows, device=device)
-        self.flat = torch.zeros(release.count, device=device)
-        self.gradients = release.views(self.flat)
+        self.joined = release.tables()
+        # in one piece: the sum's fingerprint, norms and losses, of which a key is made, and who was shortened
+        found = torch.zeros(length(self.joined) + 3 * rows, dtype=torch.int32, device=device)
+        self.mark, self.marked = found[: length(self.joined)], found[:-rows]
+        self.here = torch.zeros(3, rows, pin_memory=recorded)
+        self.seen = found[length(self.joined) :].view(torch.float32).view(3, rows)
         self.key = torch.zeros(WORDS, dtype=torch.int32, device=device)
         self.sums: list[Tensor] = []
         self.lying: Mapping[str, Tensor] | None = None
         self.state: Any = None
         self.read: Any = None
 
-    def __call__(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part]:
-        """Hand the gradients over; what else the step gave, in the processor's memory."""
+    def __call__(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part] | None:
+        """Hand the gradients over; what else the step gave, in the processor's memory.
+
+        None, and no gradients, where a norm is not finite: the step is to be done slowly.
+        """
         for parameter in self.release.parameters:
-            parameter.grad = None  # the last step's lie in memory that this one writes before it hands anything over
+            parameter.grad = None  # the last step's lie where this one adds up
+        parts = None
+        try:
+            parts = self._done(batch, keys)
+        finally:
+            if parts is None and self.sums:  # a sum that was not released stays nowhere
+                torch._foreach_zero_(self.sums)
+        return parts
+
+    def _done(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part] | None:
         count = len(batch.index)
         numbers = self.numbers.numpy()
         numbers[:count], numbers[count : self.rows], numbers[self.rows] = batch.index, 0, count
@@ -69,8 +85,8 @@ class Whole:
             arrived.synchronize()
         norms, losses, shortened = self.here
         if not np.isfinite(norms.numpy()).all():
-            return self._again(batch)
-        self.release.hand_over(self.gradients)
+            return None
+        self.release.hand_over(self.sums)
         return [(Clipped({}, norms, losses, shortened.bool()), self.places_here < count)]
 
     def _mark(self) -> torch.cuda.Event | None:
@@ -79,13 +95,6 @@ class Whole:
         arrived = torch.cuda.Event()
         arrived.record(torch.cuda.current_stream(self.chosen.device))
         return arrived
-
-    def _again(self, batch: Batch) -> list[Part]:
-        """Slowly, under the same key: the first sum was not released."""
-        total, parts = self.totals.slowly(batch)
-        clip_norm = self.compiled.clipper.clip_norm
-        self.release(total, self.release.noise(self.key, clip_norm), self.key, clip_norm)
-        return parts
 
     def _prepare(self) -> None:
         """The two pieces of work; made anew when what they read lies elsewhere, or a part's mode has changed."""
@@ -103,21 +112,24 @@ class Whole:
         clip_norm = self.compiled.norm(self.seen).clone()
 
         def summed() -> None:
-            count = self.chosen[self.rows]
+            count, self.sums = self.chosen[self.rows], []
             sums, *seen = graph(trained, public, self._picked(), self.places < count, clip_norm)
-            self.sums = [total.to(self.totals.kind) for total in sums]
-            self.seen.copy_(torch.stack(seen))
+            torch.stack(seen, out=self.seen)
             self.here.copy_(self.seen, non_blocking=True)
+            self.sums = self.release.own([total.to(self.totals.kind) for total in sums])
 
         def noisy() -> None:
-            self.key.copy_(derived(torch.cat((self.seen[:2].flatten(), *marks(self.sums))), self.given))
-            self.release.fill(self.flat, self.key, self.compiled.clipper.clip_norm)
-            torch._foreach_add_(self.gradients, self.sums, alpha=1 / self.release.plan.expected_batch)
+            if not (self.recorded and torch.cuda.is_current_stream_capturing()):
+                self.joined.at(self.sums)
+            fingerprint(self.joined, self.given, self.mark)
+            derived(self.marked, self.given, self.key)
+            self.release.into(self.joined, self.key, self.compiled.clipper.clip_norm)
 
         self.first, self.second = summed, noisy
         if self.recorded:
             with self.compiled.clipper.products(), torch.no_grad():
                 self.first, self.second = (one.replay for one in recorded(self.chosen.device, summed, noisy))
+            self.joined.at(self.sums)  # those that were recorded; a replay reads the tables
         self.lying, self.state, self.read = trained, state, (public, graph, clip_norm)
 
     def _picked(self) -> Any:
