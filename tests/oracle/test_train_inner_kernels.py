@@ -66,7 +66,8 @@ def right_by(sums, case, kind):
     torch.manual_seed(0)
     left, right = (torch.randn(count + 1, positions, size).to(kind)[:count] for size in (rows, columns))
     lengths = left.float().norm(dim=-1)
-    found = sums(left, right, lengths, Tile(16, 16, 4, 3, 1.0)).sum(2).double()
+    rows = (side.flatten(0, 1) for side in (left, right, lengths))
+    found = sums(*rows, positions, Tile(16, 16, 4, 3, 1.0)).sum(2).double()
     return torch.allclose(found, naive(left, right), rtol=1e-5)
 
 

@@ -55,15 +55,15 @@ def pays(left: Tensor, right: Tensor) -> bool:
 
 
 @torch.library.custom_op("tacit::inner_sums", mutates_args=())
-def inner_sums(left: Tensor, right: Tensor, lengths: Tensor) -> Tensor:
+def inner_sums(left: Tensor, right: Tensor, lengths: Tensor, positions: int) -> Tensor:
     """(2, sequences, parts); see `inner_kernels`."""
     from .inner_kernels import sums
 
     left, right, lengths = left.contiguous(), right.contiguous(), lengths.contiguous()
-    return sums(left, right, lengths, chosen(*left.shape[:2]))
+    return sums(left, right, lengths, positions, chosen(len(left) // positions, positions))
 
 
 @inner_sums.register_fake
-def _(left: Tensor, right: Tensor, lengths: Tensor) -> Tensor:
-    parts = chosen(*left.shape[:2]).pairs(left.shape[1])
-    return left.new_empty(2, len(left), parts, dtype=torch.float32)
+def _(left: Tensor, right: Tensor, lengths: Tensor, positions: int) -> Tensor:
+    count = len(left) // positions
+    return left.new_empty(2, count, chosen(count, positions).pairs(positions), dtype=torch.float32)

@@ -20,16 +20,18 @@ from torch import Tensor
 from .inner import Tile
 
 
-def sums(left: Tensor, right: Tensor, lengths: Tensor, tile: Tile) -> Tensor:
-    """(2, sequences, pairs of blocks) from sides (sequences, T, .) and the `lengths` (sequences, T) of left's rows."""
-    count, positions, rows = left.shape
-    pairs = tile.pairs(positions)
+def sums(left: Tensor, right: Tensor, lengths: Tensor, positions: int, tile: Tile) -> Tensor:
+    """(2, sequences, pairs of blocks) from the rows of all sequences, one sequence after the other.
+
+    `left` is (sequences T, p) and `right` (sequences T, d), as a layer's own product has them; `lengths` are left's.
+    """
+    count, pairs = len(left) // positions, tile.pairs(positions)
     found = left.new_empty(2, count, pairs, dtype=torch.float32)
     with torch.cuda.device_of(left):
         _sums[(count * pairs,)](
             left, right, lengths, found, count * pairs,
-            T=positions, P=rows, D=right.shape[2], BLOCKS=triton.cdiv(positions, tile.block), M=tile.block, K=tile.step,
-            num_warps=tile.warps, num_stages=tile.stages,
+            T=positions, P=left.shape[1], D=right.shape[1], BLOCKS=triton.cdiv(positions, tile.block), M=tile.block,
+            K=tile.step, num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
     return found
 

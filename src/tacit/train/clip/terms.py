@@ -186,9 +186,9 @@ class Outer:
         """
         if self._added is None:
             side = self._rounded()
-            sides = [values.flatten(0, 1) for values in (self.left, self.right)]
+            sides = [values.flatten(0, 2) for values in (self.left, self.right)]
             lengths = torch.linalg.vector_norm(wide(sides[side]), dim=-1)
-            parts = inner_sums(sides[side], sides[1 - side], lengths)
+            parts = inner_sums(sides[side], sides[1 - side], lengths, self.left.shape[2])
             self._added = parts.view(2, len(self.left), -1).sum(2).unbind()
         return self._added
 
