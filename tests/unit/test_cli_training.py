@@ -114,6 +114,24 @@ def test_where_only_canaries_were_left_out_there_is_no_accuracy(tacit_) -> None:
     assert json.loads(out)["accuracy"]["validation"] is None
 
 
+def test_labels_without_an_output_are_told_before_training_and_listed_as_not_covered(tacit_) -> None:
+    """The library's own steps stop at no label; the command looks at the whole file first, for its operator."""
+    Path("plain_model.py").write_text(SIMPLE)
+    Path("run.toml").write_text(
+        RUN.format(more="").replace('"digits"', '"people.npz"').replace("own_model:tied", "plain_model:line")
+    )
+    np.savez("people.npz", x=np.ones((60, 2)), y=np.arange(60) % 2 + 1)
+    status, _, err = tacit_("train", "run.toml", "--out", "run", "--seed", 1)
+    assert status == 2
+    assert "one column per class, for all labels" in err
+    assert not Path("run").exists()
+    np.savez("people.npz", x=np.ones((60, 2)), y=np.arange(60) % 2)
+    status, out, _ = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1)
+    assert status == 0
+    listed = json.loads(Path(json.loads(out)["evidence"]).read_text())["not_covered"]
+    assert any("labels the model has outputs for" in line for line in listed)
+
+
 @pytest.mark.needs("sklearn")
 def test_without_pictures_the_run_is_kept_and_says_so(tacit_, monkeypatch) -> None:
     from tacit.cli import curves

@@ -18,7 +18,7 @@ from .inputs import out_folder, read_records, require, seeded
 
 OWN_SIZE = "the number of records: the plan gave no public_size, so that of the data was used"
 OWN_WORDS = "the words of {}: they were read off the data; [data] categories would make them public"
-READABLE = "whether the data could be read: that check looks at every value, and its answer goes to the operator"
+READABLE = "whether the data could be read, with labels the model has outputs for: told to the operator, of every value"
 RECORDS_PER_USER = 8
 
 

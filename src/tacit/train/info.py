@@ -30,6 +30,6 @@ class StepInfo:
         for clipped, mask in parts:
             values, norms, rows = clipped.losses.numpy(), clipped.norms.numpy(), mask.numpy()
             losses += float(values[rows & (values == values)].sum())
-            gave += np.count_nonzero(rows & (norms > 0) & (norms < np.inf))
+            gave += int(np.count_nonzero(rows & (norms > 0) & (norms < np.inf)))
         over = sum(np.count_nonzero(clipped.shortened.numpy()) for clipped, _ in parts)
         return cls(losses / count, float(over / count), count, count - gave)
