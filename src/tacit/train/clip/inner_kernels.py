@@ -91,6 +91,5 @@ def _store(  # type: ignore[no-untyped-def]
     row, column = first * M + tl.arange(0, M), second * M + tl.arange(0, M)
     down = tl.load(lengths + row, mask=row < T, other=0.0)
     across = tl.load(lengths + column, mask=column < T, other=0.0)
-    tl.store(found + program, TIMES * tl.sum(tl.sum(one * two, axis=1), axis=0))
-    room = tl.sum(tl.abs(two) * across[None, :], axis=1) * down
-    tl.store(found + programs + program, TIMES * tl.sum(room, axis=0))
+    tl.store(found + program, TIMES * tl.sum(one * two))
+    tl.store(found + programs + program, TIMES * tl.sum(tl.abs(two) * across[None, :] * down[:, None]))
