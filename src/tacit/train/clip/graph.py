@@ -10,23 +10,31 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._functorch.compile_utils import fx_graph_cse
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from .arrays import ALIGNED
+from .head import known_sums, written_once
+from .nodes import all_written, storage
+from .views import casts_first, one_view
 
 aten = torch.ops.aten
 FEW = 4
-_OWN = "own memory"
 
 
 def rewritten(traced: GraphModule) -> GraphModule:
     """The same step for a compiler: nothing computed twice, views free in their layout, images with channels last."""
     for node in traced.graph.find_nodes(op="call_function", target=aten.detach.default):
         node.replace_all_uses_with(node.args[0])
-    traced.graph.eliminate_dead_code()
-    _nothing_twice(traced)
+    for node in traced.graph.find_nodes(op="call_function", target=aten.t.default):
+        if node.args[0].target is aten.t.default:
+            node.replace_all_uses_with(node.args[0].args[0])
     free_layout(traced)
+    known_sums(traced.graph)
+    written_once(traced.graph)
+    casts_first(traced.graph)
+    traced.graph.eliminate_dead_code()
+    _nothing_twice(traced.graph)
+    one_view(traced.graph)
     images = [node for node in traced.graph.nodes if node.target is aten.convolution.default and _is_image(node)]
     if images and _strides_can_move(traced):
         for node in images:
@@ -36,43 +44,27 @@ def rewritten(traced: GraphModule) -> GraphModule:
     return traced
 
 
-def _nothing_twice(traced: GraphModule) -> None:
-    """Like operations on like arguments are done once, but for those whose memory is written into: each has its own."""
-    written = _all_written(traced)
-    for place, node in enumerate(traced.graph.nodes):
-        if node.op == "call_function" and not written.isdisjoint(_storage(node)):
-            node.kwargs = {**node.kwargs, _OWN: place}
-    once = fx_graph_cse(traced.graph)
-    once.set_codegen(traced.graph._codegen)
-    for node in once.nodes:
-        node.kwargs = {name: value for name, value in node.kwargs.items() if name != _OWN}
-    traced.graph = once
-
-
-def _all_written(traced: GraphModule) -> set[int]:
-    """The memory that operations write into."""
-    return {storage for node in traced.graph.nodes for target in _written(node) for storage in _storage(target)}
-
-
-def _written(node: Node) -> list[Any]:
-    """The arguments that an operation writes into."""
-    arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
-    given = [(one, node.kwargs.get(one.name)) for one in arguments if one.kwarg_only]
-    given += zip(arguments, node.args, strict=False)
-    return [value for one, value in given if one.alias_info is not None and one.alias_info.is_write]
-
-
-def _storage(value: Any) -> set[int]:
-    """The memory behind a node or a list of nodes."""
-    if isinstance(value, list | tuple):
-        return set().union(*map(_storage, value))
-    found = value.meta.get("val") if isinstance(value, Node) else None
-    return {found.untyped_storage()._cdata} if isinstance(found, Tensor) else set()
+def _nothing_twice(graph: Graph) -> None:
+    """Like operations on like arguments are done once, but for those whose memory is written into or handed out."""
+    own = all_written(graph) | storage(graph.output_node().all_input_nodes)
+    done: dict[Any, Node] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or node.is_impure() or _draws(node):
+            continue
+        if own.isdisjoint(storage([node, *node.all_input_nodes])):
+            first = done.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
+            if first is not node:
+                node.replace_all_uses_with(first)
+    graph.eliminate_dead_code()
 
 
 def is_random(traced: GraphModule) -> bool:
     """Whether the step draws random numbers, for dropout say."""
-    return any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in traced.graph.nodes)
+    return any(map(_draws, traced.graph.nodes))
+
+
+def _draws(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def free_layout(traced: GraphModule) -> None:
@@ -91,8 +83,8 @@ def _is_image(node: Node) -> bool:
 def _strides_can_move(traced: GraphModule) -> bool:
     """Whether every stride that was noted belongs to memory that is only read, in a layout that can be had again."""
     noted = traced.graph.find_nodes(op="call_function", target=aten.as_strided.default)
-    written = _all_written(traced)
-    return all(node.args[0].meta["val"].is_contiguous() and written.isdisjoint(_storage(node)) for node in noted)
+    written = all_written(traced.graph)
+    return all(node.args[0].meta["val"].is_contiguous() and written.isdisjoint(storage(node)) for node in noted)
 
 
 def _channels_last(traced: GraphModule) -> None:

@@ -1,0 +1,117 @@
+"""The last layer and the loss of a classifier with very many classes, in a traced step.
+
+A language model's logits and their gradient are its largest arrays by far. So each is gone through no more often than
+it must be, and the gradient is written once, in the lengths that matrix units want.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Graph, Node
+
+from .nodes import after, all_written, put, storage, value
+from .views import PRODUCTS, is_view
+
+aten = torch.ops.aten
+LOSSES = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
+MEAN = 1
+
+
+def known_sums(graph: Graph) -> None:
+    r"""The gradient of a log-softmax without a sum over all classes, where one class per row has all of it.
+
+    d_k = g_k - p_k \sum_j g_j, and g is zero but at the label y, so the sum is g_y; zero for a row that is passed over.
+    """
+    for node in graph.find_nodes(op="call_function", target=aten._log_softmax_backward_data.default):
+        gradient, output, axis, kind = node.args
+        loss = gradient.args[0] if gradient.target is aten._to_copy.default else gradient
+        classes = value(output).shape
+        if loss.target not in LOSSES or len(classes) < 2 or axis % len(classes) != 1:
+            continue
+        whole = torch.promote_types(value(output).dtype, torch.float32)
+        label, total = _labels(node, loss)
+        total = put(node, aten._to_copy.default, total, dtype=value(gradient).dtype)
+        total, output = (put(node, aten._to_copy.default, part, dtype=whole) for part in (total, output))
+        every = put(node, aten.arange.default, classes[1], device=value(output).device)
+        every = put(node, aten.reshape.default, every, [-1] + [1] * (len(classes) - 2))
+        found = put(node, aten.where.ScalarOther, put(node, aten.eq.Tensor, every, label), total, 0.0)
+        share = put(node, aten.mul.Tensor, put(node, aten.exp.default, output), total)
+        _replace(node, put(node, aten._to_copy.default, put(node, aten.sub.Tensor, found, share), dtype=kind))
+
+
+def _labels(place: Node, loss: Node) -> tuple[Node, Node]:
+    """Labels, and the gradient of a loss by what it reads there, with one class each; zero where it reads nothing."""
+    gradient, _, label, weight, reduction, passed_over, weights = loss.args
+    label = put(place, aten._to_copy.default, label, dtype=torch.int64)
+    there = put(place, aten.ne.Scalar, label, passed_over)
+    found = put(place, aten.neg.default, gradient)
+    if weight is not None:
+        own = put(place, aten.where.ScalarOther, there, label, 0)
+        found = put(place, aten.mul.Tensor, found, put(place, aten.index.Tensor, weight, [own]))
+    if reduction == MEAN:
+        found = put(place, aten.div.Tensor, found, weights)
+    found = put(place, aten.where.ScalarOther, there, found, 0.0)
+    return put(place, aten.unsqueeze.default, label, 1), put(place, aten.unsqueeze.default, found, 1)
+
+
+def written_once(graph: Graph) -> None:
+    """What goes into one product as it is and into another one with zeros added is written with them only.
+
+    The zeros meet zeros that the other side is given, a bfloat16 copy of a weight as a rule; so it is in the forward
+    product with that weight, whose output is a part of a wider one then.
+    """
+    written = all_written(graph)
+    for pad in graph.find_nodes(op="call_function", target=aten.constant_pad_nd.default):
+        whole, missing = _source(pad.args[0]), _zeros(pad)
+        products = [
+            node
+            for node in graph.find_nodes(op="call_function", target=aten.mm.default)
+            if _source(node.args[0]) is whole and written.isdisjoint(storage([*node.args, whole, pad]))
+        ]
+        if missing and products:
+            _with_zeros(whole, pad, products, missing)
+
+
+def _with_zeros(whole: Node, pad: Node, products: list[Node], missing: int) -> None:
+    """`whole` with zeros added in `pad` and in all `products`, and as a part of that wherever else it is used."""
+    shape, place = list(value(whole).shape), after(whole)
+    rows = put(place, aten.reshape.default, whole, [-1, shape[-1]])
+    longer = put(place, aten.constant_pad_nd.default, rows, [0, missing], 0.0)
+    for node in products:
+        weight = node.args[1]
+        taller = put(after(weight), aten.constant_pad_nd.default, weight, [0, 0, 0, missing], 0.0)
+        node.args = (longer, taller)
+        _forward(weight, taller, missing)
+    _replace(pad, put(place, aten.reshape.default, longer, list(value(pad).shape)))
+    part = put(place, aten.slice.Tensor, longer, 1, 0, shape[-1])
+    part = put(place, aten.reshape.default, part, shape)
+    whole.replace_all_uses_with(part, lambda user: user is not rows)
+
+
+def _forward(weight: Node, taller: Node, missing: int) -> None:
+    """x W^T as a part of the product with the taller weight."""
+    turned = put(after(taller), aten.t.default, taller)
+    for node in [user for turn in weight.users if turn.target is aten.t.default for user in turn.users]:
+        if node.target not in PRODUCTS or node.args[-1].args[0] is not weight or node.kwargs:
+            continue
+        bias = [put(node, aten.constant_pad_nd.default, one, [0, missing], 0.0) for one in node.args[:-2]]
+        found = put(node, node.target, *bias, node.args[-2], turned)
+        _replace(node, put(node, aten.slice.Tensor, found, 1, 0, value(node).shape[1]))
+
+
+def _source(node: Node) -> Node:
+    """Where a view's rows come from: views that keep the last axis keep the rows, in their order."""
+    while is_view(node) and value(node.args[0]).shape[-1:] == value(node).shape[-1:]:
+        node = node.args[0]
+    return node
+
+
+def _zeros(pad: Node) -> int:
+    """How many zeros are added to the end of the last axis, if that is all that is added."""
+    sides, filled = pad.args[1], pad.args[2] if len(pad.args) > 2 else 0
+    return sides[1] if len(sides) == 2 and sides[0] == 0 and sides[1] > 0 and filled == 0 else 0
+
+
+def _replace(node: Node, found: Node) -> None:
+    node.replace_all_uses_with(found)
+    node.graph.erase_node(node)

@@ -1,0 +1,52 @@
+"""Operations of a traced step: what they write into, and how one more is put among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+
+def put(place: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
+    """One more operation before `place`, its value known as those of traced ones are."""
+    with place.graph.inserting_before(place):
+        found = place.graph.call_function(target, args, kwargs)
+    found.meta["val"] = target(*map_arg(args, value), **kwargs)
+    return found
+
+
+def value(node: Node) -> Any:
+    """What an operation gave when it was traced."""
+    return node.meta["val"]
+
+
+def after(node: Node) -> Node:
+    """The first place where the value of `node` is known, and all inputs are."""
+    following = node.next
+    while following.op == "placeholder":
+        following = following.next
+    return following
+
+
+def all_written(graph: Graph) -> set[int]:
+    """The memory that operations write into."""
+    return {place for node in graph.nodes for target in _written(node) for place in storage(target)}
+
+
+def _written(node: Node) -> list[Any]:
+    """The arguments that an operation writes into."""
+    arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
+    given = [(one, node.kwargs.get(one.name)) for one in arguments if one.kwarg_only]
+    given += zip(arguments, node.args, strict=False)
+    return [value for one, value in given if one.alias_info is not None and one.alias_info.is_write]
+
+
+def storage(found: Any) -> set[int]:
+    """The memory behind a node, a value or a list of them."""
+    if isinstance(found, list | tuple):
+        return set().union(*map(storage, found))
+    if isinstance(found, Node):
+        return storage(found.meta.get("val"))
+    return {found.untyped_storage()._cdata} if isinstance(found, Tensor) else set()
