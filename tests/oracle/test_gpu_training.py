@@ -236,6 +236,24 @@ def test_recorded_steps_do_not_mind_what_becomes_of_other_memory(monkeypatch) ->
     assert torch.equal(*ends)
 
 
+@pytest.mark.parametrize("name", ["flat", "adaptive"])
+def test_gradients_of_a_recorded_part_do_not_lie_where_the_next_sum_will(name: str, monkeypatch) -> None:
+    """They would be a sum without noise, until its noise is added."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    model, plan = small(DEVICE), CASES[name]["plan"]
+    step = private(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), plan, rng=7, speed=Speed(physical_batch=64, compile=True)
+    )
+    step._recorded = False
+    for batch in step.batches(there(DATA)):
+        before = [parameter.grad for parameter in model.parameters()]
+        seen = [None if one is None else one.clone() for one in before]
+        step._total(batch)
+        for one, same in zip(before, seen, strict=True):
+            assert one is None or torch.equal(one, same)
+        step(batch)
+
+
 def test_gradients_take_the_memory_of_the_sums_and_no_more(monkeypatch) -> None:
     """64 MiB of parameters and as much of gradients; a flat draw of noise beside them would be as much again."""
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)

@@ -103,13 +103,14 @@ def test_gradients_are_made_where_sums_lie_whatever_their_layout(total) -> None:
 def test_memory_of_a_gradient_holds_nothing_but_gradients() -> None:
     """Saved, it would take along all that lies there: padding, a neighbour, a sum without noise."""
     made, _ = release()
-    alone, beside, wide = torch.randn(3, 4), torch.randn(24), torch.randn(5, 4)
+    alone, beside, wide, little = torch.randn(3, 4), torch.randn(24), torch.randn(5, 4), torch.randn(1007, 3)
     side_by_side = beside[:12].view(3, 4), beside[12:].view(4, 3)
     cases = {
         "alone": ([alone, side_by_side[1]], [True, False]),
         "side by side": (list(side_by_side), [True, True]),
         "overlapping": ([beside[:12].view(3, 4), beside[11:23].view(4, 3)], [False, False]),
         "padded": ([wide[:3], side_by_side[0].clone().view(4, 3)], [False, True]),
+        "padded a little": ([little[:1000], side_by_side[0].clone()], [True, True]),
     }
     for name, (total, kept) in cases.items():
         found = made.own(total)
@@ -117,6 +118,8 @@ def test_memory_of_a_gradient_holds_nothing_but_gradients() -> None:
         for one, other in zip(found, total, strict=True):
             assert torch.equal(one, other)
     assert made.own([alone, side_by_side[1]])[1].untyped_storage().nbytes() == 48
+    assert little[:1000].all()
+    assert not little[1000:].any()
 
 
 def test_a_step_leaves_no_sum_behind() -> None:
@@ -131,6 +134,25 @@ def test_a_step_leaves_no_sum_behind() -> None:
         total, _ = seen.pop()
         for parameter, tensor in zip(model.parameters(), total, strict=True):
             assert parameter.grad.data_ptr() == tensor.data_ptr()
+
+
+def test_gradients_do_not_lie_where_a_recording_writes_its_next_sum() -> None:
+    """It would be a sum without noise, for whoever looks before the noise is there."""
+    model = torch.nn.Linear(6, 3)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), Plan(50, 1.0, 3, 1.0), rng=0)
+    clip, memory = step._total.clipper, {}
+
+    def recorded(rows, mask):
+        found = clip(rows, mask)
+        for name, total in found.sums.items():
+            found.sums[name] = memory.setdefault(name, total).copy_(total)
+        return found
+
+    step._total.clipper, step._total.replayed = recorded, True
+    for batch in step.batches((torch.randn(50, 6), torch.arange(50) % 3)):
+        step(batch)
+        for name, parameter in model.named_parameters():
+            assert parameter.grad.data_ptr() != memory[name].data_ptr()
 
 
 def test_a_room_holds_the_highest_block_of_the_heap_and_none_that_is_mapped_by_itself() -> None:

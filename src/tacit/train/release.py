@@ -21,6 +21,8 @@ from .grid import Grid
 from .joined import Joined
 
 KINDS = ("float32", "grid")
+PADDING = 1 / 64
+"""The share of a sum's memory that may lie behind it (a vocabulary is padded to a multiple of eight)."""
 
 
 class Release:
@@ -112,19 +114,25 @@ class Release:
         if not total:
             return [torch.zeros(tensor.shape, device=self.device) for tensor in self.parameters]
         total = [tensor.contiguous() for tensor in total]
-        full = _full(total)
-        return [one if one.untyped_storage().data_ptr() in full else one.clone() for one in total]
+        memory = [tensor.untyped_storage() for tensor in total]
+        places = [one.data_ptr() for one in memory]
+        if len(set(places)) == len(total) and all(m.nbytes() == t.nbytes for m, t in zip(memory, total, strict=True)):
+            return total
+        inside: dict[int, list[Tensor]] = {}
+        for place, tensor in zip(places, total, strict=True):
+            inside.setdefault(place, []).append(tensor)
+        kept = {place: _wiped(sums) for place, sums in inside.items()}
+        return [tensor if kept[place] else tensor.clone() for place, tensor in zip(places, total, strict=True)]
 
 
-def _full(total: list[Tensor]) -> set[int]:
-    """Where memory begins that holds one sum, or several side by side, and nothing else."""
-    spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for one in total:
-        memory, start = one.untyped_storage(), one.data_ptr()
-        spans.setdefault((memory.data_ptr(), memory.nbytes()), []).append((start, start + one.nbytes))
-    return {place for (place, size), found in spans.items() if _side_by_side(place, place + size, sorted(found))}
-
-
-def _side_by_side(start: int, end: int, spans: list[tuple[int, int]]) -> bool:
+def _wiped(sums: list[Tensor]) -> bool:
+    """Whether sums in one memory lie side by side and all but fill it; what little lies behind them becomes zero."""
+    memory = sums[0].untyped_storage()
+    start, size = memory.data_ptr(), memory.nbytes()
+    spans = sorted((tensor.data_ptr() - start, tensor.data_ptr() - start + tensor.nbytes) for tensor in sums)
     firsts, lasts = zip(*spans, strict=True)
-    return firsts == (start, *lasts[:-1]) and lasts[-1] == end
+    if firsts != (0, *lasts[:-1]) or size - lasts[-1] > size * PADDING:
+        return False
+    if lasts[-1] < size:
+        torch.empty(0, dtype=torch.uint8, device=sums[0].device).set_(memory)[lasts[-1] :].zero_()
+    return True

@@ -38,6 +38,7 @@ class Totals:
         self.compiled = Compiled(clipper) if compiled else None
         self.parameters = clipper.parameters
         self.device = next(iter(self.parameters.values())).device
+        self.replayed = compiled and self.device.type == "cuda"
         self.kind = torch.float32
         self.latest: list[Tensor] = []
 
@@ -78,8 +79,9 @@ class Totals:
                 sums = [clipped.sums[name].to(self.kind) for name in self.parameters]
                 if total:
                     torch._foreach_add_(total, sums)
-                else:  # the next part may overwrite the memory of this one
-                    total = [tensor.clone() for tensor in sums] if len(batch.index) > batch.physical else sums
+                else:  # the next part may overwrite the memory of this one, and the next step that of a recording
+                    kept = self.replayed or len(batch.index) > batch.physical
+                    total = [tensor.clone() for tensor in sums] if kept else sums
                 parts.append((replace(clipped, sums={}), mask))
         self.latest = self.workers.total(total, list(self.parameters.values()), self.kind)
         return self.latest, parts
