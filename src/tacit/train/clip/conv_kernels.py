@@ -95,7 +95,7 @@ def _squares(  # type: ignore[no-untyped-def]
         images, gradients, example, tile, EACH, HEIGHT, WIDTH, C, TALL, BROAD, P, WIDE, LENGTH, DOWN, RIGHT, TOP, LEFT,
         FAR, APART, M, N, K,
     )  # fmt: skip
-    tl.store(found + program, tl.sum(tl.sum(block * block, axis=1), axis=0))
+    tl.store(found + program, tl.sum(block * block))
 
 
 @triton.jit
