@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from .arrays import ALIGNED
-from .head import known_sums, written_once
-from .nodes import all_written, storage
-from .views import casts_first, one_view
+from .head import known_sums, own_sums, written_once
+from .nodes import all_written, returned, storage
+from .views import casts_first, no_copies, one_view
 
 aten = torch.ops.aten
 FEW = 4
@@ -29,9 +29,11 @@ def rewritten(traced: GraphModule) -> GraphModule:
         if node.args[0].target is aten.t.default:
             node.replace_all_uses_with(node.args[0].args[0])
     free_layout(traced)
+    no_copies(traced.graph)
     known_sums(traced.graph)
     written_once(traced.graph)
     casts_first(traced.graph)
+    own_sums(traced.graph)
     traced.graph.eliminate_dead_code()
     _nothing_twice(traced.graph)
     one_view(traced.graph)
@@ -46,7 +48,7 @@ def rewritten(traced: GraphModule) -> GraphModule:
 
 def _nothing_twice(graph: Graph) -> None:
     """Like operations on like arguments are done once, but for those whose memory is written into or handed out."""
-    own = all_written(graph) | storage(graph.output_node().all_input_nodes)
+    own = all_written(graph) | returned(graph)
     done: dict[Any, Node] = {}
     for node in graph.nodes:
         if node.op != "call_function" or node.is_impure() or _draws(node):

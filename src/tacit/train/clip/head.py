@@ -7,6 +7,7 @@ it must be, and the gradient is written once, in the lengths that matrix units w
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch.fx import Graph, Node
 
 from .nodes import after, all_written, put, storage, value
@@ -15,6 +16,7 @@ from .views import PRODUCTS, is_view
 aten = torch.ops.aten
 LOSSES = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
 MEAN = 1
+LONG = 2**13
 
 
 def known_sums(graph: Graph) -> None:
@@ -52,6 +54,35 @@ def _labels(place: Node, loss: Node) -> tuple[Node, Node]:
         found = put(place, aten.div.Tensor, found, weights)
     found = put(place, aten.where.ScalarOther, there, found, 0.0)
     return put(place, aten.unsqueeze.default, label, 1), put(place, aten.unsqueeze.default, found, 1)
+
+
+def own_sums(graph: Graph) -> None:
+    """The log-softmax of long rows by a kernel of our own."""
+    for node in graph.find_nodes(op="call_function", target=aten._log_softmax.default):
+        values, axis, _ = node.args
+        if not is_long(value(values)) or axis % 2 != 1:
+            continue
+        total = put(node, torch.ops.tacit.log_sum_exp.default, values)
+        found = put(node, aten.sub.Tensor, put(node, aten._to_copy.default, values, dtype=torch.float32), total)
+        _replace(node, put(node, aten._to_copy.default, found, dtype=value(node).dtype))
+
+
+def is_long(values: Tensor) -> bool:
+    """Whether these are rows that a GPU takes long to go through, in float32 or less."""
+    return values.is_cuda and values.ndim == 2 and values.shape[1] >= LONG and values.dtype.itemsize <= 4
+
+
+@torch.library.custom_op("tacit::log_sum_exp", mutates_args=())
+def log_sum_exp(values: Tensor) -> Tensor:
+    """(N, 1); see `head_kernels`."""
+    from . import head_kernels
+
+    return head_kernels.log_sum_exp(values)
+
+
+@log_sum_exp.register_fake
+def _(values: Tensor) -> Tensor:
+    return values.new_empty(len(values), 1, dtype=torch.float32)
 
 
 def written_once(graph: Graph) -> None:

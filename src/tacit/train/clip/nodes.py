@@ -43,6 +43,11 @@ def _written(node: Node) -> list[Any]:
     return [value for one, value in given if one.alias_info is not None and one.alias_info.is_write]
 
 
+def returned(graph: Graph) -> set[int]:
+    """The memory that is handed out."""
+    return storage(graph.output_node().all_input_nodes)
+
+
 def storage(found: Any) -> set[int]:
     """The memory behind a node, a value or a list of them."""
     if isinstance(found, list | tuple):

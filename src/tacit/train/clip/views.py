@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Graph, Node
 
-from .nodes import after, all_written, put, storage, value
+from .nodes import after, all_written, put, returned, storage, value
 
 aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default)
@@ -23,6 +23,17 @@ def is_view(node: Node) -> bool:
         first, last = sorted(axis % len(shape) for axis in node.args[1:])
         return sum(size != 1 for size in shape[first : last + 1]) <= 1
     return node.target in VIEWS
+
+
+def no_copies(graph: Graph) -> None:
+    """A copy that lies as what it is of does is that, where neither is written into or handed out."""
+    own = all_written(graph) | returned(graph)
+    for node in graph.find_nodes(op="call_function", target=aten.clone.default):
+        source = node.args[0]
+        same = value(node).stride() == value(source).stride() and value(source).storage_offset() == 0
+        if same and own.isdisjoint(storage([node, source])):
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
 
 
 def casts_first(graph: Graph) -> None:

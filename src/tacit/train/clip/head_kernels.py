@@ -1,0 +1,54 @@
+r"""One pass over very long rows on NVIDIA GPUs: \log \sum_k e^{x_k} of each.
+
+A program goes through one row in blocks, with the largest number so far and the sum of all e^{x_k - largest}: one
+exponential per number, where a compiler's way to do it in one pass takes two.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 4096
+ALIGNED = 8
+
+
+def log_sum_exp(values: Tensor) -> Tensor:
+    """(N, 1) in float32; what lies beyond a row's end, where rows are apart, is not read."""
+    values = values if values.stride(1) == 1 else values.contiguous()
+    apart = values.stride(0)
+    step = ALIGNED if apart % ALIGNED == 0 else 1
+    found = values.new_empty(len(values), 1, dtype=torch.float32)
+    with torch.cuda.device_of(values):
+        _log_sum_exp[(len(values),)](
+            values, found, apart // step, COLUMNS=values.shape[1], STEP=step, BLOCK=BLOCK, num_warps=4
+        )
+    return found
+
+
+@triton.jit
+def _log_sum_exp(  # type: ignore[no-untyped-def]
+    values, found, apart, COLUMNS: tl.constexpr, STEP: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Whole blocks first, without a mask, so that numbers are read eight at a time."""
+    row = tl.program_id(0).to(tl.int64)
+    values += row * apart * STEP
+    place = tl.arange(0, BLOCK)
+    whole = COLUMNS // BLOCK * BLOCK
+    largest, total = -3.0e38, 0.0
+    for start in range(0, whole, BLOCK):
+        block = tl.load(values + start + place).to(tl.float32)
+        largest, total = _with(block, largest, total)
+    if whole < COLUMNS:
+        block = tl.load(values + whole + place, mask=whole + place < COLUMNS, other=float("-inf")).to(tl.float32)
+        largest, total = _with(block, largest, total)
+    tl.store(found + row, largest + tl.log(total))
+
+
+@triton.jit
+def _with(block, largest, total):  # type: ignore[no-untyped-def]
+    """With one more block; numbers that are all minus infinity add nothing."""
+    higher = tl.maximum(largest, tl.max(block, 0))
+    return higher, total * tl.exp(largest - higher) + tl.sum(tl.exp(block - higher), 0)

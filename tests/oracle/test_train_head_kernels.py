@@ -1,0 +1,161 @@
+"""The GPU's kernel for the logarithm of sums of exponentials: interpreted, as a traced step has it, on the device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tacit.train.clip import Clipper, graph
+from tacit.train.clip.compiled import Compiled
+
+DEVICE = "cuda"
+PROGRAM = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tacit.train.clip import graph, head, head_kernels
+
+SOURCE = Path(head_kernels.__file__).read_text()
+MUTANTS = {
+    "a sum in old units": ("total * tl.exp(largest - higher)", "total"),
+    "the last block lost": ("if whole < COLUMNS:", "if whole > COLUMNS:"),
+    "numbers beyond the end": ("whole + place < COLUMNS", "whole + place < 2 * COLUMNS"),
+    "rows end to end": ("row * apart * STEP", "row * COLUMNS"),
+    "no floor": ("largest, total = -3.0e38, 0.0", "largest, total = float('-inf'), 0.0"),
+    "nothing taken off": ("tl.exp(block - higher)", "tl.exp(block)"),
+    "the sum alone": ("largest + tl.log(total)", "tl.log(total)"),
+}
+
+
+def changed(name):
+    old, new = MUTANTS[name]
+    assert SOURCE.count(old) == 1, name
+    path = Path(sys.argv[1]) / f"mutant_{list(MUTANTS).index(name)}.py"
+    path.write_text(SOURCE.replace(old, new))
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def right_by(module, columns, kind, apart):
+    module.BLOCK = 16
+    torch.manual_seed(columns)
+    values = (30 * torch.randn(6, columns + apart)).to(kind)
+    values[1, :16] = -float("inf")
+    values[2] += 1000
+    values[3] -= 1000
+    values = values[:, :columns]
+    found, expected = module.log_sum_exp(values), values.double().logsumexp(1, keepdim=True)
+    assert found.dtype == torch.float32
+    return torch.allclose(found.double(), expected, rtol=1e-6, atol=1e-5)
+
+
+CASES = [(columns, kind, apart) for columns in (17, 48, 53) for kind in (torch.float32, torch.float16)
+         for apart in (0, 3, 8 - columns % 8)]
+for case in CASES:
+    assert right_by(head_kernels, *case), case
+for name in MUTANTS:
+    assert not all(right_by(changed(name), *case) for case in CASES), name
+
+rows = torch.randn(4, 40)
+rows[0, 3], rows[1, 3], rows[2] = float("nan"), float("inf"), -float("inf")
+lost = rows - head_kernels.log_sum_exp(rows)
+for one, other in zip(lost, F.log_softmax(rows, 1), strict=True):
+    assert bool(one.isfinite().all()) == bool(other.isfinite().all())
+
+head.is_long = lambda values: values.ndim == 2
+
+
+def step(values, label):
+    values = values.detach().requires_grad_()
+    loss = F.cross_entropy(values, label, reduction="none")
+    return loss.detach(), torch.autograd.grad(loss.square().sum(), values)[0]
+
+
+given = 5 * torch.randn(7, 43), torch.randint(0, 43, (7,)).index_fill(0, torch.tensor([2]), -100)
+traced = graph.rewritten(make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*given))
+assert [str(node.target) for node in traced.graph.nodes].count("tacit.log_sum_exp.default") == 1
+for found, expected in zip(traced(*given), step(*given), strict=True):
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+"""
+
+
+@pytest.mark.needs("triton")
+def test_the_interpreted_kernel_is_right_and_no_mutant_is(tmp_path) -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], env=environment, check=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "device", "axis", "kernels"),
+    [
+        ((4, 50257), torch.bfloat16, DEVICE, 1, 1),
+        ((4, 50257), torch.float32, DEVICE, -1, 1),
+        ((4, 50257), torch.float64, DEVICE, 1, 0),
+        ((4, 50257), torch.bfloat16, DEVICE, 0, 0),
+        ((4, 1000), torch.bfloat16, DEVICE, 1, 0),
+        ((2, 4, 50257), torch.bfloat16, DEVICE, 2, 0),
+        ((4, 50257), torch.bfloat16, "cpu", 1, 0),
+    ],
+)
+def test_the_kernel_is_for_long_rows_on_a_gpu(
+    shape: tuple[int, ...], kind: torch.dtype, device: str, axis: int, kernels: int
+) -> None:
+    with FakeTensorMode():
+        values = torch.empty(shape, dtype=kind, device=device)
+        traced = graph.rewritten(make_fx(lambda values: F.log_softmax(values, axis), tracing_mode="fake")(values))
+    targets = [str(node.target) for node in traced.graph.nodes]
+    assert targets.count("tacit.log_sum_exp.default") == kernels
+    assert targets.count("aten._log_softmax.default") == 1 - kernels
+
+
+@pytest.mark.needs("gpu")
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("wide", [50257, 50264])
+def test_on_a_gpu_the_kernel_is_torchs_function(kind: torch.dtype, wide: int) -> None:
+    torch.manual_seed(0)
+    values = (4 * torch.randn(600, wide, device=DEVICE)).to(kind)[:, :50257]
+    values[5, :9000] = -float("inf")
+    found = torch.ops.tacit.log_sum_exp(values)
+    torch.testing.assert_close(found.double(), values.double().logsumexp(1, keepdim=True), rtol=1e-6, atol=1e-5)
+    assert torch.equal(found, torch.ops.tacit.log_sum_exp(values))
+
+
+@pytest.mark.needs("gpu")
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("biased", [False, True])
+def test_on_a_gpu_a_compiled_step_uses_the_kernel_and_clips_as_the_eager_one(biased: bool) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(8209, 64), nn.LayerNorm(64), nn.Linear(64, 8209, bias=biased)).to(DEVICE)
+
+    def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        losses = F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten(), reduction="none")
+        return losses.view(batch[1].shape).mean(1)
+
+    clipper = Clipper(model, loss, dict(model.named_parameters()), 0.1, "bfloat16")
+    ids, words = (torch.randint(0, 8209, (8, 64), device=DEVICE) for _ in range(2))
+    batch, mask = (ids, words.masked_fill(words % 7 == 0, -100)), torch.ones(8, dtype=torch.bool, device=DEVICE)
+    compiled = Compiled(clipper)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        fast = compiled(batch, mask)
+    assert any(event.key == "_log_sum_exp" for event in profile.key_averages())
+    slow = clipper(batch, mask)
+    torch.testing.assert_close(fast.norms, slow.norms, rtol=0.03, atol=0)
+    for name, total in slow.sums.items():
+        assert float((fast.sums[name] - total).norm()) <= 0.1 * float(total.norm()) + 1e-3, name
