@@ -90,6 +90,13 @@ def test_the_noise_is_the_processors_to_rounding(count: int) -> None:
     torch.testing.assert_close(found.cpu(), 3.0 * on_processor(KEY, count), rtol=1e-4, atol=1e-5)
 
 
+def test_radii_and_turns_are_right_to_rounding() -> None:
+    from train_noise_kernel import check_radii, check_turns
+
+    check_radii(DEVICE, 1e-6)
+    check_turns(DEVICE, 1e-6)
+
+
 def test_one_flat_draw_is_added_to_several_arrays() -> None:
     """As on a processor, in one kernel; nothing beside the arrays is written."""
     sizes = 5, 2 * PAIRS, 0, 700, 70_001

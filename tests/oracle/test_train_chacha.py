@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,6 +100,13 @@ def test_the_gpu_kernel_makes_the_same_noise_when_interpreted() -> None:
     """Triton runs its kernels on a processor, statement by statement."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     subprocess.run([sys.executable, "-c", GPU_KERNEL], env=environment, check=True)
+
+
+@pytest.mark.needs("triton")
+def test_radii_and_turns_of_the_gpu_kernel_are_right_to_rounding_when_interpreted() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    script = Path(__file__).parents[1] / "train_noise_kernel.py"
+    subprocess.run([sys.executable, str(script)], env=environment, check=True)
 
 
 INTO_KERNEL = """

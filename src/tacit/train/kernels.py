@@ -82,15 +82,15 @@ def _into(  # type: ignore[no-untyped-def]
 @triton.jit
 def _spread(places, starts, owners, first, left, count, made, share, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     """Numbers from `first` of the whole on, `left` of them at most, to the arrays that they belong to."""
-    place = first + tl.arange(0, 16 * ROWS)
-    end = tl.minimum(first + tl.minimum(left, 16 * ROWS), count)
+    lane = tl.arange(0, 16 * ROWS)
+    end = tl.minimum(tl.minimum(left, 16 * ROWS), count - first)
     owner = tl.load(owners + tl.minimum(first, count - 1) // (16 * ROWS))
-    start = tl.load(starts + owner)
+    start = tl.load(starts + owner) - first
     while start < end:
-        after = tl.load(starts + owner + 1)
-        array = tl.load(places + owner).to(tl.pointer_type(tl.float32))
-        here = (place >= start) & (place < tl.minimum(after, end))
-        _put(array, place - start, here, made, share, True)
+        after = tl.load(starts + owner + 1) - first
+        array = tl.load(places + owner).to(tl.pointer_type(tl.float32)) - start
+        here = (lane >= tl.maximum(start, 0).to(tl.int32)) & (lane < tl.minimum(after, end).to(tl.int32))
+        _put(array, lane, here, made, share, True)
         owner += 1
         start = after
 
@@ -109,8 +109,8 @@ def _normal(key, start, pairs, tile, nonce, number, scale, ROWS: tl.constexpr): 
         _radius(b[8], b[9]), _radius(b[10], b[11]), _radius(b[12], b[13]), _radius(b[14], b[15]),
     )  # fmt: skip
     radius = _sixteen(radii, ROWS) * scale
-    angle = _sixteen(turns, ROWS).to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09
-    return tl.cos(angle) * radius, tl.sin(angle) * radius
+    cosine, sine = _turned(_sixteen(turns, ROWS))
+    return cosine * radius, sine * radius
 
 
 @triton.jit
@@ -122,10 +122,39 @@ def _put(row, place, mask, made, share, ADD: tl.constexpr):  # type: ignore[no-u
 
 @triton.jit
 def _radius(low, high):  # type: ignore[no-untyped-def]
-    """sqrt(-2 ln u), u on the midpoints of 2^53 intervals of (0, 1)."""
-    word = (high.to(tl.uint64) << 21) + (low >> 11).to(tl.uint64)
-    uniform = (word.to(tl.float64) + 0.5) * 1.1102230246251565e-16
-    return tl.sqrt((-2.0 * tl.log(uniform)).to(tl.float32))
+    r"""sqrt(-2 ln u), u = n / 2^54 with n odd: the midpoints of 2^53 intervals of (0, 1).
+
+    To the rounding of float32, without float64: n = 2^k m with m in [sqrt(1/2), sqrt(2)), ln u = (k - 54) ln 2 + ln m;
+    where u > sqrt(1/2) m = u, and m - 1 is made of 2^54 - n. ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.1716, by
+    its series; what is left out is less than 2 s^11 / 11 (1 - s^2) < 8e-10.
+    """
+    number = (high.to(tl.int64) << 22) + ((low >> 11).to(tl.int64) << 1) + 1
+    near = high >= 3037000500
+    value = tl.where(near, 18014398509481984 - number, number).to(tl.float32)
+    power = (value.to(tl.int32, bitcast=True) - 1060439283) >> 23
+    mantissa = (value.to(tl.int32, bitcast=True) - (power << 23)).to(tl.float32, bitcast=True)
+    above = tl.where(near, value * -5.551115123125783e-17, mantissa - 1.0)
+    twos = tl.where(near, 0, power - 54).to(tl.float32)
+    s = above / (2.0 + above)
+    s2 = s * s
+    series = 1.0 + s2 * (1 / 3 + s2 * (1 / 5 + s2 * (1 / 7 + s2 * (1 / 9))))
+    return tl.sqrt(-2.0 * (twos * 0.6931471805599453 + 2.0 * s * series))
+
+
+@triton.jit
+def _turned(word):  # type: ignore[no-untyped-def]
+    """Cosine and sine of 2 pi word / 2^32: its quarter turn, and the rest x of at most pi / 4 by Taylor's series.
+
+    What follows in them is at most x^10 / 10! < 3e-8 and x^11 / 11! < 2e-9.
+    """
+    quarter = (word + 536870912) >> 30
+    x = (word - (quarter << 30)).to(tl.int32, bitcast=True).to(tl.float32) * 1.4629180792671596e-09
+    x2 = x * x
+    even = 1.0 + x2 * (-1 / 2 + x2 * (1 / 24 + x2 * (-1 / 720 + x2 * (1 / 40320))))
+    odd = x + x * x2 * (-1 / 6 + x2 * (1 / 120 + x2 * (-1 / 5040 + x2 * (1 / 362880))))
+    swapped = (quarter & 1) == 1
+    cosine, sine = tl.where(swapped, odd, even), tl.where(swapped, even, odd)
+    return tl.where(((quarter + 1) & 2) == 2, -cosine, cosine), tl.where((quarter & 2) == 2, -sine, sine)
 
 
 @triton.jit
@@ -247,7 +276,7 @@ def _words(key, first, count, found, ROWS: tl.constexpr):  # type: ignore[no-unt
 @triton.jit(do_not_specialize=["count"])
 def _fingerprint(places, parts, count, keys, found, LANES: tl.constexpr):  # type: ignore[no-untyped-def]
     part, lane = tl.program_id(0), tl.arange(0, LANES)
-    length = tl.load(parts + 2 * count + part)
+    length = tl.load(parts + 2 * count + part).to(tl.int32)
     array = tl.load(places + tl.load(parts + part)).to(tl.pointer_type(tl.int32)) + tl.load(parts + count + part)
     rows = keys + 4 * LANES
     a, b = tl.zeros((LANES,), dtype=tl.int64), tl.zeros((LANES,), dtype=tl.int64)
