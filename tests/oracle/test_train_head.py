@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tacit.train.clip import Clipper, Compiled, compiled, graph, terms
+from tacit.train.clip import Clipper, Compiled, compiled, graph, head, terms
 
 aten = torch.ops.aten
 SUMMED = aten._log_softmax_backward_data.default
@@ -89,7 +89,9 @@ def test_other_losses_stay_as_they_are(how: str) -> None:
 
 
 @pytest.mark.parametrize("biased", [False, True])
-def test_a_gradient_that_two_products_read_is_written_once(biased: bool) -> None:
+def test_a_gradient_that_two_products_read_is_written_once(biased: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "MANY", 6 * 5)
+
     def step(x: Tensor, weight: Tensor, bias: Tensor, back: Tensor) -> tuple[Tensor, ...]:
         flat = x.view(6, 4)
         logits = torch.addmm(bias, flat, weight.t()) if biased else flat @ weight.t()
@@ -107,9 +109,11 @@ def test_a_gradient_that_two_products_read_is_written_once(biased: bool) -> None
     assert sum(user.target is aten.mm.default for user in gradient.users) == 1
     for found, expected in zip(after(*given), step(*given), strict=True):
         torch.testing.assert_close(found, expected)
+    monkeypatch.setattr(head, "MANY", 6 * 5 + 1)
+    assert count(both(step, *given)[1], aten.constant_pad_nd.default) == 1
 
 
-def test_what_is_written_into_is_not_shared() -> None:
+def test_what_is_written_into_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two copies of the same numbers, one changed in place; and two results that are equal, in memory of their own."""
 
     def step(x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
@@ -138,6 +142,7 @@ def test_what_is_written_into_is_not_shared() -> None:
             x + 1,
         )
 
+    monkeypatch.setattr(head, "MANY", 0)
     torch.manual_seed(0)
     given = torch.randn(4, 3), torch.randn(3, 2)
     _, after = both(step, *given)
@@ -199,6 +204,7 @@ def test_a_whole_step_in_reduced_precision(biased: bool, monkeypatch: pytest.Mon
         steps.append(graph.rewritten(traced))
         return steps[-1]
 
+    monkeypatch.setattr(head, "MANY", 0)
     monkeypatch.setattr(terms, "narrow", lambda values: values.dtype == torch.bfloat16)
     monkeypatch.setattr(compiled, "rewritten", kept)
     monkeypatch.setattr(torch, "compile", lambda traced, **_: traced)

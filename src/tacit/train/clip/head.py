@@ -16,7 +16,7 @@ from .views import PRODUCTS, is_view
 aten = torch.ops.aten
 LOSSES = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
 MEAN = 1
-LONG = 2**13
+LONG, MANY = 2**13, 2**24
 
 
 def known_sums(graph: Graph) -> None:
@@ -86,7 +86,7 @@ def _(values: Tensor) -> Tensor:
 
 
 def written_once(graph: Graph) -> None:
-    """What goes into one product as it is and into another one with zeros added is written with them only.
+    """What goes into one product as it is and into another one with zeros added is written with them only, if large.
 
     The zeros meet zeros that the other side is given, a bfloat16 copy of a weight as a rule; so it is in the forward
     product with that weight, whose output is a part of a wider one then.
@@ -99,7 +99,7 @@ def written_once(graph: Graph) -> None:
             for node in graph.find_nodes(op="call_function", target=aten.mm.default)
             if _source(node.args[0]) is whole and written.isdisjoint(storage([*node.args, whole, pad]))
         ]
-        if missing and products:
+        if missing and products and value(whole).numel() >= MANY:
             _with_zeros(whole, pad, products, missing)
 
 

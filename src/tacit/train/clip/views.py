@@ -37,10 +37,10 @@ def no_copies(graph: Graph) -> None:
 
 
 def casts_first(graph: Graph) -> None:
-    """Views of views are views of what is there, and a cast of a view is a view of the cast."""
+    """Views of views are views of what is there, and a cast of a view to fewer digits is a view of the cast."""
     written = all_written(graph)
     for node in list(graph.nodes):
-        cast = _is_cast(node) and is_view(node.args[0])
+        cast = _is_cast(node) and is_view(node.args[0]) and _shorter(node)
         if not (cast or is_view(node)):
             continue
         source = node.args[0].args[0] if is_view(node.args[0]) else node.args[0]
@@ -74,6 +74,10 @@ def one_view(graph: Graph) -> None:
 
 def _is_cast(node: Node) -> bool:
     return node.target is aten._to_copy.default and "memory_format" not in node.kwargs
+
+
+def _shorter(cast: Node) -> bool:
+    return value(cast).dtype.itemsize < value(cast.args[0]).dtype.itemsize
 
 
 def _show(node: Node, source: Node, place: Node) -> None:
