@@ -73,7 +73,7 @@ RUNS = {
     "mnist-3": Run("mnist", 3.0, 0.987, "linear", 4096, 80, 0.4, clip_norm=1.0),
     "fashion-3": Run("fashion_mnist", 3.0, 0.89, "linear", 8192, 40, 16.0),
     "mnist-3-pixels": Run("mnist", 3.0, 0.981, "small", 2048, 60, 2.0, pixels=True),
-    "cifar10-3": Run("cifar10", 3.0, 0.69, "convolution", 8192, 60, 4.0, means=8.0, precision="bfloat16"),
+    "cifar10-3": Run("cifar10", 3.0, 0.69, "convolution", 8192, 60, 6.0, means=8.0, precision="bfloat16"),
     "cifar10-1-pixels": Run("cifar10", 1.0, 0.55, "wide", 1024, 18, 2.0, versions=8, physical_batch=1120, **SCRATCH),
     "cifar10-8-pixels": Run("cifar10", 8.0, 0.74, "wide", 2048, 61, 4.0, versions=4, physical_batch=1088, **SCRATCH),
 }

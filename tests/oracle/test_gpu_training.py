@@ -158,7 +158,8 @@ def trained(
 def test_eager_steps_end_where_the_processors_do(name: str) -> None:
     ours, norm = trained(DEVICE, **CASES[name])
     theirs, right = trained(torch.device("cpu"), **CASES[name])
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    atol = max(1e-4, 1e-6 * float(theirs.abs().max()))  # an empty sample's noise is large, and may cancel
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=atol)
     assert norm == pytest.approx(right, rel=1e-5)
 
 
@@ -262,13 +263,14 @@ def test_gradients_of_a_recorded_part_do_not_lie_where_the_next_sum_will(name: s
 
 
 def test_gradients_take_the_memory_of_the_sums_and_no_more(monkeypatch) -> None:
-    """64 MiB of parameters and as much of gradients; a flat draw of noise beside them would be as much again."""
+    """256 MiB of parameters and as much of gradients; a flat draw of noise beside them would be as much again. Products
+    have a workspace of 32 MiB on each of two streams."""
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     before = torch.cuda.memory_allocated()
-    model = nn.Sequential(nn.Linear(2048, 4096), nn.ReLU(), nn.Linear(4096, 2048)).to(DEVICE)
+    model = nn.Sequential(nn.Linear(4096, 8192), nn.ReLU(), nn.Linear(8192, 4096)).to(DEVICE)
     speed = Speed(physical_batch=16, compile=True)
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(96, 0.05, 4, 0.5), rng=7, speed=speed)
-    data = there((torch.randn(96, 2048), torch.arange(96)))
+    data = there((torch.randn(96, 4096), torch.arange(96)))
     for batch in step.batches(data):
         step(batch)
     gc.collect()
