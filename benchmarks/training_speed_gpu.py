@@ -6,8 +6,8 @@ A step is forward, backward, clip, noise, SGD on one fixed batch. All modes are 
 some steps between synchronisations (a tenth of a second or so), the median of five rounds. Ratios are to non-private
 training in bfloat16, compiled, and to the fastest non-private mode; "recorded" is compiled with CUDA graphs, as our own
 steps are, so that no mode waits for its processor. Memory is what torch holds after a step (a recorded step keeps its
-own), and beside it the peak of building, comparing included. `wrn16` is 32 records in 16 augmented versions each, counted
-as 512 images, against plain training on 512 images. Results are written after every workload.
+own), and beside it the peak of building, comparing included. `wrn16` is 32 records in 16 augmented versions each,
+counted as 512 images, against plain training on 512 images. Results are written after every workload.
 """
 
 from __future__ import annotations
