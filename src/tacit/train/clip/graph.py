@@ -51,7 +51,7 @@ def _nothing_twice(graph: Graph) -> None:
     own = all_written(graph) | returned(graph)
     done: dict[Any, Node] = {}
     for node in graph.nodes:
-        if node.op != "call_function" or node.is_impure() or _draws(node):
+        if node.op != "call_function" or node.is_impure():  # which draws of random numbers are
             continue
         if own.isdisjoint(storage([node, *node.all_input_nodes])):
             first = done.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
@@ -62,11 +62,7 @@ def _nothing_twice(graph: Graph) -> None:
 
 def is_random(traced: GraphModule) -> bool:
     """Whether the step draws random numbers, for dropout say."""
-    return any(map(_draws, traced.graph.nodes))
-
-
-def _draws(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in traced.graph.nodes)
 
 
 def free_layout(traced: GraphModule) -> None:

@@ -32,7 +32,6 @@ def known_sums(graph: Graph) -> None:
             continue
         whole = torch.promote_types(value(output).dtype, torch.float32)
         label, total = _labels(node, loss)
-        total = put(node, aten._to_copy.default, total, dtype=value(gradient).dtype)
         total, output = (put(node, aten._to_copy.default, part, dtype=whole) for part in (total, output))
         every = put(node, aten.arange.default, classes[1], device=value(output).device)
         every = put(node, aten.reshape.default, every, [-1] + [1] * (len(classes) - 2))

@@ -44,7 +44,7 @@ def casts_first(graph: Graph) -> None:
         if not (cast or is_view(node)):
             continue
         source = node.args[0].args[0] if is_view(node.args[0]) else node.args[0]
-        if not written.isdisjoint(storage([node, node.args[0], source])):
+        if not written.isdisjoint(storage([node, source])):
             continue
         if cast:
             source = put(node, aten._to_copy.default, source, **node.kwargs)
@@ -59,10 +59,10 @@ def one_view(graph: Graph) -> None:
     written = all_written(graph)
     for product in [node for node in graph.nodes if node.target in PRODUCTS]:
         rows = product.args[-2]
-        if not is_view(rows) or not written.isdisjoint(storage([rows, rows.args[0]])):
+        if not is_view(rows) or not written.isdisjoint(storage(rows.args[0])):
             continue
         source, shape = rows.args[0], list(value(rows).shape)
-        views = [user for user in source.users if is_view(user) and written.isdisjoint(storage(user))]
+        views = [user for user in source.users if is_view(user)]
         place, cast = after(source), _is_cast(source)
         read = put(place, aten.reshape.default, source.args[0] if cast else source, shape)
         if cast:
