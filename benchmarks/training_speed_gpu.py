@@ -1,13 +1,16 @@
 """Examples per second of a private step on a GPU, beside plain PyTorch and the peers that are installed, in one run.
 
-    python benchmarks/training_speed_gpu.py [--workloads gpt2 wrn wrn16 cnn] [--out FILE]
+    python benchmarks/training_speed_gpu.py [--workloads gpt2 wrn wrn16 cnn] [--together] [--out FILE]
 
 A step is forward, backward, clip, noise, SGD on one fixed batch. All modes are built, then timed in turns: wall time of
 some steps between synchronisations (a tenth of a second or so), the median of five rounds. Ratios are to non-private
 training in bfloat16, compiled, and to the fastest non-private mode; "recorded" is compiled with CUDA graphs, as our own
-steps are, so that no mode waits for its processor. Memory is what torch holds after a step (a recorded step keeps its
-own), and beside it the peak of building, comparing included. `wrn16` is 32 records in 16 augmented versions each,
-counted as 512 images, against plain training on 512 images. Results are written after every workload.
+steps are, so that no mode waits for its processor. `--together` builds every workload in a process of its own, side by
+side, since building takes minutes, and times one after the other while the rest sleeps.
+
+Memory is what a step needs at its peak: of what torch gives out, or, where that is more, of what it took from the GPU
+for this mode (a recorded step keeps its own); beside it the peak of building, comparing included. `wrn16` is 32 records
+in 16 augmented versions each, counted as 512 images, against plain training on 512 images.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ import statistics
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +39,7 @@ from tacit.train import Augment, Speed, flip_and_crop, private
 from tacit.train.sample import Batch, Examples
 
 Step = Callable[[], Any]
+Turn = Callable[[], AbstractContextManager[None]]
 ROUNDS, STEPS = 5, {"gpt2": 5, "wrn": 12, "wrn16": 12, "cnn": 50}
 PLAIN = "plain, bf16, compiled"
 PEERS = ("vmap, bf16, compiled", "opacus hooks", "opacus ghost")
@@ -240,7 +246,7 @@ def modes(make: Callable[[], nn.Module], x: Tensor, y: Tensor) -> dict[str, Call
 
 
 def built(build: Callable[[], Step]) -> tuple[Step, float, float] | str:
-    """A step, warm; the memory in GiB that building it took at its peak, and that it holds while it runs."""
+    """A step, warm; the memory in GiB that building it took at its peak, and that it needs while it runs."""
     torch.cuda.empty_cache()
     start, held = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
@@ -250,11 +256,13 @@ def built(build: Callable[[], Step]) -> tuple[Step, float, float] | str:
             step()
         making = torch.cuda.max_memory_allocated() - start
         torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
         step()
+        needs = max(torch.cuda.max_memory_allocated() - start, torch.cuda.memory_reserved() - held)
     except Exception as error:
         traceback.print_exc(limit=-3)
         return type(error).__name__
-    return step, making / 2**30, (torch.cuda.memory_reserved() - held) / 2**30
+    return step, making / 2**30, needs / 2**30
 
 
 def augmented(make: Callable[[], nn.Module], x: Tensor, y: Tensor, times: int) -> dict[str, Callable[[], Step]]:
@@ -275,7 +283,9 @@ def seconds(step: Step, steps: int) -> float:
     return (time.perf_counter() - started) / steps
 
 
-def measure(name: str, wanted: dict[str, Callable[[], Step]], rows: Callable[[str], int]) -> list[dict[str, Any]]:
+def measure(
+    name: str, wanted: dict[str, Callable[[], Step]], rows: Callable[[str], int], turn: Turn
+) -> list[dict[str, Any]]:
     """All modes built first, then timed in turns; the median of the rounds."""
     found: list[dict[str, Any]] = []
     ready: dict[str, tuple[Step, float, float]] = {}
@@ -286,9 +296,10 @@ def measure(name: str, wanted: dict[str, Callable[[], Step]], rows: Callable[[st
         else:
             ready[mode] = result
     times: dict[str, list[float]] = {mode: [] for mode in ready}
-    for _ in range(ROUNDS):
-        for mode, (step, _, _) in ready.items():
-            times[mode].append(seconds(step, STEPS[name]))
+    with turn():
+        for _ in range(ROUNDS):
+            for mode, (step, _, _) in ready.items():
+                times[mode].append(seconds(step, STEPS[name]))
     for mode, (_, making, running) in ready.items():
         rates = sorted(rows(mode) / taken for taken in times[mode])
         rate = statistics.median(rates)
@@ -305,27 +316,64 @@ def measure(name: str, wanted: dict[str, Callable[[], Step]], rows: Callable[[st
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
-    parser.add_argument("--only", nargs="+", default=None, help="modes whose names contain one of these words")
-    parser.add_argument("--out", type=Path, default=Path("training-speed-gpu.json"))
-    asked = parser.parse_args()
+def workload(name: str, only: Sequence[str] | None, turn: Turn = nullcontext) -> list[dict[str, Any]]:
+    """All modes of one workload whose names contain one of the words."""
     warnings.simplefilter("ignore")
     torch.set_float32_matmul_precision("high")
+    torch.manual_seed(0)
+    make, data = WORKLOADS[name]
+    x, y = (part.cuda() for part in data())
+    found = augmented(make, x, y, 16) if name == "wrn16" else modes(make, x, y)
+    wanted = {mode: build for mode, build in found.items() if only is None or any(word in mode for word in only)}
+    few = 8 if name == "gpt2" else len(x)
+    return measure(name, wanted, lambda mode: few if mode in PEERS else len(x), turn)
+
+
+class Turns:
+    """Waits until every process has built its steps, then lets one time its own after the other."""
+
+    def __init__(self, context: Any, count: int) -> None:
+        self.all, self.one = context.Barrier(count), context.Lock()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self.all.wait()
+        with self.one:
+            yield
+
+
+def child(name: str, only: Sequence[str] | None, turns: Turns, results: Any) -> None:
+    try:
+        results.put((name, workload(name, only, turns)))
+    except BaseException:
+        turns.all.abort()  # the others would wait for ever
+        results.put((name, None))
+        raise
+
+
+def together(names: Sequence[str], only: Sequence[str] | None) -> Iterator[tuple[str, Any]]:
+    """Every workload in a process of its own."""
+    context = get_context("spawn")
+    turns, results = Turns(context, len(names)), context.Queue()
+    processes = [context.Process(target=child, args=(name, only, turns, results)) for name in names]
+    for process in processes:
+        process.start()
+    for _ in processes:
+        yield results.get()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--only", nargs="+", default=None, help="modes whose names contain one of these words")
+    parser.add_argument("--together", action="store_true", help="build side by side, time one after the other")
+    parser.add_argument("--out", type=Path, default=Path("training-speed-gpu.json"))
+    asked = parser.parse_args()
     results: dict[str, Any] = {"machine": {**describe("torch"), "gpu": torch.cuda.get_device_name()}, "workloads": {}}
-    for name in asked.workloads:
-        torch.manual_seed(0)
-        make, data = WORKLOADS[name]
-        x, y = (part.cuda() for part in data())
-        few = 8 if name == "gpt2" else len(x)
-        whole = len(x)
-        wanted = {
-            mode: build
-            for mode, build in (augmented(make, x, y, 16) if name == "wrn16" else modes(make, x, y)).items()
-            if asked.only is None or any(word in mode for word in asked.only)
-        }
-        rows = measure(name, wanted, lambda mode, few=few, whole=whole: few if mode in PEERS else whole)
+    each = ((name, workload(name, asked.only)) for name in asked.workloads)
+    for name, rows in together(asked.workloads, asked.only) if asked.together else each:
+        if rows is None:
+            raise SystemExit(f"{name} failed.")
         results["workloads"][name] = rows
         asked.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
