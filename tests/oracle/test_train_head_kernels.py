@@ -37,6 +37,9 @@ MUTANTS = {
     "no floor": ("largest, total = -3.0e38, 0.0", "largest, total = float('-inf'), 0.0"),
     "nothing taken off": ("tl.exp(block - higher)", "tl.exp(block)"),
     "the sum alone": ("largest + tl.log(total)", "tl.log(total)"),
+    "the label's place, not its number": ("tl.load(values + own, mask", "tl.load(label + row, mask"),
+    "a label beyond the end": ("(own >= 0) & (own < COLUMNS)", "own >= 0"),
+    "a label before the start": ("(own >= 0) & (own < COLUMNS)", "own < COLUMNS"),
 }
 
 
@@ -54,14 +57,17 @@ def changed(name):
 def right_by(module, columns, kind, apart):
     module.BLOCK = 16
     torch.manual_seed(columns)
-    values = (30 * torch.randn(6, columns + apart)).to(kind)
-    values[1, :16] = -float("inf")
-    values[2] += 1000
-    values[3] -= 1000
-    values = values[:, :columns]
-    found, expected = module.log_sum_exp(values), values.double().logsumexp(1, keepdim=True)
+    values = (30 * torch.randn(8, columns + apart)).to(kind)
+    values[2, :16] = -float("inf")
+    values[3] += 1000
+    values[4] -= 1000
+    values = values[1:7, :columns]  # what lies around it may be read by mistake
+    label = torch.tensor([0, columns - 1, 16, -1, columns, columns // 2])
+    own = values.double().gather(1, label.clamp(0, columns - 1)[:, None])
+    own[3:5] = 0
+    found, expected = module.log_sum_exp(values, label), values.double().logsumexp(1, keepdim=True)
     assert found.dtype == torch.float32
-    return torch.allclose(found.double(), expected, rtol=1e-6, atol=1e-5)
+    return torch.allclose(found.double(), torch.cat((expected, own), 1), rtol=1e-6, atol=1e-5)
 
 
 CASES = [(columns, kind, apart) for columns in (17, 48, 53) for kind in (torch.float32, torch.float16)
@@ -73,24 +79,33 @@ for name in MUTANTS:
 
 rows = torch.randn(4, 40)
 rows[0, 3], rows[1, 3], rows[2] = float("nan"), float("inf"), -float("inf")
-lost = rows - head_kernels.log_sum_exp(rows)
+lost = rows - head_kernels.log_sum_exp(rows, torch.zeros(4, dtype=torch.int64))[:, :1]
 for one, other in zip(lost, F.log_softmax(rows, 1), strict=True):
     assert bool(one.isfinite().all()) == bool(other.isfinite().all())
 
 head.is_long = lambda values: values.ndim == 2
 
 
-def step(values, label):
+def step(values, label, **options):
     values = values.detach().requires_grad_()
-    loss = F.cross_entropy(values, label, reduction="none")
+    loss = F.cross_entropy(values, label, **options)
     return loss.detach(), torch.autograd.grad(loss.square().sum(), values)[0]
 
 
 given = 5 * torch.randn(7, 43), torch.randint(0, 43, (7,)).index_fill(0, torch.tensor([2]), -100)
-traced = graph.rewritten(make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*given))
-assert [str(node.target) for node in traced.graph.nodes].count("tacit.log_sum_exp.default") == 1
-for found, expected in zip(traced(*given), step(*given), strict=True):
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+for options, kernels in (
+    ({"reduction": "none"}, 1), ({"reduction": "none", "weight": torch.rand(43)}, 1), ({"reduction": "mean"}, 0),
+    ({"reduction": "none", "label_smoothing": 0.1}, 0), ({"reduction": "none", "ignore_index": 5}, 1),
+):  # fmt: skip
+    if options.get("ignore_index") == 5:
+        given[1][2:4] = 5
+    traced = graph.rewritten(
+        make_fx(lambda *given: step(*given, **options), tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
+    )
+    targets = [str(node.target) for node in traced.graph.nodes]
+    assert targets.count("tacit.log_sum_exp.default") == kernels, options
+    for found, expected in zip(traced(*given), step(*given, **options), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 """
 
 
@@ -117,7 +132,13 @@ def test_the_kernel_is_for_long_rows_on_a_gpu(
 ) -> None:
     with FakeTensorMode():
         values = torch.empty(shape, dtype=kind, device=device)
-        traced = graph.rewritten(make_fx(lambda values: F.log_softmax(values, axis), tracing_mode="fake")(values))
+        label = torch.empty(shape[:-1] if axis % 2 else shape[1:], dtype=torch.int64, device=device)
+
+        def loss(values: Tensor, label: Tensor) -> Tensor:
+            log = F.log_softmax(values, axis)
+            return F.nll_loss(log if axis % 2 else log.t(), label, reduction="none") if log.ndim == 2 else log
+
+        traced = graph.rewritten(make_fx(loss, tracing_mode="fake")(values, label))
     targets = [str(node.target) for node in traced.graph.nodes]
     assert targets.count("tacit.log_sum_exp.default") == kernels
     assert targets.count("aten._log_softmax.default") == 1 - kernels
@@ -131,9 +152,11 @@ def test_on_a_gpu_the_kernel_is_torchs_function(kind: torch.dtype, wide: int) ->
     torch.manual_seed(0)
     values = (4 * torch.randn(600, wide, device=DEVICE)).to(kind)[:, :50257]
     values[5, :9000] = -float("inf")
-    found = torch.ops.tacit.log_sum_exp(values)
-    torch.testing.assert_close(found.double(), values.double().logsumexp(1, keepdim=True), rtol=1e-6, atol=1e-5)
-    assert torch.equal(found, torch.ops.tacit.log_sum_exp(values))
+    label = torch.randint(0, 50257, (600,), device=DEVICE)
+    found = torch.ops.tacit.log_sum_exp(values, label)
+    expected = values.double().logsumexp(1, keepdim=True), values.double().gather(1, label[:, None])
+    torch.testing.assert_close(found.double(), torch.cat(expected, 1), rtol=1e-6, atol=1e-5)
+    assert torch.equal(found, torch.ops.tacit.log_sum_exp(values, label))
 
 
 @pytest.mark.needs("gpu")

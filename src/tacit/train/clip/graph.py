@@ -33,8 +33,8 @@ def rewritten(traced: GraphModule) -> GraphModule:
     known_sums(traced.graph)
     written_once(traced.graph)
     casts_first(traced.graph)
-    own_sums(traced.graph)
     traced.graph.eliminate_dead_code()
+    own_sums(traced.graph)
     _nothing_twice(traced.graph)
     one_view(traced.graph)
     images = [node for node in traced.graph.nodes if node.target is aten.convolution.default and _is_image(node)]

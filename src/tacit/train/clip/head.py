@@ -15,7 +15,7 @@ from .views import PRODUCTS, is_view
 
 aten = torch.ops.aten
 LOSSES = (aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
-MEAN = 1
+NONE, MEAN = 0, 1
 LONG, MANY = 2**13, 2**24
 
 
@@ -56,14 +56,41 @@ def _labels(place: Node, loss: Node) -> tuple[Node, Node]:
 
 
 def own_sums(graph: Graph) -> None:
-    """The log-softmax of long rows by a kernel of our own."""
+    """The log-softmax of long rows, and what a loss reads of it, by a kernel of our own."""
     for node in graph.find_nodes(op="call_function", target=aten._log_softmax.default):
         values, axis, _ = node.args
-        if not is_long(value(values)) or axis % 2 != 1:
+        casts = [user for user in node.users if user.target is aten._to_copy.default]
+        readers = [user for output in (node, *casts) for user in output.users]
+        losses = [user for user in readers if _reads_one(user) and user.args[1] < node]
+        if not is_long(value(values)) or axis % 2 != 1 or not losses:
             continue
-        total = put(node, torch.ops.tacit.log_sum_exp.default, values)
+        pair = put(node, torch.ops.tacit.log_sum_exp.default, values, losses[0].args[1])
+        total, own = (put(node, aten.slice.Tensor, pair, 1, column, column + 1) for column in (0, 1))
+        lost = put(losses[0], aten.squeeze.dim, put(losses[0], aten.sub.Tensor, total, own), 1)
+        _lost(losses[0], put(losses[0], aten._to_copy.default, lost, dtype=value(node).dtype))
         found = put(node, aten.sub.Tensor, put(node, aten._to_copy.default, values, dtype=torch.float32), total)
         _replace(node, put(node, aten._to_copy.default, found, dtype=value(node).dtype))
+
+
+def _reads_one(loss: Node) -> bool:
+    """Whether it is the loss of every row, by a label each, and nothing else is asked of it."""
+    if loss.target is not aten.nll_loss_forward.default or loss.args[3] != NONE:
+        return False
+    return value(loss.args[1]).dtype == torch.int64 and all(user.args[1] == 0 for user in loss.users)
+
+
+def _lost(loss: Node, found: Node) -> None:
+    r"""The loss from \log \sum_k e^{x_k} - x_y."""
+    logarithm, label, weight, _, passed_over = loss.args
+    there = put(loss, aten.ne.Scalar, label, passed_over)
+    found = put(loss, aten._to_copy.default, found, dtype=value(logarithm).dtype)
+    if weight is not None:
+        own = put(loss, aten.where.ScalarOther, there, label, 0)
+        found = put(loss, aten.mul.Tensor, found, put(loss, aten.index.Tensor, weight, [own]))
+    found = put(loss, aten.where.ScalarOther, there, found, 0.0)
+    for user in list(loss.users):
+        _replace(user, found)
+    loss.graph.erase_node(loss)
 
 
 def is_long(values: Tensor) -> bool:
@@ -72,16 +99,16 @@ def is_long(values: Tensor) -> bool:
 
 
 @torch.library.custom_op("tacit::log_sum_exp", mutates_args=())
-def log_sum_exp(values: Tensor) -> Tensor:
-    """(N, 1); see `head_kernels`."""
+def log_sum_exp(values: Tensor, label: Tensor) -> Tensor:
+    """(N, 2); see `head_kernels`."""
     from . import head_kernels
 
-    return head_kernels.log_sum_exp(values)
+    return head_kernels.log_sum_exp(values, label)
 
 
 @log_sum_exp.register_fake
-def _(values: Tensor) -> Tensor:
-    return values.new_empty(len(values), 1, dtype=torch.float32)
+def _(values: Tensor, label: Tensor) -> Tensor:
+    return values.new_empty(len(values), 2, dtype=torch.float32)
 
 
 def written_once(graph: Graph) -> None:
