@@ -212,9 +212,13 @@ def test_a_step_recorded_whole_is_the_step_part_by_part(broken: bool, monkeypatc
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         step = private(model, optimizer, Plan(96, 0.3, 12, 0.5), rng=7, speed=Speed(physical_batch=32, compile=True))
         step._recorded = recorded
+        make, keys = step._noise_key, []
+        step._noise_key = lambda *given, make=make, keys=keys: keys.append(make(*given)) or keys[-1]
         for batch in step.batches(there((x, DATA[1]))):
             step(batch)
         assert (step._whole is not None) is recorded
+        assert all(isinstance(key, Tensor) and key.is_cuda for key in keys)  # of every bit of a sum made again, too
+        assert keys or (recorded and not broken)
         if recorded and broken:  # what was not released stays nowhere
             assert not any(one.any() for one in step._whole.sums)
         released.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))

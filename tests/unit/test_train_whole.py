@@ -15,6 +15,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import PrivateStep, Speed, private
 from tacit.train.clip.replay import Replay, recordable
+from tacit.train.gaussian import on_processor
 from tacit.train.sample import Batch
 from tacit.train.totals import Part
 from tacit.train.whole import Whole, fits
@@ -67,6 +68,29 @@ def test_at_once_is_part_by_part(broken: bool) -> None:
     for one, other in zip(ours, theirs, strict=True):
         assert one.isfinite().all()
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(("precision", "room"), [("float32", 1 + 2**-12), ("bfloat16", 1 + 2**-7)])
+def test_gradients_are_the_clipped_sum_and_noise_of_its_scale_over_the_expected_batch(
+    precision: str, room: float, monkeypatch
+) -> None:
+    """Number by number, noise from the processor's own stream; a clip norm that moved moves clipping and noise."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    x, y, model, plan = torch.randn(40, 6), torch.randint(0, 3, (40,)), nn.Linear(6, 3), Plan(40, 0.3, 4, 1.5)
+    speed = Speed(physical_batch=40, compile=True, precision=precision)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, rng=5, speed=speed)
+    step._recorded = True
+    for batch in step.batches((x, y)):
+        step._clipper.clip_norm = 1.0 if batch.order < 2 else 0.25
+        step._whole = step._whole or Whole(step._total, step._release, batch.examples, 40, recorded=False)
+        ((rows, mask),) = batch.parts()
+        sums = step._clipper(rows, mask).sums.values()
+        step.gradients(batch)
+        noise = on_processor(step._whole.key.numpy().tobytes(), 21)
+        right = torch.cat([one.flatten() for one in sums]) + 1.5 * step.clip_norm * room * noise
+        found = torch.cat([one.grad.flatten() for one in model.parameters()])
+        torch.testing.assert_close(found, right / 12, rtol=0, atol=1e-5 if precision == "float32" else 2e-4)
 
 
 class Scaled(nn.Module):

@@ -185,7 +185,10 @@ class PrivateStep:
         return info
 
     def gradients(self, batch: Batch) -> StepInfo:
-        """The same without the optimizer's step: for loops that take it themselves, once."""
+        """The same without the optimizer's step: for loops that take it themselves, once.
+
+        On a GPU the next step may add up where these gradients lie: whoever keeps some copies them, on the same stream.
+        """
         if not isinstance(batch, Batch) or batch.order != self.done:
             raise BadInput(
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
@@ -224,10 +227,10 @@ class PrivateStep:
         return parts
 
     def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes | Tensor:
-        """The key of this step's noise: of norms, losses and which sum it was; made on a GPU where they lie there."""
+        """The key of this step's noise: of norms, losses and which sum it was; made on a GPU that has the whole sum."""
         seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
         total, self._total.latest = self._total.latest, []
-        if seen and seen[0].is_cuda and self._release.grid is None:
+        if total and total[0].is_cuda and self._workers.count == 1 and self._release.grid is None:
             return self._device_key(batch, seen, total)
         every = self._workers.gathered([marks(total)])
         seen += [mark.cpu() for each in every for mark in each]
@@ -236,9 +239,10 @@ class PrivateStep:
 
     def _device_key(self, batch: Batch, seen: list[Tensor], total: list[Tensor]) -> Tensor:
         """The same, made where the sum lies."""
-        keys = words_of(self._two_keys(batch), seen[0].device)
+        device = total[0].device
+        keys = words_of(self._two_keys(batch), device)
         mark = fingerprint(self._release.joined(self._release.own(total)), keys)
-        return derived(torch.cat((mark, torch.cat(seen).view(torch.int32))), keys)
+        return derived(torch.cat((mark, torch.cat(seen).to(device).view(torch.int32))), keys)
 
     def _two_keys(self, batch: Batch) -> bytes:
         """What the device needs to derive a key: of the secret, the step, the plan and the batch."""

@@ -112,7 +112,7 @@ def marks(total: list[Tensor]) -> list[Tensor]:
     return found
 
 
-@cache  # without a limit: a recorded step reads them where they lie
+@cache
 def _weights(count: int, kind: torch.dtype, device: torch.device) -> Tensor:
     """Public numbers between 1 and 2, always the same."""
     return (1 + torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=kind)).to(device)
