@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,21 @@ def test_gradients_are_the_clipped_sum_and_noise_of_its_scale_over_the_expected_
         right = torch.cat([one.flatten() for one in sums]) + 1.5 * step.clip_norm * room * noise
         found = torch.cat([one.grad.flatten() for one in model.parameters()])
         torch.testing.assert_close(found, right / 12, rtol=0, atol=1e-5 if precision == "float32" else 2e-4)
+
+
+def test_what_a_device_derives_keys_from_is_of_secret_step_plan_and_batch() -> None:
+    """And two keys that have nothing in common: one hashes, the other gives the noise's."""
+    model = nn.Linear(6, 3)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 4, 1.5), rng=5)
+    batch = next(step.batches((torch.randn(40, 6), torch.arange(40) % 3)))
+    made = [step._two_keys(batch), step._two_keys(replace(batch, index=batch.index[::-1].copy()))]
+    step.done += 1
+    made.append(step._two_keys(batch))
+    step._plan += b" "
+    made.append(step._two_keys(batch))
+    step._secret.advance()
+    made.append(step._two_keys(batch))
+    assert len({half for both in made for half in (both[:32], both[32:])}) == 10
 
 
 class Scaled(nn.Module):
