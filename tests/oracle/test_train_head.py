@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tacit.train.clip import Clipper, Compiled, compiled, graph, head, terms
+from tacit.train.clip import Clipper, Compiled, compiled, graph, head, nodes, terms
 
 aten = torch.ops.aten
 SUMMED = aten._log_softmax_backward_data.default
@@ -145,6 +145,73 @@ def test_what_is_written_into_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> 
     for found, expected in zip(results, step(*given), strict=True):
         torch.testing.assert_close(found, expected)
     assert len({found.data_ptr() for found in results[-3:]}) == 3
+
+
+@pytest.mark.parametrize("how", ["hook", "labels"])
+def test_a_loss_is_followed_where_memory_changes_under_it(how: str) -> None:
+    """Through a view, which no argument of a later operation shows."""
+    logits, label = labelled((7, 13), -100)
+
+    def step(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        label = label.clone()
+        logits = logits.detach().requires_grad_()
+        output = F.log_softmax(logits, 1)
+
+        def hook(gradient: Tensor) -> None:
+            (gradient if how == "hook" else label).view(-1)[::2].mul_(3)
+
+        output.register_hook(hook)
+        loss = F.nll_loss(output, label, reduction="sum")
+        return torch.autograd.grad(loss, logits)[0], label
+
+    trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
+    after = graph.rewritten(trace(logits, label))
+    assert count(after, SUMMED) == (1 if how == "hook" else 0)
+    for found, expected in zip(after(logits, label), trace(logits, label)(logits, label), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("how", ["strides", "changed in place", "one bias", "another product"])
+def test_a_taller_weight_is_seen_by_nobody_else(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are further apart must not show in what is read by strides or written through a view."""
+    monkeypatch.setattr(head, "MANY", 0)
+
+    def step(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        turned = weight.t()
+        logits = torch.addmm(bias, x, turned) if how == "one bias" else x @ turned
+        if how == "changed in place":
+            logits.view(-1)[::2].mul_(3.0)
+        gradient = logits.tanh()
+        found = gradient @ weight, F.pad(gradient, (0, 3)).exp(), logits + 1
+        if how == "strides":
+            found += gradient.as_strided((3, 10), (10, 1)) + 1, logits.as_strided((3, 10), (10, 1)) + 1
+        if how == "another product":
+            found += (turned @ bias,)
+        return found
+
+    torch.manual_seed(0)
+    other = torch.randn(5, 2) if how == "another product" else torch.randn(1)
+    given = torch.randn(6, 4), torch.randn(5, 4), other
+    _, after = both(step, *given)
+    for found, expected in zip(after(*given), step(*given), strict=True):
+        torch.testing.assert_close(found, expected)
+    pads = count(after, aten.constant_pad_nd.default)
+    assert pads == (1 if how == "strides" else 2)
+
+
+def test_an_operation_that_does_not_say_what_it_writes_into_may_write_into_all() -> None:
+    def unknown(values: Tensor) -> Tensor:
+        return values.add_(1.0)
+
+    empty = Graph()
+    node = empty.placeholder("x")
+    node.meta["val"] = torch.zeros(3)
+    found = empty.call_function(unknown, (node,))
+    assert nodes.all_written(empty) == nodes.storage(node)
+    found.target = aten.add_.Tensor
+    assert nodes.all_written(empty) == nodes.storage(node)
+    found.target = aten.add.Tensor
+    assert not nodes.all_written(empty)
 
 
 def test_like_operations_are_done_once_and_draws_are_not() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tacit.train.clip import Clipper, graph
+from tacit.train.clip import Clipper, graph, head
 from tacit.train.clip.compiled import Compiled
 
 DEVICE = "cuda"
@@ -142,6 +142,24 @@ def test_the_kernel_is_for_long_rows_on_a_gpu(
     targets = [str(node.target) for node in traced.graph.nodes]
     assert targets.count("tacit.log_sum_exp.default") == kernels
     assert targets.count("aten._log_softmax.default") == 1 - kernels
+
+
+@pytest.mark.parametrize("how", ["labels", "logarithms", "neither"])
+def test_what_changes_before_the_loss_reads_it_is_left_to_the_loss(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "is_long", lambda values: True)
+
+    def loss(values: Tensor, label: Tensor) -> Tensor:
+        label = label.clone()
+        log = F.log_softmax(values, 1).float()
+        changed = {"labels": label, "logarithms": log, "neither": values.clone()}[how]
+        changed.view(-1)[::2].mul_(2)
+        return F.nll_loss(log, label, reduction="none")
+
+    with FakeTensorMode():
+        values, label = torch.empty(4, 40, dtype=torch.bfloat16), torch.empty(4, dtype=torch.int64)
+        traced = graph.rewritten(make_fx(loss, tracing_mode="fake")(values, label))
+    targets = [str(node.target) for node in traced.graph.nodes]
+    assert targets.count("tacit.log_sum_exp.default") == int(how == "neither")
 
 
 @pytest.mark.needs("gpu")

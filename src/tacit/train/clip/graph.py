@@ -19,6 +19,10 @@ from .views import casts_first, no_copies, one_view
 
 aten = torch.ops.aten
 FEW = 4
+STRIDED = (
+    aten.as_strided.default, aten.as_strided_.default, aten.as_strided_copy.default, aten.as_strided_scatter.default,
+    aten._reshape_alias.default, aten._reshape_alias_copy.default,
+)  # fmt: skip
 
 
 def rewritten(traced: GraphModule) -> GraphModule:
@@ -29,14 +33,10 @@ def rewritten(traced: GraphModule) -> GraphModule:
         if node.args[0].target is aten.t.default:
             node.replace_all_uses_with(node.args[0].args[0])
     free_layout(traced)
-    no_copies(traced.graph)
-    known_sums(traced.graph)
-    written_once(traced.graph)
-    casts_first(traced.graph)
-    traced.graph.eliminate_dead_code()
-    own_sums(traced.graph)
-    _nothing_twice(traced.graph)
-    one_view(traced.graph)
+    if any(node.target in STRIDED for node in traced.graph.nodes):
+        _nothing_twice(traced.graph)
+    else:
+        _elsewhere(traced.graph)
     images = [node for node in traced.graph.nodes if node.target is aten.convolution.default and _is_image(node)]
     if images and _strides_can_move(traced):
         for node in images:
@@ -44,6 +44,18 @@ def rewritten(traced: GraphModule) -> GraphModule:
         _channels_last(traced)
     traced.recompile()
     return traced
+
+
+def _elsewhere(graph: Graph) -> None:
+    """Numbers may come to lie elsewhere, or further apart, which is seen by what reads memory by noted strides only."""
+    no_copies(graph)
+    known_sums(graph)
+    written_once(graph)
+    casts_first(graph)
+    graph.eliminate_dead_code()
+    own_sums(graph)
+    _nothing_twice(graph)
+    one_view(graph)
 
 
 def _nothing_twice(graph: Graph) -> None:

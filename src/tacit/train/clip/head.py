@@ -24,14 +24,17 @@ def known_sums(graph: Graph) -> None:
 
     d_k = g_k - p_k \sum_j g_j, and g is zero but at the label y, so the sum is g_y; zero for a row that is passed over.
     """
+    written = all_written(graph)
     for node in graph.find_nodes(op="call_function", target=aten._log_softmax_backward_data.default):
         gradient, output, axis, kind = node.args
         loss = gradient.args[0] if gradient.target is aten._to_copy.default else gradient
         classes = value(output).shape
         if loss.target not in LOSSES or len(classes) < 2 or axis % len(classes) != 1:
             continue
+        if not written.isdisjoint(storage([loss, gradient])):
+            continue
         whole = torch.promote_types(value(output).dtype, torch.float32)
-        label, total = _labels(node, loss)
+        label, total = _labels(loss)
         total, output = (put(node, aten._to_copy.default, part, dtype=whole) for part in (total, output))
         every = put(node, aten.arange.default, classes[1], device=value(output).device)
         every = put(node, aten.reshape.default, every, [-1] + [1] * (len(classes) - 2))
@@ -40,28 +43,33 @@ def known_sums(graph: Graph) -> None:
         _replace(node, put(node, aten._to_copy.default, put(node, aten.sub.Tensor, found, share), dtype=kind))
 
 
-def _labels(place: Node, loss: Node) -> tuple[Node, Node]:
-    """Labels, and the gradient of a loss by what it reads there, with one class each; zero where it reads nothing."""
+def _labels(loss: Node) -> tuple[Node, Node]:
+    """Labels, and the gradient of a loss by what it reads there, with one class each; zero where it reads nothing.
+
+    Made of what the loss is given where it is given: labels may be changed in place.
+    """
     gradient, _, label, weight, reduction, passed_over, weights = loss.args
-    label = put(place, aten._to_copy.default, label, dtype=torch.int64)
-    there = put(place, aten.ne.Scalar, label, passed_over)
-    found = put(place, aten.neg.default, gradient)
+    label = put(loss, aten._to_copy.default, label, dtype=torch.int64)
+    there = put(loss, aten.ne.Scalar, label, passed_over)
+    found = put(loss, aten.neg.default, gradient)
     if weight is not None:
-        own = put(place, aten.where.ScalarOther, there, label, 0)
-        found = put(place, aten.mul.Tensor, found, put(place, aten.index.Tensor, weight, [own]))
+        own = put(loss, aten.where.ScalarOther, there, label, 0)
+        found = put(loss, aten.mul.Tensor, found, put(loss, aten.index.Tensor, weight, [own]))
     if reduction == MEAN:
-        found = put(place, aten.div.Tensor, found, weights)
-    found = put(place, aten.where.ScalarOther, there, found, 0.0)
-    return put(place, aten.unsqueeze.default, label, 1), put(place, aten.unsqueeze.default, found, 1)
+        found = put(loss, aten.div.Tensor, found, weights)
+    found = put(loss, aten.where.ScalarOther, there, found, 0.0)
+    return put(loss, aten.unsqueeze.default, label, 1), put(loss, aten.unsqueeze.default, found, 1)
 
 
 def own_sums(graph: Graph) -> None:
     """The log-softmax of long rows, and what a loss reads of it, by a kernel of our own."""
+    written = all_written(graph)
     for node in graph.find_nodes(op="call_function", target=aten._log_softmax.default):
         values, axis, _ = node.args
         casts = [user for user in node.users if user.target is aten._to_copy.default]
         readers = [user for output in (node, *casts) for user in output.users]
         losses = [user for user in readers if _reads_one(user) and user.args[1] < node]
+        losses = [loss for loss in losses if written.isdisjoint(storage([*loss.args[:2], node]))]
         if not is_long(value(values)) or axis % 2 != 1 or not losses:
             continue
         pair = put(node, torch.ops.tacit.log_sum_exp.default, values, losses[0].args[1])
@@ -147,9 +155,13 @@ def _with_zeros(whole: Node, pad: Node, products: list[Node], missing: int) -> N
 
 def _forward(weight: Node, taller: Node, missing: int) -> None:
     """x W^T as a part of the product with the taller weight."""
-    turned = put(after(taller), aten.t.default, taller)
-    for node in [user for turn in weight.users if turn.target is aten.t.default for user in turn.users]:
-        if node.target not in PRODUCTS or node.args[-1].args[0] is not weight or node.kwargs:
+    turned, written = put(after(taller), aten.t.default, taller), all_written(weight.graph)
+    turns = [user for user in weight.users if user.target is aten.t.default]
+    for node in dict.fromkeys(user for turn in turns for user in turn.users):
+        if node.target not in PRODUCTS or node.args[-1] not in turns or node.kwargs:
+            continue
+        narrower = any(value(one).shape[-1:] != value(node).shape[1:] for one in node.args[:-2])
+        if narrower or not written.isdisjoint(storage(node)):
             continue
         bias = [put(node, aten.constant_pad_nd.default, one, [0, missing], 0.0) for one in node.args[:-2]]
         found = put(node, node.target, *bias, node.args[-2], turned)

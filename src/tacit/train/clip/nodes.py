@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
@@ -36,8 +38,12 @@ def all_written(graph: Graph) -> set[int]:
 
 
 def _written(node: Node) -> list[Any]:
-    """The arguments that an operation writes into."""
-    arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
+    """The arguments that an operation writes into: any, if it does not say."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return []
+    if not isinstance(node.target, OpOverload):
+        return node.all_input_nodes
+    arguments = node.target._schema.arguments
     given = [(one, node.kwargs.get(one.name)) for one in arguments if one.kwarg_only]
     given += zip(arguments, node.args, strict=False)
     return [value for one, value in given if one.alias_info is not None and one.alias_info.is_write]
