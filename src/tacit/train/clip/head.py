@@ -72,11 +72,13 @@ def own_sums(graph: Graph) -> None:
         losses = [loss for loss in losses if written.isdisjoint(storage([*loss.args[:2], node]))]
         if not is_long(value(values)) or axis % 2 != 1 or not losses:
             continue
-        pair = put(node, torch.ops.tacit.log_sum_exp.default, values, losses[0].args[1])
-        total, own = (put(node, aten.slice.Tensor, pair, 1, column, column + 1) for column in (0, 1))
-        lost = put(losses[0], aten.squeeze.dim, put(losses[0], aten.sub.Tensor, total, own), 1)
-        _lost(losses[0], put(losses[0], aten._to_copy.default, lost, dtype=value(node).dtype))
-        found = put(node, aten.sub.Tensor, put(node, aten._to_copy.default, values, dtype=torch.float32), total)
+        sums = put(node, torch.ops.tacit.log_sum_exp.default, values, losses[0].args[1])
+        largest, rest, own = (put(node, aten.slice.Tensor, sums, 1, column, column + 1) for column in range(3))
+        lost = put(node, aten.add.Tensor, put(node, aten.sub.Tensor, largest, own), rest)
+        lost = put(node, aten.squeeze.dim, lost, 1)
+        _lost(losses[0], put(node, aten._to_copy.default, lost, dtype=value(node).dtype))
+        found = put(node, aten.sub.Tensor, put(node, aten._to_copy.default, values, dtype=torch.float32), largest)
+        found = put(node, aten.sub.Tensor, found, rest)
         _replace(node, put(node, aten._to_copy.default, found, dtype=value(node).dtype))
 
 
@@ -108,7 +110,7 @@ def is_long(values: Tensor) -> bool:
 
 @torch.library.custom_op("tacit::log_sum_exp", mutates_args=())
 def log_sum_exp(values: Tensor, label: Tensor) -> Tensor:
-    """(N, 2); see `head_kernels`."""
+    """(N, 3); see `head_kernels`."""
     from . import head_kernels
 
     return head_kernels.log_sum_exp(values, label)
@@ -116,7 +118,7 @@ def log_sum_exp(values: Tensor, label: Tensor) -> Tensor:
 
 @log_sum_exp.register_fake
 def _(values: Tensor, label: Tensor) -> Tensor:
-    return values.new_empty(len(values), 2, dtype=torch.float32)
+    return values.new_empty(len(values), 3, dtype=torch.float32)
 
 
 def written_once(graph: Graph) -> None:

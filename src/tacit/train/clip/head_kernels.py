@@ -1,8 +1,9 @@
 r"""One pass over very long rows on NVIDIA GPUs: \log \sum_k e^{x_k} of each, and the number x_y at its label y.
 
 A program goes through one row in blocks, with the largest number so far and the sum of all e^{x_k - largest}: one
-exponential per number, where a compiler's way to do it in one pass takes two. Who has both numbers has the loss, and
-needs the rows no more.
+exponential per number, where a compiler's way to do it in one pass takes two. The two parts of the logarithm stay
+apart: their sum would have lost what is left of a number after it. Who has them and x_y has the loss, and needs the
+rows no more.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ ALIGNED = 8
 
 
 def log_sum_exp(values: Tensor, label: Tensor) -> Tensor:
-    """(N, 2) in float32, 0 for a label outside; what lies beyond a row's end, where rows are apart, is not read."""
+    """(N, 3) in float32: the largest number, the logarithm beyond it, and the label's number, 0 for a label outside.
+
+    What lies beyond a row's end, where rows are apart, is not read.
+    """
     values, label = values if values.stride(1) == 1 else values.contiguous(), label.contiguous()
     apart = values.stride(0)
     step = ALIGNED if apart % ALIGNED == 0 else 1
-    found = values.new_empty(len(values), 2, dtype=torch.float32)
+    found = values.new_empty(len(values), 3, dtype=torch.float32)
     with torch.cuda.device_of(values):
         _log_sum_exp[(len(values),)](
             values, label, found, apart // step, COLUMNS=values.shape[1], STEP=step, BLOCK=BLOCK, num_warps=4
@@ -45,9 +49,10 @@ def _log_sum_exp(  # type: ignore[no-untyped-def]
     if whole < COLUMNS:
         block = tl.load(values + whole + place, mask=whole + place < COLUMNS, other=float("-inf")).to(tl.float32)
         largest, total = _with(block, largest, total)
-    tl.store(found + 2 * row, largest + tl.log(total))
+    tl.store(found + 3 * row, largest)
+    tl.store(found + 3 * row + 1, tl.log(total))
     own = tl.load(label + row)
-    tl.store(found + 2 * row + 1, tl.load(values + own, mask=(own >= 0) & (own < COLUMNS), other=0.0).to(tl.float32))
+    tl.store(found + 3 * row + 2, tl.load(values + own, mask=(own >= 0) & (own < COLUMNS), other=0.0).to(tl.float32))
 
 
 @triton.jit
