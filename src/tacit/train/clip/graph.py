@@ -33,13 +33,14 @@ def rewritten(traced: GraphModule) -> GraphModule:
         if node.args[0].target is aten.t.default:
             node.replace_all_uses_with(node.args[0].args[0])
     free_layout(traced)
-    if any(node.target in STRIDED for node in traced.graph.nodes):
-        _nothing_twice(traced.graph)
-    else:
+    traced.graph.eliminate_dead_code()
+    last = bool(_images(traced)) and _strides_can_move(traced)
+    if last or not _strided(traced):
         _elsewhere(traced.graph)
-    images = [node for node in traced.graph.nodes if node.target is aten.convolution.default and _is_image(node)]
-    if images and _strides_can_move(traced):
-        for node in images:
+    else:
+        _nothing_twice(traced.graph)
+    if last:
+        for node in _images(traced):
             _as_product(traced, node)
         _channels_last(traced)
     traced.recompile()
@@ -47,7 +48,7 @@ def rewritten(traced: GraphModule) -> GraphModule:
 
 
 def _elsewhere(graph: Graph) -> None:
-    """Numbers may come to lie elsewhere, or further apart, which is seen by what reads memory by noted strides only."""
+    """Numbers may come to lie elsewhere, or further apart: who reads memory by noted strides must be given a copy."""
     no_copies(graph)
     known_sums(graph)
     written_once(graph)
@@ -85,16 +86,30 @@ def free_layout(traced: GraphModule) -> None:
     traced.recompile()
 
 
+def _images(traced: GraphModule) -> list[Node]:
+    """The convolutions of images."""
+    return [node for node in traced.graph.nodes if node.target is aten.convolution.default and _is_image(node)]
+
+
 def _is_image(node: Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, Tensor) and value.is_cuda and value.ndim == 4 and value.is_floating_point()
 
 
+def _strided(traced: GraphModule) -> list[Node]:
+    """The operations that read memory by strides that were noted."""
+    return [node for node in traced.graph.nodes if node.target in STRIDED]
+
+
 def _strides_can_move(traced: GraphModule) -> bool:
     """Whether every stride that was noted belongs to memory that is only read, in a layout that can be had again."""
-    noted = traced.graph.find_nodes(op="call_function", target=aten.as_strided.default)
-    written = all_written(traced.graph)
-    return all(node.args[0].meta["val"].is_contiguous() and written.isdisjoint(storage(node)) for node in noted)
+    noted, written = _strided(traced), all_written(traced.graph)
+    return all(
+        node.target is aten.as_strided.default
+        and node.args[0].meta["val"].is_contiguous()
+        and written.isdisjoint(storage(node))
+        for node in noted
+    )
 
 
 def _channels_last(traced: GraphModule) -> None:
