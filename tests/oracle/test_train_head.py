@@ -199,6 +199,19 @@ def test_a_taller_weight_is_seen_by_nobody_else(how: str, monkeypatch: pytest.Mo
     assert pads == (1 if how == "strides" else 2)
 
 
+def test_zeros_are_added_where_the_next_operation_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "MANY", 0)
+
+    def step(x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        longer = F.pad(x, (0, 2))
+        return longer, F.pad(longer, (0, 1)), x.unsqueeze(0).expand(2, 6, 5) + 1, x @ weight
+
+    given = torch.randn(6, 5), torch.randn(5, 4)
+    _, after = both(step, *given)
+    for found, expected in zip(after(*given), step(*given), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_an_operation_that_does_not_say_what_it_writes_into_may_write_into_all() -> None:
     def unknown(values: Tensor) -> Tensor:
         return values.add_(1.0)

@@ -144,14 +144,15 @@ def _with_zeros(whole: Node, pad: Node, products: list[Node], missing: int) -> N
     shape, place = list(value(whole).shape), after(whole)
     rows = put(place, aten.reshape.default, whole, [-1, shape[-1]])
     longer = put(place, aten.constant_pad_nd.default, rows, [0, missing], 0.0)
+    padded = put(place, aten.reshape.default, longer, list(value(pad).shape))
+    part = put(place, aten.slice.Tensor, longer, 1, 0, shape[-1])
+    part = put(place, aten.reshape.default, part, shape)
     for node in products:
         weight = node.args[1]
         taller = put(after(weight), aten.constant_pad_nd.default, weight, [0, 0, 0, missing], 0.0)
         node.args = (longer, taller)
         _forward(weight, taller, missing)
-    _replace(pad, put(place, aten.reshape.default, longer, list(value(pad).shape)))
-    part = put(place, aten.slice.Tensor, longer, 1, 0, shape[-1])
-    part = put(place, aten.reshape.default, part, shape)
+    _replace(pad, padded)
     whole.replace_all_uses_with(part, lambda user: user is not rows)
 
 
