@@ -31,8 +31,8 @@ from tacit.train.clip import graph, head, head_kernels
 SOURCE = Path(head_kernels.__file__).read_text()
 MUTANTS = {
     "a sum in old units": ("total * tl.exp(largest - higher)", "total"),
-    "the last block lost": ("if whole < COLUMNS:", "if whole > COLUMNS:"),
-    "numbers beyond the end": ("whole + place < COLUMNS", "whole + place < 2 * COLUMNS"),
+    "the last block lost": ("if WHOLE < COLUMNS:", "if WHOLE > COLUMNS:"),
+    "numbers beyond the end": ("WHOLE + place < COLUMNS", "WHOLE + place < 2 * COLUMNS"),
     "rows end to end": ("row * apart * STEP", "row * COLUMNS"),
     "no floor": ("largest, total = -3.0e38, 0.0", "largest, total = float('-inf'), 0.0"),
     "nothing taken off": ("tl.exp(block - higher)", "tl.exp(block)"),

@@ -41,13 +41,13 @@ def _log_sum_exp(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     values += row * apart * STEP
     place = tl.arange(0, BLOCK)
-    whole = COLUMNS // BLOCK * BLOCK
+    WHOLE: tl.constexpr = COLUMNS // BLOCK * BLOCK
     largest, total = -3.0e38, 0.0
-    for start in range(0, whole, BLOCK):
+    for start in range(0, WHOLE, BLOCK):
         block = tl.load(values + start + place).to(tl.float32)
         largest, total = _with(block, largest, total)
-    if whole < COLUMNS:
-        block = tl.load(values + whole + place, mask=whole + place < COLUMNS, other=float("-inf")).to(tl.float32)
+    if WHOLE < COLUMNS:
+        block = tl.load(values + WHOLE + place, mask=WHOLE + place < COLUMNS, other=float("-inf")).to(tl.float32)
         largest, total = _with(block, largest, total)
     tl.store(found + 3 * row, largest)
     tl.store(found + 3 * row + 1, tl.log(total))
