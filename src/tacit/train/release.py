@@ -90,7 +90,7 @@ class Release:
     def hand_over(self, noisy: list[Tensor]) -> None:
         """Gradients for the optimizer."""
         for parameter, gradient in zip(self.parameters, noisy, strict=True):
-            parameter.grad = gradient.to(parameter.dtype)
+            parameter.grad = gradient if gradient.dtype is parameter.dtype else gradient.to(parameter.dtype)
 
     def steady(self) -> bool:
         """Whether noise is independent from step to step, of one scale, and on no grid."""
