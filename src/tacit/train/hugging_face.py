@@ -244,6 +244,7 @@ def per_example(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
         return F.cross_entropy(*known(logits, labels), reduction="none")
     if logits.ndim != 3 or not type(model).__name__.endswith(("CausalLM", "LMHeadModel")):
         raise BadInput("The loss of this model is not known.", fix="Give loss=, one number per example.")
-    outputs, targets = known(logits[:, :-1].transpose(1, 2), labels[:, 1:])
-    losses = F.cross_entropy(outputs, targets, reduction="none", ignore_index=IGNORED)
-    return losses.sum(1) / (targets != IGNORED).sum(1).clamp(min=1)
+    following = F.pad(labels[:, 1:].long(), (0, 1), value=IGNORED)  # rows stay as they lie; the last has none
+    outputs, targets = known(logits.flatten(0, 1), following.flatten())
+    losses = F.cross_entropy(outputs, targets, reduction="none", ignore_index=IGNORED).view(labels.shape)
+    return losses.sum(1) / (targets.view(labels.shape) != IGNORED).sum(1).clamp(min=1)
