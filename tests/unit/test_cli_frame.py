@@ -205,13 +205,19 @@ def test_an_interrupt_is_one_sentence_and_a_status_of_its_own(tmp_path, isolatio
     running = subprocess.Popen(
         [sys.executable, "-m", "tacit", *given], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )  # fmt: skip
-    for _ in range(1200):
-        if (tmp_path / "began").exists():
-            break
-        time.sleep(0.05)
-    os.killpg(running.pid, signal.SIGINT)
-    out, error = running.communicate(timeout=60)
+    try:
+        for _ in range(1200):
+            if (tmp_path / "began").exists():
+                break
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGINT)
+        out, error = running.communicate(timeout=60)
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.communicate()
     assert (running.returncode, out) == (130, "")
     assert error.splitlines()[-1] == "tacit: stopped."
     assert "Traceback" not in error
