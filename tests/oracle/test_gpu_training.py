@@ -20,7 +20,7 @@ from tacit.train import Augment, Speed, fit, private
 from tacit.train.batch import mapped
 from tacit.train.chacha import keystream
 from tacit.train.clip import Clipper
-from tacit.train.derive import derived
+from tacit.train.derive import derived, words_of
 from tacit.train.fingerprint import fingerprint
 from tacit.train.gaussian import PAIRS, Normals, add, on_processor
 from tacit.train.joined import LANES, Joined
@@ -80,7 +80,8 @@ def test_in_bfloat16_no_contribution_is_longer_than_the_noise_has_room_for(name:
 def test_the_stream_is_the_processors_bit_for_bit() -> None:
     assert torch.equal(keystream(KEY, 100_001, DEVICE).cpu(), keystream(KEY, 100_001))
     seen = torch.randn(1001, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(derived(seen.to(DEVICE), KEY + KEY).cpu(), derived(seen, KEY + KEY))
+    keys = words_of(KEY + KEY, seen.device)
+    assert torch.equal(derived(seen.to(DEVICE), keys.to(DEVICE)).cpu(), derived(seen, keys))
 
 
 @pytest.mark.parametrize("count", [1, 31, 2 * PAIRS, 4 * PAIRS + 1001])

@@ -11,7 +11,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from tacit.train.chacha import keystream, stream_of
-from tacit.train.derive import derived
+from tacit.train.derive import derived, words_of
 from tacit.train.gaussian import PAIRS, Normals, eager, on_device, on_processor
 
 CPU = torch.device("cpu")
@@ -201,16 +201,16 @@ def test_a_key_made_on_the_device_is_a_hash_of_chacha_blocks() -> None:
     places = [number.to_bytes(4, "little") + words[12 * number : 12 * number + 12] for number in range(2)]
     one, two = (block(keys[:32], place)[:16] for place in places)
     mixed = bytes(a ^ b for a, b in zip(one, two, strict=True))
-    assert derived(seen, keys).numpy().tobytes() == block(keys[32:], mixed)[:32]
+    assert derived(seen, words_of(keys, seen.device)).numpy().tobytes() == block(keys[32:], mixed)[:32]
 
 
 def test_any_other_number_seen_gives_another_key() -> None:
     seen = torch.randn(40)
-    found = {derived(seen, bytes(64)).numpy().tobytes()}
+    found = {derived(seen, words_of(bytes(64), seen.device)).numpy().tobytes()}
     for place in range(40):
         other = seen.clone()
         other[place] = torch.nextafter(other[place], torch.tensor(9.0))
-        found.add(derived(other, bytes(64)).numpy().tobytes())
-    found.add(derived(seen.flip(0), bytes(64)).numpy().tobytes())
-    found.add(derived(seen, bytes(63) + b"1").numpy().tobytes())
+        found.add(derived(other, words_of(bytes(64), seen.device)).numpy().tobytes())
+    found.add(derived(seen.flip(0), words_of(bytes(64), seen.device)).numpy().tobytes())
+    found.add(derived(seen, words_of(bytes(63) + b"1", seen.device)).numpy().tobytes())
     assert len(found) == 43

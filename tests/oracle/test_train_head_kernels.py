@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,16 +20,14 @@ from tacit.train.clip.compiled import Compiled
 DEVICE = "cuda"
 PROGRAM = """
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from kernel_mutants import changed
 from tacit.train.clip import graph, head, head_kernels
 
-SOURCE = Path(head_kernels.__file__).read_text()
 MUTANTS = {
     "a sum in old units": ("total * tl.exp(largest - higher)", "total"),
     "the last block lost": ("if WHOLE < COLUMNS:", "if WHOLE > COLUMNS:"),
@@ -41,17 +40,6 @@ MUTANTS = {
     "a label beyond the end": ("(own >= 0) & (own < COLUMNS)", "own >= 0"),
     "a label before the start": ("(own >= 0) & (own < COLUMNS)", "own < COLUMNS"),
 }
-
-
-def changed(name):
-    old, new = MUTANTS[name]
-    assert SOURCE.count(old) == 1, name
-    path = Path(sys.argv[1]) / f"mutant_{list(MUTANTS).index(name)}.py"
-    path.write_text(SOURCE.replace(old, new))
-    spec = spec_from_file_location(path.stem, path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def right_by(module, columns, kind, apart):
@@ -75,8 +63,9 @@ CASES = [(columns, kind, apart) for columns in (17, 48, 53) for kind in (torch.f
          for apart in (0, 3, 8 - columns % 8)]
 for case in CASES:
     assert right_by(head_kernels, *case), case
-for name in MUTANTS:
-    assert not all(right_by(changed(name), *case) for case in CASES), name
+for name, (old, new) in MUTANTS.items():
+    mutant = changed(head_kernels, old, new, sys.argv[1])
+    assert not all(right_by(mutant, *case) for case in CASES), name
 
 rows = torch.randn(4, 40)
 rows[0, 3], rows[1, 3], rows[2] = float("nan"), float("inf"), -float("inf")
@@ -122,7 +111,8 @@ for found, expected in zip(traced(certain, label), step(certain.double(), label)
 
 @pytest.mark.needs("triton")
 def test_the_interpreted_kernel_is_right_and_no_mutant_is(tmp_path) -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    found = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": found}
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], env=environment, check=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,15 +21,13 @@ from train_zoo import CLASSES, classify, trainable
 DEVICE = "cuda"
 PROGRAM = """
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import torch
 
+from kernel_mutants import changed
 from tacit.train.clip import inner, inner_kernels, terms
 from tacit.train.clip.inner import Tile
 
-SOURCE = Path(inner_kernels.__file__).read_text().replace("from .inner", "from tacit.train.clip.inner")
 MUTANTS = {
     "a pair counted once": ("T, M, 2.0)", "T, M, 1.0)"),
     "a block with itself counted twice": ("T, M, 1.0)", "T, M, 2.0)"),
@@ -39,17 +38,6 @@ MUTANTS = {
     "rows of the next sequence": ("(row < T)[:, None]", "(row < 2 * T)[:, None]"),
     "numbers of the next row": ("(place < LENGTH)[None, :]", "(place < 2 * LENGTH)[None, :]"),
 }
-
-
-def changed(name):
-    old, new = MUTANTS[name]
-    assert SOURCE.count(old) == 1, name
-    path = Path(sys.argv[1]) / f"mutant_{list(MUTANTS).index(name)}.py"
-    path.write_text(SOURCE.replace(old, new))
-    spec = spec_from_file_location(path.stem, path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.sums
 
 
 def naive(left, right):
@@ -76,8 +64,9 @@ CASES = ((2, 9, 5, 24), (2, 37, 24, 8), (1, 50, 8, 40), (3, 32, 16, 16))
 for case in CASES:
     for kind in (torch.float32, torch.float16):
         assert right_by(inner_kernels.sums, case, kind), case
-for name in MUTANTS:
-    assert not right_by(changed(name), CASES[1], torch.float16), name
+for name, (old, new) in MUTANTS.items():
+    mutant = changed(inner_kernels, old, new, sys.argv[1])
+    assert not right_by(mutant.sums, CASES[1], torch.float16), name
 
 terms.narrow = terms.pays = terms.Outer._by_inner = lambda *sides: True
 inner.TILES = (Tile(16, 16, 4, 3, 1.0),)
@@ -96,7 +85,8 @@ for rows, columns in ((5, 24), (24, 5)):
 
 @pytest.mark.needs("triton")
 def test_the_interpreted_kernel_gives_norms_and_room_and_no_mutant_does(tmp_path) -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    found = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": found}
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], env=environment, check=True)
 
 

@@ -25,10 +25,8 @@ PER_BLOCK = 3
 Derive = Callable[[Tensor, Tensor, Tensor], None]
 
 
-def derived(seen: Tensor, keys: bytes | Tensor, found: Tensor | None = None) -> Tensor:
-    """Eight words of key from those of `seen`, on its device, under two keys: 64 bytes, or 16 words there."""
-    if isinstance(keys, bytes):
-        keys = words_of(keys, seen.device)
+def derived(seen: Tensor, keys: Tensor, found: Tensor | None = None) -> Tensor:
+    """Eight words of key from those of `seen`, on its device, under two keys: 16 words there."""
     found = torch.empty(8, dtype=torch.int32, device=seen.device) if found is None else found
     _ours(seen.device)(seen.contiguous().view(torch.int32), keys, found)
     return found
