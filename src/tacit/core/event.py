@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, cast
 
@@ -46,6 +47,20 @@ class Event:
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
+
+
+def walk(event: Event) -> Iterator[Event]:
+    """The event and every event inside it, outer ones first; whoever asks what an event contains asks here."""
+    yield event
+    for inner in inside(event):
+        yield from walk(inner)
+
+
+def inside(event: Event) -> tuple[Event, ...]:
+    """The events that an event is directly made of."""
+    values = [getattr(event, field_.name) for field_ in fields(event)]
+    flat = [item for value in values for item in (value if isinstance(value, tuple) else (value,))]
+    return tuple(item for item in flat if isinstance(item, Event))
 
 
 def family(event: Event) -> str:

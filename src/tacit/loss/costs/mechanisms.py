@@ -1,0 +1,139 @@
+"""What a single release costs: the pairs of noise on a number, of a choice, or of a stated guarantee."""
+
+from __future__ import annotations
+
+import math
+
+from ...core.adjacency import Adjacency
+from ...core.events import (
+    ZCDP,
+    AboveThreshold,
+    ApproximateDP,
+    BoundedRange,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    NonPrivate,
+    NoOp,
+    PartitionSelection,
+    RandomizedResponse,
+)
+from ..composed import Composed, Release
+from ..noise import DiscreteGaussianNoise, DiscreteLaplaceNoise, GaussianNoise, LaplaceNoise, Noise
+from ..pairs import Discrete, Location, RangePair
+from ..renyi import Renyi
+from .registry import loss_of, once, written
+
+
+@loss_of.register
+def _(event: NoOp, adjacency: Adjacency, group: int) -> Composed:
+    return Composed()
+
+
+@loss_of.register
+def _(event: NonPrivate, adjacency: Adjacency, group: int) -> Composed:
+    return once(Release.symmetric(Discrete(((1.0, 0.0), (0.0, 1.0)))))
+
+
+@loss_of.register
+def _(event: Gaussian, adjacency: Adjacency, group: int) -> Composed:
+    """N(c, z^2) against N(0, z^2), c = group x sensitivity. Reference: Balle and Wang 2018."""
+    return once(_shift(GaussianNoise(event.noise_multiplier), group * adjacency.sensitivity))
+
+
+@loss_of.register
+def _(event: Laplace, adjacency: Adjacency, group: int) -> Composed:
+    """Lap(c, z) against Lap(0, z); in any dimension the whole shift on one axis is worst.
+
+    Reference: docs/proofs/accounting.md, Lemma 3.
+    """
+    return once(_shift(LaplaceNoise(event.noise_multiplier), group * adjacency.sensitivity))
+
+
+@loss_of.register
+def _(event: RandomizedResponse, adjacency: Adjacency, group: int) -> Composed:
+    """Truth, the neighbour's truth, and the k - 2 answers that say nothing; one slot per record."""
+    others = event.categories - 1
+    lie = 1 / (math.exp(event.epsilon) + others)
+    truth = 1 - others * lie if event.epsilon < 30 else 1 / (1 + others * math.exp(-event.epsilon))
+    atoms = ((truth, lie), (lie, truth)) + (((others - 1) * lie,) * 2,) * (others > 1)
+    return group * once(Release.symmetric(Discrete(atoms, (-event.epsilon, event.epsilon) if event.epsilon else None)))
+
+
+@loss_of.register
+def _(event: DiscreteGaussian, adjacency: Adjacency, group: int) -> Composed:
+    """The shift by the whole sensitivity is worst, as for any log-concave noise.
+
+    Reference: docs/proofs/accounting.md, Lemma 3.
+    """
+    noise = DiscreteGaussianNoise(event.noise_multiplier * event.sensitivity)
+    return once(_shift(noise, group * adjacency.sensitivity * event.sensitivity))
+
+
+@loss_of.register
+def _(event: DiscreteLaplace, adjacency: Adjacency, group: int) -> Composed:
+    """In any dimension the whole shift on one axis is worst. Reference: docs/proofs/accounting.md, Lemma 3."""
+    noise = DiscreteLaplaceNoise(event.noise_multiplier * event.sensitivity)
+    return once(_shift(noise, group * adjacency.sensitivity * event.sensitivity))
+
+
+@loss_of.register
+def _(event: BoundedRange, adjacency: Adjacency, group: int) -> Composed:
+    """Ranges add over a group, as the triangle inequality for log ratios."""
+    return once(Release.symmetric(RangePair(group * event.epsilon), tight=False)) if event.epsilon else Composed()
+
+
+@loss_of.register
+def _(event: NoisyMax, adjacency: Adjacency, group: int) -> Composed:
+    """Gumbel noise is the exponential mechanism; the others are only pure.
+
+    Reference: Dong, Durfee and Rogers 2020; McKenna and Sheldon 2020, Permute-and-flip.
+    """
+    if event.noise == "gumbel":
+        return loss_of(BoundedRange(event.epsilon), adjacency, group)
+    return loss_of(ApproximateDP(event.epsilon), adjacency, group)
+
+
+@loss_of.register
+def _(event: AboveThreshold, adjacency: Adjacency, group: int) -> Composed:
+    """Reference: Dwork and Roth 2014, section 3.6 (sparse vector)."""
+    return loss_of(ApproximateDP(event.epsilon), adjacency, group)
+
+
+@loss_of.register
+def _(event: PartitionSelection, adjacency: Adjacency, group: int) -> Composed:
+    return loss_of(ApproximateDP(event.epsilon, event.delta), adjacency, group)
+
+
+@loss_of.register
+def _(event: ApproximateDP, adjacency: Adjacency, group: int) -> Composed:
+    """With delta tell all, else randomized response. Reference: Kairouz, Oh and Viswanath 2015, Theorem 3.3.
+
+    A group of k is (k epsilon, delta (e^{k epsilon} - 1)/(e^epsilon - 1))-DP: the triangle inequality, summed.
+    """
+    epsilon, delta = group * event.epsilon, event.delta
+    if group > 1 and delta > 0:
+        growth = math.expm1(epsilon) / math.expm1(event.epsilon) if event.epsilon else float(group)
+        delta = min(delta * growth, 1.0)
+    if epsilon == 0 and delta == 0:
+        return Composed()
+    if delta >= 1 or epsilon > 600:
+        return loss_of(NonPrivate(), adjacency, group)
+    more = (1 - delta) / (1 + math.exp(-epsilon))
+    less = (1 - delta) / (1 + math.exp(epsilon))
+    atoms = ((more, less), (less, more)) + (((delta, 0.0), (0.0, delta)) if delta else ())
+    told = (written(event.delta),) * 2 if group == 1 else None
+    return once(Release.symmetric(Discrete(atoms, (-epsilon, epsilon) if epsilon else None, told)))
+
+
+@loss_of.register
+def _(event: ZCDP, adjacency: Adjacency, group: int) -> Composed:
+    """rho a; a group of k has k^2 rho. Reference: Bun and Steinke 2016, Concentrated differential privacy."""
+    rho = group**2 * event.rho
+    return Composed(curves=((Renyi("zCDP", (rho,), lambda tilts: rho * (1 + tilts)), 1),)) if rho else Composed()
+
+
+def _shift(noise: Noise, distance: float) -> Release:
+    return Release.symmetric(Location(noise, ((1.0, distance),)))

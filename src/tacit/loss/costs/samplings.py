@@ -1,0 +1,168 @@
+"""What a release on a random part of the records costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+from ...core.adjacency import Adjacency
+from ...core.errors import Unsupported
+from ...core.events import Allocation, Event, FixedSize, Poisson, Shuffled, TruncatedPoisson
+from ..allocation import allocated
+from ..composed import Composed, Release
+from ..noise import GaussianNoise, Noise
+from ..pairs import Bracketed, Discrete, Halves, Location, Pair, Parts
+from ..truncated import Weighted, cut, truncated
+from .registry import loss_of, once, written
+
+LARGEST_GROUP = 200
+"""A sampled group of k is a mixture of k + 1 noises; beyond, reading it takes minutes."""
+
+
+@loss_of.register
+def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
+    r"""A sample holds j of the group's records with probability Bin(group, rate)(j); they move the sum by at most j.
+
+    Remove: sum_j w_j g(x - j) against g(x); add: the mirror image; replace: against sum_j w_j g(x + j).
+    Reference: docs/proofs/accounting.md, Lemma 1 (Zhu, Dong and Wang 2022 for one record).
+    """
+    if event.rate == 0:
+        return Composed()
+    if event.rate == 1:
+        return loss_of(event.event, adjacency, group)
+    inner = loss_of(event.event, Adjacency.ADD_REMOVE, 1)
+    base = _plain(inner)
+    if base is None:
+        return _sampled_atoms(event, inner, adjacency, group)
+    noise, shift = base
+    if group > LARGEST_GROUP:
+        raise Unsupported(event, adjacency, fix=f"Sampled groups have at most {LARGEST_GROUP} records here.")
+    weights = [math.comb(group, j) * event.rate**j * (1 - event.rate) ** (group - j) for j in range(group + 1)]
+    moved: Parts = tuple((weight, shift * j) for j, weight in enumerate(weights) if weight > 0)
+    if adjacency is Adjacency.REPLACE:
+        return once(Release.symmetric(Location(noise, moved, tuple((weight, -place) for weight, place in moved))))
+    return once(Release.mirrored(Location(noise, moved)))
+
+
+@loss_of.register
+def _(event: TruncatedPoisson, adjacency: Adjacency, group: int) -> Composed:
+    """Reference: docs/proofs/mechanisms.md, Theorem 1."""
+    size = event.size
+    if size is None:
+        raise Unsupported(event, adjacency, fix="The chance of a cut depends on the public number of records: size.")
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
+    if event.cap >= size or event.rate == 0:
+        return loss_of(Poisson(event.rate, event.event), adjacency, 1)
+    inner = loss_of(event.event, Adjacency.ADD_REMOVE, 1)
+    base = _plain(inner)
+    if base is not None:
+        return once(truncated(event, size, *base, adjacency))
+    if adjacency is Adjacency.REPLACE:
+        raise Unsupported(event, adjacency, fix="Here only additive noise is supported for replace.")
+    if adjacency is Adjacency.ZERO_OUT and inner.releases:
+        raise Unsupported(event, adjacency, fix="Here only additive noise is supported for zero-out.")
+    if not inner.releases and not inner.curves:
+        return Composed()
+    rho, exchanged = cut(event, size), loss_of(event.event, Adjacency.REPLACE, 1)
+    parts = ((1 - rho, inner), (rho, exchanged))
+    pair = Weighted(tuple((weight, _sampled(event, part, adjacency, event.rate)) for weight, part in parts))
+    return once(replace(Release.mirrored(pair), tight=False))
+
+
+@loss_of.register
+def _(event: FixedSize, adjacency: Adjacency, group: int) -> Composed:
+    r"""Replace one: H_K <= H_K((1 - q) Q + q P, Q) for K >= 1, q = batch/size, where (P, Q) is the pair of `event`.
+
+    The whole profile (K < 1 by symmetry) is what composes; the pair for K >= 1 alone does not (Lebeda et al. 2024).
+    Attained, and so a lower bound: all others contribute -1 and the record 1, or the other way round.
+    Reference: docs/proofs/accounting.md; Zhu, Dong and Wang 2022.
+    """
+    if adjacency is not Adjacency.REPLACE:
+        raise Unsupported(
+            event, adjacency, fix="A fixed batch size is not defined when a record is added: use replace."
+        )
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
+    if event.batch == event.size:
+        return loss_of(event.event, adjacency, group)
+    inner = loss_of(event.event, adjacency, 1)
+    sampled = _sampled(event, inner, adjacency, event.batch / event.size)
+    tight = isinstance(sampled, Location) and all(item.tight for item, _ in inner.releases)
+    above = Halves(sampled)
+    return once(Release(Bracketed(above, sampled), Bracketed(above, sampled.mirrored()), tight))
+
+
+@loss_of.register
+def _(event: Shuffled, adjacency: Adjacency, group: int) -> Composed:
+    """Given the shuffle, a replaced record changes one batch: one release of `event`, without amplification.
+
+    Reference: joint convexity over the shuffle; Chua et al. 2024 show that amplification as if Poisson is false.
+    """
+    if adjacency is Adjacency.ADD_REMOVE:
+        raise Unsupported(
+            event, adjacency, fix="Another record shifts all batches of a shuffle: use replace or zero-out."
+        )
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Groups are supported under Poisson sampling.")
+    inner = loss_of(event.event, adjacency, 1)
+    return replace(inner, releases=tuple((replace(item, tight=False), count) for item, count in inner.releases))
+
+
+@loss_of.register
+def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
+    """Once in t steps: balls and bins. k times: k passes of once in floor(t/k).
+
+    Reference: Chua et al. 2025; Feldman and Shenfeld 2025, on k-out-of-t allocation.
+    """
+    base = _plain(loss_of(event.event, Adjacency.ADD_REMOVE, 1))
+    if adjacency is Adjacency.REPLACE or group > 1 or base is None or type(base[0]) is not GaussianNoise:
+        raise Unsupported(
+            event, adjacency, fix="Random allocation is supported for one Gaussian, add-remove or zero-out."
+        )
+    noise, shift = base
+    steps = event.steps // event.times
+    if steps == 1:
+        return event.times * loss_of(event.event, adjacency, 1)
+    release = replace(allocated(noise.scale / shift, steps), tight=event.times == 1)
+    return event.times * once(release)
+
+
+def _plain(loss: Composed) -> tuple[Noise, float] | None:
+    """The noise and shift of one additive release; several Gaussians on one sample are one of the joint multiplier."""
+    pairs = [(release.remove, count) for release, count in loss.releases]
+    if (
+        not pairs
+        or loss.curves
+        or not all(isinstance(pair, Location) and len(pair.p) == len(pair.q) == 1 for pair, _ in pairs)
+    ):
+        return None
+    located = [(pair, count) for pair, count in pairs if isinstance(pair, Location)]
+    if all(type(pair.noise) is GaussianNoise for pair, _ in located):
+        total = math.fsum(count * (pair.p[0][1] / pair.noise.scale) ** 2 for pair, count in located)
+        return GaussianNoise(1 / math.sqrt(total)), 1.0
+    pair, count = located[0]
+    return (pair.noise, pair.p[0][1]) if len(located) == 1 and count == 1 else None
+
+
+def _sampled(event: Event, inner: Composed, adjacency: Adjacency, rate: float) -> Pair:
+    """((1 - rate) Q + rate P, Q) of one release, or of several Gaussian ones."""
+    base = _plain(inner)
+    if base is not None:
+        noise, shift = base
+        return Location(noise, ((1 - rate, 0.0), (rate, shift)))
+    pairs = [(release.remove, count) for release, count in inner.releases]
+    if len(pairs) != 1 or pairs[0][1] != 1 or inner.curves or not isinstance(pairs[0][0], Discrete):
+        raise Unsupported(event, adjacency, fix="Sampling is supported for one release, or for several Gaussian ones.")
+    told = pairs[0][0].told and (written(rate) * pairs[0][0].told[0], Fraction(0))
+    return Discrete(tuple(((1 - rate) * q + rate * p, q) for p, q in pairs[0][0].atoms), told=told)
+
+
+def _sampled_atoms(event: Poisson, inner: Composed, adjacency: Adjacency, group: int) -> Composed:
+    """One finite pair on a sample, for one record added or removed. Reference: Zhu, Dong and Wang 2022."""
+    if not inner.releases and not inner.curves:
+        return Composed()
+    if adjacency is Adjacency.REPLACE or group > 1:
+        raise Unsupported(event, adjacency, fix="Here only additive noise is supported for replace and for groups.")
+    return once(Release.mirrored(_sampled(event, inner, adjacency, event.rate)))

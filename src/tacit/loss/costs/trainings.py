@@ -1,0 +1,46 @@
+"""What whole procedures cost: correlated noise, objective perturbation, the last iterate."""
+
+from __future__ import annotations
+
+from ...core.adjacency import Adjacency
+from ...core.errors import Unsupported
+from ...core.events import BandedFactorisation, LastIterate, MatrixFactorisation, ObjectivePerturbation
+from ..composed import Composed, Release
+from ..factorised import sensitivity
+from ..iterate import last_iterate
+from ..noise import GaussianNoise
+from ..objective import Folded
+from ..pairs import Bracketed, Location
+from .registry import loss_of, once
+
+
+@loss_of.register
+def _(event: MatrixFactorisation | BandedFactorisation, adjacency: Adjacency, group: int) -> Composed:
+    """One Gaussian whose shift is how far a record can move C G. Reference: docs/proofs/mechanisms.md, Theorem 2."""
+    attained, bound = (group * adjacency.sensitivity * value for value in sensitivity(event))
+    if bound == 0:
+        return Composed()
+    above, below = (Location(GaussianNoise(event.noise_multiplier), ((1.0, value),)) for value in (bound, attained))
+    exact = attained >= bound * (1 - 1e-9)
+    return once(Release.symmetric(above) if exact else Release.symmetric(Bracketed(above, below)))
+
+
+@loss_of.register
+def _(event: ObjectivePerturbation, adjacency: Adjacency, group: int) -> Composed:
+    """With the record the determinant is larger, so only that direction pays for it; replacing pays in both.
+
+    Reference: docs/proofs/mechanisms.md, Theorem 3.
+    """
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Objective perturbation is supported for one record.")
+    growth = event.smoothness / event.regularization
+    if adjacency is Adjacency.REPLACE:
+        return once(Release.symmetric(Folded(event.noise_multiplier, 2.0, growth, 2), tight=False))
+    remove, add = (Folded(event.noise_multiplier, 1.0, kappa, 1) for kappa in (growth, 0.0))
+    return once(Release(remove, add, tight=False))
+
+
+@loss_of.register
+def _(event: LastIterate, adjacency: Adjacency, group: int) -> Composed:
+    """Reference: docs/proofs/dynamics.md, Theorems 1 and 2."""
+    return last_iterate(event, adjacency, group)
