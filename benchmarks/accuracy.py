@@ -29,7 +29,7 @@ import tacit
 from tacit.data.loaders import folder
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, fit, flip_and_crop
-from tacit.train.scattering import Scattering
+from tacit.train.recipe.scattering import Scattering
 
 DELTA = 1e-5
 CACHE = Path(os.environ.get("TACIT_CACHE", Path(tempfile.gettempdir()) / "tacit-features"))

@@ -23,7 +23,7 @@ from tacit.core import Observations, source
 from tacit.data.loaders import folder
 from tacit.fleet import Epochs, Fleet
 from tacit.study.membership import halves
-from tacit.train.defence import (
+from tacit.train.recipe.defence import (
     AdversarialRegularisation,
     Defence,
     EarlyStopping,

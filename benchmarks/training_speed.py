@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from tacit.loss import Plan
 from tacit.train import Speed, private
-from tacit.train.sample import Batch, Examples
+from tacit.train.sample.examples import Batch, Examples
 
 Step = Callable[[], Any]
 NOISE, CLIP = 1.0, 1.0

@@ -36,7 +36,7 @@ from torch.func import functional_call, grad, vmap
 from machine import describe
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, flip_and_crop, private
-from tacit.train.sample import Batch, Examples
+from tacit.train.sample.examples import Batch, Examples
 
 Step = Callable[[], Any]
 Turn = Callable[[], AbstractContextManager[None]]

@@ -13,7 +13,7 @@ from torch import nn
 
 from tacit import attacks
 from tacit.attacks.internals import look_inside
-from tacit.train.defence import AdversarialRegularisation, Plain, defend
+from tacit.train.recipe.defence import AdversarialRegularisation, Plain, defend
 
 NAMES = ("gradient-norm", "learned-black-box", "white-box-outputs", "white-box-gradients")
 

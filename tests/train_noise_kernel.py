@@ -5,7 +5,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tacit.train.kernels import _radius, _turned
+from tacit.train.noise.kernels import _radius, _turned
 
 COUNT = 4096
 

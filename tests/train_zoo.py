@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from tacit.train.batch import mapped, size
+from tacit.train.clip.tree import mapped, size
 
 CLASSES, WORDS, LENGTH = 3, 7, 4
 

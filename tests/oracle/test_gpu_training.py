@@ -17,14 +17,14 @@ from torch.utils.checkpoint import checkpoint
 
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, fit, private
-from tacit.train.batch import mapped
-from tacit.train.chacha import keystream
 from tacit.train.clip import Clipper
-from tacit.train.derive import derived, words_of
-from tacit.train.fingerprint import fingerprint
-from tacit.train.gaussian import PAIRS, Normals, add, on_processor
-from tacit.train.joined import LANES, Joined
-from tacit.train.release import ROUNDING
+from tacit.train.clip.tree import mapped
+from tacit.train.noise.chacha import keystream
+from tacit.train.noise.derive import derived, words_of
+from tacit.train.noise.fingerprint import fingerprint
+from tacit.train.noise.gaussian import PAIRS, Normals, add, on_processor
+from tacit.train.noise.joined import LANES, Joined
+from tacit.train.noise.release import ROUNDING
 from train_zoo import CLASSES, ZOO, classify, furthest, length, naive, trainable
 
 DEVICE = torch.device("cuda")

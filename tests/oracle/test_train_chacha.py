@@ -10,9 +10,9 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from tacit.train.chacha import keystream, stream_of
-from tacit.train.derive import derived, words_of
-from tacit.train.gaussian import PAIRS, Normals, eager, on_device, on_processor
+from tacit.train.noise.chacha import keystream, stream_of
+from tacit.train.noise.derive import derived, words_of
+from tacit.train.noise.gaussian import PAIRS, Normals, eager, on_device, on_processor
 
 CPU = torch.device("cpu")
 
@@ -71,9 +71,9 @@ def test_noise_has_its_scale(count: int) -> None:
 
 GPU_KERNEL = """
 import torch
-from tacit.train.chacha import key_words
-from tacit.train.gaussian import eager
-from tacit.train.kernels import noise
+from tacit.train.noise.chacha import key_words
+from tacit.train.noise.gaussian import eager
+from tacit.train.noise.kernels import noise
 
 words = key_words(bytes(range(32)), "cpu")
 for first, pieces, pairs, count, shares in (
@@ -111,10 +111,10 @@ def test_radii_and_turns_of_the_gpu_kernel_are_right_to_rounding_when_interprete
 
 INTO_KERNEL = """
 import torch
-from tacit.train.chacha import key_words
-from tacit.train.gaussian import eager, pairs_of, put
-from tacit.train.joined import Joined
-from tacit.train.kernels import noise_into
+from tacit.train.noise.chacha import key_words
+from tacit.train.noise.gaussian import eager, pairs_of, put
+from tacit.train.noise.joined import Joined
+from tacit.train.noise.kernels import noise_into
 
 words, pairs = key_words(bytes(range(32)), "cpu"), 512
 for sizes in ((5, 700, 0, 1500), (1024, 0), (1, 1, 16), (0, 513, 511)):
@@ -144,9 +144,9 @@ def test_the_gpu_kernel_adds_one_flat_draw_to_several_arrays_when_interpreted() 
 
 MARK_KERNEL = """
 import torch
-from tacit.train.fingerprint import eager, length
-from tacit.train.joined import Joined
-from tacit.train.kernels import fingerprint
+from tacit.train.noise.fingerprint import eager, length
+from tacit.train.noise.joined import Joined
+from tacit.train.noise.kernels import fingerprint
 
 generator = torch.Generator().manual_seed(1)
 keys = torch.randint(-(2**31), 2**31, (16,), generator=generator).to(torch.int32)
@@ -169,8 +169,8 @@ def test_the_gpu_kernel_makes_the_same_fingerprint_when_interpreted() -> None:
 KEY_KERNEL = """
 import torch
 
-from tacit.train.derive import eager
-from tacit.train.kernels import derive
+from tacit.train.noise.derive import eager
+from tacit.train.noise.kernels import derive
 
 generator = torch.Generator().manual_seed(1)
 keys = torch.randint(-(2**31), 2**31, (16,), generator=generator).to(torch.int32)

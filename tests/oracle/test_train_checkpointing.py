@@ -178,7 +178,7 @@ def test_losses_that_no_parameter_moves() -> None:
 
 def test_operations_that_no_gradient_reached_are_not_left_out_in_silence(monkeypatch) -> None:
     """A parameter measured in no pass and added in the other would not be clipped."""
-    from tacit.train.clip import again
+    from tacit.train.clip.recompute import two_pass as again
 
     model, batch = tower()
     monkeypatch.setattr(again.Slot, "ready", property(lambda slot: "blocks.1.scale" not in slot.names))
@@ -218,7 +218,7 @@ def test_another_torch_is_right_or_refused(name: str, torch_is: str, monkeypatch
     """What we hear of parts by is no promise of torch's. Models without parts are clipped as ever."""
     from torch.utils import checkpoint as module
 
-    from tacit.train.clip import parts
+    from tacit.train.clip.recompute import hooks as parts
 
     theirs = getattr(module, parts.GENERATOR)
     if torch_is == "calling it otherwise":

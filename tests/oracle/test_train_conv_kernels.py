@@ -12,7 +12,7 @@ PROGRAM = """
 import torch
 import torch.nn.functional as F
 
-from tacit.train.clip.conv_kernels import Geometry, squares, weighted
+from tacit.train.clip.compile.conv_kernels import Geometry, squares, weighted
 
 CASES = (  # examples, images each, channels, size, rows, kernel, stride, padding, dilation
     (3, 1, 8, (6, 7), 16, (3, 3), (1, 1), (1, 1), (1, 1)),

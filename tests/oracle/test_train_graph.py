@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacit.train.clip import Clipper, Compiled, graph
+from tacit.train.clip import Clipper, Compiled
+from tacit.train.clip.compile import graph
 
 MODELS = {
     "groups": lambda: nn.Sequential(

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tacit.train.clip import Clipper, Compiled, compiled, graph, head, nodes, terms
+from tacit.train.clip import Clipper, Compiled
+from tacit.train.clip.compile import compiled, graph, head, nodes
+from tacit.train.clip.rules import terms
 
 aten = torch.ops.aten
 SUMMED = aten._log_softmax_backward_data.default

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tacit.train.clip import Clipper, graph, head
-from tacit.train.clip.compiled import Compiled
+from tacit.train.clip import Clipper
+from tacit.train.clip.compile import graph, head
+from tacit.train.clip.compile.compiled import Compiled
 
 DEVICE = "cuda"
 PROGRAM = """
@@ -26,7 +27,7 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from kernel_mutants import changed
-from tacit.train.clip import graph, head, head_kernels
+from tacit.train.clip.compile import graph, head, head_kernels
 
 MUTANTS = {
     "a sum in old units": ("total * tl.exp(largest - higher)", "total"),

@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tacit.train.clip import Clipper, Compiled, image
-from tacit.train.several import Several, averaged
+from tacit.train.clip import Clipper, Compiled
+from tacit.train.clip.compile import image
+from tacit.train.sample.augment import Several, averaged
 
 used = []
 image.narrow = lambda values: True

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tacit.train.clip import Clipper, inner, terms
-from tacit.train.clip.compiled import Compiled
-from tacit.train.clip.terms import Outer
+from tacit.train.clip import Clipper
+from tacit.train.clip.compile import inner
+from tacit.train.clip.compile.compiled import Compiled
+from tacit.train.clip.rules import terms
+from tacit.train.clip.rules.terms import Outer
 from train_zoo import CLASSES, classify, trainable
 
 DEVICE = "cuda"
@@ -25,8 +27,9 @@ import sys
 import torch
 
 from kernel_mutants import changed
-from tacit.train.clip import inner, inner_kernels, terms
-from tacit.train.clip.inner import Tile
+from tacit.train.clip.compile import inner, inner_kernels
+from tacit.train.clip.rules import terms
+from tacit.train.clip.compile.inner import Tile
 
 MUTANTS = {
     "a pair counted once": ("T, M, 2.0)", "T, M, 1.0)"),

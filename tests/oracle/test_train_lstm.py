@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tacit.train.clip.lstm import Lstm
+from tacit.train.clip.rules.lstm import Lstm
 
 SIZES = [(1, 1, 1, 1), (5, 3, 2, 4), (9, 4, 7, 6)]
 

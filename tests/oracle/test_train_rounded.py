@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from tacit.core import BadInput, Source
-from tacit.train.noise import Keystream
-from tacit.train.rounded import BITS, NARROW, Rounded, _cells, _discrete, _exp, _Table
+from tacit.train.noise.keys import Keystream
+from tacit.train.noise.rounded import BITS, NARROW, Rounded, _cells, _discrete, _exp, _Table
 
 mpmath.mp.prec = 500
 

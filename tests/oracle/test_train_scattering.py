@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tacit.core import BadInput
-from tacit.train.scattering import FREQUENCY, SLANT, WIDTH, Scattering
+from tacit.train.recipe.scattering import FREQUENCY, SLANT, WIDTH, Scattering
 
 
 @pytest.mark.needs("kymatio")

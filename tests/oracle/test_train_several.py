@@ -9,7 +9,7 @@ from tacit.core import BadInput, source
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, flip_and_crop, private
 from tacit.train.clip import Clipper, Compiled
-from tacit.train.several import Several, Users, averaged
+from tacit.train.sample.augment import Several, Users, averaged
 from train_zoo import CLASSES, ZOO, classify, furthest, gradients, length, trainable
 
 C = 0.5

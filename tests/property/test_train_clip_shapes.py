@@ -8,7 +8,7 @@ from torch import nn
 from tacit.train.clip import Clipper
 from tacit.train.clip.arrays import square
 from tacit.train.clip.cost import inner_is_cheaper
-from tacit.train.clip.terms import Gather, Outer, norm2, total
+from tacit.train.clip.rules.terms import Gather, Outer, norm2, total
 from train_zoo import Use, classify, furthest, naive, trainable
 
 small = st.integers(1, 4)
@@ -89,7 +89,7 @@ def test_pieces_change_nothing(monkeypatch) -> None:
     outer = Outer(torch.randn(7, 2, 9, 3), torch.randn(7, 2, 9, 4), torch.Size((6, 4)))
     weight = torch.rand(7)
     whole, norms, sums = outer.dense(), norm2([outer]), outer.weighted(weight)
-    monkeypatch.setattr("tacit.train.clip.terms.PIECE", 2 * 4 * 24)
+    monkeypatch.setattr("tacit.train.clip.rules.terms.PIECE", 2 * 4 * 24)
     cut = Outer(outer.left, outer.right, outer.shape)
     torch.testing.assert_close(cut.dense(), whole)
     assert len(cut._written) == 4

@@ -17,7 +17,7 @@ from tacit.core.events import BandedFactorisation, Gaussian
 from tacit.loss import Plan, plan, privacy_loss
 from tacit.loss.cyclic import coefficients, cyclic_event
 from tacit.train import private
-from tacit.train.correlated import Correlated
+from tacit.train.noise.correlated import Correlated
 
 SIZE, STEPS, BANDS = 4000, 6, 3
 PLAN = Plan(20, 0.5, STEPS, 1.5, clip_norm=0.4, adjacency="zero-out", sampling="cyclic", bands=BANDS)

@@ -8,8 +8,8 @@ from scipy import stats
 
 from tacit.core import BadInput
 from tacit.loss import Plan
-from tacit.train.draw import Sampler, allocated, shuffled, without_replacement
-from tacit.train.noise import Keystream
+from tacit.train.noise.keys import Keystream
+from tacit.train.sample.draw import Sampler, allocated, shuffled, without_replacement
 
 ERROR = 1e-7
 RUNS = 3000

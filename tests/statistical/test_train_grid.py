@@ -16,8 +16,8 @@ from tacit.loss import Plan
 from tacit.train import Speed, fit, private
 from tacit.train.claim import FLOATING
 from tacit.train.clip import Clipper, Weigh
-from tacit.train.grid import Grid
-from tacit.train.release import ROUNDING
+from tacit.train.noise.grid import Grid
+from tacit.train.noise.release import ROUNDING
 from train_zoo import CLASSES, ZOO, gradients, length, trainable
 
 COUNT = 60_000

@@ -11,10 +11,10 @@ from torch import nn
 from tacit.core import source
 from tacit.loss import Plan
 from tacit.train import private
-from tacit.train.draw import poisson
-from tacit.train.gaussian import on_processor as normal
-from tacit.train.noise import Keystream, Secret
-from tacit.train.release import Release
+from tacit.train.noise.gaussian import on_processor as normal
+from tacit.train.noise.keys import Keystream, Secret
+from tacit.train.noise.release import Release
+from tacit.train.sample.draw import poisson
 
 ERROR = 1e-9
 COUNT = 200_000

@@ -8,7 +8,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Speed, private
 from tacit.train.clip import Clipped, Clipper, Compiled
-from tacit.train.clip.compiled import _agree, _agree_roughly
+from tacit.train.clip.compile.compiled import _agree, _agree_roughly
 from train_zoo import CLASSES, ZOO, Use, classify, furthest, naive, trainable
 
 DATA = torch.randn(64, 5, generator=torch.Generator().manual_seed(0)), torch.arange(64) % CLASSES

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tacit import BadInput
-from tacit.train.defence import (
+from tacit.train.recipe.defence import (
     AdversarialRegularisation,
     EarlyStopping,
     LabelSmoothing,

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from torch import Tensor
 
 from tacit.core import BadInput
-from tacit.train.fingerprint import blocks, fingerprint, length
-from tacit.train.gaussian import PAIRS, Normals, add
-from tacit.train.joined import FEWEST, LANES, MOST, TILE, Joined
+from tacit.train.noise.fingerprint import blocks, fingerprint, length
+from tacit.train.noise.gaussian import PAIRS, Normals, add
+from tacit.train.noise.joined import FEWEST, LANES, MOST, TILE, Joined
 
 CPU = torch.device("cpu")
 KEYS = torch.arange(1, 17, dtype=torch.int32)

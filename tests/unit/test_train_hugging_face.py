@@ -58,7 +58,7 @@ def flat(net: torch.nn.Module) -> torch.Tensor:
 @pytest.mark.parametrize("words", [True, False])
 def test_the_trainer_takes_the_steps_of_the_three_line_loop(tmp_path, words: bool) -> None:
     from tacit.train import PrivateTrainer
-    from tacit.train.hugging_face import per_example
+    from tacit.train.adapters.hugging_face import per_example
 
     data = Sentences(words=words)
     seen = []
@@ -156,7 +156,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path) -> None:
 
 
 def test_words_that_are_ignored_do_not_count() -> None:
-    from tacit.train.hugging_face import IGNORED, per_example
+    from tacit.train.adapters.hugging_face import IGNORED, per_example
 
     net = model(words=True).eval()
     ids = Sentences(words=True).ids[:2]
@@ -171,7 +171,7 @@ def test_words_that_are_ignored_do_not_count() -> None:
 
 def test_labels_that_name_no_output_count_as_ignored_ones() -> None:
     """Soundness rule 8: they stop nothing and move nothing."""
-    from tacit.train.hugging_face import IGNORED, per_example
+    from tacit.train.adapters.hugging_face import IGNORED, per_example
 
     ids = Sentences(words=True).ids[:3]
     labels = ids.clone()
@@ -234,7 +234,8 @@ def test_the_noiseless_loss_is_neither_printed_nor_saved(tmp_path, capfd) -> Non
 
 def test_a_loss_that_is_told_would_be_noticed(tmp_path, monkeypatch) -> None:
     """The same search finds it where the Trainer logs as ever."""
-    from tacit.train import PrivateTrainer, hugging_face
+    from tacit.train import PrivateTrainer
+    from tacit.train.adapters import hugging_face
 
     monkeypatch.setattr(hugging_face, "NOISELESS", ())
     monkeypatch.setattr(
@@ -310,7 +311,7 @@ def test_items_that_do_not_fit_get_a_sentence(tmp_path) -> None:
 
 def test_users_are_units_here_too(tmp_path) -> None:
     from tacit.train import PrivateTrainer
-    from tacit.train.hugging_face import per_example
+    from tacit.train.adapters.hugging_face import per_example
 
     data, users, plan = Sentences(words=False), [row // 2 for row in range(40)], Plan(20, 0.5, 2, 1.0, unit="user")
     net = model(words=False)

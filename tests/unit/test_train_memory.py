@@ -6,9 +6,9 @@ import torch
 from tacit.loss import Plan
 from tacit.train import private
 from tacit.train.clip.arrays import Room
-from tacit.train.clip.terms import Dense, Outer, housed, norm2
-from tacit.train.gaussian import PAIRS, Normals
-from tacit.train.release import Release
+from tacit.train.clip.rules.terms import Dense, Outer, housed, norm2
+from tacit.train.noise.gaussian import PAIRS, Normals
+from tacit.train.noise.release import Release
 
 CPU = torch.device("cpu")
 KEY = bytes(range(32))

@@ -12,8 +12,8 @@ from tacit.loss import Plan
 from tacit.train import Speed, fit, private
 from tacit.train.checkpoint import read, write
 from tacit.train.clip import Clipper
-from tacit.train.sample import Batch, Examples
-from tacit.train.totals import marks
+from tacit.train.sample.examples import Batch, Examples
+from tacit.train.scale.totals import marks
 from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
 
 DATA = torch.randn(100, 5, generator=torch.Generator().manual_seed(0)), torch.arange(100) % CLASSES

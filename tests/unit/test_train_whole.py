@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import PrivateStep, Speed, private
-from tacit.train.clip.replay import Replay, recordable
-from tacit.train.gaussian import on_processor
-from tacit.train.sample import Batch
-from tacit.train.totals import Part
-from tacit.train.whole import Whole, fits
+from tacit.train.clip.compile.replay import Replay, recordable
+from tacit.train.noise.gaussian import on_processor
+from tacit.train.sample.examples import Batch
+from tacit.train.scale.recorded import Whole, fits
+from tacit.train.scale.totals import Part
 
 
 def trained(
@@ -285,7 +285,7 @@ def test_noise_goes_to_the_sums_that_were_recorded(monkeypatch) -> None:
         for batch in step.batches((x, y)):
             step._whole = whole = step._whole or Whole(step._total, step._release, batch.examples, 40, recorded=False)
             monkeypatch.setattr(
-                "tacit.train.whole.recorded", lambda device, *works, whole=whole: Recorded.both(whole, *works)
+                "tacit.train.scale.recorded.recorded", lambda device, *works, whole=whole: Recorded.both(whole, *works)
             )
             whole.recorded = records
             step(batch)

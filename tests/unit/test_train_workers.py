@@ -15,7 +15,7 @@ from torch import nn
 from tacit.core import BadInput, BudgetExceeded, Unsupported
 from tacit.loss import Plan
 from tacit.train import private
-from tacit.train.workers import Workers
+from tacit.train.scale.workers import Workers
 from train_processes import CASES, trained
 
 SCRIPT = Path(__file__).resolve().parents[1] / "train_processes.py"

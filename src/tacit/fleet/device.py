@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..core.errors import BadInput
-from ..train.clip.graph import free_layout
-from ..train.gaussian import kernel, pairs_of
+from ..train.clip.compile.graph import free_layout
+from ..train.noise.gaussian import kernel, pairs_of
 from .stack import Stack
 
 Gradients = Callable[[Stack, "Batch"], dict[str, Tensor]]

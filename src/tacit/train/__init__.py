@@ -8,8 +8,8 @@ from .loop import Trained, fit
 from .models import replace_batch_norm, rules
 from .progress import Progress
 from .project import ball
-from .scattering import Scattering
-from .several import Augment, flip_and_crop
+from .recipe.scattering import Scattering
+from .sample.augment import Augment, flip_and_crop
 from .speed import Speed
 from .step import PrivateStep, private
 
@@ -39,11 +39,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Adapters are imported when they are asked for: they need the extras `hf` and `lightning`."""
     if name == "PrivateTrainer":
-        from .hugging_face import PrivateTrainer
+        from .adapters.hugging_face import PrivateTrainer
 
         return PrivateTrainer
     if name == "PrivateCallback":
-        from .lightning import PrivateCallback
+        from .adapters.lightning import PrivateCallback
 
         return PrivateCallback
     raise AttributeError(name)

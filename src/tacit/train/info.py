@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .totals import Part
+from .scale.totals import Part
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from ..core import BadInput, Charger, Evidence, Source
 from . import checkpoint as checkpoints
 from .average import Average
-from .batch import mapped, size
 from .claim import small_delta
 from .clip.clipper import Loss
+from .clip.tree import mapped, size
 from .info import StepInfo
-from .labels import IGNORED
 from .models import check_kinds
 from .progress import Progress
-from .sample import Batch, as_tensors
-from .several import Augment
+from .sample.augment import Augment
+from .sample.examples import Batch, as_tensors
+from .sample.labels import IGNORED
 from .speed import Speed
 from .state import check_whole
 from .step import PrivateStep, Project, private

@@ -13,7 +13,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..core import BadInput
 from ..loss import Plan
-from .several import Augment
+from .sample.augment import Augment
 from .speed import Speed
 
 _KINDS: dict[str, tuple[Any, str, str]] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import BadInput
-from .noise import Secret
+from .noise.keys import Secret
 
 if TYPE_CHECKING:
     from .step import PrivateStep

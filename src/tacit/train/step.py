@@ -17,23 +17,23 @@ from ..core import BadInput, Bound, Charger, Evidence, Source, source
 from ..loss import Adaptive, Plan
 from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
+from .clip.adaptive import next_norm
 from .clip.clipper import Loss
-from .derive import derived, words_of
-from .fingerprint import fingerprint
 from .info import StepInfo
-from .labels import known
 from .models import check_kinds, check_model, check_places, compute_again, places, trainable
-from .noise import Keystream, Secret, digest
-from .quantile import next_norm
-from .release import Release
-from .sample import Batch
-from .several import Augment, averaged
+from .noise.derive import derived, words_of
+from .noise.fingerprint import fingerprint
+from .noise.keys import Keystream, Secret, digest
+from .noise.release import Release
+from .sample.augment import Augment, averaged
+from .sample.examples import Batch
+from .sample.labels import known
+from .sample.units import units
+from .scale.recorded import Whole, fits
+from .scale.totals import Part, Totals, marks
+from .scale.workers import Workers
 from .speed import Speed
 from .state import restore, saved
-from .totals import Part, Totals, marks
-from .units import units
-from .whole import Whole, fits
-from .workers import Workers
 
 Project = Callable[[nn.Module], object]
 

@@ -1,9 +1,9 @@
 """Exact per-example clipping of unmodified models: capture, rules, norms, clipped sums."""
 
-from . import convolution, expansions  # noqa: F401  they register their rules
+from .capture.probe import Structure, probe
 from .clipper import Clipper
-from .compiled import Compiled
-from .probe import Structure, probe
+from .compile.compiled import Compiled
+from .rules import convolution, expansions  # noqa: F401  they register their rules
 from .sums import Clipped, Forward, clipped_sum
 from .weigh import Weigh
 

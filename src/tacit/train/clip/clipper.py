@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..batch import describe
-from .again import clipped_again
 from .arrays import REDUCED, Room, wide
-from .capture import Changed, changed, kept_data
-from .probe import Structure, not_run, probe
+from .capture.capture import Changed, changed, kept_data
+from .capture.probe import Structure, not_run, probe
+from .recompute.two_pass import clipped_again
 from .sums import Add, Clipped, Forward, clipped_sum
+from .tree import describe
 from .weigh import FLAT, Weigh
 
 Loss = Callable[[nn.Module, Any], Tensor]

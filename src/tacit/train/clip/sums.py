@@ -21,10 +21,10 @@ from torch import Tensor
 
 from ...core import BadInput
 from .arrays import REDUCED, Room
-from .capture import Capture, Entry, no_rule
-from .parts import checkpointed
-from .rules import RULES, fallback
-from .terms import Dense, Memo, Term, Viewed, housed, join, norm2, pulled, slack2, weighted
+from .capture.capture import Capture, Entry, no_rule
+from .recompute.hooks import checkpointed
+from .rules.rules import RULES, fallback
+from .rules.terms import Dense, Memo, Term, Viewed, housed, join, norm2, pulled, slack2, weighted
 from .weigh import FLAT, Weigh
 
 Terms = dict[str, list[Term]]

@@ -1,0 +1,1 @@
+"""Private steps inside other people's training loops."""

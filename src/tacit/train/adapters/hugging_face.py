@@ -1,0 +1,250 @@
+"""Hugging Face's Trainer with private steps: its loop, callbacks, schedules and evaluation stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+from torch.utils.data import IterableDataset
+
+from ...core import BadInput, Charger, Evidence, MissingExtra, Source
+from ...loss import Plan
+from .. import checkpoint as checkpoints
+from ..claim import small_delta
+from ..info import StepInfo
+from ..sample.examples import Batch, MapStyle
+from ..sample.labels import IGNORED, known
+from ..speed import Speed
+from ..step import PrivateStep, private
+
+try:
+    from transformers import Trainer
+except ImportError:
+    raise MissingExtra("hf", "pip install 'tacit[hf]'") from None
+
+SECRET = "_private.secret"
+"""What a run goes on from. Files whose name starts so are left out when the Trainer pushes its folder to the hub."""
+NOISELESS = ("loss", "train_loss")
+"""What the Trainer would print and write into its state, its trackers and the model's card."""
+
+
+class PrivateTrainer(Trainer):  # type: ignore[misc]
+    """A Trainer whose every optimizer step is one private step of `plan`.
+
+    `PrivateTrainer(model, args, train_dataset=data, plan=plan)`; then `train()`, and `evidence(delta)` for the claim.
+    The plan says how batches are drawn and how many steps there are: batch size, epochs and accumulation of `args` are
+    not used, and `max_grad_norm` clips what was released. Every item goes through `data_collator` by itself, and what
+    comes out must have equal shapes (pad to one length).
+
+    The training loss has no noise, so the Trainer neither prints nor saves it: its logs hold "epsilon_so_far", at
+    "delta". `history` has every step's loss and share of clipped examples, for the operator's eyes.
+
+    With every checkpoint of the Trainer a file "_private.secret" beside them is written anew, and destroyed at the end;
+    `train(resume_from_checkpoint=True)` of a new PrivateTrainer goes on from both, bit for bit.
+
+    Guarantee and Caller ensures: see `tacit.private`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        plan: Plan,
+        loss: Any = None,
+        ledger: Charger | None = None,
+        rng: Source | int | None = None,
+        speed: Speed = Speed(),  # noqa: B008
+        noise: str = "float32",
+        users: ArrayLike | None = None,
+        records_per_user: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        for wrong, message, fix in REFUSED:
+            if wrong(self):
+                raise BadInput(message, fix=fix)
+        self.plan, self.delta = plan, small_delta(plan.public_size)
+        self.history: list[StepInfo] = []
+        self._options = {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed, "noise": noise}
+        self._users = {"users": users, "records_per_user": records_per_user}
+        self.args.num_train_epochs, self.args.max_steps = 1, plan.steps
+        self.args.ignore_data_skip = True  # a resumed run draws the samples that are left, no others
+        self.private: PrivateStep | None = None
+        self._secret = Path(self.args.output_dir) / SECRET
+        self._resumed: dict[str, Any] | None = None
+
+    def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if self.private is not None:
+            raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
+        if resume_from_checkpoint:
+            if not self._secret.exists():
+                raise BadInput(f"There is no {SECRET} to go on from.", fix="Train from the start, as a new run.")
+            self._resumed = checkpoints.read(self._secret)
+        found = super().train(resume_from_checkpoint, *args, **kwargs)
+        if self.private is not None and self.private.done == self.plan.steps:
+            checkpoints.destroy(self._secret)
+        return found._replace(training_loss=float("nan"), metrics=_noisy(found.metrics))
+
+    def start(self) -> PrivateStep:
+        """The step at its beginning, or where the run's secret was written."""
+        if self.private is not None:
+            raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
+        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
+        self.private = private(self.model, optimizer, self.plan, **self._options)
+        if self._resumed is not None:
+            self.private.load_state_dict(self._resumed)
+            if self.private.done != self.state.global_step:
+                raise BadInput(
+                    f"The Trainer's checkpoint is of step {self.state.global_step}, and {SECRET} is of another.",
+                    fix=f"Resume from checkpoint-{self.private.done}.",
+                )
+        return self.private
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Theirs, then the secret: one file, so that no older one tells what later noise was."""
+        super()._save_checkpoint(*args, **kwargs)
+        if self.private is not None:
+            checkpoints.write(self.private.state_dict(), self._secret)
+
+    def get_train_dataloader(self) -> Any:
+        """One item for each step of the plan; who takes part is drawn when the item is asked for."""
+        return _Samples(self)
+
+    def num_examples(self, dataloader: Any) -> int:
+        return int(self.plan.public_size)
+
+    def training_step(self, model: nn.Module, inputs: Mapping[str, Batch], *args: Any) -> Tensor:
+        """Noisy gradients where `backward` would leave plain ones; the Trainer's own optimizer takes the step.
+
+        What is handed back would be logged, so it is nothing.
+        """
+        model.train()
+        assert self.private is not None
+        self.history.append(self.private.gradients(inputs["batch"]))
+        return torch.zeros((), device=self.args.device)
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """Epsilon so far where the loss would stand."""
+        if self.private is not None and any(name in logs for name in NOISELESS):
+            spent = self.plan.spent(self.private.done, self.delta).epsilon
+            logs = {**_noisy(logs), "epsilon_so_far": spent, "delta": self.delta}
+        super().log(logs, *args, **kwargs)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        given = self.eval_dataset if eval_dataset is None else eval_dataset
+        if given is self.train_dataset:
+            raise BadInput(
+                "Evaluation on the training data would print and save figures without noise.",
+                fix="Evaluate on public or held-out data; trainer.history has the training losses.",
+            )
+        return super().get_eval_dataloader(eval_dataset)
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        return 0
+
+    def evidence(self, delta: float) -> Evidence:
+        """The claim of the whole plan."""
+        if self.private is None:
+            raise BadInput("Nothing was trained yet.", fix="Call train() first.")
+        return self.private.evidence(delta)
+
+
+REFUSED: tuple[tuple[Callable[[Any], Any], str, str], ...] = (
+    (lambda trainer: trainer.train_dataset is None, "PrivateTrainer needs a train_dataset.", ""),
+    (
+        lambda trainer: trainer.args.gradient_accumulation_steps != 1,
+        "Private steps accumulate by themselves.",
+        "Set gradient_accumulation_steps=1.",
+    ),
+    (
+        lambda trainer: trainer.args.world_size > 1,
+        "PrivateTrainer runs in one process.",
+        "Use tacit.fit under torchrun for several.",
+    ),
+    (
+        lambda trainer: trainer.args.bf16 or trainer.args.fp16,
+        "The Trainer's precision would round what is clipped without making room for it.",
+        'Leave bf16 and fp16 off, and give speed=Speed(precision="bfloat16").',
+    ),
+    (
+        lambda trainer: trainer.args.push_to_hub and trainer.args.save_strategy != "no",
+        "The folder that would be pushed holds the run's secret.",
+        "Push the model after training.",
+    ),
+    (
+        lambda trainer: trainer.args.label_smoothing_factor or trainer.compute_loss_func or _own_loss(trainer),
+        "The Trainer's own loss is one number for a whole batch.",
+        "Give loss=, one number per example.",
+    ),
+    (
+        lambda trainer: trainer.args.auto_find_batch_size,
+        "auto_find_batch_size would start the run again, on parameters that were trained already.",
+        "Give speed=Speed(physical_batch=...) for less memory.",
+    ),
+)
+
+
+def _own_loss(trainer: PrivateTrainer) -> bool:
+    return type(trainer).compute_loss is not Trainer.compute_loss
+
+
+class _Samples:
+    """What the Trainer takes for a data loader."""
+
+    def __init__(self, trainer: PrivateTrainer) -> None:
+        self.trainer = trainer
+
+    def __len__(self) -> int:
+        return int(self.trainer.plan.steps)
+
+    def __iter__(self) -> Iterator[dict[str, Batch]]:
+        trainer, data = self.trainer, self.trainer.train_dataset
+        if isinstance(data, MapStyle) and not isinstance(data, Mapping | tuple | IterableDataset):
+            data = _Items(trainer)
+        for batch in trainer.start().batches(data, **trainer._users):
+            yield {"batch": batch}
+
+
+class _Items:
+    """A data set whose items are what the Trainer's collator makes of each of them alone, as tensors."""
+
+    def __init__(self, trainer: PrivateTrainer) -> None:
+        self.data = trainer.train_dataset
+        collator = trainer.data_collator
+        if trainer.args.remove_unused_columns:
+            collator = trainer._get_collator_with_removed_columns(collator, description="training")
+        self.collator: Callable[[list[Any]], Mapping[str, Tensor]] = collator
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, row: int) -> Any:
+        item = self.data[row]
+        return {k: v[0] for k, v in self.collator([item]).items()} if isinstance(item, Mapping) else item
+
+
+def _noisy(logs: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in logs.items() if name not in NOISELESS}
+
+
+def per_example(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+    """Cross-entropy per example: of a classifier, or of next words, averaged over those that are not ignored.
+
+    A label that names no output is ignored.
+    """
+    if "labels" not in batch:
+        raise BadInput("Items of train_dataset have no labels.", fix='Give every item "labels", or give loss=.')
+    labels = batch["labels"]
+    logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
+    if logits.ndim == 2 and not labels.is_floating_point():
+        return F.cross_entropy(*known(logits, labels), reduction="none")
+    if logits.ndim != 3 or not type(model).__name__.endswith(("CausalLM", "LMHeadModel")):
+        raise BadInput("The loss of this model is not known.", fix="Give loss=, one number per example.")
+    following = F.pad(labels[:, 1:].long(), (0, 1), value=IGNORED)  # rows stay as they lie; the last has none
+    outputs, targets = known(logits.flatten(0, 1), following.flatten())
+    losses = F.cross_entropy(outputs, targets, reduction="none", ignore_index=IGNORED).view(labels.shape)
+    return losses.sum(1) / (targets.view(labels.shape) != IGNORED).sum(1).clamp(min=1)

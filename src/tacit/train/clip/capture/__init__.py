@@ -1,0 +1,1 @@
+"""Which operations use a parameter, and with what: the watched forward pass."""

@@ -1,0 +1,90 @@
+"""What is known about torch functions apart from their gradients: names, writing in place, opening composites."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ....core import BadInput
+
+# Every element of the parameter appears at most once in the result, so norms are those of the parameter.
+_ONE_TO_ONE = {
+    "T", "mT", "t", "transpose", "permute", "view", "view_as", "reshape", "flatten", "unflatten", "squeeze",
+    "unsqueeze", "contiguous", "narrow", "select", "movedim", "swapaxes", "swapdims", "chunk", "split", "unbind",
+    "tensor_split", "to", "float", "double", "half", "bfloat16", "type", "type_as", "clone", "neg", "ravel",
+}  # fmt: skip
+
+
+def name_of(func: Any) -> str:
+    """A readable name; attribute getters are called after their attribute."""
+    name = getattr(func, "__name__", str(func))
+    if name == "__get__":
+        return getattr(getattr(func, "__self__", None), "__name__", name)
+    return name
+
+
+def one_to_one(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the result holds every element of its first argument at most once."""
+    name = name_of(func)
+    if name == "__getitem__":
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in index)
+    return name in _ONE_TO_ONE
+
+
+@cache
+def _writes(func: Any) -> bool:
+    name = name_of(func)
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
+
+
+def in_place(func: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether the call writes into its first argument."""
+    return kwargs.get("inplace") is True or _writes(func)
+
+
+@cache
+def out_of_place(func: Any) -> Callable[..., Any] | None:
+    """The pure form of an arithmetic operation that writes into its first argument."""
+    table = {Tensor.add_: torch.add, Tensor.sub_: torch.sub, Tensor.mul_: torch.mul, Tensor.div_: torch.div}
+    dunder = {Tensor.__iadd__: torch.add, Tensor.__isub__: torch.sub, Tensor.__imul__: torch.mul}
+    return {**dunder, **table}.get(func)
+
+
+@cache
+def opened(func: Any) -> Callable[..., Any] | None:
+    """A Python composite of torch.nn.functional that runs its own body, so that its parts pass through the mode.
+
+    Such functions hand themselves to the mode whenever one is active; the copy made here is told that none is.
+    """
+    if not isinstance(func, types.FunctionType) or func.__module__ != F.__name__:
+        return None
+    never = {name: _never for name in func.__globals__ if name.startswith("has_torch_function")}
+    copy = types.FunctionType(
+        func.__code__, {**func.__globals__, **never}, func.__name__, func.__defaults__, func.__closure__
+    )
+    copy.__kwdefaults__ = func.__kwdefaults__
+    return copy
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Operations that mix examples whatever their parameters."""
+    if func is not F.batch_norm and func is not torch.batch_norm:
+        return
+    position = 5
+    training = kwargs.get("training", args[position] if len(args) > position else False)
+    if training:
+        raise BadInput(
+            "Batch normalisation mixes the examples of a batch, so no example's gradient can be clipped.",
+            fix="Call tacit.train.replace_batch_norm(model), which puts group normalisation in its place.",
+        )

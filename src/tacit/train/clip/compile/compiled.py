@@ -1,0 +1,252 @@
+"""The whole clipped sum as one compiled graph.
+
+The eager code is traced once per batch shape, forward, backward, norms and sums together, and the graph is compiled.
+What the trace has seen is fixed: a model whose Python code decides by anything but shapes is for eager mode.
+
+A compiler can be wrong in ways that undo the privacy (one natural way to write per-example norms compiles to zeros, and
+then nothing is clipped). So before its first use a compiled step must give the eager norms and sums on made-up
+examples, or it is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ....core import BadInput
+from ..arrays import ROUNDING
+from ..capture.probe import made_up, same_random
+from ..clipper import Clipper
+from ..sums import Clipped, Forward, clipped_terms, per_example
+from ..tree import describe, mapped
+from .graph import DECOMPOSED, is_random, rewritten
+from .replay import Replay
+
+Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
+Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor, Tensor]]
+PIECE = 32
+TOLERANCE, ROUGH = 1e-3, 0.05
+# Dropout draws what the eager step draws. Rows keep the lengths they have, which our own kernels ask for: the compiler
+# would write an array twice, once in longer rows.
+OPTIONS = {"fallback_random": True, "comprehensive_padding": False}
+
+
+@dataclass(eq=False)
+class Compiled:
+    """A clipper's pure function, compiled; examples with a gradient that is not finite go through the eager one."""
+
+    clipper: Clipper
+    graphs: dict[Any, Graph] = field(default_factory=dict)
+    _norm: tuple[float, Tensor] = field(default=(0.0, torch.zeros(())), repr=False)
+    _given: Tensors | None = field(default=None, repr=False)
+    _lying: list[tuple[Mapping[str, Tensor | None], str, Tensor, int]] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        self._modules = list(self.clipper.model.modules())
+
+    def __call__(self, batch: Any, mask: Tensor) -> Clipped:
+        found = self.launched(batch, mask)
+        return found if bool(found.norms.isfinite().all()) else self.clipper(batch, mask)
+
+    def launched(self, batch: Any, mask: Tensor) -> Clipped:
+        """Without waiting for a device: the sums hold for finite norms, and the next call may overwrite all of it."""
+        with self.clipper.products():
+            return self._run(self.graph(batch, mask), batch, mask)
+
+    def graph(self, batch: Any, mask: Tensor) -> Graph:
+        """The compiled step for such batches; made, and compared with the eager one, when first asked for."""
+        key = describe(batch), len(mask), self.mode()
+        if key not in self.graphs:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, about itself
+                self.graphs[key] = self._made(batch, mask)
+        return self.graphs[key]
+
+    def _made(self, batch: Any, mask: Tensor) -> Graph:
+        """Code that asks a tensor for its value, to decide by it, has none to be traced from."""
+        try:
+            return self._compile(batch, mask)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise BadInput(
+                "The model cannot be compiled, as a rule because its code decides by the values of a tensor.",
+                fix="Train with Speed(compile=False).",
+            ) from error
+
+    def _compile(self, batch: Any, mask: Tensor) -> Graph:
+        structure = self.clipper.structure(batch)
+        examples = made_up(batch, len(mask)) if structure.made_up else batch
+        whole = torch.ones_like(mask)
+        trained, public = self.tensors()
+
+        def step(
+            trained: dict[str, Tensor], public: dict[str, Tensor], batch: Any, mask: Tensor, clip_norm: Tensor
+        ) -> Any:
+            leaves = {name: tensor.detach().requires_grad_() for name, tensor in trained.items()}
+            model = _Losses(self.clipper)
+            named = _places(model, {**public, **leaves})
+            forward = Forward(
+                lambda: functional_call(model, named, (batch,), tie_weights=False), leaves, list(public.values())
+            )
+            terms, losses = per_example(forward, len(mask), structure.entries, copies=True)
+            with torch.no_grad():
+                found = clipped_terms(leaves, terms, losses, mask, clip_norm, self.clipper.weigh, finite=True)
+            return list(found.sums.values()), found.norms, found.losses, found.shortened
+
+        trace = make_fx(step, DECOMPOSED, tracing_mode="fake", _allow_non_fake_inputs=True)
+        traced = rewritten(trace(trained, public, examples, whole, self.norm(whole)))
+        graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False, options=OPTIONS)
+        if whole.is_cuda:
+            graph = Replay(graph)
+        self._compare(graph, examples, whole, len(whole) if is_random(traced) else PIECE)
+        return graph
+
+    def _compare(self, graph: Graph, examples: Any, mask: Tensor, piece: int) -> None:
+        """Compiled against eager on made-up examples, the eager ones `piece` at a time to save memory.
+
+        Norms are held against norms: a sum over many examples is large, and lost norms would pass beside it. A model
+        that draws random numbers of its own draws the same ones in both. The longest gradient alone must be as short as
+        the noise has room for.
+        """
+        with same_random():  # a first run may be recorded, which draws random numbers too
+            norms = self._run(graph, examples, mask).norms
+        longest = torch.arange(len(mask), device=mask.device) == norms.nan_to_num(0.0, 0.0).argmax()
+        with self._clipping(norms):
+            room = self.clipper.clip_norm * (1 + ROUNDING[self.clipper.rounding])
+            with same_random():  # each run may overwrite what the one before gave
+                within = _length(self._run(graph, examples, longest)) <= room
+            with same_random():
+                fast = self._run(graph, examples, mask)
+            with same_random():
+                slow = self._eager(examples, mask, piece)
+        if not within or not (_agree if self.clipper.rounding == "float32" else _agree_roughly)(fast, slow):
+            raise BadInput(
+                "The compiled step does not clip as the eager one does, so it is not used.",
+                fix="Train with Speed(compile=False), and tell us about the model.",
+            )
+
+    @contextmanager
+    def _clipping(self, norms: Tensor) -> Iterator[None]:
+        """For a while a clip norm that half of these are twice as long as: a step that never clips is to be noticed."""
+        asked = self.clipper.clip_norm
+        half = float(norms[norms.isfinite() & (norms > 0)].median()) / 2
+        self.clipper.clip_norm = min(asked, half) if half > 0 else asked
+        try:
+            yield
+        finally:
+            self.clipper.clip_norm = asked
+
+    def _eager(self, examples: Any, mask: Tensor, piece: int) -> Clipped:
+        found = []
+        for some in torch.arange(len(mask), device=mask.device).split(piece):
+            found.append(self.clipper(mapped(operator.itemgetter(some), examples), mask[some]))
+        sums = {name: sum((part.sums[name] for part in found[1:]), found[0].sums[name]) for name in found[0].sums}
+        return replace(found[0], sums=sums, norms=torch.cat([part.norms for part in found]))
+
+    def _run(self, graph: Graph, batch: Any, mask: Tensor) -> Clipped:
+        trained, public = self.tensors()
+        with torch.no_grad():
+            sums, *rest = graph(trained, public, batch, mask, self.norm(mask))
+        return Clipped(dict(zip(trained, sums, strict=True)), *rest)
+
+    def mode(self) -> tuple[bool, ...]:
+        """Which parts of the model are in training mode."""
+        return tuple([module.training for module in self._modules])
+
+    def norm(self, like: Tensor) -> Tensor:
+        """An input of the graph, since it may move from step to step."""
+        if float(self.clipper.clip_norm) != self._norm[0] or self._norm[1].device != like.device:
+            value = torch.tensor(self.clipper.clip_norm, dtype=torch.float32, device=like.device)
+            self._norm = float(self.clipper.clip_norm), value
+        return self._norm[1]
+
+    def tensors(self) -> Tensors:
+        """Trained parameters, and the public rest, by name, without history; the same ones until one is elsewhere."""
+        if self._given is None or any(
+            held.get(name) is not tensor or tensor.data_ptr() != place for held, name, tensor, place in self._lying
+        ):
+            trained = dict(self.clipper.parameters)
+            model = self.clipper.model
+            named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+            public = {name: tensor for name, tensor in named.items() if name not in trained}
+            holders = [held for module in self._modules for held in (module._parameters, module._buffers)]
+            self._lying = [
+                (held, name, tensor, tensor.data_ptr())
+                for held in (self.clipper.parameters, *holders)
+                for name, tensor in held.items()
+                if tensor is not None
+            ]
+            detached = [{name: tensor.detach() for name, tensor in some.items()} for some in (trained, public)]
+            self._given = detached[0], detached[1]
+        return self._given
+
+
+def _agree(fast: Clipped, slow: Clipped) -> bool:
+    """Norms to a thousandth of the longest, sums to a thousandth of the largest entry."""
+    size = max(float(total.abs().max()) for total in slow.sums.values() if total.numel())
+    near = [(fast.sums[name] - total).abs()[total.isfinite()] <= TOLERANCE * size for name, total in slow.sums.items()]
+    return bool((_off(fast, slow) <= TOLERANCE).all()) and all(bool(part.all()) for part in near)
+
+
+def _agree_roughly(fast: Clipped, slow: Clipped) -> bool:
+    """The same in reduced precision, where rounding may carry an example another way through a network by right.
+
+    One in a hundred norms may be off by more than a twentieth of the longest, none by more than a third; a parameter's
+    sum by half its length and a twentieth of all: less than if it were lost, or not clipped.
+    """
+    off = _off(fast, slow)
+    there = {name: total.isfinite() for name, total in slow.sums.items()}
+    apart = {name: float((fast.sums[name] - total)[there[name]].norm()) for name, total in slow.sums.items()}
+    own = {name: float(total[there[name]].norm()) for name, total in slow.sums.items()}
+    whole = math.hypot(*own.values())
+    return (
+        bool((off <= 1 / 3).all())
+        and int((off > ROUGH).sum()) <= len(off) // 100
+        and all(apart[name] <= own[name] / 2 + ROUGH * whole for name in own)
+    )
+
+
+def _length(found: Clipped) -> float:
+    return math.sqrt(sum(float(total.double().square().nansum()) for total in found.sums.values()))
+
+
+def _off(fast: Clipped, slow: Clipped) -> Tensor:
+    """How far norms are apart, in units of the longest."""
+    there = slow.norms.isfinite()
+    longest = slow.norms[there].max().clamp(min=1e-30) if bool(there.any()) else 1.0
+    return (fast.norms - slow.norms).abs()[there] / longest
+
+
+def _places(losses: _Losses, named: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensor of every place in a model: tied parameters have several places, a module used twice has one."""
+    found = {}
+    model = losses.model
+    name_of = {id(tensor): name for name, tensor in chain(model.named_parameters(), model.named_buffers())}
+    for path, module in losses.named_modules():
+        for place, tensor in chain(module.named_parameters(path, False), module.named_buffers(path, False)):
+            found[place] = named[name_of[id(tensor)]]
+    return found
+
+
+class _Losses(nn.Module):
+    """A model with its loss, as one module whose parameters can be exchanged."""
+
+    def __init__(self, clipper: Clipper) -> None:
+        super().__init__()
+        self.model = clipper.model
+        self.clipper = clipper
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.clipper.losses(batch)

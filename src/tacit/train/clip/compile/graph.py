@@ -1,0 +1,200 @@
+"""A traced step rewritten so that a GPU runs it well; what it computes stays the same up to rounding.
+
+Convolutions want their channels last, and so do we: images are laid out so at the start, operations keep the layout of
+what they are given, and the normalisation over groups of channels is written such that it does, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from ..arrays import ALIGNED
+from .head import known_sums, own_sums, written_once
+from .nodes import all_written, returned, storage
+from .views import casts_first, no_copies, one_view
+
+aten = torch.ops.aten
+FEW = 4
+STRIDED = (
+    aten.as_strided.default, aten.as_strided_.default, aten.as_strided_copy.default, aten.as_strided_scatter.default,
+    aten._reshape_alias.default, aten._reshape_alias_copy.default,
+)  # fmt: skip
+
+
+def rewritten(traced: GraphModule) -> GraphModule:
+    """The same step for a compiler: nothing computed twice, views free in their layout, images with channels last."""
+    for node in traced.graph.find_nodes(op="call_function", target=aten.detach.default):
+        node.replace_all_uses_with(node.args[0])
+    for node in traced.graph.find_nodes(op="call_function", target=aten.t.default):
+        if node.args[0].target is aten.t.default:
+            node.replace_all_uses_with(node.args[0].args[0])
+    free_layout(traced)
+    traced.graph.eliminate_dead_code()
+    last = bool(_images(traced)) and _strides_can_move(traced)
+    if last or not _strided(traced):
+        _elsewhere(traced.graph)
+    else:
+        _nothing_twice(traced.graph)
+    if last:
+        for node in _images(traced):
+            _as_product(traced, node)
+        _channels_last(traced)
+    traced.recompile()
+    return traced
+
+
+def _elsewhere(graph: Graph) -> None:
+    """Numbers may come to lie elsewhere, or further apart: who reads memory by noted strides must be given a copy."""
+    no_copies(graph)
+    known_sums(graph)
+    written_once(graph)
+    casts_first(graph)
+    graph.eliminate_dead_code()
+    own_sums(graph)
+    _nothing_twice(graph)
+    one_view(graph)
+
+
+def _nothing_twice(graph: Graph) -> None:
+    """Like operations on like arguments are done once, but for those whose memory is written into or handed out."""
+    own = all_written(graph) | returned(graph)
+    done: dict[Any, Node] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or node.is_impure():  # which draws of random numbers are
+            continue
+        if own.isdisjoint(storage([node, *node.all_input_nodes])):
+            first = done.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
+            if first is not node:
+                node.replace_all_uses_with(first)
+    graph.eliminate_dead_code()
+
+
+def is_random(traced: GraphModule) -> bool:
+    """Whether the step draws random numbers, for dropout say."""
+    return any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in traced.graph.nodes)
+
+
+def free_layout(traced: GraphModule) -> None:
+    """Let the compiler lay tensors out in its own way: a view that needs another layout becomes a copy."""
+    for target in (aten.view.default, aten._unsafe_view.default):
+        for node in traced.graph.find_nodes(op="call_function", target=target):
+            node.target = aten.reshape.default
+    traced.recompile()
+
+
+def _images(traced: GraphModule) -> list[Node]:
+    """The convolutions of images."""
+    return [node for node in traced.graph.nodes if node.target is aten.convolution.default and _is_image(node)]
+
+
+def _is_image(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and value.is_cuda and value.ndim == 4 and value.is_floating_point()
+
+
+def _strided(traced: GraphModule) -> list[Node]:
+    """The operations that read memory by strides that were noted."""
+    return [node for node in traced.graph.nodes if node.target in STRIDED]
+
+
+def _strides_can_move(traced: GraphModule) -> bool:
+    """Whether every stride that was noted belongs to memory that is only read, in a layout that can be had again."""
+    noted, written = _strided(traced), all_written(traced.graph)
+    return all(
+        node.target is aten.as_strided.default
+        and node.args[0].meta["val"].is_contiguous()
+        and written.isdisjoint(storage(node))
+        for node in noted
+    )
+
+
+def _channels_last(traced: GraphModule) -> None:
+    """Lay images out with the channels last where they come in, and as before where a stride was written down."""
+    graph = traced.graph
+    for node in graph.find_nodes(op="call_function", target=aten.as_strided.default):
+        with graph.inserting_before(node):
+            copy = graph.call_function(aten.clone.default, node.args[:1], {"memory_format": torch.contiguous_format})
+        node.replace_input_with(node.args[0], copy)
+    *_, last = inputs = graph.find_nodes(op="placeholder")
+    for node in filter(_is_image, inputs):
+        with graph.inserting_after(last):
+            copy = graph.call_function(aten.clone.default, (node,), {"memory_format": torch.channels_last})
+        node.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
+
+
+def _as_product(traced: GraphModule, node: Node) -> None:
+    """A convolution of images with very few channels as a product with their patches: libraries are slow at it."""
+    image, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+    rows, channels, *kernel = weight.meta["val"].shape
+    length = weight.meta["val"][0].numel()
+    if transposed or groups != 1 or channels >= FEW or length % ALIGNED:
+        return
+    count, _, tall, broad = node.meta["val"].shape
+
+    def call(target: Any, *args: Any) -> Node:
+        return traced.graph.call_function(target, args)
+
+    with traced.graph.inserting_before(node):
+        patches = call(
+            aten.permute.default, call(aten.im2col.default, image, kernel, dilation, padding, stride), [0, 2, 1]
+        )
+        flat = call(aten.reshape.default, patches, [count * tall * broad, length])
+        columns = call(aten.permute.default, call(aten.reshape.default, weight, [rows, length]), [1, 0])
+        found = call(aten.mm.default, flat, columns)
+        if bias is not None:
+            found = call(aten.add.Tensor, found, bias)
+        found = call(aten.permute.default, call(aten.reshape.default, found, [count, tall, broad, rows]), [0, 3, 1, 2])
+    node.replace_all_uses_with(found)
+    traced.graph.erase_node(node)
+
+
+def group_norm(
+    values: Tensor, weight: Tensor | None, bias: Tensor | None, _n: int, _c: int, _size: int, groups: int, eps: float
+) -> Any:
+    """Any layout in, the same layout out."""
+    if values.ndim != 4:
+        return NotImplemented
+    spread, mean = torch.var_mean(values.unflatten(1, (groups, -1)), (2, 3, 4), correction=0)
+    scale = torch.rsqrt(spread + eps)
+    found = _normal(values, mean, scale)
+    if weight is not None:
+        found = found * weight[:, None, None]
+    if bias is not None:
+        found = found + bias[:, None, None]
+    return found, mean, scale
+
+
+def group_norm_backward(
+    gradient: Tensor, values: Tensor, mean: Tensor, scale: Tensor, weight: Tensor | None, rows: int, channels: int,
+    size: int, groups: int, wanted: list[bool],
+) -> Any:  # fmt: skip
+    """With the sums that per-example gradients of weight and bias are, too."""
+    if values.ndim != 4:
+        return NotImplemented
+    normal = _normal(values, mean, scale)
+    along, plain = (gradient * normal).sum((2, 3)), gradient.sum((2, 3))
+    inner = gradient if weight is None else gradient * weight[:, None, None]
+    parts = (side if weight is None else side * weight for side in (plain, along))
+    shift, turn = (part.unflatten(1, (groups, -1)).sum(2) * (groups / (channels * size)) for part in parts)
+    found = _wide(scale, channels) * (inner - _wide(shift, channels) - normal * _wide(turn, channels))
+    return found, along.sum(0) if wanted[1] else None, plain.sum(0) if wanted[2] else None
+
+
+def _normal(values: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    return (values - _wide(mean, values.shape[1])) * _wide(scale, values.shape[1])
+
+
+def _wide(by_group: Tensor, channels: int) -> Tensor:
+    """(N, groups) -> (N, C, 1, 1)."""
+    many = channels // by_group.shape[1]
+    return by_group[:, :, None].expand(-1, -1, many).flatten(1)[:, :, None, None]
+
+
+DECOMPOSED = {
+    aten.native_group_norm.default: group_norm,
+    aten.native_group_norm_backward.default: group_norm_backward,
+}

@@ -1,0 +1,148 @@
+"""Checkpointed parts of a model (torch.utils.checkpoint) while a capture watches it.
+
+The capture decides what becomes of a part: it runs as though it were not checkpointed, or it is run again under the
+capture's eyes. A part must not run again unseen: with parameters in place of their detached copies it would save other
+tensors than the first time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+from torch.utils import checkpoint
+
+from ....core import BadInput
+
+GENERATOR = "_checkpoint_without_reentrant_generator"
+"""What torch calls around the first run of a part, with the function for the second run as its first argument.
+
+Torch promises nothing about it: `followed` tries whether it is so."""
+
+
+class Part(Protocol):
+    """A part that will run again: `begin` is called inside its first run, `again` in place of later ones.
+
+    The first run's arguments are the last ones that `begin` is given; before them are torch's own.
+    """
+
+    def begin(self, *args: Any) -> None: ...
+
+    def again(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class Watcher(Protocol):
+    """What a capture makes of a part that is about to run: None runs it as it is."""
+
+    def opened(self, function: Callable[..., Any] | None) -> AbstractContextManager[Part | None]: ...
+
+
+class _Reentrant:
+    """In place of the older way to checkpoint, which hides its operations from the first run's autograd."""
+
+    @staticmethod
+    def apply(*_: Any) -> Any:
+        raise BadInput(
+            "The model checkpoints with use_reentrant=True, which hides what its parameters do.",
+            fix='Use use_reentrant=False; in Hugging Face, gradient_checkpointing_kwargs={"use_reentrant": False}.',
+        )
+
+
+class AsItIs:
+    """No part runs again: for ordinary autograd."""
+
+    @contextmanager
+    def opened(self, function: Callable[..., Any] | None) -> Iterator[None]:
+        yield None
+
+
+@contextmanager
+def checkpointed(watcher: Watcher) -> Iterator[None]:
+    """While the model runs in this thread, its checkpointed parts are the watcher's."""
+    with _replaced("CheckpointFunction", lambda _: _Reentrant):
+        if not followed():  # what such a part gives is refused in the backward pass, where torch notices (`lost`)
+            yield
+            return
+        with _replaced(GENERATOR, lambda theirs: _told(watcher, theirs)):
+            yield
+
+
+@contextmanager
+def _replaced(name: str, made: Callable[[Any], Any]) -> Iterator[None]:
+    """Something of torch's module exchanged for what is made of it."""
+    theirs = getattr(checkpoint, name)
+    setattr(checkpoint, name, made(theirs))
+    try:
+        yield
+    finally:
+        setattr(checkpoint, name, theirs)
+
+
+def _told(watcher: Watcher, theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """Torch's generator around a part's first run, with the watcher told of parts in this thread."""
+    thread = threading.get_ident()
+
+    def ours(function: Callable[..., Any], preserve: bool, context: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+        if threading.get_ident() != thread:
+            yield from theirs(function, preserve, context, *args, **kwargs)
+            return
+        with watcher.opened(function if context is checkpoint.noop_context_fn else None) as part:
+            if part is None:
+                yield
+                return
+            # random numbers are always kept: all runs of a part must be one function
+            around = theirs(part.again, True, context, *args, **kwargs)
+            next(around)
+            part.begin(*args)
+            yield
+            next(around, None)
+
+    return ours
+
+
+@dataclass(eq=False)
+class _Trial:
+    """A watcher and its part in one: what they were told."""
+
+    function: Any = None
+    first: Any = None
+    second: Any = None
+
+    @contextmanager
+    def opened(self, function: Callable[..., Any] | None) -> Iterator[Part]:
+        self.function = function
+        yield self
+
+    def begin(self, *args: Any) -> None:
+        self.first = args[-1]
+
+    def again(self, *args: Any, **kwargs: Any) -> Any:
+        (self.second,) = args
+        return self.function(*args)
+
+
+@cache
+def followed() -> bool:
+    """Whether this torch tells of parts as is assumed here, tried once on one of our own."""
+    trial, x = _Trial(), torch.tensor([3.0], requires_grad=True)
+    try:
+        with torch.enable_grad(), _replaced(GENERATOR, lambda theirs: _told(trial, theirs)):
+            y = checkpoint.checkpoint(torch.exp, x, use_reentrant=False)
+        (slope,) = torch.autograd.grad(y, x)
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        return False
+    told = trial.function is torch.exp and trial.first is x and trial.second is not None
+    return told and torch.equal(trial.second, x) and torch.equal(slope, x.exp())
+
+
+def lost() -> BadInput:
+    """The one sentence for parts that ran again unseen."""
+    return BadInput(
+        f"The model computes parts of it again, and how torch {torch.__version__} does that is not known here.",
+        fix="Run the parts as they are, without torch.utils.checkpoint, or use torch 2.11 to 2.13.",
+    )

@@ -1,0 +1,303 @@
+r"""Clipping with activations that are computed again (torch.utils.checkpoint): one forward pass, two backward ones.
+
+No gradient can be weighed before all of its parts are known, so a single backward pass would have to keep what
+checkpointing throws away. Here the first pass adds up squared norms, and the second weighted sums:
+
+    pass 1   |G_i|^2 = \sum_p |G_ip|^2        pass 2   S_p = \sum_i c_i G_ip        for every parameter p
+
+In both, a checkpointed part runs again under a capture of its own when gradients reach it; what that saw is dropped as
+soon as its parameters are done. Torch's random numbers are the forward pass's own each time, so both passes see one
+gradient; a part that computes anything else than the first time is refused: what was measured must be what is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import set_checkpoint_early_stop
+
+from ....core import BadInput
+from ..arrays import REDUCED
+from ..capture.capture import Capture, Entry, Record, Source, flat, unseen
+from ..sums import (
+    Clipped,
+    Forward,
+    Terms,
+    by_parameter,
+    check_losses,
+    group_slack,
+    group_squares,
+    weighted_sums,
+)
+from ..weigh import FLAT, Weigh
+from .hooks import checkpointed
+
+SAME = {False: 2.0**-14, True: 2.0**-9}
+"""How far a second run may be off, as a share of an output's length, in float32 and in reduced precision: a quarter of
+what the noise makes room for. Another order of adding up is far below it, other numbers are above."""
+
+
+@dataclass(eq=False)
+class Slot:
+    """An operation that consumed parameters; in a checkpointed part its `record` is there only from time to time."""
+
+    names: frozenset[str]
+    leaf: Tensor | None
+    record: Record | None
+    sources: Mapping[int, Source]
+    part: Part | None
+    mark: Tensor | None = None
+    gradient: Tensor | None = None
+    arrived: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.arrived and (self.record is not None or self.gradient is None)
+
+    def done(self) -> None:
+        self.gradient, self.arrived = None, False
+        if self.part is not None:
+            self.record, self.sources = None, {}
+
+
+@dataclass(eq=False)
+class Part:
+    """A checkpointed part: the `slots` it fills and where its operations start in the capture's structure."""
+
+    capture: Again
+    function: Callable[..., Any]
+    first: int
+    slots: list[Slot] = field(default_factory=list)
+    waiting: list[Slot] = field(default_factory=list)
+    known: dict[int, Tensor] = field(default_factory=dict)
+    results: list[Tensor] = field(default_factory=list)
+    handle: Any = None
+
+    def begin(self, *args: Any) -> None:
+        """Save something under torch's eyes: asking for it runs the part again, whatever else it saves."""
+        seen = {**self.capture.sources, **self.capture.public}
+        self.known = {place: given for place, given in enumerate(reversed(args)) if id(given) in seen}
+        self.handle = torch.zeros((), requires_grad=True).exp().grad_fn
+
+    def again(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it under a capture of its own, and fill the slots; torch hands over copies of the arguments."""
+        args = tuple(self.known.get(place, given) for place, given in enumerate(reversed(args)))[::-1]
+        torch.zeros((), requires_grad=True).exp()
+        parent = self.capture
+        assert parent.structure is not None
+        capture = Capture(parent.parameters, (), parent.structure[self.first :], parent.copies)
+        capture.sources.update(parent.sources)
+        capture.public.update(parent.public)
+        with parent.within(), checkpointed(capture), capture:
+            result = self.function(*args, **kwargs)
+        _check_same([slot.mark for slot in self.slots], [_mark(record.output) for record in capture.records])
+        results = [_mark(tensor) for tensor in flat((result,), {})]
+        _check_same(self.results or results, results)
+        self.results = results
+        for slot, record in zip(self.slots, capture.records, strict=True):
+            slot.record = replace(record, output=record.output.new_empty(()).expand(record.output.shape))
+            slot.sources = capture.sources
+        return result
+
+
+@dataclass(eq=False)
+class Again(Capture):
+    """A capture that forgets what happens in checkpointed parts, and watches it again when gradients arrive."""
+
+    slots: list[Slot] = field(default_factory=list)
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    part: Part | None = None
+    again: list[Part] = field(default_factory=list)
+    hooks: list[Any] = field(default_factory=list)
+    others: list[Tensor] | None = None
+    batch: int = 0
+    fold: Callable[[Terms], None] | None = None
+
+    def _keep(self, record: Record) -> None:
+        names = frozenset().union(*(self.sources[id(tensor)].parents for tensor in record.used))
+        output = record.output
+        leaf = output if output.grad_fn is None else None
+        if self.part is None:
+            self.outputs.add(id(output))
+            slot = Slot(names, leaf, record, self.sources, None)
+        else:
+            slot = Slot(names, leaf, None, {}, self.part, _mark(output))
+            self.part.slots.append(slot)
+        self.slots.append(slot)
+        if output.grad_fn is not None:
+            place = output.output_nr
+            hook = output.grad_fn.register_hook(lambda _, found: self._arrive(slot, found[place]))
+            self.hooks.append(hook)
+
+    @contextmanager
+    def opened(self, function: Callable[..., Any] | None) -> Iterator[Part | None]:
+        """A checkpointed part runs here, and will run again; parts within parts do not."""
+        if self.part is not None or function is None:
+            yield None
+            return
+        self.part = Part(self, function, self.count)
+        self.again.append(self.part)
+        try:
+            yield self.part
+        finally:
+            self.part = None
+
+    def backward(self, losses: Tensor, fold: Callable[[Terms], None], *, last: bool) -> None:
+        """Call `fold` with the terms of all parameters, a few at a time."""
+        self.batch, self.fold = len(losses), fold
+        self.groups = _groups(self.slots)
+        leaves = [slot for slot in self.slots if slot.leaf is not None]
+        wanted = [slot.leaf for slot in leaves] + list(self.parameters.values())
+        if self.others is None:
+            self.others = _leaves(losses, wanted)
+        found: Any = [None] * len(wanted)
+        if losses.requires_grad:
+            found = torch.autograd.grad(
+                losses, wanted + self.others, torch.ones_like(losses), retain_graph=not last, allow_unused=True
+            )
+        for name, gradient in zip(self.parameters, found[len(leaves) :], strict=False):
+            if gradient is not None:
+                raise unseen(name)
+        for slot, gradient in zip(leaves, found, strict=False):
+            self._arrive(slot, gradient)
+        for part in self.again:
+            if part.waiting:
+                part.handle._saved_result  # noqa: B018
+        for slot in self.slots:  # what the losses do not depend on
+            slot.arrived = slot.arrived or slot.names in self.groups
+        for slot in self.slots:
+            self._finish(slot)
+        if self.groups:  # left out of one pass it would not be clipped in the other
+            raise unseen(", ".join(sorted(set().union(*self.groups))))
+
+    def _arrive(self, slot: Slot, gradient: Tensor | None) -> None:
+        slot.gradient, slot.arrived = gradient, True
+        if slot.part is None:
+            self._finish(slot)
+            return
+        slot.part.waiting.append(slot)
+        if slot.record is not None:
+            for other in slot.part.waiting:
+                self._finish(other)
+            slot.part.waiting.clear()
+
+    def _finish(self, slot: Slot) -> None:
+        """Fold the terms of the slot's parameters if no other operation on them is still to come."""
+        group = self.groups.get(slot.names, [])
+        if not group or not all(other.ready for other in group):
+            return
+        for other in group:
+            self.groups.pop(other.names, None)
+        names = frozenset().union(*(other.names for other in group))
+        seen = Capture({name: self.parameters[name] for name in sorted(names)})
+        seen.sources = {key: source for other in group for key, source in other.sources.items()}
+        found = [(other.record, other.gradient) for other in group if other.record is not None]
+        seen.records = [record for record, _ in found]
+        with torch.no_grad():
+            assert self.fold is not None
+            self.fold(by_parameter(seen, [gradient for _, gradient in found], self.batch))
+        for other in group:
+            other.done()
+
+    def close(self) -> None:
+        """Hooks and what they hold would keep each other alive."""
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks, self.slots, self.records, self.again, self.others = [], [], [], [], None
+
+
+def _leaves(losses: Tensor, known: list[Tensor | None]) -> list[Tensor]:
+    """Where else gradients end, at inputs that ask for their own: without them they would stop short of some slots."""
+    seen, found, todo = set(), [], [losses.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [further for further, _ in node.next_functions]
+            found += [node.variable] if hasattr(node, "variable") else []
+    return [leaf for leaf in found if all(leaf is not other for other in known)]
+
+
+@torch.no_grad()
+def _mark(output: Tensor) -> Tensor:
+    """What an operation gave, in a few numbers: length, sum, a sum weighted by place, and how far all may be off."""
+    values = output.detach().flatten().float()
+    length = values.norm()
+    places = torch.linspace(-1, 1, len(values), device=values.device)
+    return torch.stack((length, values.sum(), values @ places, SAME[output.dtype in REDUCED] * length))
+
+
+@torch.no_grad()
+def _check_same(first: list[Any], again: list[Tensor]) -> None:
+    """Other numbers than the first time are refused; rounding, on a GPU that adds up in any order, is not."""
+    if not first:
+        return
+    theirs, ours = torch.stack(first), torch.stack(again)
+    off = (theirs - ours).abs() > theirs[:, -1:].clamp(min=1e-30)
+    if bool((off & theirs.isfinite() & ours.isfinite()).any()):
+        raise BadInput(
+            "A checkpointed part computes other numbers when it runs again, so it cannot be clipped.",
+            fix="Draw random numbers with torch, or run the part as it is.",
+        )
+
+
+def _groups(slots: list[Slot]) -> dict[frozenset[str], list[Slot]]:
+    """Operations that share a parameter, however indirectly, by the names that each of them uses."""
+    found: dict[str, list[Slot]] = {}
+    for slot in slots:
+        touched = {id(found[name]): found[name] for name in slot.names if name in found}
+        group = [*chain(*touched.values()), slot]
+        found.update({name: group for other in group for name in other.names})
+    return {slot.names: found[next(iter(slot.names))] for slot in slots}
+
+
+def clipped_again(
+    forward: Forward,
+    mask: Tensor,
+    clip_norm: float | Tensor,
+    structure: tuple[Entry, ...],
+    weigh: Weigh = FLAT,
+    *,
+    copies: bool = False,
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Clipped:
+    """What `clipped_sum` gives, with the memory that checkpointing leaves; parts run again `within` a context."""
+    capture = Again(forward.parameters, forward.constants, structure, copies=copies, within=within)
+    try:
+        with torch.enable_grad(), set_checkpoint_early_stop(False), checkpointed(capture), capture:
+            losses = forward.losses()
+        check_losses(losses, len(mask))
+        return _twice(capture, losses, mask, clip_norm, weigh)
+    finally:
+        capture.close()
+
+
+def _twice(capture: Again, losses: Tensor, mask: Tensor, clip_norm: float | Tensor, weigh: Weigh) -> Clipped:
+    squares = group_squares({}, losses.detach(), weigh)
+    slack2 = torch.zeros_like(squares)
+
+    def measure(terms: Terms) -> None:
+        memo: Any = {}
+        squares.add_(group_squares(terms, losses, weigh, memo))
+        slack2.add_(group_slack(terms, squares, weigh, memo).square())
+
+    capture.backward(losses, measure, last=False)
+    norms = squares.sum(0).sqrt()
+    kept = norms.isfinite()
+    weight = weigh(squares.sqrt() + slack2.sqrt(), mask & kept, clip_norm)
+    sums = {name: torch.zeros_like(tensor, dtype=weight.dtype) for name, tensor in capture.parameters.items()}
+    whole = bool(kept.all())
+
+    def add(terms: Terms) -> None:
+        if not whole:
+            terms = {name: [term.only(kept) for term in parts] for name, parts in terms.items()}
+        sums.update(weighted_sums({name: sums[name] for name in terms}, terms, weight, weigh))
+
+    capture.backward(losses, add, last=True)
+    return Clipped(sums, norms, losses.detach(), mask & (weight < 1).any(0))

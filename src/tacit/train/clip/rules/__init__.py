@@ -1,0 +1,1 @@
+"""Per-example gradients of each kind of operation, and their norms."""

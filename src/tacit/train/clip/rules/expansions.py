@@ -1,0 +1,215 @@
+"""Fused operations run as simpler ones that have rules, in place of the original.
+
+An expansion is called outside the capture with the capture as its first argument, and enters it where a parameter is
+consumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ....core import BadInput
+from ..arrays import wide
+from .lstm import Lstm
+from .rules import EXPANSIONS
+
+if TYPE_CHECKING:
+    from ..capture.capture import Capture
+
+State = tuple[Tensor, ...]
+
+
+def bilinear(capture: Capture, first: Tensor, second: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    r"""y_k = \sum_{ij} x_i W_kij z_j + b_k, as a linear layer on the outer product of x and z."""
+    pairs = (first.unsqueeze(-1) * second.unsqueeze(-2)).flatten(-2)
+    with capture:
+        return F.linear(pairs, weight.flatten(1), bias)
+
+
+def embedding_bag(
+    capture: Capture,
+    index: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Rows looked up, then their sum, mean or maximum; those of the padding do not count."""
+    if index.ndim != 2 or max_norm is not None or scale_grad_by_freq:
+        raise BadInput(
+            "An embedding bag with offsets, max_norm or scale_grad_by_freq cannot be clipped.",
+            fix="Give one row of ids per example, with padding_idx, and leave the others off.",
+        )
+    with capture:
+        rows = F.embedding(index, weight)
+    kept = torch.ones_like(index, dtype=torch.bool) if padding_idx is None else index != padding_idx % len(weight)
+    if mode == "max":
+        most = rows.masked_fill(~kept[..., None], -torch.inf).max(1).values
+        return torch.where(kept.any(1, keepdim=True), most, 0.0)
+    share = kept.to(rows.dtype) if per_sample_weights is None else kept * per_sample_weights
+    total = (rows * share[..., None]).sum(1)
+    return total / kept.sum(1, keepdim=True).clamp(min=1) if mode == "mean" else total
+
+
+def lstm_cell(capture: Capture, x: Tensor, hx: Sequence[Tensor], *weights: Any) -> tuple[Tensor, Tensor]:
+    """torch.lstm_cell, as two linear layers and its gates."""
+    theirs, own = _cell(capture, x, hx[0], *weights)
+    taken, kept, fresh, shown = (theirs + own).chunk(4, -1)
+    cell = kept.sigmoid() * hx[1] + taken.sigmoid() * fresh.tanh()
+    return shown.sigmoid() * cell.tanh(), cell
+
+
+def gru_cell(capture: Capture, x: Tensor, hidden: Tensor, *weights: Any) -> Tensor:
+    """torch.gru_cell."""
+    theirs, own = (part.chunk(3, -1) for part in _cell(capture, x, hidden, *weights))
+    reset, update = ((one + other).sigmoid() for one, other in zip(theirs[:2], own[:2], strict=True))
+    fresh = torch.tanh(theirs[2] + reset * own[2])
+    return fresh + update * (hidden - fresh)
+
+
+def simple_cell(kind: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """torch.rnn_tanh_cell and torch.rnn_relu_cell."""
+
+    def cell(capture: Capture, x: Tensor, hidden: Tensor, *weights: Any) -> Tensor:
+        theirs, own = _cell(capture, x, hidden, *weights)
+        return kind(theirs + own)
+
+    return cell
+
+
+def _cell(
+    capture: Capture, x: Tensor, hidden: Tensor, w_in: Tensor, w_state: Tensor, *biases: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What a cell makes of its input and of its state, before they meet."""
+    b_in, b_state = biases or (None, None)
+    with capture:
+        return F.linear(x, w_in, b_in), F.linear(hidden, w_state, b_state)
+
+
+def lstm(capture: Capture, x: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> Any:
+    """torch.lstm, written out in time."""
+    before = [] if isinstance(hx, Tensor) else list(zip(*hx, strict=True))  # packed sequences are refused below
+    output, states = _stack(capture, x, before, weights, rest, _run_lstm)
+    return output, *(torch.stack(part) for part in zip(*states, strict=True))
+
+
+def gru(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: Any) -> Any:
+    """torch.gru, written out in time."""
+    output, states = _stack(capture, x, [(state,) for state in hx], weights, rest, _run_gru)
+    return output, torch.stack([state for (state,) in states])
+
+
+def simple(kind: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """torch.rnn_tanh and torch.rnn_relu."""
+
+    def rnn(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: Any) -> Any:
+        def run(*parts: Any) -> Any:
+            return _run_simple(kind, *parts)
+
+        output, states = _stack(capture, x, [(state,) for state in hx], weights, rest, run)
+        return output, torch.stack([state for (state,) in states])
+
+    return rnn
+
+
+def _stack(
+    capture: Capture, x: Tensor, states: list[State], weights: Sequence[Tensor], rest: tuple[Any, ...], run: Any
+) -> tuple[Tensor, list[State]]:
+    """Layers upon layers, each in one or two directions; `rest` as torch passes it."""
+    if len(rest) != 6 or not isinstance(rest[0], bool):
+        raise BadInput(
+            "A recurrent layer on packed sequences cannot be clipped.", fix="Pad the sequences and mask them."
+        )
+    biased, layers, dropout, training, both, batch_first = rest
+    ways = 2 if both else 1
+    each = len(weights) // (layers * ways)
+    if each != (4 if biased else 2):
+        raise BadInput("An LSTM with a projection (proj_size) cannot be clipped.", fix="Use a linear layer after it.")
+    x = x.transpose(0, 1) if batch_first else x
+    last: list[State] = []
+    for layer in range(layers):
+        outputs = []
+        for way in range(ways):
+            place = layer * ways + way
+            mine = weights[place * each : (place + 1) * each]
+            output, state = _one_way(capture, x, states[place], mine, run, backward=way == 1)
+            outputs.append(output)
+            last.append(state)
+        x = torch.cat(outputs, -1) if both else outputs[0]
+        if dropout and layer < layers - 1:
+            x = F.dropout(x, dropout, training)
+    return (x.transpose(0, 1) if batch_first else x), last
+
+
+def _one_way(capture: Capture, x: Tensor, state: State, weights: Sequence[Tensor], run: Any, *, backward: bool) -> Any:
+    r"""One layer in one direction, time first.
+
+    The input's projection for all times is one linear layer. The recurrent weight meets h_{t-1} at time t, and its
+    per-example gradient is \sum_t g_t h_{t-1}^T: one record for all times, with the g_t of the gates it feeds.
+    """
+    x = x.flip(0) if backward else x
+    (w_in, w_state), biases = weights[:2], weights[2:]
+    b_in, b_state = biases if biases else (None, None)
+    with capture:
+        gates = F.linear(x, w_in, b_in)
+    if not gates.requires_grad:
+        gates = gates.detach().requires_grad_()
+    bare = (w_state.detach(), None if b_state is None else b_state.detach())
+    found, last, fed = run(gates, state, *bare)
+    before = torch.cat((state[0].detach()[None], found[:-1].detach()))
+    capture.also(F.linear, (before, w_state, b_state), fed)
+    return (found.flip(0) if backward else found), last
+
+
+def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+    """All times, in float32 at least; what comes out is of the state's kind."""
+    hidden, cell = state
+    wider = (None if part is None else wide(part) for part in (gates, hidden, cell, weight, bias))
+    with torch.autocast(gates.device.type, enabled=False):
+        found, last = (part.to(hidden.dtype) for part in Lstm.apply(*wider))
+    return found, (found[-1], last), gates
+
+
+def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+    """n = tanh(x_n + r h_n): the state's part of the gates is scaled by r, so it is tapped by itself."""
+    tap = torch.zeros_like(gates).requires_grad_()
+    states = [state]
+    for now, extra in zip(gates.unbind(0), tap.unbind(0), strict=True):
+        (hidden,) = states[-1]
+        own = (F.linear(hidden, weight, bias) + extra).chunk(3, -1)
+        theirs = now.chunk(3, -1)
+        reset, update = ((mine + other).sigmoid() for mine, other in zip(own[:2], theirs[:2], strict=True))
+        fresh = torch.tanh(theirs[2] + reset * own[2])
+        states.append((fresh + update * (hidden - fresh),))
+    return torch.stack([hidden for (hidden,) in states[1:]]), states[-1], tap
+
+
+def _run_simple(kind: Any, gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
+    states = [state]
+    for now in gates.unbind(0):
+        states.append((kind(now + F.linear(states[-1][0], weight, bias)),))
+    return torch.stack([hidden for (hidden,) in states[1:]]), states[-1], gates
+
+
+EXPANSIONS[F.bilinear] = bilinear
+EXPANSIONS[torch.bilinear] = bilinear
+EXPANSIONS[F.embedding_bag] = embedding_bag
+EXPANSIONS[torch.lstm_cell] = lstm_cell
+EXPANSIONS[torch.gru_cell] = gru_cell
+EXPANSIONS[torch.rnn_tanh_cell] = simple_cell(torch.tanh)
+EXPANSIONS[torch.rnn_relu_cell] = simple_cell(torch.relu)
+EXPANSIONS[torch.lstm] = lstm
+EXPANSIONS[torch.gru] = gru
+EXPANSIONS[torch.rnn_tanh] = simple(torch.tanh)
+EXPANSIONS[torch.rnn_relu] = simple(torch.relu)

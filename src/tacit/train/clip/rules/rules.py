@@ -1,0 +1,266 @@
+"""One short rule per operation: the per-example gradients of the parameters it consumed.
+
+A rule is called as rule(record, gradient, batch) and yields (tensor, term) for every parameter among the arguments.
+`gradient` is the loss gradient of the operation's output. `front` brings the examples to axis 0 and leaves an axis of
+length one (or of several rows per example) where they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ....core import BadInput
+from ..arrays import wide
+from .terms import Dense, Gather, Outer, Term
+
+if TYPE_CHECKING:
+    from ..capture.capture import Record
+
+Found = Iterator[tuple[Tensor, Term]]
+RULES: dict[Callable[..., Any], Callable[[Record, Tensor, int], Found]] = {}
+EXPANSIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def rule(*functions: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Register a rule for some functions."""
+
+    def register(body: Any) -> Any:
+        for function in functions:
+            RULES[function] = body
+        return body
+
+    return register
+
+
+def argument(record: Record, position: int, name: str, default: Any = None) -> Any:
+    """An argument by position or by name."""
+    if position < len(record.args):
+        return record.args[position]
+    return record.kwargs.get(name, default)
+
+
+def uses(record: Record, tensor: Any) -> bool:
+    return any(tensor is used for used in record.used)
+
+
+def front(record: Record, tensor: Tensor, batch: int) -> Tensor:
+    """(B, ...) with the examples first."""
+    layout = record.layout
+    if layout is None or not layout.fits(tensor, batch):
+        raise BadInput("An operation's output does not hold one part per example, so it cannot be clipped.")
+    return layout.front(tensor, batch)
+
+
+def sequence(tensor: Tensor) -> Tensor:
+    """(B, ..., d) -> (B, 1, T, d): the one-group form of `Outer`."""
+    return tensor.reshape(tensor.shape[0], 1, -1, tensor.shape[-1])
+
+
+def reduced(values: Tensor, shape: torch.Size) -> Tensor:
+    """(B, *big) summed down to (B, *shape), undoing the broadcast of a parameter."""
+    extra = values.ndim - 1 - len(shape)
+    if extra < 0:
+        raise BadInput("A parameter is broadcast against fewer axes than it has, so it cannot be clipped.")
+    padded = (1,) * extra + tuple(shape)
+    axes = [axis + 1 for axis, size in enumerate(padded) if size == 1 and values.shape[axis + 1] != 1]
+    if axes:
+        values = values.sum(axes, keepdim=True)
+    if values.shape[1:].numel() != shape.numel():
+        raise BadInput("A parameter has one row per example of the batch, so it cannot be clipped.")
+    return values.reshape(values.shape[0], *shape)
+
+
+@rule(F.linear)
+def linear(record: Record, gradient: Tensor, batch: int) -> Found:
+    """y = x W^T + b: G = sum_t g_t x_t^T, and sum_t g_t for the bias."""
+    values, weight, bias = record.args[0], argument(record, 1, "weight"), argument(record, 2, "bias")
+    keys = id(gradient), id(values)
+    alone = gradient.numel() == batch * gradient.shape[-1]
+    gradient = front(record, gradient, batch)
+    if uses(record, weight):
+        if weight.ndim == 1:
+            gradient = gradient.unsqueeze(-1)
+        yield weight, Outer(sequence(gradient), sequence(front(record, values, batch)), weight.shape, keys)
+    if bias is not None and uses(record, bias):
+        yield bias, Dense(reduced(gradient, bias.shape), keys[0] if alone else None)
+
+
+@rule(torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm)
+def matmul(record: Record, gradient: Tensor, batch: int) -> Found:
+    """x @ W: G = sum_t x_t g_t^T; W @ x: G = g x^T."""
+    left, right = record.args[0], argument(record, 1, "other")
+    gradient = front(record, gradient, batch)
+    if uses(record, left) and uses(record, right):
+        yield from fallback(record, gradient, batch)
+    elif uses(record, right) and right.ndim == 2:
+        yield right, Outer(sequence(front(record, left, batch)), sequence(gradient), right.shape)
+    elif uses(record, right) and right.ndim == 1:
+        yield right, Outer(sequence(gradient.unsqueeze(-1)), sequence(front(record, left, batch)), right.shape)
+    elif uses(record, left) and left.ndim == 2 and right.ndim >= 2:
+        columns = sequence(front(record, right, batch).mT)
+        yield left, Outer(sequence(gradient.mT), columns, left.shape)
+    else:
+        yield from fallback(record, gradient.flatten(0, 1), batch)
+
+
+@rule(torch.addmm, Tensor.addmm)
+def addmm(record: Record, gradient: Tensor, batch: int) -> Found:
+    """b + x @ W, as Hugging Face's Conv1D writes a linear layer."""
+    bias, values, weight = record.args[:3]
+    if uses(record, values) or record.kwargs.get("alpha", 1) != 1 or record.kwargs.get("beta", 1) != 1:
+        yield from fallback(record, gradient, batch)
+        return
+    gradient = front(record, gradient, batch)
+    if uses(record, weight):
+        yield weight, Outer(sequence(front(record, values, batch)), sequence(gradient), weight.shape)
+    if uses(record, bias):
+        yield bias, Dense(reduced(gradient, bias.shape))
+
+
+@rule(F.embedding)
+def embedding(record: Record, gradient: Tensor, batch: int) -> Found:
+    """y_t = W[k_t]."""
+    index, weight = record.args[0], argument(record, 1, "weight")
+    if argument(record, 3, "max_norm") is not None or argument(record, 5, "scale_grad_by_freq", False):
+        raise BadInput(
+            "An embedding with max_norm or scale_grad_by_freq depends on the whole batch, so it cannot be clipped."
+        )
+    rows = front(record, gradient, batch)
+    index = front(record, index, batch).reshape(batch, -1)
+    rows = rows.reshape(batch, index.shape[1], -1)
+    padding = argument(record, 2, "padding_idx")
+    if padding is not None:
+        rows = rows.masked_fill((index == padding % weight.shape[0])[..., None], 0)
+    yield weight, Gather(index, rows, weight.shape)
+
+
+@rule(F.layer_norm, F.rms_norm)
+def normalised(record: Record, gradient: Tensor, batch: int) -> Found:
+    """y = w * n(x) + b over the last axes: sum_t g_t n(x_t), and sum_t g_t for the bias."""
+    values, shape, weight = record.args[0], argument(record, 1, "normalized_shape"), argument(record, 2, "weight")
+    if uses(record, weight):
+        rest = {"eps": record.kwargs["eps"]} if "eps" in record.kwargs else {}
+        if record.function is F.layer_norm:
+            plain = F.layer_norm(values, shape, None, None, argument(record, 4, "eps", 1e-5))
+        else:
+            plain = F.rms_norm(values, shape, None, *record.args[3:4], **rest)
+        along = plain.mul_(gradient) if plain.dtype == gradient.dtype else gradient * plain
+        yield weight, Dense(reduced(front(record, along, batch), weight.shape))
+    bias = argument(record, 3, "bias") if record.function is F.layer_norm else None
+    if bias is not None and uses(record, bias):
+        yield bias, Dense(reduced(front(record, gradient, batch), bias.shape))
+
+
+@rule(F.group_norm, F.instance_norm, F.batch_norm)
+def channels_normalised(record: Record, gradient: Tensor, batch: int) -> Found:
+    """y_c = w_c n(x)_c + b_c over channels, axis 1."""
+    values = record.args[0]
+    if record.function is F.group_norm:
+        names, kept = ("weight", "bias"), {1: "num_groups", 4: "eps"}
+        positions = (2, 3)
+    else:
+        names, positions = ("weight", "bias"), (3, 4)
+        kept = {1: "running_mean", 2: "running_var", 5: "use_input_stats", 6: "momentum", 7: "eps"}
+        if record.function is F.batch_norm:
+            kept[5] = "training"
+    weight, bias = (argument(record, place, name) for place, name in zip(positions, names, strict=True))
+    if weight is not None and uses(record, weight):
+        options = {name: argument(record, place, name) for place, name in kept.items()}
+        given = {name: value for name, value in options.items() if value is not None}
+        plain = record.function(values.to(gradient.dtype), **given)
+        yield weight, Dense(_per_channel(record, gradient * plain, batch))
+    if bias is not None and uses(record, bias):
+        yield bias, Dense(_per_channel(record, gradient, batch))
+
+
+def _per_channel(record: Record, values: Tensor, batch: int) -> Tensor:
+    """(rows, C, *space) -> (B, C)."""
+    if values.ndim > 2:
+        values = values.sum(tuple(range(2, values.ndim)))
+    return front(record, values, batch).sum(1)
+
+
+@rule(torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__)
+def add(record: Record, gradient: Tensor, batch: int) -> Found:
+    """A bare parameter added: its gradient is the output's, summed over where it was broadcast."""
+    if record.kwargs or len(record.args) != 2:
+        yield from elementwise(record, gradient, batch)
+        return
+    for used in record.used:
+        yield used, Dense(reduced(front(record, gradient, batch), used.shape))
+
+
+@rule(
+    torch.sub, Tensor.sub, Tensor.__sub__, Tensor.__rsub__, torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__,
+    torch.div, Tensor.div, Tensor.__truediv__, Tensor.__rtruediv__, torch.true_divide, Tensor.true_divide,
+    torch.pow, Tensor.pow, Tensor.__pow__, torch.where, torch.maximum, torch.minimum, torch.addcmul, torch.lerp,
+    Tensor.where, Tensor.maximum, Tensor.minimum, Tensor.addcmul, Tensor.lerp, Tensor.masked_fill,
+)  # fmt: skip
+def elementwise(record: Record, gradient: Tensor, batch: int) -> Found:
+    """Any element-by-element operation: differentiate it with the parameter written out to the output's shape."""
+    from ..capture.capture import replaced
+
+    shape = record.output.shape
+    full = {id(used): used.detach().expand(shape).clone().requires_grad_() for used in record.used}
+    with torch.enable_grad():
+        output = record.function(*replaced(record.args, full), **replaced(record.kwargs, full))
+    found = torch.autograd.grad(output, list(full.values()), gradient)
+    for used, values in zip(record.used, found, strict=True):
+        yield used, Dense(reduced(front(record, values, batch), used.shape))
+
+
+@rule(Tensor.expand, Tensor.expand_as, Tensor.repeat, torch.broadcast_to, Tensor.broadcast_to)
+def broadcast(record: Record, gradient: Tensor, batch: int) -> Found:
+    """A parameter repeated once per example (a class token): each example's part, folded back."""
+    (used,) = record.used
+    values = front(record, gradient, batch)
+    if record.function is Tensor.repeat:
+        padded = (1,) * (gradient.ndim - used.ndim) + tuple(used.shape)
+        for axis, size in enumerate(padded, start=1):
+            if size > 1 and values.shape[axis] != size:
+                values = values.unflatten(axis, (-1, size)).sum(axis)
+    yield used, Dense(reduced(values, used.shape))
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    return tensor.detach()
+
+
+def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
+    """No rule: run the operation for one example at a time under vmap and differentiate it by its parameters.
+
+    In float32 at least: autocast, which made the kinds of its arguments agree, is over.
+    """
+    from ..capture.capture import flat, replaced
+
+    layout = record.layout
+    if layout is None or layout.axis != 0:
+        raise BadInput("the examples are not on the first axis")
+    total = record.output.shape[0]
+    own = [
+        tensor
+        for tensor in flat(record.args, record.kwargs)
+        if not uses(record, tensor) and id(tensor) not in record.public and tensor.ndim and tensor.shape[0] == total
+    ]
+    used = tuple({id(tensor): tensor for tensor in record.used}.values())
+    rest = {id(tensor): wide(tensor) for tensor in flat(record.args, record.kwargs)}
+
+    def pulled(gradient_one: Tensor, *own_one: Tensor) -> tuple[Tensor, ...]:
+        one = rest | {id(tensor): part for tensor, part in zip(own, own_one, strict=True)}
+
+        def run(*weights: Tensor) -> Tensor:
+            table = one | {id(tensor): weight for tensor, weight in zip(used, weights, strict=True)}
+            return record.function(*replaced(record.args, table), **replaced(record.kwargs, table))
+
+        _, pull = torch.func.vjp(run, *(wide(tensor.detach()) for tensor in used))
+        return pull(gradient_one)
+
+    parts = [front(record, tensor, batch) for tensor in (gradient.reshape(record.output.shape), *map(_detached, own))]
+    found = torch.func.vmap(pulled)(*map(wide, parts))
+    for tensor, values in zip(used, found, strict=True):
+        yield tensor, Dense(values)

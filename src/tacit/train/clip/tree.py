@@ -1,0 +1,51 @@
+"""Batches as torch loaders make them: a tensor, or tuples, lists and dicts of tensors, one row per example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from ...core import BadInput
+
+
+def mapped(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
+    """The same batch with `function` applied to every tensor that holds examples (a scalar does not)."""
+    if isinstance(batch, Tensor):
+        return function(batch) if batch.ndim else batch
+    if isinstance(batch, dict):
+        return type(batch)({key: mapped(function, value) for key, value in batch.items()})
+    if isinstance(batch, tuple) and type(batch) is not tuple:
+        return type(batch)(*(mapped(function, value) for value in batch))
+    if isinstance(batch, tuple | list):
+        return type(batch)(mapped(function, value) for value in batch)
+    return batch
+
+
+def tensors(batch: Any) -> list[Tensor]:
+    """All tensors that hold examples, in order."""
+    found: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    mapped(note, batch)
+    return found
+
+
+def size(batch: Any) -> int:
+    """How many examples a batch holds."""
+    lengths = {tensor.shape[0] for tensor in tensors(batch)}
+    if len(lengths) != 1:
+        raise BadInput(
+            "A batch must hold tensors with one row per example and the same number of rows in each.",
+            fix="Give (x, y), a dict of tensors, or a data set whose items torch can collate.",
+        )
+    return lengths.pop()
+
+
+def describe(batch: Any) -> tuple[Any, ...]:
+    """Shapes of one example and kinds of numbers: what a structure or a compiled step is good for."""
+    return tuple((tensor.shape[1:], tensor.dtype, str(tensor.device)) for tensor in tensors(batch))

@@ -1,0 +1,1 @@
+"""Keys, generators and the noise that is added to a clipped sum."""

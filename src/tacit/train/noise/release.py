@@ -1,0 +1,138 @@
+r"""What leaves a step: (S + N(0, (z C (1 + r))^2 I)) / (rate * public_size), as the gradients of the parameters.
+
+S is the clipped sum, C the clip norm, z the noise multiplier; r is how far rounding may carry a contribution beyond C
+(soundness rule 11). Noise in float32 is one flat draw, correlated over steps where the plan has bands; noise on a grid
+is whole numbers (`grid`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ...core import BadInput
+from ...loss import Adaptive, Plan
+from ..clip.arrays import ROUNDING
+from .correlated import Correlated
+from .gaussian import Normals, add
+from .grid import Grid
+from .joined import Joined
+
+KINDS = ("float32", "grid")
+PADDING = 1 / 64
+"""The share of a sum's memory that may lie behind it (a vocabulary is padded to a multiple of eight)."""
+
+
+class Release:
+    """Adds noise to a sum, divides by the public expected batch and hands the result to the optimizer."""
+
+    def __init__(self, plan: Plan, parameters: Mapping[str, Tensor], precision: str, noise: str) -> None:
+        if noise not in KINDS:
+            raise BadInput(f"noise must be 'float32' or 'grid', got {noise!r}.")
+        self.plan, self.parameters, self.rounding = plan, list(parameters.values()), ROUNDING[precision]
+        self.count = sum(tensor.numel() for tensor in self.parameters)
+        self.device = self.parameters[0].device
+        self.normals = Normals(self.device)
+        self.correlated = Correlated(plan.bands)
+        self.grid = self._grid() if noise == "grid" else None
+        self._tables: Joined | None = None
+
+    def _grid(self) -> Grid:
+        if isinstance(self.plan.clipping, Adaptive) or self.plan.bands > 1:
+            raise BadInput(
+                "Noise on a grid goes with a clip norm that stays and independent noise.",
+                fix='Use other clipping than "adaptive", and bands=1.',
+            )
+        return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.rounding)
+
+    def noise(self, key: bytes | Tensor, clip_norm: float) -> Tensor | None:
+        """What one step adds, already divided; none where it is independent, and added to the sum as it is made."""
+        if self.plan.bands == 1:
+            return None
+        flat = torch.empty(self.count, device=self.device)
+        self.normals.fill(flat, key, self._scale(clip_norm))
+        self.correlated(flat)
+        return flat
+
+    def __call__(self, total: list[Tensor], flat: Tensor | None, key: bytes | Tensor, clip_norm: float) -> None:
+        """Gradients from a sum by parameter; an empty one stands for zero."""
+        expected = self.plan.expected_batch
+        if flat is not None:
+            noisy = self.views(flat)
+            if total:
+                torch._foreach_add_(noisy, total, alpha=1 / expected)
+        elif self.grid is not None:
+            assert isinstance(key, bytes)
+            noisy = self.views((self.grid.noisy(total, self.count, key) / expected).to(self.device, torch.float32))
+        else:
+            noisy = self.own(total)
+            if isinstance(key, bytes) and self.device.type == "cpu":
+                self.normals.add([one.view(-1) for one in noisy], key, self._scale(clip_norm), 1 / expected)
+            else:
+                self.into(self.joined(noisy), key, clip_norm)
+        self.hand_over(noisy)
+
+    def into(self, joined: Joined, key: bytes | Tensor, clip_norm: float) -> None:
+        """Independent noise into a device's sums, which become gradients where they lie."""
+        add(joined, key, self._scale(clip_norm), 1 / self.plan.expected_batch)
+
+    def joined(self, sums: list[Tensor]) -> Joined:
+        """Sums as one array, until the next are."""
+        self._tables = self._tables or self.tables()
+        return self._tables.at(sums)
+
+    def tables(self) -> Joined:
+        """Tables for sums, to keep."""
+        return Joined([tensor.numel() for tensor in self.parameters], self.device)
+
+    def hand_over(self, noisy: list[Tensor]) -> None:
+        """Gradients for the optimizer."""
+        for parameter, gradient in zip(self.parameters, noisy, strict=True):
+            parameter.grad = gradient if gradient.dtype is parameter.dtype else gradient.to(parameter.dtype)
+
+    def steady(self) -> bool:
+        """Whether noise is independent from step to step, of one scale, and on no grid."""
+        return self.grid is None and self.plan.bands == 1 and not isinstance(self.plan.clipping, Adaptive)
+
+    def _scale(self, clip_norm: float) -> float:
+        return self.plan.noise_multiplier * clip_norm * (1 + self.rounding) / self.plan.expected_batch
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Parts of one flat draw, in the shapes of the parameters."""
+        parts = flat.split([tensor.numel() for tensor in self.parameters])
+        return [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
+
+    def own(self, total: list[Tensor]) -> list[Tensor]:
+        """The sums in memory of their own, as a rule where they lie already: the gradients are made in it.
+
+        They were the last memory that the step asked for, and while they stay, as autograd's gradients do, what lies
+        below is not given back to the system to be asked for again. Nothing but gradients lies in it: whoever saves one
+        saves all that its memory holds.
+        """
+        if not total:
+            return [torch.zeros(tensor.shape, device=self.device) for tensor in self.parameters]
+        total = [tensor.contiguous() for tensor in total]
+        memory = [tensor.untyped_storage() for tensor in total]
+        places = [one.data_ptr() for one in memory]
+        if len(set(places)) == len(total) and all(m.nbytes() == t.nbytes for m, t in zip(memory, total, strict=True)):
+            return total
+        inside: dict[int, list[Tensor]] = {}
+        for place, tensor in zip(places, total, strict=True):
+            inside.setdefault(place, []).append(tensor)
+        kept = {place: _wiped(sums) for place, sums in inside.items()}
+        return [tensor if kept[place] else tensor.clone() for place, tensor in zip(places, total, strict=True)]
+
+
+def _wiped(sums: list[Tensor]) -> bool:
+    """Whether sums in one memory lie side by side and all but fill it; what little lies behind them becomes zero."""
+    memory = sums[0].untyped_storage()
+    start, size = memory.data_ptr(), memory.nbytes()
+    spans = sorted((tensor.data_ptr() - start, tensor.data_ptr() - start + tensor.nbytes) for tensor in sums)
+    firsts, lasts = zip(*spans, strict=True)
+    if firsts != (0, *lasts[:-1]) or size - lasts[-1] > size * PADDING:
+        return False
+    if lasts[-1] < size:
+        torch.empty(0, dtype=torch.uint8, device=sums[0].device).set_(memory)[lasts[-1] :].zero_()
+    return True

@@ -1,0 +1,1 @@
+"""Features and defences that private training is often combined with."""

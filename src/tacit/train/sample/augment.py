@@ -1,0 +1,151 @@
+r"""Several rows for one unit, averaged before they are clipped: a user's records, or one record's augmentations.
+
+    G_u = \sum_k s_uk \nabla loss(row_uk),     \sum_k s_uk = 1
+
+is one gradient, clipped once, so that the unit moves a step's sum by at most the clip norm however many rows it has.
+To the clipper it is one example that is K times as long: the norm of the average comes out at no extra pass.
+
+Reference: De et al. 2022, section 3.2 (augmentation multiplicity); McMahan et al. 2018 (one vector per user).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from ...core import BadInput, Source, check
+from ..clip.capture.probe import made_up, same_random
+from ..clip.sums import check_losses
+from ..clip.tree import mapped, size, tensors
+from .draw import Index
+
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+class Several(NamedTuple):
+    """`rows` with tensors of shape (units, K, ...), and the `shares` (units, K) of each in its unit's gradient."""
+
+    rows: Any
+    shares: Tensor
+
+
+def averaged(loss: Loss) -> Loss:
+    """The same loss for single rows and for `Several`: one number per unit."""
+
+    def run(model: nn.Module, batch: Any) -> Tensor:
+        if not isinstance(batch, Several):
+            return loss(model, batch)
+        losses = loss(model, mapped(lambda tensor: tensor.flatten(0, 1), batch.rows))
+        check_losses(losses, batch.shares.numel())
+        return (losses.view(batch.shares.shape) * batch.shares).sum(1)
+
+    return run
+
+
+@dataclass(frozen=True, eq=False)
+class Users:
+    """The records of every user, and how many of them take part in a step at `most`.
+
+    Guarantee: whatever a user's records are, the user contributes one average of at most `most` of them.
+    """
+
+    records: list[Index]
+    most: int
+
+    @classmethod
+    def of(cls, ids: ArrayLike, most: int | None, rows: int) -> Users:
+        """Records without an id (None, NaN) belong to nobody and are left out."""
+        if most is None:
+            raise BadInput("Say how many records of a user take part in a step at most.", fix="Give records_per_user.")
+        names = np.asarray(ids)
+        if names.shape != (rows,):
+            raise BadInput("users must hold one id for every record.")
+        known = np.flatnonzero(names == names) if names.dtype.kind != "O" else _known(names)
+        _, user = np.unique(names[known].astype(str) if names.dtype.kind == "O" else names[known], return_inverse=True)
+        order = known[np.argsort(user, kind="stable")]
+        return cls(np.split(order, np.cumsum(np.bincount(user))[:-1]), check.whole("records_per_user", most))
+
+    def table(self, index: Index, source: Source) -> tuple[Index, NDArray[np.float32]]:
+        """(users, most) records with their shares; a user with fewer repeats the first one with share zero.
+
+        A user with more sends a uniform choice of them, drawn anew in every step.
+        """
+        rows = np.zeros((len(index), self.most), dtype=np.int64)
+        shares = np.zeros((len(index), self.most), dtype=np.float32)
+        for place, user in enumerate(index):
+            own = self.records[user]
+            if len(own) > self.most:
+                own = own[source.permutation(len(own))[: self.most]]
+            rows[place] = own[0]
+            rows[place, : len(own)] = own
+            shares[place, : len(own)] = 1 / len(own)
+        return rows, shares
+
+
+def _known(names: NDArray[Any]) -> Index:
+    return np.flatnonzero([name is not None and name == name for name in names])
+
+
+@dataclass(frozen=True)
+class Augment:
+    """`times` random versions of every record, by `function(batch) -> batch`, averaged before they are clipped.
+
+    Guarantee: the record's contribution stays within the clip norm; augmentation costs no privacy.
+    Caller ensures: `function` changes every record on its own; a made-up batch is tested for that before the first use.
+    """
+
+    function: Callable[[Any], Any]
+    times: int
+
+    def __post_init__(self) -> None:
+        check.whole("times", self.times)
+
+    def __call__(self, rows: Any) -> Several:
+        versions = [self.function(rows) for _ in range(self.times)]
+        pieces = [tensors(version) for version in versions]
+        count = size(versions[0])
+        stacked = iter([torch.stack(same, dim=1) for same in zip(*pieces, strict=True)])
+        shares = torch.full((count, self.times), 1 / self.times, device=pieces[0][0].device)
+        return Several(mapped(lambda _: next(stacked), versions[0]), shares)
+
+    def check(self, rows: Any) -> None:
+        """One made-up record changed, none of the others may change."""
+        first = made_up(rows, 3)
+        second = mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), first)
+        found = []
+        for batch in (first, second):
+            with same_random():
+                found.append(tensors(self.function(batch)))
+        if any(len(a) != 3 or not torch.equal(a[:2], b[:2]) for a, b in zip(*found, strict=True)):
+            raise BadInput(
+                "The augmentation mixes the records of a batch, so their gradients cannot be clipped one by one.",
+                fix="Change every record on its own, and keep their number and order.",
+            )
+
+
+def flip_and_crop(padding: int = 4) -> Callable[[Any], Any]:
+    """A mirror image with probability 1/2 and a random shift by up to `padding` pixels, zeros coming in at the edges.
+
+    For (x, y) with images x of shape (batch, channels, height, width). Reference: De et al. 2022, section 3.2.
+    """
+
+    def augment(batch: Any) -> Any:
+        x, *rest = batch
+        count, _, height, width = x.shape
+        wide = torch.nn.functional.pad(x, (padding,) * 4)
+        down, right = torch.randint(0, 2 * padding + 1, (2, count, 1), device=x.device)
+        flip = torch.rand(count, 1, device=x.device) < 0.5
+        columns = torch.arange(width, device=x.device)
+        columns = torch.where(flip, columns.flip(0), columns) + right
+        rows = torch.arange(height, device=x.device) + down
+        unit = torch.arange(count, device=x.device)[:, None, None]
+        moved = wide.permute(0, 2, 3, 1)[unit, rows[:, :, None], columns[:, None, :]]
+        return (moved.permute(0, 3, 1, 2).contiguous(), *rest)
+
+    return augment

@@ -1,0 +1,67 @@
+"""The units of privacy in some data, records or users, and the batch that each step of a plan makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from ...core import BadInput
+from ...loss import Plan
+from ..noise.keys import Keystream
+from .augment import Augment, Users
+from .draw import Sampler
+from .examples import Batch, Examples, check_count, physical_size
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Samples units by the plan; `people` says which records are whose where a unit is a user."""
+
+    examples: Examples
+    people: Users | None
+    sampler: Sampler
+    physical: int
+    fixed: bool
+
+    def __call__(self, order: int, key: bytes, records: bytes) -> Batch:
+        """The sample of step number `order`: `key` draws the units, `records` the rows of those that have many."""
+        index, shares = self.sampler(order, key), None
+        if self.people is not None:
+            index, shares = self.people.table(index, Keystream(records))
+        return Batch(self.examples, index, order, self.physical, fixed=self.fixed, shares=shares)
+
+
+def units(
+    data: Any,
+    plan: Plan,
+    *,
+    users: ArrayLike | None,
+    most: int | None,
+    augment: Augment | None,
+    physical: int | None,
+    processes: int,
+    fixed: bool,
+) -> Units:
+    """Units of `data`, as many as the plan was made for; `fixed` physical batches all have one size."""
+    examples = Examples.of(data)
+    people = _people(users, most, examples.count, plan, augment)
+    count = examples.count if people is None else len(people.records)
+    check_count(count, plan.public_size)
+    rows = people.most if people is not None else 1 if augment is None else augment.times
+    size = physical_size(plan.expected_batch * rows / processes, physical)
+    return Units(examples, people, Sampler(plan, count), max(1, size // rows), fixed)
+
+
+def _people(ids: ArrayLike | None, most: int | None, rows: int, plan: Plan, augment: Augment | None) -> Users | None:
+    if (ids is None) != (plan.unit != "user"):
+        raise BadInput(
+            f"The plan's unit is {plan.unit!r}, and users were {'not ' if ids is None else ''}given.",
+            fix='Give users with Plan(unit="user"), and only then.',
+        )
+    if ids is None:
+        return None
+    if augment is not None:
+        raise BadInput("Augmentation goes with single records; a user's records are averaged already.")
+    return Users.of(ids, most, rows)

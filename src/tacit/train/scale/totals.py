@@ -1,0 +1,150 @@
+"""The clipped sum of a whole step: over its physical batches and over all processes.
+
+A GPU is not waited for until the noise is under way too: `__call__` launches, `settled` waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core import BadInput
+from ..clip import Clipped, Clipper, Compiled
+from ..clip.tree import mapped
+from ..noise.grid import Grid
+from ..sample.augment import Augment
+from ..sample.examples import Batch
+from .workers import Workers
+
+FEW = 4096
+Clip = Callable[[Any, Tensor], Clipped]
+Part = tuple[Clipped, Tensor]
+"""What a physical batch gave besides its sum, and its mask."""
+
+
+class Totals:
+    """Clips and adds up the physical batches of a sample; `kind` is the type of number that sums are kept in."""
+
+    def __init__(self, clipper: Clipper, workers: Workers, augment: Augment | None, *, compiled: bool) -> None:
+        self.clipper, self.workers, self.augment = clipper, workers, augment
+        clipper.add = workers.add
+        if compiled and clipper.add is not None:
+            raise BadInput("Steps on parameters in parts are eager.", fix="Use Speed(compile=False).")
+        self.compiled = Compiled(clipper) if compiled else None
+        self.parameters = clipper.parameters
+        self.device = next(iter(self.parameters.values())).device
+        self.replayed = compiled and self.device.type == "cuda"
+        self.kind = torch.float32
+        self.latest: list[Tensor] = []
+
+    def on(self, grid: Grid) -> None:
+        """Add up whole numbers from now on."""
+        if self.compiled is not None or self.clipper.add is not None:
+            raise BadInput(
+                "Noise on a grid goes with eager steps and parameters in one piece.", fix="Use Speed(compile=False)."
+            )
+        self.kind = torch.float64
+        self.clipper.add = grid.sums
+
+    def __call__(self, batch: Batch) -> tuple[list[Tensor], list[Part]]:
+        """The sum by parameter, which holds if all norms turn out finite, and what else each part gave."""
+        total, parts = self._summed(batch, self.clipper if self.compiled is None else self.compiled.launched)
+        alone = self.workers.count == 1
+        self._coming = _Coming(parts if alone else [])
+        return total, parts if alone else self.workers.gathered(_Coming(parts).here() or parts)
+
+    def settled(self, batch: Batch, total: list[Tensor], parts: list[Part]) -> tuple[list[Tensor], list[Part]]:
+        """The sum as it is to be released, or another, and what each part gave in the processor's memory."""
+        parts = self._coming.here() or parts
+        if self.compiled is None or all(bool(clipped.norms.isfinite().all()) for clipped, _ in parts):
+            return total, parts
+        return self.slowly(batch)
+
+    def slowly(self, batch: Batch) -> tuple[list[Tensor], list[Part]]:
+        """The same by the eager clipper, which gives a gradient that is not finite no weight."""
+        total, parts = self._summed(batch, self.clipper)
+        return total, self.workers.gathered(_Coming(parts).here() or parts)
+
+    def _summed(self, batch: Batch, clip: Clip) -> tuple[list[Tensor], list[Part]]:
+        total: list[Tensor] = []
+        parts = []
+        with self.workers.whole():
+            for rows, mask in batch.parts(self.workers.rank, self.workers.count, even=self.workers.even):
+                clipped = _kept(clip(self._prepared(rows), mask.to(self.device, non_blocking=True)))
+                sums = [clipped.sums[name].to(self.kind) for name in self.parameters]
+                if total:
+                    torch._foreach_add_(total, sums)
+                else:  # the next part may overwrite the memory of this one, and the next step that of a recording
+                    kept = self.replayed or len(batch.index) > batch.physical
+                    total = [tensor.clone() for tensor in sums] if kept else sums
+                parts.append((replace(clipped, sums={}), mask))
+        self.latest = self.workers.total(total, list(self.parameters.values()), self.kind)
+        return self.latest, parts
+
+    def _prepared(self, rows: Any) -> Any:
+        rows = mapped(lambda tensor: tensor.to(self.device, non_blocking=True), rows)
+        if self.augment is not None:
+            if not self.clipper.structures:
+                self.augment.check(rows)
+            rows = self.augment(rows)
+        return rows
+
+
+def marks(total: list[Tensor]) -> list[Tensor]:
+    """A few numbers that say which sum it was, for the key of its noise: norms and losses alone may miss labels.
+
+    On a processor, and where several take part; a GPU has the better `fingerprint`.
+    Columns are weighed without a pattern: plain sums would be 0 for records whose numbers add up to 0.
+    """
+    found = []
+    for one in total:
+        rows = one.flatten(1) @ _weights(one[0].numel(), one.dtype, one.device) if one.ndim > 1 and len(one) else one
+        rows = rows.reshape(-1)
+        if len(rows) > FEW:
+            rows = torch.nn.functional.pad(rows, (0, -len(rows) % FEW)).view(FEW, -1)
+            rows = rows @ _weights(rows.shape[1], rows.dtype, rows.device)
+        found.append(rows)
+    return found
+
+
+@cache
+def _weights(count: int, kind: torch.dtype, device: torch.device) -> Tensor:
+    """Public numbers between 1 and 2, always the same."""
+    return (1 + torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=kind)).to(device)
+
+
+def _kept(found: Clipped) -> Clipped:
+    """With everything but the sums in memory of its own, on a GPU."""
+    if not found.norms.is_cuda:
+        return found
+    seen = torch.stack((found.norms, found.losses, found.shortened))
+    return Clipped(found.sums, *seen.unbind())
+
+
+class _Coming:
+    """What parts gave besides their sums, on its way from a GPU to the processor."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts if parts and parts[0][0].norms.is_cuda else []
+        if self.parts:
+            seen = torch.cat([torch.stack((part.norms, part.losses, part.shortened)) for part, _ in parts], dim=1)
+            self.host = torch.empty(seen.shape, dtype=seen.dtype, pin_memory=True)
+            self.host.copy_(seen, non_blocking=True)
+            self.arrived = torch.cuda.Event()
+            self.arrived.record(torch.cuda.current_stream(seen.device))
+
+    def here(self) -> list[Part]:
+        """All of it, after one wait; empty where nothing had to come."""
+        if not self.parts:
+            return []
+        self.arrived.synchronize()
+        columns = self.host.split([len(mask) for _, mask in self.parts], dim=1)
+        return [
+            (replace(part, norms=norms, losses=losses, shortened=shortened.bool()), mask)
+            for (part, mask), (norms, losses, shortened) in zip(self.parts, columns, strict=True)
+        ]

@@ -1,0 +1,119 @@
+"""Several processes that train one model (torchrun): each clips some of a step's physical batches.
+
+All processes hold one secret, so they draw the same sample and, after one all-reduce of the clipped sums, the same
+noise: it is added once, to the same total, everywhere. Norms and losses are gathered, since the noise's key and an
+adaptive clip norm depend on all of them. Parameters start as the first process has them and stay equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ...core import TacitError
+from ..clip.sums import Add
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """This process among `count`; alone, every method gives back what it was given."""
+
+    rank: int = 0
+    count: int = 1
+    even: ClassVar[bool] = False
+    """Whether all processes must have as many physical batches."""
+
+    @classmethod
+    def here(cls) -> Workers:
+        """The process group that the caller made with torch.distributed, or this process alone."""
+        if dist.is_available() and dist.is_initialized():
+            return cls(dist.get_rank(), dist.get_world_size())
+        return cls()
+
+    @classmethod
+    def of(cls, model: nn.Module, trained: Mapping[str, Tensor]) -> Workers:
+        """Those that train this model; its parameters may be cut up among them (FSDP2)."""
+        here = cls.here()
+        if not any(type(tensor).__name__ == "DTensor" for tensor in model.parameters()):
+            return here
+        from .sharded import Sharded
+
+        return Sharded.of_parts(model, trained, here)
+
+    @property
+    def add(self) -> Add | None:
+        """How clipped gradients are added up, if not as they are."""
+        return None
+
+    def agreed(self, value: T) -> T:
+        """The first process's value, everywhere."""
+        if self.count == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box)
+        return box[0]
+
+    def start(self, tensors: Iterable[Tensor]) -> None:
+        """Parameters and buffers as the first process has them."""
+        if self.count > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor.detach(), 0)
+
+    def once(self, act: Callable[[], object]) -> None:
+        """Done by the first process alone; if it fails there, it fails everywhere."""
+        failure: TacitError | None = None
+        if self.rank == 0:
+            try:
+                act()
+            except TacitError as error:
+                failure = error
+        failure = self.agreed(failure)
+        if failure is not None:
+            raise failure
+
+    def total(self, sums: list[Tensor], like: Sequence[Tensor], kind: torch.dtype) -> list[Tensor]:
+        """Sums over all processes, by one all-reduce of one flat vector."""
+        if self.count == 1:
+            return sums
+        sums = sums or [torch.zeros_like(tensor, dtype=kind) for tensor in like]
+        flat = torch.cat([tensor.flatten() for tensor in sums])
+        dist.all_reduce(flat)
+        parts = flat.split([tensor.numel() for tensor in sums])
+        return [part.view(tensor.shape) for part, tensor in zip(parts, sums, strict=True)]
+
+    @contextmanager
+    def whole(self) -> Iterator[Any]:
+        """While parameters are used: they are put together where they are cut up."""
+        yield None
+
+    def together(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The parameters as operations see them."""
+        return dict(trained)
+
+    def own(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The part of every parameter that this process adds noise to: all of it."""
+        return dict(trained)
+
+    def key(self, key: bytes | Tensor) -> bytes | Tensor:
+        """The key of this process's noise: the same everywhere, since all add the same."""
+        return key
+
+    def hand_over(self, own: Mapping[str, Tensor]) -> None:
+        """Give the gradients of the own parts to the parameters that the optimizer holds."""
+
+    def gathered(self, parts: list[T]) -> list[T]:
+        """All processes' parts in the order of the sample: process r had parts r, r + count, ..."""
+        if self.count == 1:
+            return parts
+        box: list[Any] = [None] * self.count
+        dist.all_gather_object(box, parts)
+        most = max(len(found) for found in box)
+        return [found[place] for place in range(most) for found in box if place < len(found)]
