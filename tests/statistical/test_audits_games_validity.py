@@ -11,7 +11,7 @@ from tacit.audits import AnytimeCurve, OneRun
 from tacit.audits.anytime import log_evidence
 from tacit.audits.frontier import of_event, of_pair
 from tacit.audits.one_run import guessed, too_many
-from tacit.core import Adjacency, Counts, Scores
+from tacit.core import Adjacency, Counts, Scores, source
 from tacit.core.events import Gaussian
 
 REPLAYS, ERROR = 1000, 0.05
@@ -26,8 +26,13 @@ def canaries(seed, draw, m=200):
 
 
 def randomized_response(epsilon):
-    """Each canary's coin is told truly with probability e^epsilon / (1 + e^epsilon): tight for pure epsilon."""
-    return lambda rng, coins: np.where(rng.random(coins.size) < 1 / (1 + np.exp(-epsilon)), coins, ~coins).astype(float)
+    """Each canary's coin is told truly with probability e^epsilon / (1 + e^epsilon): tight for pure epsilon.
+
+    Ties are broken by a draw, which knows nothing of the coins.
+    """
+    return lambda rng, coins: (
+        np.where(rng.random(coins.size) < 1 / (1 + np.exp(-epsilon)), coins, ~coins) + 0.5 * rng.random(coins.size)
+    )
 
 
 def gaussian(mu):
@@ -40,10 +45,32 @@ def test_one_run_for_any_mechanism(epsilon, share):
     draw = randomized_response(epsilon)
     alarms = 0
     for seed in range(REPLAYS):
-        # guess all, or some of the told ones: ties go by the order of the rows, which knows nothing of the coins
         alarms += OneRun(0.0).chance(guessed(canaries(seed, draw), share), epsilon) <= ERROR
     assert alarms <= MOST
     assert alarms > 5  # a test that never rejects would be no use: it is nearly tight here
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3, 7])
+@pytest.mark.parametrize("sort", [False, True])
+def test_one_run_with_ties_whatever_the_order_of_the_rows(levels, sort):
+    """Nothing is told, scores have few levels, and rows may come sorted by their coins (soundness rule 27)."""
+    alarms = drawn = broken_by_order = 0
+    for seed in range(REPLAYS):
+        scores = canaries(seed, lambda rng, coins: rng.integers(0, levels, coins.size).astype(float), 200)
+        if sort:
+            scores = scores.take(np.argsort(scores.member, kind="stable"))
+        alarms += OneRun(0.0).chance(guessed(scores), 0.0) <= ERROR
+        drawn += OneRun(0.0).chance(guessed(scores, ties=source(seed)), 0.0) <= ERROR
+        broken_by_order += OneRun(0.0).chance(by_the_order_of_the_rows(scores), 0.0) <= ERROR
+    assert max(alarms, drawn) <= MOST
+    assert broken_by_order > MOST or not sort or levels == 7  # the mutant refutes the truth
+
+
+def by_the_order_of_the_rows(scores, share=0.2):
+    """The mutant: a stable sort, so that ties go to whoever comes last."""
+    half, order = int(share * len(scores) / 2), np.argsort(scores.score, kind="stable")
+    right = int(scores.member[order[-half:]].sum() + (~scores.member[order[:half]]).sum())
+    return Counts(right, 2 * half - right, len(scores), len(scores))
 
 
 @pytest.mark.parametrize("mu", [0.5, 1.666])

@@ -25,8 +25,8 @@ def alarms(epsilon, chance):
         coins = np.sort(rng.random(CANARIES) < 0.5)
         said = np.where(rng.random(CANARIES) < 1 / (1 + np.exp(-epsilon)), coins, ~coins)
         model = lambda x, said=said: np.stack([-1.0 * said[x[:, 0].astype(int)], np.zeros(len(x))], axis=1)  # noqa: E731
-        scores = told(model, rows, np.ones(CANARIES, dtype=int), coins, chance(seed))
-        found += OneRun(0.0).chance(guessed(scores), epsilon) <= ERROR
+        scores = told(model, rows, np.ones(CANARIES, dtype=int), coins, mixed := chance(seed))
+        found += OneRun(0.0).chance(guessed(scores, ties=mixed), epsilon) <= ERROR
     return found
 
 

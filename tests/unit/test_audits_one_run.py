@@ -9,7 +9,7 @@ from scipy import stats
 from tacit.audits import OneRun, OneRunCurve, Played, audit, demonstrate_once, stated, verify
 from tacit.audits.frontier import GRID, of_event, of_pair
 from tacit.audits.one_run import guessed, too_many
-from tacit.core import Adjacency, BadInput, Counts, Mismatch, NotFinished, Scores, Verdict
+from tacit.core import Adjacency, BadInput, Counts, Mismatch, NotFinished, Scores, Verdict, source
 from tacit.core.events import Gaussian
 from tacit.loss import privacy_loss
 
@@ -32,6 +32,27 @@ def test_guesses_are_the_ends_of_the_ranking():
 def test_failed_canaries_are_wrong_guesses():
     scores = Scores([np.inf, 1.0, 0.0, -np.inf], [0, 1, 0, 1], attack="a", randomised=True)
     assert guessed(scores, 0.5) == Counts(0, 2, 4, 4)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_ties_count_against_refutation_in_any_order_of_the_rows(backwards):
+    """400 equal scores, sorted by coin, told nothing, and once read 80 of 80 right."""
+    coins = np.sort(np.arange(400) % 2 == 0)[:: -1 if backwards else 1]
+    scores = Scores(np.zeros(400), coins, attack="a", randomised=True)
+    assert guessed(scores, 0.2) == Counts(0, 80, 400, 400)
+    (shown,) = demonstrate_once(
+        scores, claim=stated((1.0, 1e-5), delta=1e-5), confidence=0.95, played=Played("one-run", "c", 400)
+    )
+    assert shown.bound.epsilon == 0.0
+
+
+def test_only_ties_across_the_cut_matter():
+    """By hand: three tied 1s, one of them wrong, on both sides of the cut when all are guessed."""
+    scores = Scores([3, 2, 2, 1, 1, 1, 0.5, 0, 0, -1], [1, 1, 1, 1, 1, 0, 0, 0, 0, 0], attack="a", randomised=True)
+    assert guessed(scores, 0.6) == Counts(6, 0, 10, 10)
+    assert guessed(scores, 1.0) == Counts(8, 2, 10, 10)  # of the 1s: two are guessed in, one of them wrongly; one out
+    drawn = {guessed(scores, 1.0, source(seed)).true_positives for seed in range(20)}
+    assert drawn == {8, 10}  # a draw is right at least as often
 
 
 def test_observed_membership_is_refused():

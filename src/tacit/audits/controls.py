@@ -35,7 +35,7 @@ def planted_leak(scores: Scores, rng: Randomness, procedure: Procedure | None = 
 
 def by_guesses(scores: Scores, chance: Source) -> float:
     """The procedure of one run: guess, bound."""
-    return OneRun(0.0).read(guessed(scores), CONFIDENCE)
+    return OneRun(0.0).read(guessed(scores, ties=chance), CONFIDENCE)
 
 
 def by_halves(scores: Scores, chance: Source) -> float:

@@ -83,15 +83,23 @@ def demonstrate(
 
 
 def demonstrate_once(
-    scores: Scores, *, claim: Claim, confidence: float, played: Played, share: float = GUESSED
+    scores: Scores,
+    *,
+    claim: Claim,
+    confidence: float,
+    played: Played,
+    share: float = GUESSED,
+    ties: Source | None = None,
 ) -> tuple[Demonstration, ...]:
     """A lower bound from one run with many canaries, each put in by a coin of its own; `share` of them is guessed.
+
+    Which of equal scores are guessed is drawn from `ties`; without it ties count as wrong guesses.
 
     A bare (epsilon, delta) is judged by the bound for any mechanism, an event by its curve: one test, one error.
     Caller ensures: coins are independent and fair, and every canary that was played has a row (soundness rule 19).
     """
     same_adjacency(claim, Adjacency.ADD_REMOVE)
-    shown = _shown(OneRun, OneRunCurve, guessed(scores, share), claim, confidence, math.inf, played)
+    shown = _shown(OneRun, OneRunCurve, guessed(scores, share, ties), claim, confidence, math.inf, played)
     return shown[-1:]
 
 

@@ -10,9 +10,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from ..core import BadInput, Counts, Scores, check
+from ..core import BadInput, Counts, Scores, Source, check
 from .estimators import Estimator
 from .families import Family
 from .frontier import Frontier, of_event
@@ -22,19 +23,37 @@ SHARE = 0.2
 """Of the canaries that is guessed, half as in and half as out: fixed before the coins are read."""
 
 
-def guessed(scores: Scores, share: float = SHARE) -> Counts:
+def guessed(scores: Scores, share: float = SHARE, ties: Source | None = None) -> Counts:
     """Guess "in" for the highest scores and "out" for the lowest, `share` of all canaries together.
 
-    Failed canaries have infinite scores on the wrong side and are guessed wrong. Ties go by the order of the rows.
+    Failed canaries have infinite scores on the wrong side and are guessed wrong. The order of the rows says nothing
+    (soundness rule 27): where equal scores lie on both sides of a cut, the guesses among them are taken to be wrong as
+    far as they can be. With a source of randomness for `ties` they are drawn instead: a draw that knows nothing of the
+    coins is part of how guesses are made, and right at least as often, so both ways keep every bound true.
     """
     if not scores.randomised:
         raise BadInput("A one-run bound needs canaries that were put in by coins (randomised=True).")
     half = max(1, int(check.probability("share", share, zero=False) * len(scores) / 2))
     if 2 * half > len(scores):
         raise BadInput("A one-run bound needs at least two canaries.")
-    order = np.argsort(scores.score, kind="stable")
-    right = int(scores.member[order[-half:]].sum() + (~scores.member[order[:half]]).sum())
+    score = scores.score if ties is None else ranks(scores.score, ties)
+    right = fewest_right(score, scores.member, half) + fewest_right(-score, ~scores.member, half)
     return Counts(right, 2 * half - right, len(scores), len(scores))
+
+
+def fewest_right(score: NDArray[np.float64], told: NDArray[np.bool_], half: int) -> int:
+    """How many of the `half` highest scores are `told`, if ties at the cut are broken as badly as can be."""
+    cut = np.partition(score, score.size - half)[score.size - half]
+    above, tied = score > cut, score == cut
+    places = half - int(above.sum())
+    return int(told[above].sum()) + max(0, places - int((~told)[tied].sum()))
+
+
+def ranks(score: NDArray[np.float64], ties: Source) -> NDArray[np.float64]:
+    """Places in the order of the scores, equal ones in an order that is drawn."""
+    found = np.empty(score.size)
+    found[np.lexsort((ties.permutation(score.size), score))] = np.arange(score.size)
+    return found
 
 
 class OneRunEstimator(Estimator):

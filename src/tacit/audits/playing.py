@@ -105,7 +105,8 @@ def one_run(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confiden
         raise unusable(results[:1], stage.budget.fleet)
     usual = [result.score for result in results[1:] if not result.problem]
     scores = scored(results[0].score - (np.mean(usual, axis=0) if usual else 0.0), coins)
-    shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=Played("one-run", name, runs))
+    played = Played("one-run", name, runs)
+    shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played, ties=chance)
     tests = _controls(scores, stage, controls.by_guesses)
     return Outcome(shown, tests, scores, tuple(results), 1 + REFERENCES, {"canaries": runs})
 

@@ -174,7 +174,7 @@ def one_run(model: Any, canaries: Canaries, claim: Claim, confidence: float, cha
     """The training as a game of one run."""
     scores = told(model, canaries.x, canaries.y, canaries.coins, chance)
     played = Played("one-run", "canaries of the training", len(scores))
-    shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played)
+    shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played, ties=chance)
     return Evidence(
         subject="",
         demonstrations=tuple(believing(item, THROWN) for item in shown),
@@ -188,7 +188,7 @@ def one_run(model: Any, canaries: Canaries, claim: Claim, confidence: float, cha
 def told(model: Any, x: Array, y: Array, coins: NDArray[np.bool_], chance: Source) -> Scores:
     """What a model says of its canaries: the margin of each one's label.
 
-    The rows are mixed first: canaries of one score are guessed by their order, which must not know the coins.
+    The rows are mixed first, so that no later step can read the coins off their order.
     """
     order = chance.permutation(len(coins))
     x, y, coins = x[order], y[order], coins[order]
