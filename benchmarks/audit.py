@@ -21,12 +21,12 @@ import numpy as np
 from scipy import optimize, special
 
 from tacit.audits import ClopperPearson, Curve, ExactCurve, OneRun, OneRunCurve, choose, lower_bound
-from tacit.audits.anytime import log_evidence
+from tacit.audits.bounds.anytime import log_evidence
+from tacit.audits.bounds.estimators import both_limits, ratio_epsilon
+from tacit.audits.bounds.frontier import of_event
+from tacit.audits.bounds.one_run import guessed
 from tacit.audits.choice import count
-from tacit.audits.estimators import both_limits, ratio_epsilon
-from tacit.audits.frontier import of_event
-from tacit.audits.game import balanced, scored
-from tacit.audits.one_run import guessed
+from tacit.audits.scoring import balanced, scored
 from tacit.core import Adjacency, Counts, Scores
 from tacit.core.events import Gaussian
 from tacit.loss import privacy_loss

@@ -26,8 +26,9 @@ import tacit
 from machine import describe, keep
 from tacit.audits import CANARIES
 from tacit.audits.canary import pair
-from tacit.audits.stage import Budget, Run
-from tacit.audits.together import Together
+from tacit.audits.runs.batched import Together
+from tacit.audits.runs.budget import Budget
+from tacit.audits.runs.tasks import Run
 from tacit.core import Adjacency, source
 from tacit.fleet import Fleet, Runs
 

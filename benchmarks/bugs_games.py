@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from bugs_zoo import PLAN, RECORDS, Canary, Training
 from tacit.audits import Played, audit, stated, watch
-from tacit.audits.game import balanced, scored
+from tacit.audits.scoring import balanced, scored
 from tacit.core import Evidence, Scores
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from machine import RESULTS, describe
-from tacit.audits.game import scored
+from tacit.audits.scoring import scored
 from tacit.core import Evidence, MissingExtra, Scores, source
 from tacit.core.randomness import Seeded
 from tacit.data import load

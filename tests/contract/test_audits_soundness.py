@@ -5,7 +5,7 @@ import pytest
 
 from tacit.audits import Choice, choose, demonstrate, lower_bound, stated
 from tacit.audits.demonstration import amplified
-from tacit.audits.game import scored
+from tacit.audits.scoring import scored
 from tacit.core import BadInput, Calibration, Evaluation, Evidence, Mismatch, Scores, Verdict
 from tacit.core.events import Compose, Gaussian, Laplace, Poisson, Repeat
 

@@ -14,7 +14,7 @@ import pytest
 
 from tacit.attacks import measure
 from tacit.audits import Choice, ClopperPearson, Exact, choose, demonstrate, lower_bound, stated
-from tacit.audits.game import scored
+from tacit.audits.scoring import scored
 from tacit.core import Counts, Evaluation, Evidence, Measurement, Mismatch, Scores
 from tacit.core.events import Gaussian
 

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from tacit.audits import AnytimeCurve, OneRun
-from tacit.audits.anytime import log_evidence
-from tacit.audits.frontier import of_event, of_pair
-from tacit.audits.one_run import guessed, too_many
+from tacit.audits.bounds.anytime import log_evidence
+from tacit.audits.bounds.frontier import of_event, of_pair
+from tacit.audits.bounds.one_run import guessed, too_many
 from tacit.core import Adjacency, Counts, Scores, source
 from tacit.core.events import Gaussian
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.audits.exact import ExactCurve
+from tacit.audits.bounds.exact import ExactCurve
 from tacit.audits.stepping import View
 from tacit.core import Adjacency, Counts
 from tacit.core.events import Gaussian

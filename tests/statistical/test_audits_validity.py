@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve, Limits, choose, lower_bound
+from tacit.audits.bounds.estimators import both_limits, ratio_epsilon
 from tacit.audits.choice import count
-from tacit.audits.estimators import both_limits, ratio_epsilon
-from tacit.audits.game import balanced, scored
+from tacit.audits.scoring import balanced, scored
 from tacit.core import Adjacency, Counts, Evaluation, Scores, lower_proportion
 from tacit.core.events import Gaussian, Laplace
 from tacit.loss import privacy_loss

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from tacit.audits import OneRun
-from tacit.audits.one_run import guessed
+from tacit.audits.bounds.one_run import guessed
 from tacit.core import source
 from tacit.core.randomness import Seeded
 from tacit.study.taking import told

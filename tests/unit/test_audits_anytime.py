@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tacit.audits import Anytime, AnytimeCurve, Choice, Played, audit, stated, verify, watch
-from tacit.audits.anytime import log_evidence
+from tacit.audits.bounds.anytime import log_evidence
+from tacit.audits.bounds.frontier import of_event, of_pair
 from tacit.audits.demonstration import FEWEST
-from tacit.audits.frontier import of_event, of_pair
-from tacit.audits.game import balanced, scored
+from tacit.audits.scoring import balanced, scored
 from tacit.core import Adjacency, BadInput, Counts, Mismatch, NotFinished, Verdict
 from tacit.core.events import Gaussian
 

@@ -5,7 +5,7 @@ import pytest
 
 from tacit.audits import ClopperPearson, credible, stated, verify
 from tacit.audits.demonstration import demonstrate
-from tacit.audits.game import scored
+from tacit.audits.scoring import scored
 from tacit.core import Counts, Evidence
 from tacit.core.events import Gaussian
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.audits import Choice, choose, demonstrate, lower_bound, play, stated
-from tacit.audits.game import balanced, failures, scored
+from tacit.audits.scoring import balanced, failures, scored
 from tacit.core import Adjacency, BadInput, Bound, Calibration, Claim, Evaluation, Mismatch, Scores, Side
 from tacit.core.events import Gaussian
 

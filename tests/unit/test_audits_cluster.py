@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tacit import MissingExtra, audit
-from tacit.audits import cluster
-from tacit.audits.workers import Job, run_all
+from tacit.audits.runs import cluster
+from tacit.audits.runs.workers import Job, run_all
 
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 

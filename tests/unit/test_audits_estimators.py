@@ -7,8 +7,8 @@ import pytest
 from scipy import special
 
 from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve, Limits
-from tacit.audits.estimators import ratio_epsilon
-from tacit.audits.methods import estimator
+from tacit.audits.bounds.estimators import ratio_epsilon
+from tacit.audits.bounds.methods import estimator
 from tacit.core import Adjacency, BadInput, Counts
 from tacit.core.events import Compose, Gaussian, Laplace, Poisson, RandomizedResponse, Repeat, rescaled
 from tacit.loss import privacy_loss

@@ -5,8 +5,8 @@ import pytest
 from scipy import special, stats
 
 from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve
-from tacit.audits.exact import NUISANCE, unlikely
-from tacit.audits.frontier import pair_limit
+from tacit.audits.bounds.exact import NUISANCE, unlikely
+from tacit.audits.bounds.frontier import pair_limit
 from tacit.core import Adjacency, BadInput, Counts, clopper_pearson
 from tacit.core.events import Gaussian, Poisson, RandomizedResponse
 from tacit.loss import privacy_loss

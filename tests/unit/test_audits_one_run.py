@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from tacit.audits import OneRun, OneRunCurve, Played, audit, demonstrate_once, stated, verify
-from tacit.audits.frontier import GRID, of_event, of_pair
-from tacit.audits.one_run import guessed, too_many
+from tacit.audits.bounds.frontier import GRID, of_event, of_pair
+from tacit.audits.bounds.one_run import guessed, too_many
 from tacit.core import Adjacency, BadInput, Counts, Mismatch, NotFinished, Scores, Verdict, source
 from tacit.core.events import Gaussian
 from tacit.loss import privacy_loss

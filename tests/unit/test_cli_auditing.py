@@ -4,8 +4,8 @@ import pytest
 
 from command import Command
 from tacit.audits import CANARIES
-from tacit.audits.playing import GAMES
-from tacit.audits.workers import ISOLATIONS
+from tacit.audits.games import GAMES
+from tacit.audits.runs.workers import ISOLATIONS
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import tacit.train
 from command import Command
 from report_samples import plain, private
 from tacit.audits import stated
-from tacit.audits.playing import GAMES
+from tacit.audits.games import GAMES
 from tacit.cli.app import app
 from tacit.study.run_file import SECTIONS
 

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from tacit import BadInput, NotFinished, Plan
-from tacit.audits import audit, workers
+from tacit.audits import audit
+from tacit.audits.runs import workers
 from tacit.core import Verdict
 from tacit.fleet import Epochs, Fleet, Runs
 from tacit.fleet.runs import _sampled

@@ -1,20 +1,21 @@
 """Audits: games whose scores give lower bounds on epsilon that are true as often as they say."""
 
-from .anytime import Anytime, AnytimeCurve
-from .bayes import credible
+from .bounds.anytime import Anytime, AnytimeCurve
+from .bounds.bayes import credible
+from .bounds.estimators import ClopperPearson, Estimator, Limits
+from .bounds.exact import Exact, ExactCurve
+from .bounds.families import Curve
+from .bounds.one_run import OneRun, OneRunCurve
+from .bounds.updates import UpdatesCurve
 from .canary import CANARIES
 from .choice import Choice, choose, lower_bound
 from .claims import stated
 from .controls import null, planted_leak
 from .demonstration import Played, demonstrate, demonstrate_once, watch
-from .estimators import ClopperPearson, Estimator, Limits
-from .exact import Exact, ExactCurve
-from .families import Curve
-from .game import play
 from .mechanism import audit_mechanism
-from .one_run import OneRun, OneRunCurve
+from .scoring import play
 from .training import audit
-from .updates import UpdatesCurve, demonstrate_updates
+from .updates import demonstrate_updates
 from .verification import Recomputed, Verification, verify
 
 __all__ = [

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ..core import Adjacency, BadInput, Bound, Calibration, Counts, Evaluation, Event, Mismatch, Scores, Side, check
-from .estimators import ClopperPearson, Estimator, Limits, LimitsEstimator, both_limits, ratio_epsilon
-from .families import Curve
+from .bounds.estimators import ClopperPearson, Estimator, Limits, LimitsEstimator, both_limits, ratio_epsilon
+from .bounds.families import Curve
 
 Floats = NDArray[np.float64]
 CANDIDATES, FEW = 160, 40

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import Adjacency, BadInput, Bound, Claim, Event, Mismatch, Side, check
 from ..core.events import family
 from ..loss import Plan, privacy_loss
-from .frontier import pair_limit
+from .bounds.frontier import pair_limit
 
 Stated = tuple[float, float] | Event | Plan | Claim
 STATED = "stated"

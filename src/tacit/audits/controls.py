@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ..core import Adjacency, Control, Scores, Source, source
+from .bounds.one_run import OneRun, guessed
 from .choice import choose, lower_bound
-from .game import scored
-from .one_run import OneRun, guessed
+from .scoring import scored
 
 CONFIDENCE = 0.999
 Randomness = Source | int | np.random.Generator | None

@@ -22,13 +22,13 @@ from ..core import (
     Source,
 )
 from ..core.events import Compose, Poisson, Repeat
-from .anytime import Anytime, AnytimeCurve
-from .bayes import credible
+from .bounds.anytime import Anytime, AnytimeCurve
+from .bounds.bayes import credible
+from .bounds.estimators import ClopperPearson, Estimator
+from .bounds.exact import Exact, ExactCurve
+from .bounds.one_run import SHARE as GUESSED
+from .bounds.one_run import OneRun, OneRunCurve, guessed
 from .choice import Choice, bound, choose, counts
-from .estimators import ClopperPearson, Estimator
-from .exact import Exact, ExactCurve
-from .one_run import SHARE as GUESSED
-from .one_run import OneRun, OneRunCurve, guessed
 
 Randomness = Source | int | np.random.Generator | None
 SHARE = 0.2

@@ -15,7 +15,7 @@ from .claims import Stated, stated
 from .demonstration import chosen, demonstrate
 from .features import Feature, fitted
 from .foreign import Border
-from .game import balanced, scored
+from .scoring import balanced, scored
 
 Release = Callable[[Any, np.random.Generator], Any]
 Coins = NDArray[np.bool_]

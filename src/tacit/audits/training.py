@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, Claim, Evidence, Source, check, source
-from . import cluster
 from .canary import Maker, maker
 from .claims import Stated, stated
 from .foreign import Fit
-from .journal import Journal, identity
-from .playing import GAMES, Outcome
-from .stage import Budget, Stage, said
-from .together import Together
-from .workers import ISOLATIONS, sendable
+from .games import GAMES, Outcome
+from .runs import cluster
+from .runs.batched import Together
+from .runs.budget import Budget
+from .runs.journal import Journal, identity
+from .runs.workers import ISOLATIONS, sendable
+from .stage import Stage, said
 
 Array = NDArray[Any]
 FINAL = {"released": "the trained model", "attacker sees": "predictions on the canary"}
@@ -51,7 +52,7 @@ def audit(
     short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
     audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted
     at the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", with "none"
-    here, or many at once in a "fleet", of a fit that offers `fit.many` (audits/together.py); "auto" is a fleet where
+    here, or many at once in a "fleet", of a fit that offers `fit.many` (runs/batched.py); "auto" is a fleet where
     there is one, else processes, or "none" where none can be given the fit: it has no name at the top of a module, and
     CUDA is in use, so that nothing can be forked. It changes no result but by rounding; what is made here can hang.
 

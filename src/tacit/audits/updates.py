@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from ..core import BadInput, Claim, Counts, Demonstration, Evaluation, Event, Mismatch, Scores, Source
+from ..core import BadInput, Claim, Demonstration, Evaluation, Mismatch, Scores, Source
 from ..core.events import Repeat
+from .bounds.updates import UpdatesCurve
 from .choice import Choice, bound, counts
 from .demonstration import SHARE, Played, chosen, same_adjacency
-from .exact import ExactCurve
-from .families import Family
-from .search import Search
 
 Randomness = Source | int | np.random.Generator | None
 ASSUMES = (
@@ -21,21 +17,6 @@ ASSUMES = (
 )
 ALIKE = "without the canary a step is scored alike in every run, whatever the steps before have shown"
 """What must be believed where a coin is thrown per run; with a coin per step the runs' histories are alike anyway."""
-
-
-@dataclass(frozen=True)
-class UpdatesCurve(Family):
-    """`Repeat(step, steps)`, judged by its steps: a factor that one step rules out is ruled out for all of them.
-
-    Counts are over steps of runs with and of runs without the canary; epsilon is that of the whole event.
-    """
-
-    method = "all updates, exact test, trade-off curve"
-
-    def read(self, counts: Counts, confidence: float) -> float:
-        one = ExactCurve(repeated(self.event).event, self.adjacency, self.delta)
-        search = Search(one.near(counts, confidence), stride=0.005)
-        return self.reading(lambda s: one.ruled_out(s, counts, confidence), search)
 
 
 def demonstrate_updates(
@@ -80,8 +61,3 @@ def _checked(scores: Scores, steps: int) -> bool:
         )
     inside = np.bincount(run, scores.member)
     return bool(((inside == 0) | (inside == length)).any())
-
-
-def repeated(event: Event) -> Repeat:
-    """The event as a repetition; anything else is one step."""
-    return event if isinstance(event, Repeat) else Repeat(event, 1)

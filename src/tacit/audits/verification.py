@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core import BadInput, Bound, Claim, Demonstration, Evidence
 from ..loss import privacy_loss
-from .bayes import credible
+from .bounds.bayes import credible
+from .bounds.methods import estimator
 from .claims import STATED, limits
-from .methods import estimator
 
 TOLERANCE = 1e-6
 """Relative; another machine's floating point moves the last digits only."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..audits import Choice, demonstrate, null, planted_leak, stated
 from ..audits.canary import CANARIES, pair
 from ..audits.demonstration import chosen
-from ..audits.game import balanced, scored
+from ..audits.scoring import balanced, scored
 from ..core import Adjacency, Calibration, Claim, Evidence, Scores, Source
 from ..fleet import Fleet, Models
 from ..loss import Plan

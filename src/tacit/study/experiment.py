@@ -18,8 +18,10 @@ from ..audits import controls as audit_controls
 from ..audits import demonstrate, play, stated
 from ..audits.canary import Pair, maker, pair
 from ..audits.demonstration import same_adjacency
-from ..audits.game import Runner, failures
-from ..audits.stage import Budget, Run, unusable
+from ..audits.runs.budget import Budget
+from ..audits.runs.tasks import Run
+from ..audits.scoring import Runner, failures
+from ..audits.stage import unusable
 from ..core import (
     Adjacency,
     BadInput,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..attacks import ATTACKS, leave_one_out
 from ..audits.canary import Pair
-from ..audits.game import Runner
+from ..audits.scoring import Runner
 from ..core import Adjacency, BadInput, Observations, Scores, Source
 from ..fleet import Epochs, Fleet
 from ..loss import Plan

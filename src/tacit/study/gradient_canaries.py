@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..audits import Played, demonstrate_once, null, planted_leak
 from ..audits.controls import by_guesses
-from ..audits.game import scored
+from ..audits.scoring import scored
 from ..core import Claim, Evidence, Source
 from ..loss import Plan
 from ..train import private

@@ -23,8 +23,8 @@ from ..attacks import (
     planted_leak,
 )
 from ..audits.foreign import Border
-from ..audits.together import Together
-from ..audits.together import answers as answers_of_many
+from ..audits.runs.batched import Together
+from ..audits.runs.batched import answers as answers_of_many
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
 from .models import Fit, answers, classes_of, inside, observe, refit
 from .provenance import provenance

@@ -20,7 +20,7 @@ from ..attacks import blind_baseline
 from ..audits import controls, demonstrate_once, stated, verify
 from ..audits.claims import Stated, with_frontier
 from ..audits.demonstration import Played, same_adjacency
-from ..audits.game import scored
+from ..audits.scoring import scored
 from ..core import Adjacency, BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
 from .membership import features, of_audit, overlap, pool
 from .models import answers, classes_of, observe

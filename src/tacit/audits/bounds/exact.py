@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from ..core import Counts, check, lower_proportion, upper_proportion
+from ...core import Counts, check, lower_proportion, upper_proportion
 from .estimators import Estimator, Limits
 from .families import Curve, Family
 from .frontier import pair_limit

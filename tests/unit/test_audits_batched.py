@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from fleet_fits import CLAIM, DATA, RNG, Noisy, Odd, play
-from tacit.audits import CANARIES, together, workers
+from tacit.audits import CANARIES
 from tacit.audits.canary import pair
-from tacit.audits.together import Together
+from tacit.audits.runs import batched, workers
+from tacit.audits.runs.batched import Together
 from tacit.core import Adjacency, BadInput, NotFinished, Verdict
 from tacit.core.events import Gaussian, Poisson, Repeat
 from tacit.loss import Plan
@@ -102,8 +103,8 @@ def test_scores_that_hardly_differ_hide_nothing(kind, monkeypatch):
     assert play(right, **given).verdict is Verdict.CONSISTENT
     with pytest.raises(BadInput, match="does not make the runs"):
         play(shared, **given)
-    monkeypatch.setattr(together, "SPREAD", math.inf)
-    monkeypatch.setattr(together, "EXACT", 1e9)
+    monkeypatch.setattr(batched, "SPREAD", math.inf)
+    monkeypatch.setattr(batched, "EXACT", 1e9)
     assert play(shared, **given).verdict is Verdict.REFUTED
 
 
@@ -124,9 +125,9 @@ def test_what_a_shared_order_would_have_done(monkeypatch):
     assert play(right, **given).verdict is Verdict.CONSISTENT
     with pytest.raises(BadInput, match="does not make the runs"):
         play(shared, **given)
-    monkeypatch.setattr(together, "AGREE", math.inf)
-    monkeypatch.setattr(together, "SPREAD", math.inf)
-    monkeypatch.setattr(together, "EXACT", 1e9)
+    monkeypatch.setattr(batched, "AGREE", math.inf)
+    monkeypatch.setattr(batched, "SPREAD", math.inf)
+    monkeypatch.setattr(batched, "EXACT", 1e9)
     assert play(shared, **given).verdict is Verdict.REFUTED
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Control
+from ...core import BadInput, Control
 from .workers import OUT_OF_TIME, Ended, Job, Result, Task, nobody, run_all, sendable
 
 Array = NDArray[Any]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ..core import Counts, check
+from ...core import Counts, check
 from .estimators import Estimator
 from .families import Family
 from .frontier import GRID, Frontier, of_event, of_pair

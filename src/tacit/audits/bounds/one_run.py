@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from ..core import BadInput, Counts, Scores, Source, check
+from ...core import BadInput, Counts, Scores, Source, check
 from .estimators import Estimator
 from .families import Family
 from .frontier import Frontier, of_event

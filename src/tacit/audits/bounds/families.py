@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from scipy import special
 
-from ..core import Adjacency, Event, PrivacyLoss
-from ..core.events import family, rescaled
-from ..loss import privacy_loss
+from ...core import Adjacency, Event, PrivacyLoss
+from ...core.events import family, rescaled
+from ...loss import privacy_loss
 from .estimators import Estimator, Limits, LimitsEstimator
 from .search import Search, Secant
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import Adjacency, Event
+from ...core import Adjacency, Event
 from .anytime import Anytime, AnytimeCurve
 from .estimators import ClopperPearson, Estimator
 from .exact import Exact, ExactCurve

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Counts, check, lower_proportion, upper_proportion
+from ...core import Counts, check, lower_proportion, upper_proportion
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fleet_fits import Noisy, Odd, play
-from tacit.audits.together import Together
-from tacit.audits.workers import Job
+from tacit.audits.runs.batched import Together
+from tacit.audits.runs.workers import Job
 from tacit.core import BadInput, NotFinished
 
 WORDS = {
@@ -105,7 +105,7 @@ class Hungry(Noisy):
     ],
 )
 def test_an_interrupted_fleet_goes_on_where_it_was(tmp_path, monkeypatch, fit, change, after):
-    from tacit.audits.journal import Journal
+    from tacit.audits.runs.journal import Journal
 
     class Stop(BaseException):
         pass

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..core import Counts, check
+from ...core import Counts, check
 from .frontier import pair_limit
 
 CELLS = 2000

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Adjacency, Event
+from ...core import Adjacency, Event
 from .families import member
 
 Floats = NDArray[np.float64]

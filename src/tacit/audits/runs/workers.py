@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import BadInput
-from .foreign import Border
+from ...core import BadInput
+from ..foreign import Border
 
 Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
 """(coins, seed words) -> (score or scores, problem)."""
@@ -33,7 +33,7 @@ NO_GPU = "perhaps as a process that is forked after torch has asked for a GPU ha
 NOT_SENT = AttributeError, TypeError, pickle.PicklingError
 """What is raised for things that no other process can be told of."""
 ISOLATIONS = ("auto", "process", "fleet", "ray", "none")
-"""Where runs may be made; "auto" and "fleet" are an audit's own affair (training.py, together.py)."""
+"""Where runs may be made; "auto" and "fleet" are an audit's own affair (audits/training.py, batched.py)."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..core import MissingExtra
+from ...core import MissingExtra
 from .workers import OUT_OF_TIME, Ended, Job, Result, Task, perform
 
 STARTING = 120.0

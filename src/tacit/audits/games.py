@@ -13,11 +13,11 @@ from ..core.events import Repeat
 from . import controls
 from .canary import AUTO, Maker, maker, pair
 from .demonstration import FEWEST, Played, chosen, demonstrate, demonstrate_once, same_adjacency, watch
-from .game import balanced, failures, scored
+from .runs.workers import Result
+from .scoring import balanced, failures, scored
 from .stage import Stage, unusable
 from .stepping import Steps, View
 from .updates import demonstrate_updates
-from .workers import Result
 
 LEAST = 10
 """Runs of a game, so that a fifth of each side can choose."""

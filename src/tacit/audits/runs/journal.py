@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Source, TacitError, source
-from ..core.randomness import Seeded
+from ...core import BadInput, Source, TacitError, source
+from ...core.randomness import Seeded
 from .workers import Result
 
 SCHEMA = "tacit.audit-journal/1"

@@ -1,0 +1,1 @@
+"""Runs of somebody's training: tasks, the workers that perform them, their budget and their journal."""
