@@ -38,6 +38,15 @@ def test_all_is_exact_and_sorted():
         tacit.nonsense
 
 
+def test_type_checkers_see_every_public_name():
+    """The names that are imported on first use, and those in the block for type checkers, are the same."""
+    tree = ast.parse((ROOT / "src" / "tacit" / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen == {*tacit.__all__, "train"} - {"__version__"}
+    assert (ROOT / "src" / "tacit" / "py.typed").exists()
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_lists_what_it_offers(room):
     module = import_module(f"tacit.{room}")

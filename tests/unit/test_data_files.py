@@ -46,17 +46,17 @@ def test_blank_lines_and_a_byte_order_mark_are_nothing(table):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "with a header"),
+        ("", "is empty"),
         ("a,y\n", "no rows"),
-        ("a,y\n1,0\n2\n", "different lengths"),
-        ("a,a,y\n1,2,0\n", "two columns of one name"),
-        ("a,y\n1,0\n,1\n2,1\n", "finite numbers"),
-        ("a,y\n1,0\nNA,1\n2,1\n", "finite numbers"),
+        ("a,y\n1,0\n2\n", "record 2 .line 3. has 1 values"),
+        ("a,a,y\n1,2,0\n", "two columns named 'a'"),
+        ("a,y\n1,0\n,1\n2,1\n", "Column 'a' holds no finite number in 1 of 3 records, the first of them record 2"),
+        ("a,y\n1,0\nNA,1\n2,1\n", "Column 'a' holds no finite number"),
         ("a,y\n1,\n2,1\n", "a label in every row"),
         ("a,y\n1,0.5\n2,1\n", "whole numbers or words"),
         ("y\n0\n1\n", "at least one column besides"),
-        ("a;y\n1;0\n", "has no column 'y'"),
-        ("a,y\n" + "1" * 200_000 + ",0\n", "cannot be read"),
+        ("a;z\n1;0\n", "has no column 'y'"),
+        ("a,y\n" + "1" * 200_000 + ",0\n", "Column 'a' holds no finite"),
     ],
 )
 def test_what_is_no_table_is_refused(table, text, said):

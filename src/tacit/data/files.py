@@ -1,14 +1,13 @@
 """Tables from files: .npz with x and y, or a CSV or Parquet with a label column. Pickles are refused.
 
-A column of words becomes numbers by a list of words. A list that is not given is read off the data, which no proof
+With a schema, a table is encoded by it (`encoding`). Without one, numbers stay as they are, and
+a column of words becomes numbers by a list of words. A list that is not given is read off the data, which no proof
 about a training covers (`derived`). A given one is public, and a value outside it never raises: a feature is then all
 zeros, and a record with another label is left out.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,11 @@ import numpy as np
 
 from ..core import check, parquet
 from ..core.errors import BadInput
+from .csv_file import read_csv
+from .frames import Table, check_header, from_arrow
+from .frames import named as names_of
+from .schema import Schema
+from .values import Values
 
 Words = dict[str, tuple[str, ...]]
 """The words of each column that holds words, in the order they are numbered in."""
@@ -29,18 +33,81 @@ ROLES = {"label": "y", "members": "members", "groups": "groups", "unit": "unit",
 FLAGS = ("members", "canaries")
 
 
-def read_table(path: Path, categories: Mapping[str, Sequence[str]] | None = None, **named: str | None) -> Any:
+def read_table(
+    path: Path,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    schema: str | None = None,
+    **named: str | None,
+) -> dict[str, Any]:
     """The arrays of a file: x, y and, where there are, those of other roles; and the words that became numbers.
 
-    `named` gives the columns' names by their roles (`ROLES`), `categories` the public words of some columns.
+    `named` gives the columns' names by their roles (`ROLES`), `categories` the public words of some columns, `schema`
+    the file of a schema, which then says everything but members and canaries.
     """
     if not path.is_file():
         raise BadInput(f"{path.name} is not there.", fix="Give the path of an .npz or .csv file.")
+    if path.suffix != ".npz" and schema is not None:
+        if given := [role for role in ("label", "groups", "unit") if named.get(role)] + ["categories"] * bool(
+            categories
+        ):
+            raise BadInput(f"The schema says {' and '.join(given)}: leave it out of [data].")
+        return by_schema(Schema.read(schema), columns_of(path), **named)
     if path.suffix != ".npz":
-        return _csv(path, named, {name: tuple(words) for name, words in (categories or {}).items()})
-    if categories:
-        raise BadInput("categories are the words of a CSV file's columns.", fix="An .npz file holds numbers.")
+        return _table(columns_of(path), named, {name: tuple(words) for name, words in (categories or {}).items()})
+    if categories or schema:
+        raise BadInput("A schema and categories describe the columns of a table.", fix="An .npz file holds numbers.")
     return _npz(path, named)
+
+
+def columns_of(path: Path) -> Table:
+    """The named columns of a CSV or Parquet file."""
+    if not path.is_file():
+        raise BadInput(f"{path.name} is not there.", fix="Give the path of a .csv or .parquet file.")
+    if path.suffix != ".parquet":
+        return read_csv(path)
+    columns = parquet.table(path)
+    check_header(list(columns.column_names), path.name)
+    if not columns.num_rows:
+        raise BadInput(f"{path.name} holds no rows.")
+    return Table({name: from_arrow(columns[name]) for name in columns.column_names}, columns.num_rows, path.name)
+
+
+def by_schema(schema: Schema, table: Table, **named: str | None) -> dict[str, Any]:
+    """The arrays of a table by its schema. Records without a known label, or without a unit where there is one, are
+    left out: what one record holds decides about that record only."""
+    x, y = schema.encode(table)
+    kept = y >= 0
+    found: dict[str, Any] = {"x": x, "y": y, "schema": schema}
+    if schema.unit is not None:
+        found["unit"] = table[schema.unit].as_words()[0]
+        kept &= found["unit"] >= 0
+    if schema.groups:
+        found["groups"] = grouped(table, schema.groups)
+    for role in FLAGS:
+        if (column := named.get(role)) is not None:
+            found[role] = _flags(table, column)
+    if not kept.any():
+        raise BadInput(f"{table.name}: no record has a label that the schema knows.", fix="Look at its words.")
+    found |= {key: column[kept] for key, column in found.items() if key != "schema"}
+    words = {column.name: column.words for column in schema.columns if column.words is not None}
+    return {**found, "words": words, "derived": schema.derived, "rows": np.flatnonzero(kept)}
+
+
+def grouped(table: Table, groups: Sequence[str]) -> Any:
+    """The group of every record, by its words in some columns."""
+    parts = []
+    for column in groups:
+        codes, texts = table[column].as_words()
+        parts.append(np.array([*texts, "missing"])[codes])
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = np.char.add(np.char.add(joined, ", "), part)
+    return joined
+
+
+def _flags(table: Table, column: str) -> Any:
+    codes, texts = table[column].as_words()
+    return check.flags(f"column {column}", np.array([*texts, ""])[codes])
 
 
 def _npz(path: Path, named: Mapping[str, str | None]) -> dict[str, Any]:
@@ -64,65 +131,67 @@ def _npz(path: Path, named: Mapping[str, str | None]) -> dict[str, Any]:
     return {**found, "words": words, "derived": tuple(words)}
 
 
-def _csv(path: Path, named: Mapping[str, str | None], lists: Words) -> dict[str, Any]:
-    header, rows = _rows(path)
-    columns = f"Columns: {', '.join(header)}."
+def _table(table: Table, named: Mapping[str, str | None], lists: Words) -> dict[str, Any]:
+    """Columns as they are, without a schema: numbers stay, words become indicators."""
+    columns = f"Columns: {names_of(table.columns)}."
     if named.get("label") is None:
-        raise BadInput(f"{path.name} needs the name of its label column.", fix=columns)
+        raise BadInput(f"{table.name} needs the name of its label column.", fix=columns)
     taken = {ROLES[role]: name for role, name in named.items() if name is not None}
     for column in (*taken.values(), *lists):
-        if column not in header:
-            raise BadInput(f"{path.name} has no column {column!r}.", fix=columns)
+        table[column]  # one that is not there is refused
     if len(set(taken.values())) < len(taken):
         raise BadInput("Labels, members, groups, unit and canaries must be different columns.")
-    values = {name: np.array([row[k] for row in rows]) for k, name in enumerate(header)}
-    found: dict[str, Any] = {key: values.pop(column) for key, column in taken.items()}
+    found: dict[str, Any] = {key: _texts(table[column]) for key, column in taken.items()}
     words: Words = {}
-    found["x"] = _features(values, words, lists)
+    left = {name: table[name] for name in table.columns if name not in taken.values() or name == taken.get("groups")}
+    found["x"] = _features(left, words, lists)
     found["y"], kept = _classes(found["y"], taken["y"], words, lists)
     for key in found.keys() & set(FLAGS):
         found[key] = check.flags(f"column {taken[key]}", found[key])
     found = {key: column[kept] for key, column in found.items()}
-    return {**found, "words": words, "derived": tuple(name for name in words if name not in lists)}
+    derived = tuple(name for name in words if name not in lists)
+    return {**found, "words": words, "derived": derived, "rows": np.flatnonzero(kept)}
 
 
-def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
-    header, rows = parquet.rows(path) if path.suffix == ".parquet" else _csv_rows(path)
-    if not rows:
-        raise BadInput(f"{path.name} holds no rows.")
-    if len(set(header)) < len(header):
-        raise BadInput(f"{path.name} has two columns of one name.")
-    if any(len(row) != len(header) for row in rows):
-        raise BadInput(f"{path.name} has rows of different lengths.")
-    return header, rows
+def _texts(values: Values) -> Any:
+    """The texts of a column, as they are in the file; a missing value is empty."""
+    return np.array([*values.texts, ""])[values.codes]
 
 
-def _csv_rows(path: Path) -> tuple[list[str], list[list[str]]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", newline="", encoding="utf-8-sig") as file:
-            header, *rows = [row for row in csv.reader(file) if row]
-    except (OSError, ValueError, EOFError, csv.Error, zlib.error):
-        raise BadInput(f"{path.name} cannot be read as a CSV file with a header.") from None
-    return header, rows
-
-
-def _features(columns: dict[str, Any], words: Words, lists: Words) -> Any:
+def _features(columns: dict[str, Values], words: Words, lists: Words) -> Any:
     """Numbers as they are; a column of words becomes one indicator per word.
 
     Without a list, a column that is mostly no numbers holds words; otherwise it has missing values.
     """
     parts = []
     for name, values in columns.items():
-        parsed = np.array([_parsed(value) for value in values.tolist()], dtype=np.float32)
-        if name in lists or np.isnan(parsed).mean() > 0.5:
-            words[name] = lists.get(name) or tuple(np.unique(values).tolist())
-            parts.append((values[:, None] == np.array(words[name])[None]).astype(np.float32))
+        numbers = values.as_numbers().astype(np.float32)
+        if name in lists or np.isnan(numbers).mean() > 0.5:
+            words[name] = lists.get(name) or tuple(sorted({*_texts(values).tolist()}))
+            parts.append(_indicators(values, words[name]))
         else:
-            parts.append(parsed[:, None])
+            _check_finite(name, numbers)
+            parts.append(numbers[:, None])
     if not parts:
         raise BadInput("The data needs at least one column besides labels, members, groups and unit.")
     return np.concatenate(parts, axis=1)
+
+
+def _indicators(values: Values, words: tuple[str, ...]) -> Any:
+    place = {word: k for k, word in enumerate(words)}
+    table = np.array([place.get(text, len(words)) for text in (*values.texts, "")], dtype=np.int64)
+    found = np.zeros((len(values), len(words) + 1), dtype=np.float32)
+    found[np.arange(len(values)), table[values.codes]] = 1.0
+    return found[:, :-1]
+
+
+def _check_finite(name: str, numbers: Any) -> None:
+    if len(bad := np.flatnonzero(~np.isfinite(numbers))):
+        raise BadInput(
+            f"Column {name!r} holds no finite number in {len(bad)} of {len(numbers)} records, "
+            f"the first of them record {bad[0] + 1}.",
+            fix="A schema has a place for missing values (see tacit init); or fill or drop them first.",
+        )
 
 
 def _classes(values: Any, name: str, words: Words, lists: Words) -> tuple[Any, Any]:
@@ -145,8 +214,8 @@ def _parsed(text: str) -> float:
 def labels(values: Any, name: str, words: Words) -> Any:
     """Whole numbers from 0 stay, also as text; words, and whole numbers below 0, are numbered in sorted order."""
     if values.dtype.kind in "US":
-        if (values == "").any():
-            raise BadInput(f"Column {name} must hold a label in every row.")
+        if len(empty := np.flatnonzero(values == "")):
+            raise BadInput(f"Column {name} must hold a label in every row: record {empty[0] + 1} has none.")
         numbers = np.array([_parsed(value) for value in values.ravel().tolist()]).reshape(values.shape)
         values = values if np.isnan(numbers).any() else numbers
     if values.dtype.kind in "biuf":

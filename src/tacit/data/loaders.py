@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import BadInput, MissingExtra
+from .csv_file import ENDINGS
 from .files import read_table
+from .schema import Schema
 
 ENVIRONMENT = "TACIT_DATA"
 
@@ -23,7 +25,7 @@ class Records:
 
     `words` are those that a file's columns held, in the order of their numbers; two files with other words cannot be
     compared. `derived` names the columns whose words were read off the data itself. Of `canaries` a fair coin decided
-    whether they are members.
+    whether they are members. `rows` are the records' places in the file, where some of it were left out.
     """
 
     x: NDArray[np.float32]
@@ -35,6 +37,8 @@ class Records:
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     derived: tuple[str, ...] = ()
     name: str = ""
+    schema: Schema | None = None
+    rows: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         columns = [
@@ -45,7 +49,11 @@ class Records:
                 "The data needs x of shape (records, ...), not empty, and one entry per record in all other columns."
             )
         if not np.isfinite(self.x).all():
-            raise BadInput("Features must be finite numbers.", fix="Fill or drop missing values first.")
+            where = np.argwhere(~np.isfinite(self.x))[0]
+            raise BadInput(
+                f"Features must be finite numbers: record {where[0] + 1}, feature {where[1] + 1} is not.",
+                fix="Fill or drop missing values first.",
+            )
         if self.y.min() < 0:
             raise BadInput("Labels must be whole numbers from 0, one per record.")
 
@@ -54,20 +62,27 @@ class Records:
         return int(self.y.max()) + 1
 
 
-def load(source: str, *, categories: Mapping[str, Sequence[str]] | None = None, **columns: str | None) -> Records:
+def load(
+    source: str,
+    *,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    schema: str | None = None,
+    **columns: str | None,
+) -> Records:
     """A data set by name, or an .npz, .csv or .parquet file.
 
-    `columns` names label, members, groups, unit and canaries of a table; `categories` the public words of its columns.
+    `columns` names label, members, groups, unit and canaries of a table; `categories` the public words of its columns;
+    `schema` is the file of a schema, which says all this but members and canaries.
     """
-    if source.endswith((".npz", ".csv", ".csv.gz", ".parquet")):
-        return Records(**read_table(Path(source), categories, **columns), name=Path(source).name)
+    if source.endswith((".npz", ".parquet", *ENDINGS)):
+        return Records(**read_table(Path(source), categories, schema, **columns), name=Path(source).name)
     if source not in NAMES:
         known = ", ".join(NAMES)
         raise BadInput(
             f"Data source {source!r} is not known.",
             fix=f"Use a file .npz, .csv or .parquet, package:function, or: {known}.",
         )
-    if given := [key for key, value in {**columns, "categories": categories}.items() if value]:
+    if given := [key for key, value in {**columns, "categories": categories, "schema": schema}.items() if value]:
         raise BadInput(f"The data set {source} has no columns to name: {', '.join(given)} must go.")
     return NAMES[source]()
 

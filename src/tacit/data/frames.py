@@ -1,0 +1,129 @@
+"""The one place that knows data frames: pandas, polars and Arrow tables become named columns, through narwhals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import BadInput, MissingExtra
+from .values import Values
+
+Frame: TypeAlias = Any
+"""A pandas or polars DataFrame, an Arrow table, or what narwhals takes for one."""
+
+_LIBRARIES = frozenset({"pandas", "polars", "pyarrow", "narwhals", "modin", "cudf"})
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Named columns of one length."""
+
+    columns: Mapping[str, Values]
+    rows: int
+    name: str = "The table"
+
+    def __getitem__(self, column: str) -> Values:
+        """A column by its name; one that is not there is refused with the names that are."""
+        if column not in self.columns:
+            raise BadInput(f"{self.name} has no column {column!r}.", fix=f"Columns: {named(self.columns)}.")
+        return self.columns[column]
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.columns
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Table:
+        """Some of the rows."""
+        parts = {name: values.take(rows) for name, values in self.columns.items()}
+        return Table(parts, int(np.arange(self.rows)[rows].size), self.name)
+
+
+def named(columns: Iterable[str], most: int = 30) -> str:
+    """Names in one line, cut where there are many."""
+    names = list(columns)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def is_frame(data: object) -> bool:
+    """Whether `data` is a data frame of a known library; imports none of them."""
+    library = type(data).__module__.partition(".")[0]
+    return library in _LIBRARIES and any(name in dir(data) for name in ("columns", "column_names"))
+
+
+def table(frame: Frame, name: str = "The table") -> Table:
+    """Read a data frame into named columns."""
+    if isinstance(frame, Table):
+        return frame
+    narrow = narwhals().from_native(frame, eager_only=True, pass_through=False)
+    header = [str(column) for column in narrow.columns]
+    check_header(header, name)
+    if not len(narrow):
+        raise BadInput(f"{name} holds no rows.")
+    columns = {label: _values(narrow[column], label) for label, column in zip(header, narrow.columns, strict=True)}
+    return Table(columns, len(narrow), name)
+
+
+def check_header(header: list[str], name: str) -> None:
+    """Refuse two columns of one name."""
+    if twice := next((column for k, column in enumerate(header) if column in header[:k]), None):
+        raise BadInput(f"{name} has two columns named {twice!r}.")
+
+
+def narwhals() -> Any:
+    """The adapter's library, or the sentence that says how to install it."""
+    try:
+        import narwhals.stable.v1
+    except ImportError:
+        raise MissingExtra("tables") from None
+    return narwhals.stable.v1
+
+
+def _values(series: Any, name: str) -> Values:
+    kind = series.dtype
+    if kind.is_nested():
+        raise BadInput(f"Column {name!r} holds more than one value per row.")
+    if kind.is_integer() and not _exact(series):
+        return _texts(series.cast(narwhals().String))
+    if kind.is_numeric() or kind == narwhals().Boolean:
+        return Values(numbers=_numbers(series))
+    return from_arrow(series) if kind.is_temporal() else _texts(series)
+
+
+def _exact(series: Any) -> bool:
+    """Whether all whole numbers of a column are numbers in double precision: identifiers may be larger."""
+    return max(abs(series.min() or 0), abs(series.max() or 0)) < 2**53
+
+
+def _numbers(series: Any) -> NDArray[np.float64]:
+    """Numbers in double precision; a missing value is NaN."""
+    wide = series.cast(narwhals().Float64)
+    return np.asarray(wide.to_numpy(), dtype=np.float64)
+
+
+def _texts(series: Any) -> Values:
+    """Texts, categories and mixed objects, each by its words."""
+    try:
+        return from_arrow(series)
+    except (ImportError, TypeError, ValueError):  # Arrow takes one kind of value per column; Python takes any
+        values = series.to_list()
+    return Values.of_texts([None if value is None or value != value else str(value) for value in values])
+
+
+def from_arrow(series: Any) -> Values:
+    """Values of an Arrow column, or of a series that becomes one: distinct texts are found without a Python loop."""
+    import pyarrow
+    import pyarrow.compute
+
+    column = series if isinstance(series, pyarrow.ChunkedArray | pyarrow.Array) else series.to_arrow()
+    if not pyarrow.types.is_dictionary(column.type):
+        column = column.cast(pyarrow.string()).dictionary_encode()
+    column = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+    if isinstance(column, pyarrow.ChunkedArray):  # chunks of different dictionaries
+        column = column.unify_dictionaries().combine_chunks()
+    codes = pyarrow.compute.fill_null(column.indices.cast(pyarrow.int64()), -1)
+    texts = [None if text is None else str(text) for text in column.dictionary.to_pylist()]
+    table = np.array([-1 if text is None else k for k, text in enumerate(texts)] + [-1], dtype=np.int64)
+    return Values(codes=table[codes.to_numpy(zero_copy_only=False)], texts=tuple(text or "" for text in texts))

@@ -1,0 +1,110 @@
+"""One column of a table, whatever library holds it: numbers, or texts by code. Conversions never raise on a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+BLANK = frozenset({"", "?", "na", "n/a", "nan", "null", "#n/a"})
+"""Texts, in lower case, that stand for a missing value: no list of words that is read off data holds them."""
+_WHOLE = re.compile(r"[+-]?\d{1,100}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The values of one column: `numbers` (NaN is missing), or texts as `codes` into `texts` (-1 is missing)."""
+
+    numbers: Numbers | None = None
+    codes: Codes | None = None
+    texts: tuple[str, ...] = ()
+
+    @classmethod
+    def of_texts(cls, values: Sequence[str | None]) -> Values:
+        """Number the distinct texts in the order in which they appear; None is missing."""
+        known: dict[str, int] = {}
+        codes = [-1 if value is None else known.setdefault(value, len(known)) for value in values]
+        return cls(codes=np.array(codes, dtype=np.int64), texts=tuple(known))
+
+    def __len__(self) -> int:
+        held = self.numbers if self.codes is None else self.codes
+        return 0 if held is None else len(held)
+
+    def as_numbers(self) -> Numbers:
+        """Numbers; NaN where a value is missing or is no number."""
+        if self.numbers is not None:
+            return self.numbers
+        return self._looked_up([parsed(text) for text in self.texts])
+
+    def as_days(self) -> Numbers:
+        """Days since 1970-01-01; NaN where a value is missing or is no date in ISO 8601."""
+        return self._looked_up([days(text) for text in self.as_words()[1]], self.as_words()[0])
+
+    def as_words(self) -> tuple[Codes, tuple[str, ...]]:
+        """Codes (-1 is missing) into distinct words, each in its canonical spelling."""
+        if self.codes is None:
+            numbers = np.zeros(0) if self.numbers is None else self.numbers
+            distinct, codes = np.unique(numbers, return_inverse=True)
+            texts = tuple("" if np.isnan(value) else spelled(value) for value in distinct.tolist())
+        else:
+            codes, texts = self.codes, tuple(map(canonical, self.texts))
+        return _merged(codes, texts)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Values:
+        """Some of the rows."""
+        if self.codes is None:
+            return Values(numbers=None if self.numbers is None else self.numbers[rows])
+        return Values(codes=self.codes[rows], texts=self.texts)
+
+    def _looked_up(self, table: Sequence[float], codes: Codes | None = None) -> Numbers:
+        codes = self.codes if codes is None else codes
+        assert codes is not None
+        return np.array([*table, np.nan])[codes]  # -1, a missing value, is the last entry
+
+
+def parsed(text: str) -> float:
+    """The number that a text spells; NaN where it spells none."""
+    try:
+        return np.nan if "_" in text else float(text)
+    except ValueError:
+        return np.nan
+
+
+def days(text: str) -> float:
+    """Days from 1970-01-01 to an ISO date or time; NaN for anything else. A time without a zone is taken as UTC."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        naive = moment.replace(tzinfo=None) - (moment.utcoffset() or timedelta())
+    except (ValueError, OverflowError):
+        return np.nan
+    return (naive - datetime(1970, 1, 1)).total_seconds() / 86400
+
+
+def canonical(text: str) -> str:
+    """One spelling of a word: without spaces around it, `1.0` and `1` alike, `True` and `true` alike."""
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if _WHOLE.fullmatch(text):
+        return str(int(text))
+    return spelled(float(text)) if _NUMBER.fullmatch(text) else text
+
+
+def spelled(value: float) -> str:
+    """A number as a word: `3` rather than `3.0`."""
+    return str(int(value)) if np.isfinite(value) and value == int(value) and abs(value) < 2**53 else repr(float(value))
+
+
+def _merged(codes: Codes, texts: tuple[str, ...]) -> tuple[Codes, tuple[str, ...]]:
+    """Texts that became one word share its code; the empty word is missing."""
+    known: dict[str, int] = {}
+    table = [-1 if text == "" else known.setdefault(text, len(known)) for text in texts]
+    return np.array([*table, -1], dtype=np.int64)[codes], tuple(known)
