@@ -231,6 +231,29 @@ def norms() -> nn.Module:
     )
 
 
+def frozen_batch_norm() -> nn.Module:
+    """As in networks trained before: statistics are kept, scale and shift are trained."""
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(36, 5),
+        nn.BatchNorm1d(5, eps=0.1), nn.Linear(5, CLASSES),
+    )  # fmt: skip
+    for layer in (model[1], model[5]):
+        nn.init.uniform_(layer.running_mean, -1, 1)
+        nn.init.uniform_(layer.running_var, 0.5, 2)
+        nn.init.normal_(layer.weight)
+    return model.eval()
+
+
+def weights_by_batch_norm() -> nn.Module:
+    """As timm's networks without normalisation write weight standardisation: no example is involved."""
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        w = F.batch_norm(m.c.weight.reshape(1, 3, -1), None, None, weight=m.gain, training=True, momentum=0.0)
+        return F.conv2d(x, w.reshape_as(m.c.weight), m.c.bias).mean((2, 3))
+
+    return Use(run, c=nn.Conv2d(2, CLASSES, 3), gain=parameter(CLASSES))
+
+
 ZOO: dict[str, Case] = {
     "mlp": Case(lambda: nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, CLASSES)), (5,)),
     "in place": Case(lambda: nn.Sequential(nn.Linear(5, 8), nn.ReLU(inplace=True), nn.Linear(8, CLASSES)), (5,)),
@@ -242,6 +265,8 @@ ZOO: dict[str, Case] = {
     "convolutions": Case(convolutions, (2, 8, 8)),
     "more convolutions": Case(many_dimensions, (4, 5, 5)),
     "norms": Case(norms, (2, 8)),
+    "frozen batch norm": Case(frozen_batch_norm, (2, 5, 5)),
+    "batch norm of weights": Case(weights_by_batch_norm, (2, 5, 5)),
     "bare parameters": Case(bare, (4, 5)),
     "weight standardisation": Case(standardised, (2, 5, 5)),
     "weight norm": Case(lambda: nn.Sequential(weight_norm(nn.Linear(5, 8)), nn.ReLU(), nn.Linear(8, CLASSES)), (5,)),

@@ -48,7 +48,7 @@ def arguments(folder: object, **more: object) -> object:
     from transformers import TrainingArguments
 
     options = {"output_dir": str(folder), "report_to": [], "save_strategy": "no", "use_cpu": True, "disable_tqdm": True}
-    return TrainingArguments(**{**options, **more}, learning_rate=0.1, optim="sgd", max_grad_norm=0.0)
+    return TrainingArguments(**{**options, **more}, learning_rate=0.1, optim="sgd")
 
 
 def flat(net: torch.nn.Module) -> torch.Tensor:
@@ -332,3 +332,41 @@ def test_the_example_learns_and_says_what_it_cost() -> None:
     accuracy, epsilon = main()
     assert accuracy > 0.6
     assert 7.9 < epsilon <= 8.0
+
+
+def test_max_grad_norm_does_not_act_on_what_is_released(tmp_path) -> None:
+    from tacit.train import PrivateTrainer
+
+    found = []
+    for norm in (1.0, 1e-9):
+        trainer = PrivateTrainer(
+            model(words=True), arguments(tmp_path, max_grad_norm=norm), train_dataset=Sentences(words=True), plan=PLAN,
+            rng=5,
+        )  # fmt: skip
+        trainer.train()
+        found.append(flat(trainer.model))
+    assert torch.equal(*found)
+    assert not torch.equal(found[1], flat(model(words=True)))
+
+
+class Normed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = torch.nn.BatchNorm1d(7), torch.nn.Linear(7, 2)
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        return self.head(self.norm(input_ids.float()))
+
+
+def test_frozen_batch_norm_stays_frozen_though_the_trainer_calls_train(tmp_path) -> None:
+    from tacit.train import PrivateTrainer, freeze_batch_norm
+
+    def loss(net: torch.nn.Module, batch: dict) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(net(batch["input_ids"]), batch["labels"], reduction="none")
+
+    net = freeze_batch_norm(Normed())
+    data = Sentences(words=False)
+    trainer = PrivateTrainer(net, arguments(tmp_path), train_dataset=data, plan=PLAN, rng=5, loss=loss)
+    trainer.train()
+    assert int(net.norm.num_batches_tracked) == 0
+    assert not torch.equal(net.norm.weight, torch.ones(7))

@@ -225,3 +225,14 @@ def test_loggers_are_not_given_what_has_no_noise(tmp_path) -> None:
     assert b"accuracy" in left
     assert b"train_loss" not in left
     assert b"train_clipped" not in left
+
+
+def test_frozen_batch_norm_stays_frozen() -> None:
+    from tacit.train import PrivateCallback, freeze_batch_norm
+
+    callback, module = PrivateCallback(PLAN, rng=3), make()
+    module.net.insert(1, nn.BatchNorm1d(8))
+    freeze_batch_norm(module)
+    trainer(callback).fit(module, callback.batches(DATA))
+    assert int(module.net[1].num_batches_tracked) == 0
+    assert not torch.equal(module.net[1].weight, torch.ones(8))

@@ -44,17 +44,6 @@ def test_batch_norm_is_refused_with_its_replacement() -> None:
     private(replaced, sgd(replaced), PLAN)
 
 
-def test_replace_batch_norm_keeps_scale_and_shift_and_nesting() -> None:
-    inner = nn.Sequential(nn.Conv2d(3, 48, 3), nn.BatchNorm2d(48, affine=True))
-    nn.init.normal_(inner[1].weight)
-    weight = inner[1].weight.clone()
-    found = replace_batch_norm(nn.ModuleDict({"body": inner, "end": nn.BatchNorm1d(7, affine=False)}))
-    assert found["body"][1].num_groups == 3
-    assert torch.equal(found["body"][1].weight, weight)
-    assert found["end"].num_groups == 1
-    assert not any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in found.modules())
-
-
 @pytest.mark.parametrize(
     "run",
     [

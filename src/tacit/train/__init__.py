@@ -3,9 +3,10 @@
 from typing import Any
 
 from ..loss import Adaptive, Automatic, Flat, PerLayer
+from .batch_norm import freeze_batch_norm, replace_batch_norm
 from .info import StepInfo
 from .loop import Trained, fit
-from .models import replace_batch_norm, rules
+from .models import rules
 from .progress import Progress
 from .project import ball
 from .recipe.scattering import Scattering
@@ -30,6 +31,7 @@ __all__ = [
     "ball",
     "fit",
     "flip_and_crop",
+    "freeze_batch_norm",
     "private",
     "replace_batch_norm",
     "rules",

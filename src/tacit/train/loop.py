@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ..core import BadInput, Charger, Evidence, Source
 from . import checkpoint as checkpoints
 from .average import Average
+from .batch_norm import Frozen
 from .claim import small_delta
 from .clip.clipper import Loss
 from .clip.tree import mapped, size
@@ -91,7 +92,9 @@ def fit(
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and not path.parent.is_dir():
         raise BadInput(f"There is no folder {path.parent} for the checkpoint.", fix="Make it first.")
+    frozen = Frozen(model)
     model.train()
+    frozen.keep()
     options = {"augment": augment, "project": project, "noise": noise}
     step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, **options)
     delta = small_delta(plan.public_size) if delta is None else delta

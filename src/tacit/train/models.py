@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..core import BadInput
 from ..loss import Plan
+from .batch_norm import check_batch_norm
 from .sample.augment import Augment
 from .speed import Speed
 
@@ -90,12 +90,8 @@ def check_model(model: nn.Module) -> None:
             "The model is wrapped for several processes.",
             fix="Give the plain model, or one cut up by fully_shard; steps see to the rest.",
         )
+    check_batch_norm(model)
     for name, module in model.named_modules():
-        if isinstance(module, _BatchNorm):
-            raise BadInput(
-                f"Layer {name or 'model'} is batch normalisation, which mixes the examples of a batch.",
-                fix="Call tacit.train.replace_batch_norm(model), which puts group normalisation in its place.",
-            )
         if isinstance(module, _InstanceNorm) and module.track_running_stats:
             raise BadInput(
                 f"Layer {name or 'model'} keeps running statistics, which would carry data past the noise.",
@@ -116,37 +112,11 @@ def compute_again(model: nn.Module) -> None:
     enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
-def replace_batch_norm(model: nn.Module, *, channels: int = 16) -> nn.Module:
-    """The same model with every batch normalisation exchanged for group normalisation, in place.
-
-    Groups hold about `channels` channels each; scale and shift are kept, running statistics are dropped.
-    Make the optimizer afterwards: the layers' parameters are new.
-    """
-    if isinstance(model, _BatchNorm):
-        return _group_norm(model, channels)
-    for name, child in model.named_children():
-        setattr(model, name, replace_batch_norm(child, channels=channels))
-    return model
-
-
-def _group_norm(layer: _BatchNorm, channels: int) -> nn.GroupNorm:
-    features = layer.num_features
-    groups = math.gcd(features, max(1, features // channels))
-    kind: dict[str, Any] = {}
-    if layer.affine:
-        kind = {"device": layer.weight.device, "dtype": layer.weight.dtype}
-    new = nn.GroupNorm(groups, features, eps=layer.eps, affine=layer.affine, **kind)
-    if layer.affine:
-        with torch.no_grad():
-            new.weight.copy_(layer.weight)
-            new.bias.copy_(layer.bias)
-    return new.train(layer.training)
-
-
 def rules(model: nn.Module) -> list[tuple[str, str]]:
     """For every parameter the rule that will clip it, as far as its layer tells.
 
-    Parameters of other layers are followed through the operations that use them; a batch norm is reported as refused.
+    Parameters of other layers are followed through the operations that use them. Batch normalisation is refused in
+    training mode.
     """
     found = {}
     for prefix, module in model.named_modules():
@@ -156,10 +126,12 @@ def rules(model: nn.Module) -> list[tuple[str, str]]:
 
 
 def _rule(module: nn.Module, parameter: Tensor) -> str:
-    if isinstance(module, _BatchNorm):
-        return "refused: batch normalisation; see replace_batch_norm"
+    if isinstance(module, _BatchNorm) and (module.training or module.running_mean is None):
+        return "refused: batch normalisation; see replace_batch_norm and freeze_batch_norm"
     if not parameter.requires_grad:
         return "frozen"
+    if isinstance(module, _BatchNorm):
+        return "normalisation with frozen statistics"
     for kinds, rule in _RULES:
         if isinstance(module, kinds):
             return rule

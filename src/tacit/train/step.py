@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..core import BadInput, Bound, Charger, Evidence, Source, source
 from ..loss import Adaptive, Plan
+from .batch_norm import Frozen
 from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.adaptive import next_norm
@@ -101,6 +102,7 @@ class PrivateStep:
         self.model, self.optimizer, self.plan, self.ledger, self.speed = model, optimizer, plan, ledger, speed
         self.augment, self.project, self.noise = augment, project, noise
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
+        self._frozen = Frozen(model)
         self.done = 0
         self.run = secrets.token_hex(16)
         self.parameters = trained = trainable(model, optimizer)
@@ -194,6 +196,7 @@ class PrivateStep:
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
             )
         check_places(self._places)
+        self._frozen.keep()
         parts = (
             self._at_once(batch) if self._recorded and fits(self._total, self._release, batch) else self._parted(batch)
         )

@@ -15,6 +15,7 @@ from torch.utils.data import IterableDataset
 from ...core import BadInput, Charger, Evidence, MissingExtra, Source
 from ...loss import Plan
 from .. import checkpoint as checkpoints
+from ..batch_norm import Frozen
 from ..claim import small_delta
 from ..info import StepInfo
 from ..sample.examples import Batch, MapStyle
@@ -37,8 +38,8 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     """A Trainer whose every optimizer step is one private step of `plan`.
 
     `PrivateTrainer(model, args, train_dataset=data, plan=plan)`; then `train()`, and `evidence(delta)` for the claim.
-    The plan says how batches are drawn and how many steps there are: batch size, epochs and accumulation of `args` are
-    not used, and `max_grad_norm` clips what was released. Every item goes through `data_collator` by itself, and what
+    The plan says how batches are drawn, how many steps there are and how gradients are clipped: batch size, epochs,
+    accumulation and `max_grad_norm` of `args` are not used. Every item goes through `data_collator` by itself, and what
     comes out must have equal shapes (pad to one length).
 
     The training loss has no noise, so the Trainer neither prints nor saves it: its logs hold "epsilon_so_far", at
@@ -67,11 +68,13 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         for wrong, message, fix in REFUSED:
             if wrong(self):
                 raise BadInput(message, fix=fix)
+        self._frozen = Frozen(self.model)
         self.plan, self.delta = plan, small_delta(plan.public_size)
         self.history: list[StepInfo] = []
         self._options = {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed, "noise": noise}
         self._users = {"users": users, "records_per_user": records_per_user}
         self.args.num_train_epochs, self.args.max_steps = 1, plan.steps
+        self.args.max_grad_norm = 0.0  # the plan's clip_norm bounds each record; this would shrink sum and noise alike
         self.args.ignore_data_skip = True  # a resumed run draws the samples that are left, no others
         self.private: PrivateStep | None = None
         self._secret = Path(self.args.output_dir) / SECRET
@@ -94,6 +97,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         if self.private is not None:
             raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
         optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
+        self._frozen.keep()
         self.private = private(self.model, optimizer, self.plan, **self._options)
         if self._resumed is not None:
             self.private.load_state_dict(self._resumed)

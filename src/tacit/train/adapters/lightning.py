@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ...core import BadInput, Charger, Evidence, MissingExtra, Source
 from ...loss import Plan
+from ..batch_norm import Frozen
 from ..clip.clipper import Loss
 from ..sample.augment import Augment
 from ..sample.examples import Batch
@@ -80,6 +81,7 @@ class PrivateCallback(Callback):  # type: ignore[misc]
                 raise BadInput("A private run is trained once, from its start.", fix="Make a new PrivateCallback.")
             _check(trainer, pl_module)
             self._own = pl_module.training_step
+            self._frozen = Frozen(pl_module)
             pl_module.training_step = self._training_step
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -100,6 +102,7 @@ class PrivateCallback(Callback):  # type: ignore[misc]
                 f"{LOSS} and {CLIPPED} have no noise: what is chosen by them would carry data past it.",
                 fix="Let schedules, stopping and checkpoints follow a figure of public data.",
             )
+        self._frozen.keep()
         loss = self.loss or (lambda _, batch: self._losses(pl_module, batch))
         self.private = private(pl_module, trainer.optimizers[0], self.plan, loss=loss, **self._options)
 

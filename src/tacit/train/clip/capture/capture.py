@@ -93,10 +93,11 @@ class Capture(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        refuse(func, args, kwargs)
         tensors = list(flat(args, kwargs))
         used = [tensor for tensor in tensors if id(tensor) in self.sources]
         private = any(id(tensor) not in self.sources and id(tensor) not in self.public for tensor in tensors)
+        if private:
+            refuse(func, args, kwargs)
         written = next(iter(tensors), None) if in_place(func, kwargs) else kwargs.get("out")
         if private and written is not None:
             self._check_written(flat((written,), {}))

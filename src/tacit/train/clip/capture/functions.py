@@ -78,7 +78,10 @@ def _never(*_: Any) -> bool:
 
 
 def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Operations that mix examples whatever their parameters."""
+    """Refuse an operation on examples that mixes them whatever its parameters.
+
+    Batch normalisation with kept statistics does not; nor does any on public tensors, which is never given here.
+    """
     if func is not F.batch_norm and func is not torch.batch_norm:
         return
     position = 5
@@ -86,5 +89,6 @@ def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if training:
         raise BadInput(
             "Batch normalisation mixes the examples of a batch, so no example's gradient can be clipped.",
-            fix="Call tacit.train.replace_batch_norm(model), which puts group normalisation in its place.",
+            fix="Call tacit.train.replace_batch_norm(model), which puts group normalisation in its place, or "
+            "tacit.train.freeze_batch_norm(model), which keeps the statistics the layers have.",
         )

@@ -31,6 +31,35 @@ def bilinear(capture: Capture, first: Tensor, second: Tensor, weight: Tensor, bi
         return F.linear(pairs, weight.flatten(1), bias)
 
 
+def batch_norm(
+    capture: Capture,
+    input: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """With frozen statistics, an affine map of every example: y = (x - mean) / sqrt(var + eps) w + b by channel."""
+    shape = (-1, *(1,) * (input.ndim - 2))
+    found = (wide(input) - running_mean.view(shape)) * (wide(running_var) + eps).rsqrt().view(shape)
+    with capture:
+        if weight is not None:
+            found = found * weight.view(shape)
+        if bias is not None:
+            found = found + bias.view(shape)
+    return found.to(input.dtype)
+
+
+def aten_batch_norm(
+    capture: Capture, input: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *rest: Any
+) -> Tensor:
+    """torch.batch_norm, which has another order of arguments and says last whether cuDNN may be used."""
+    return batch_norm(capture, input, mean, var, weight, bias, *rest[:3])
+
+
 def embedding_bag(
     capture: Capture,
     index: Tensor,
@@ -202,6 +231,8 @@ def _run_simple(kind: Any, gates: Tensor, state: State, weight: Tensor, bias: Te
     return torch.stack([hidden for (hidden,) in states[1:]]), states[-1], gates
 
 
+EXPANSIONS[F.batch_norm] = batch_norm
+EXPANSIONS[torch.batch_norm] = aten_batch_norm
 EXPANSIONS[F.bilinear] = bilinear
 EXPANSIONS[torch.bilinear] = bilinear
 EXPANSIONS[F.embedding_bag] = embedding_bag

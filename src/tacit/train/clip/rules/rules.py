@@ -156,7 +156,7 @@ def normalised(record: Record, gradient: Tensor, batch: int) -> Found:
         yield bias, Dense(reduced(front(record, gradient, batch), bias.shape))
 
 
-@rule(F.group_norm, F.instance_norm, F.batch_norm)
+@rule(F.group_norm, F.instance_norm)
 def channels_normalised(record: Record, gradient: Tensor, batch: int) -> Found:
     """y_c = w_c n(x)_c + b_c over channels, axis 1."""
     values = record.args[0]
@@ -166,8 +166,6 @@ def channels_normalised(record: Record, gradient: Tensor, batch: int) -> Found:
     else:
         names, positions = ("weight", "bias"), (3, 4)
         kept = {1: "running_mean", 2: "running_var", 5: "use_input_stats", 6: "momentum", 7: "eps"}
-        if record.function is F.batch_norm:
-            kept[5] = "training"
     weight, bias = (argument(record, place, name) for place, name in zip(positions, names, strict=True))
     if weight is not None and uses(record, weight):
         options = {name: argument(record, place, name) for place, name in kept.items()}
@@ -195,8 +193,20 @@ def add(record: Record, gradient: Tensor, batch: int) -> Found:
         yield used, Dense(reduced(front(record, gradient, batch), used.shape))
 
 
+@rule(torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
+def mul(record: Record, gradient: Tensor, batch: int) -> Found:
+    """A bare parameter multiplied with x: the output's gradient times x, summed over where it was broadcast."""
+    if record.kwargs or len(record.args) != 2 or len(record.used) != 1:
+        yield from elementwise(record, gradient, batch)
+        return
+    (used,) = record.used
+    other = record.args[1] if record.args[0] is used else record.args[0]
+    values = wide(gradient) * (wide(other.detach()) if isinstance(other, Tensor) else other)
+    yield used, Dense(reduced(front(record, values, batch), used.shape))
+
+
 @rule(
-    torch.sub, Tensor.sub, Tensor.__sub__, Tensor.__rsub__, torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__,
+    torch.sub, Tensor.sub, Tensor.__sub__, Tensor.__rsub__,
     torch.div, Tensor.div, Tensor.__truediv__, Tensor.__rtruediv__, torch.true_divide, Tensor.true_divide,
     torch.pow, Tensor.pow, Tensor.__pow__, torch.where, torch.maximum, torch.minimum, torch.addcmul, torch.lerp,
     Tensor.where, Tensor.maximum, Tensor.minimum, Tensor.addcmul, Tensor.lerp, Tensor.masked_fill,
