@@ -7,6 +7,6 @@ from .loaders import NAMES, Records, load
 from .schema import Column, Schema
 
 __all__ = [
-    "NAMES", "Column", "Records", "Schema", "Table", "columns_of", "infer", "is_frame", "labels", "load", "read_table",
+    "Column", "NAMES", "Records", "Schema", "Table", "columns_of", "infer", "is_frame", "labels", "load", "read_table",
     "table",
 ]  # fmt: skip
