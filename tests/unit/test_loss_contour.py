@@ -28,7 +28,7 @@ WAYS = [("add-remove", 0), ("add-remove", 1), ("replace", 0)]
 
 
 def direction(noise, rate, steps, adjacency="add-remove", way=0):
-    return privacy_loss(Repeat(Poisson(rate, Gaussian(noise)), steps), adjacency)._directions[way].saddle
+    return privacy_loss(Repeat(Poisson(rate, Gaussian(noise)), steps), adjacency)._directions[way].reader.saddle
 
 
 def placed(case, adjacency="add-remove", way=0):

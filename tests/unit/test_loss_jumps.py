@@ -179,6 +179,6 @@ def test_groups_and_replacement_are_met(rate, noise, steps, delta, adjacency, gr
     loss = privacy_loss(Repeat(Poisson(rate, Gaussian(noise)), steps), adjacency, group=group)
     found = loss.epsilon(delta)
     assert found.upper - found.lower <= 1e-6 * found.upper
-    other = loss._directions[0].lattice.epsilon(delta)
+    other = loss._directions[0].reader.lattice.epsilon(delta)
     assert other.lower <= found.upper
     assert found.lower <= other.upper

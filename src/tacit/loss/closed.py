@@ -10,13 +10,15 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.special import erfcx, ndtr, ndtri
+from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from ..core.interval import Interval
-from .noise import Array
-from .pairs import Discrete, Location
+from .noise import Array, GaussianNoise
+from .pairs import Discrete, Huge, Location
 
 EPS = float(np.finfo(float).eps)
+STEEP = 300.0
+"""An epsilon beyond which tails are read by their logarithms."""
 FAR = 1e16
 """An epsilon beyond which nobody looks."""
 Parts = Callable[[float], tuple[float, float, float]]
@@ -163,6 +165,30 @@ class Once:
 
 
 @dataclass(frozen=True)
+class OneHuge:
+    r"""One (epsilon, delta)-DP release of huge epsilon: delta + (1 - delta)(1 - e^{x - epsilon}) at x <= epsilon."""
+
+    pair: Huge
+
+    def delta(self, epsilon: float) -> Interval:
+        value = self.pair.delta + (1 - self.pair.delta) * -math.expm1(min(epsilon - self.pair.epsilon, 0.0))
+        return Interval(value * (1 - 16 * EPS), min(value * (1 + 16 * EPS), 1.0))
+
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
+        left = (delta - self.pair.delta) / (1 - self.pair.delta)
+        if left < 0:
+            return Interval(math.inf, math.inf)
+        found = self.pair.epsilon + math.log1p(-left)
+        return Interval(found * (1 - 16 * EPS), found * (1 + 16 * EPS))
+
+    def tail(self, fpr: float) -> Interval:
+        return Interval(self.pair.delta if fpr == 0 else 1 - 8 * EPS, self.pair.delta if fpr == 0 else 1.0)
+
+    def head(self, fpr: float) -> Interval:
+        return Interval(1 - 8 * EPS, 1.0)
+
+
+@dataclass(frozen=True)
 class Single:
     r"""A single location pair: the best test is a threshold x, and an error in x counts only to second order.
 
@@ -175,10 +201,28 @@ class Single:
         return ends(*self.parts(epsilon))
 
     def parts(self, epsilon: float) -> tuple[float, float, float]:
+        if epsilon > STEEP and type(self.pair.noise) is GaussianNoise:
+            return self._far(epsilon)
         masses = self.pair.masses(np.array([epsilon]))
         p, q = float(masses[0][1]), float(masses[1][1]) * math.exp(min(epsilon, 700.0))
         place = float(np.abs(self.pair.position(np.array([epsilon])))[0]) / self.pair.noise.scale
         return p, q, EPS * (64 + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
+
+    def _far(self, epsilon: float) -> tuple[float, float, float]:
+        """`parts` where e^epsilon or the tail of Q is no number: by logarithms of tails."""
+        scale, x = self.pair.noise.scale, float(self.pair.position(np.array([epsilon]))[0])
+        if math.isinf(x):
+            return 0.0, 0.0, 0.0
+        logs = [
+            math.log(weight) + float(log_ndtr((place - x) / scale)) + rise
+            for parts, rise in ((self.pair.p, 0.0), (self.pair.q, epsilon))
+            for weight, place in parts
+            if weight > 0
+        ]
+        sizes = [math.exp(min(log, 0.0)) for log in logs]
+        first, second = math.fsum(sizes[: len(self.pair.p)]), math.fsum(sizes[len(self.pair.p) :])
+        place = max(abs(place - x) / scale for _, place in (*self.pair.p, *self.pair.q))
+        return first, second, EPS * (64 + epsilon + 4 * place**2) * (first + second)
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         top = self.pair.largest if delta == 0 else math.inf

@@ -14,17 +14,14 @@ from ..core import check
 from ..core.errors import BadInput, TacitError
 from ..core.interval import Interval
 from ..core.privacy_loss import PrivacyLoss
-from .closed import Direction, GaussianTotal, Never, Once, Single, Unknown, head_of, tail_of
-from .lattice import Lattice
-from .noise import Array, GaussianNoise
-from .pairs import Discrete, Location, Pair
-from .quadrature import NotMet
+from .closed import Direction, head_of, tail_of
+from .noise import Array
+from .pairs import Pair
+from .readers import direction
 from .renyi import TILTS, Renyi, delta_at, divergences, improved
-from .saddle import Saddle
 
 T = TypeVar("T")
 Given = ParamSpec("Given")
-Counted = tuple[tuple[Pair, int], ...]
 
 
 def held(read: Callable[Given, Interval]) -> Callable[Given, Interval]:
@@ -149,59 +146,6 @@ class Composed(PrivacyLoss):
         remove = tuple((release.remove, count) for release, count in self.releases)
         add = tuple((release.add, count) for release, count in self.releases)
         return (direction(remove),) if remove == add else (direction(remove), direction(add))
-
-
-@dataclass(frozen=True)
-class Fast:
-    """The contour integral, and the lattice where its budget cannot be met."""
-
-    saddle: Saddle
-    lattice: Lattice
-
-    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
-        if delta == 0 or (known > 0 and self.lattice.largest <= known):
-            return self.lattice.epsilon(delta, known)
-        try:
-            return self.saddle.epsilon(delta, known)
-        except NotMet:
-            return self.lattice.epsilon(delta, known)
-
-    def delta(self, epsilon: float) -> Interval:
-        if self.lattice.largest <= epsilon:
-            return Interval(0.0, 0.0)
-        try:
-            return self.saddle.delta(epsilon)
-        except NotMet:
-            return self.lattice.delta(epsilon)
-
-    def tail(self, fpr: float) -> Interval:
-        return self.lattice.tail(fpr)
-
-    def head(self, fpr: float) -> Interval:
-        return self.lattice.head(fpr)
-
-
-def direction(pairs: Counted) -> Direction:
-    """The sharpest reader: closed form, contour, then lattice."""
-    if any(pair.infinite == 1 for pair, _ in pairs):
-        return Never() if any(pair.lower.infinite == 1 for pair, _ in pairs) else Unknown()
-    if all(mu(pair) is not None for pair, _ in pairs):
-        return GaussianTotal(math.sqrt(math.fsum(count * (mu(pair) or 0.0) ** 2 for pair, count in pairs)))
-    if len(pairs) == 1 and pairs[0][1] == 1:
-        only = pairs[0][0]
-        if isinstance(only, Discrete):
-            return Once(only)
-        if isinstance(only, Location):
-            return Single(only)
-    saddle = Saddle.of(pairs)
-    return Lattice(pairs) if saddle is None else Fast(saddle, Lattice(pairs))
-
-
-def mu(pair: Pair) -> float | None:
-    """Shift over standard deviation of a plain Gaussian pair, None for any other."""
-    if isinstance(pair, Location) and type(pair.noise) is GaussianNoise and len(pair.p) == len(pair.q) == 1:
-        return (pair.p[0][1] - pair.q[0][1]) / pair.noise.scale
-    return None
 
 
 def _merged(first: tuple[tuple[T, int], ...], second: tuple[tuple[T, int], ...]) -> tuple[tuple[T, int], ...]:

@@ -69,6 +69,8 @@ class Split:
     @classmethod
     def of(cls, total: Sum, epsilon: float, certain: float, aim: float, most: float) -> Split:
         """The largest dividing loss for which small ones alone stay within e^most."""
+        if most >= 0:
+            raise NotMet
         steep = STEEP if most <= aim else GENTLE
         tilts, low, high, found = -most / epsilon * steep, 0, SHARES.size - 1, None
         while low <= high:

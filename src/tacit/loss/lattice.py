@@ -25,6 +25,8 @@ SLACK = 8.5
 STEEPEST = 8.0
 """Largest tilt times width: beyond, neighbouring points would differ by more than numbers can hold."""
 POINTS = 1 << 17
+TRIED = 400
+"""Widths tried where outcomes are scattered."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,23 @@ class Lattice:
         steps = {pair.grid[1] if pair.grid else 0.0 for pair, _ in self.pairs}
         step = steps.pop()
         if steps or step == 0.0:
-            return width
+            return self._suited(width)
         if all(isinstance(pair, Discrete) for pair, _ in self.pairs):
             return step
         return step / math.ceil(step / width)
+
+    def _suited(self, width: float) -> float:
+        """A somewhat smaller width at which scattered outcomes lie near lattice points, which lower ends gain from."""
+        outcomes = [(pair.scattered, count) for pair, count in self.pairs]
+        if len(outcomes) > 8 or any(found is None for found, _ in outcomes):
+            return width
+        widths = width * np.linspace(0.7, 1.0, TRIED)[:, None]
+        costs = np.zeros(TRIED)
+        for found, count in outcomes:
+            losses, mass = found or (np.zeros(1), np.zeros(1))
+            away = losses - losses[int(mass.argmax())]
+            costs += widths[:, 0] * (np.abs(away / widths - np.rint(away / widths)) @ (count * mass * np.abs(away)))
+        return float(widths[int(costs.argmin()), 0])
 
 
 def _chernoff(parts: Counts, bound: Bounding) -> tuple[float, float]:

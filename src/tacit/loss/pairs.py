@@ -19,6 +19,8 @@ from .noise import Array, GaussianNoise, Noise
 
 Parts = tuple[tuple[float, float], ...]
 """A mixture of one noise at several places: (weight, place), weights summing to 1."""
+FEW = 60.0
+"""Scale up to which the outcomes of noise on the integers are looked at one by one."""
 
 
 class Pair(ABC):
@@ -60,6 +62,11 @@ class Pair(ABC):
         """(origin, step) of a lattice that holds every loss of positive mass, where there is such a lattice."""
         return None
 
+    @property
+    def scattered(self) -> tuple[Array, Array] | None:
+        """Losses and P masses of the likely outcomes, where they are few and on no lattice."""
+        return None
+
 
 @dataclass(frozen=True)
 class Location(Pair):
@@ -78,7 +85,7 @@ class Location(Pair):
         return Location(self.noise, p, q)
 
     def masses(self, losses: Array) -> tuple[Array, Array]:
-        x = np.concatenate([[-np.inf], self.position(losses), [np.inf]])
+        x = np.concatenate([[-np.inf], self.noise.cut(self.position(losses)), [np.inf]])
         return self._mass(self.p, x), self._mass(self.q, x)
 
     def _mass(self, parts: Parts, x: Array) -> Array:
@@ -104,13 +111,22 @@ class Location(Pair):
         """Laplace noise has its least and largest loss with positive mass, discrete Gaussian noise all of them."""
         if not self.noise.atoms:
             return None
+        if (isinstance(self.noise, GaussianNoise) or self.noise.whole) and len(self.p) + len(self.q) > 2:
+            return None
         if isinstance(self.noise, GaussianNoise):
-            if len(self.p) > 1 or len(self.q) > 1:
-                return None
             shift = self.p[0][1] - self.q[0][1]
             return float(self.loss(np.array([self.p[0][1]]))[0]), shift / self.noise.scale**2
         low, high = self.reach(-math.inf)
         return low, high - low
+
+    @property
+    def scattered(self) -> tuple[Array, Array] | None:
+        if not self.noise.whole or self.grid is not None or not self.noise.scale < FEW:
+            return None
+        ends = [place for _, place in (*self.p, *self.q)]
+        far = math.ceil(8 * self.noise.scale)
+        x = np.arange(min(ends) - far, max(ends) + far + 1)
+        return self.loss(x), self._mass(self.p, np.append(x[0] - 1, x))
 
     def loss(self, x: Array) -> Array:
         """log dP/dQ at x."""
@@ -119,11 +135,13 @@ class Location(Pair):
     def _log_mix(self, parts: Parts, x: Array) -> Array:
         """log sum_j w_j g(x - c_j)/g(x); near 0 by log1p so that small rates keep their digits."""
         exponents = np.array([self.noise.log_ratio(x, place) if place else np.zeros_like(x) for _, place in parts])
+        if len(parts) == 1:
+            return np.asarray(exponents[0])
         weights = np.array([weight for weight, _ in parts])[:, None]
-        small = np.log1p(np.sum(weights * np.expm1(np.minimum(exponents, 500.0)), axis=0))
-        if exponents.max() < 500.0:
-            return np.asarray(small)
-        return np.where(exponents.max(axis=0) < 500.0, small, logsumexp(exponents, axis=0, b=weights))
+        change = np.sum(weights * np.expm1(np.minimum(exponents, 500.0)), axis=0)
+        near = (exponents.max(axis=0) < 500.0) & (change > -0.9)
+        small = np.log1p(np.where(near, change, 0.0))
+        return np.asarray(small) if near.all() else np.where(near, small, logsumexp(exponents, axis=0, b=weights))
 
     def position(self, losses: Array) -> Array:
         """The largest x with loss at most the given one."""
@@ -185,6 +203,13 @@ class Discrete(Pair):
             return finite[0][0], finite[1][0] - finite[0][0]
         return self.lattice
 
+    @property
+    def scattered(self) -> tuple[Array, Array] | None:
+        finite = self.losses()
+        if self.grid is not None or not finite:
+            return None
+        return np.array([loss for loss, _, _ in finite]), np.array([p for _, p, _ in finite])
+
     def losses(self) -> list[tuple[float, float, float]]:
         """(loss, p, q) of the outcomes both sides can have."""
         return sorted((math.log(p) - math.log(q), p, q) for p, q in self.atoms if p > 0 and q > 0)
@@ -200,6 +225,33 @@ class Discrete(Pair):
     def reach(self, log_mass: float) -> tuple[float, float]:
         finite = [loss for loss, _, _ in self.losses()] or [0.0]
         return min(finite), max(finite)
+
+
+@dataclass(frozen=True)
+class Huge(Pair):
+    """(epsilon, delta)-DP with an epsilon so large that e^epsilon is no number; to a lattice its loss is infinite."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def mirrored(self) -> Huge:
+        return self
+
+    @property
+    def infinite(self) -> float:
+        return self.delta
+
+    @property
+    def largest(self) -> float:
+        return self.epsilon
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        p, q = np.zeros(losses.size + 1), np.zeros(losses.size + 1)
+        p[-1] = q[0] = 1 - self.delta
+        return p, q
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        return -self.epsilon, self.epsilon
 
 
 @dataclass(frozen=True)

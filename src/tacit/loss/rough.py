@@ -67,7 +67,7 @@ def rough(parts: Sequence[tuple[Nodes, int]], gaussian: float, log_delta: float,
                 before, found = found, _pass(laws, gaussian, least, log_delta, found)
                 if not (found < LEAST * before or found > 1.2 * before) or found == 0:
                     break
-    except (ArithmeticError, ValueError):
+    except (ArithmeticError, ValueError, IndexError):  # a lattice without a single loss on it, too
         return guess
     return found if 0 <= found < math.inf else guess
 

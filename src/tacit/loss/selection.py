@@ -43,9 +43,8 @@ def selected(event: RepeatAndSelect, inner: Composed, adjacency: Adjacency) -> R
 
 
 def _binomial(mean: float, shape: float, one: Array) -> Array:
-    gamma = success(mean, shape)
-    orders = 1 + TILTS
-    extra = float(np.min((1 + shape) * ((1 - 1 / orders) * one + math.log(1 / gamma) / orders)))
+    exponent, orders = failure_exponent(mean, shape), 1 + TILTS
+    extra = float(np.min((1 + shape) * ((1 - 1 / orders) * one + exponent / orders)))
     return one + extra + math.log(mean) / TILTS
 
 
@@ -56,16 +55,25 @@ def _poisson(mean: float, inner: Composed, one: Array) -> Array:
     return one + mean * extra + max(math.log(mean), 0.0) / TILTS
 
 
-def success(mean: float, shape: float) -> float:
-    """The parameter gamma at which the truncated negative binomial of this shape has this mean."""
+def failure_exponent(mean: float, shape: float) -> float:
+    r"""y = log(1/gamma) at which the truncated negative binomial of this shape has at least this mean.
 
-    def excess(log_gamma: float) -> float:
-        g = math.exp(log_gamma)
-        found = (1 / g - 1) / -log_gamma if shape == 0 else shape * (1 - g) / (g * -math.expm1(shape * log_gamma))
-        return found - mean
-
-    low, high = -60.0, math.log1p(-1e-9)
-    for _ in range(100):
+    mean = shape (1 - gamma)/(gamma (1 - gamma^shape)), and (1/gamma - 1)/log(1/gamma) for shape 0: it rises with y.
+    For shapes near -1 gamma is far smaller than a float can hold, so only its logarithm appears.
+    """
+    low, high, goal = math.log(1e-18), math.log(1e4 * (1 + math.log(mean)) / (1 + min(shape, 0.0))), math.log(mean)
+    for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    return math.exp(low)
+        y = math.exp(middle)
+        enough = _log_mean(y, shape) > goal + 4e-15 * (1 + y)  # more than rounding can take away
+        low, high = (low, middle) if enough else (middle, high)
+    return math.exp(high)
+
+
+def _log_mean(y: float, shape: float) -> float:
+    grown = y + math.log(-math.expm1(-y))  # log(1/gamma - 1)
+    if shape == 0:
+        return grown - math.log(y)
+    z = abs(shape) * y
+    least = math.log(-math.expm1(-z)) + (z if shape < 0 else 0.0)  # log |1 - gamma^shape|
+    return math.log(abs(shape)) + grown - least

@@ -19,6 +19,8 @@ LARGEST = 600.0
 """Losses of one step beyond this are counted as infinite from above and dropped from below."""
 LENT = 0.45
 """Share of its mass that a lattice point lends to one neighbour."""
+SPARSE = 0.25
+"""A lattice on which a smaller share of the cells holds any mass is one of scattered outcomes."""
 ROUNDING = 32 * float(np.finfo(float).eps)
 """Differences of cell masses below this, relative to the cell, are rounding; `window` allows for them."""
 
@@ -116,6 +118,10 @@ def lower_step(pair: Pair, width: float, log_mass: float, origin: float | None =
     """
     pair = pair.lower
     origin, first, losses = _points(pair, width, log_mass, origin)
+    if pair.grid is None:
+        cells = pair.masses(losses)
+        if np.count_nonzero(cells[0][1:-1]) < SPARSE * losses.size:
+            return Step(origin, width, first, _drawn_together(*cells, losses), pair.infinite)
     p, scaled = _cells(pair, losses, width)
     up, down = math.expm1(width), -math.expm1(-width)
     under = np.maximum(scaled - p, 0.0)
@@ -124,6 +130,31 @@ def lower_step(pair: Pair, width: float, log_mass: float, origin: float | None =
     lent_up, lent_down = np.append(over[1:], 0.0) / up, np.append(0.0, under[:-1]) / down
     gained = under / up + np.append(over[0], over[1:] / down)
     return Step(origin, width, first, np.maximum(scaled + gained - lent_up - lent_down, 0.0), pair.infinite)
+
+
+def _drawn_together(p: Array, q: Array, losses: Array) -> Array:
+    r"""Masses on the lattice where most cells hold nothing, so that neighbours could not lend.
+
+    Every cell becomes one outcome, a share of which moves to the upper end, where its Q mass shrinks, and the rest to
+    the lower end, where it grows. What is lost by one is gained by others above it: going down from the top, the Q mass
+    of all outcomes above any place never falls below what it was, which is all that u' <= u asks for.
+    Reference: docs/proofs/accounting.md, Theorem 2b.
+    """
+    mass = np.zeros(losses.size)
+    mass[-1] = p[-1]
+    spare = max(float(p[-1] * math.exp(-losses[-1]) - q[-1]), 0.0)
+    held = np.flatnonzero(p[1:-1])
+    below, above = losses[held], losses[held + 1]
+    inner_p, inner_q = p[1:-1][held], q[1:-1][held]
+    gains = np.maximum(inner_p * np.exp(-below) - inner_q, 0.0).tolist()
+    drops = inner_q - inner_p * np.exp(-above)
+    drops = np.where(drops > ROUNDING * inner_q, drops, 0.0).tolist()
+    for place in range(held.size - 1, -1, -1):
+        share = 1.0 if drops[place] <= spare else spare / drops[place]
+        spare = max(spare - share * drops[place], 0.0) + (1 - share) * gains[place]
+        mass[held[place] + 1] += share * inner_p[place]
+        mass[held[place]] += (1 - share) * inner_p[place]
+    return mass
 
 
 def _cells(pair: Pair, losses: Array, width: float) -> tuple[Array, Array]:

@@ -22,9 +22,12 @@ from ...core.events import (
 )
 from ..composed import Composed, Release
 from ..noise import DiscreteGaussianNoise, DiscreteLaplaceNoise, GaussianNoise, LaplaceNoise, Noise
-from ..pairs import Discrete, Location, RangePair
+from ..pairs import Discrete, Huge, Location, RangePair
 from ..renyi import Renyi
 from .registry import loss_of, once, written
+
+HUGE = 600.0
+"""From this epsilon on a pure release is known by its epsilon alone: e^epsilon is near the end of what numbers hold."""
 
 
 @loss_of.register
@@ -55,6 +58,8 @@ def _(event: Laplace, adjacency: Adjacency, group: int) -> Composed:
 @loss_of.register
 def _(event: RandomizedResponse, adjacency: Adjacency, group: int) -> Composed:
     """Truth, the neighbour's truth, and the k - 2 answers that say nothing; one slot per record."""
+    if event.epsilon > HUGE:
+        return group * once(Release.symmetric(Huge(event.epsilon)))
     others = event.categories - 1
     lie = 1 / (math.exp(event.epsilon) + others)
     truth = 1 - others * lie if event.epsilon < 30 else 1 / (1 + others * math.exp(-event.epsilon))
@@ -82,6 +87,8 @@ def _(event: DiscreteLaplace, adjacency: Adjacency, group: int) -> Composed:
 @loss_of.register
 def _(event: BoundedRange, adjacency: Adjacency, group: int) -> Composed:
     """Ranges add over a group, as the triangle inequality for log ratios."""
+    if group * event.epsilon > HUGE:
+        return once(Release.symmetric(Huge(group * event.epsilon), tight=False))
     return once(Release.symmetric(RangePair(group * event.epsilon), tight=False)) if event.epsilon else Composed()
 
 
@@ -115,12 +122,14 @@ def _(event: ApproximateDP, adjacency: Adjacency, group: int) -> Composed:
     """
     epsilon, delta = group * event.epsilon, event.delta
     if group > 1 and delta > 0:
-        growth = math.expm1(epsilon) / math.expm1(event.epsilon) if event.epsilon else float(group)
-        delta = min(delta * growth, 1.0)
+        log_growth = log_expm1(epsilon) - log_expm1(event.epsilon) if event.epsilon else math.log(group)
+        delta = min(math.exp(min(math.log(delta) + log_growth, 0.0)) * (1 + 1e-14), 1.0)
     if epsilon == 0 and delta == 0:
         return Composed()
-    if delta >= 1 or epsilon > 600:
+    if delta >= 1:
         return loss_of(NonPrivate(), adjacency, group)
+    if epsilon > HUGE:
+        return once(Release.symmetric(Huge(epsilon, delta)))
     more = (1 - delta) / (1 + math.exp(-epsilon))
     less = (1 - delta) / (1 + math.exp(epsilon))
     atoms = ((more, less), (less, more)) + (((delta, 0.0), (0.0, delta)) if delta else ())
@@ -133,6 +142,11 @@ def _(event: ZCDP, adjacency: Adjacency, group: int) -> Composed:
     """rho a; a group of k has k^2 rho. Reference: Bun and Steinke 2016, Concentrated differential privacy."""
     rho = group**2 * event.rho
     return Composed(curves=((Renyi("zCDP", (rho,), lambda tilts: rho * (1 + tilts)), 1),)) if rho else Composed()
+
+
+def log_expm1(x: float) -> float:
+    """log(e^x - 1) for x > 0, however large."""
+    return x + math.log(-math.expm1(-x))
 
 
 def _shift(noise: Noise, distance: float) -> Release:

@@ -1,0 +1,66 @@
+r"""Upper ends that always exist: sampling ignored, pure losses added up, what tells all taken from delta.
+
+Where a sharper method has no answer, because losses are larger than its numbers or its work is too much, these theorems
+still have one:
+
+- H_K is jointly convex, and a mixture of one noise at places c_j against one at places d_i is dominated by the noise at
+  the largest c against the one at the smallest d; Gaussians compose to mu^2 = sum mu_i^2.
+- A pair whose losses never exceed l adds at most l to epsilon (basic composition).
+- A pair that tells all with probability p adds at most p to delta.
+
+Reference: docs/proofs/accounting.md, Lemma 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from .closed import GaussianTotal
+from .noise import GaussianNoise
+from .pairs import Location, Pair
+
+Counted = tuple[tuple[Pair, int], ...]
+
+
+def epsilon_at_most(pairs: Counted, delta: float) -> float:
+    """An epsilon with delta(epsilon) <= delta."""
+    left = delta - _told(pairs)
+    if left < 0:
+        return math.inf
+    return min(pure + GaussianTotal(mu).epsilon(left).upper for mu, pure in _ways(pairs))
+
+
+def delta_at_most(pairs: Counted, epsilon: float) -> float:
+    """A bound of delta(epsilon)."""
+    found = [GaussianTotal(mu).delta(max(epsilon - pure, 0.0)).upper for mu, pure in _ways(pairs) if pure <= epsilon]
+    return min(min(found, default=1.0) + _told(pairs), 1.0)
+
+
+def _ways(pairs: Counted) -> Iterator[tuple[float, float]]:
+    """(mu, pure): all Gaussian pairs as Gaussians, or those with a largest loss by that."""
+    for pure_first in (False, True):
+        squares, pure = 0.0, 0.0
+        for pair, count in pairs:
+            mu, largest = _mu(pair), pair.upper.largest
+            if math.isinf(mu) or (pure_first and math.isfinite(largest)):
+                pure += count * max(largest, 0.0) * (1 + 1e-14)
+            else:
+                squares += count * mu * mu
+        yield math.sqrt(squares), pure
+
+
+def _mu(pair: Pair) -> float:
+    """Farthest places over the noise's scale; infinity for other noise."""
+    above = pair.upper
+    if not (isinstance(above, Location) and type(above.noise) is GaussianNoise):
+        return math.inf
+    return (max(place for _, place in above.p) - min(place for _, place in above.q)) / above.noise.scale
+
+
+def _told(pairs: Counted) -> float:
+    """The chance that some step tells all, from above."""
+    chances = [(min(pair.upper.infinite, 1.0), count) for pair, count in pairs]
+    if any(chance == 1 for chance, _ in chances):
+        return math.inf
+    return -math.expm1(math.fsum(count * math.log1p(-chance) for chance, count in chances)) * (1 + 1e-14)
