@@ -368,3 +368,69 @@ def test_gradients_from_before_move_nothing() -> None:
     for batch in step.batches(DATA):
         step(batch)
     assert torch.equal(model.weight, before)
+
+
+CHANGES = {
+    "unfrozen": (lambda m: m[0].weight.requires_grad_(True), "Parameter 0.weight was unfrozen or added"),
+    "added": (lambda m: m[0].register_parameter("more", parameter(1)), "Parameter 0.more was unfrozen or added"),
+    "a module added": (lambda m: m.add_module("new", nn.Linear(2, 2)), "Parameter new.weight was unfrozen or added"),
+    "a module replaced": (lambda m: m.__setitem__(0, nn.Linear(5, 8)), "Parameter 0.weight was unfrozen or added"),
+    "a tensor replaced": (lambda m: setattr(m[0], "weight", parameter(8, 5)), "Parameter 0.weight was unfrozen"),
+    "a module taken out": (lambda m: m.__delitem__(2), "taken out of the model"),
+    "a trained one frozen": (lambda m: m[2].weight.requires_grad_(False), "frozen or replaced"),
+}
+
+
+def partly_frozen() -> nn.Sequential:
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, CLASSES))
+    model[0].requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_model_gains_or_loses_after_the_step_was_made_is_said(change: str) -> None:
+    act, said = CHANGES[change]
+    model = partly_frozen()
+    step = private(model, sgd(model), PLAN, rng=0)
+    batches = step.batches(DATA)
+    step(next(batches))
+    act(model)
+    batch = next(batches)
+    with pytest.raises(BadInput, match=said):
+        step(batch)
+
+
+def test_an_optimizer_that_is_given_more_is_said() -> None:
+    model = partly_frozen()
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
+    step = private(model, optimizer, PLAN, rng=0)
+    batch = next(step.batches(DATA))
+    optimizer.add_param_group({"params": list(model[0].parameters())})
+    with pytest.raises(BadInput, match="optimizer was given other parameters"):
+        step(batch)
+
+
+def test_changes_that_train_nothing_more_are_fine() -> None:
+    """Frozen constants exchanged, a module without parameters added, one that never was in the optimizer."""
+    model = partly_frozen()
+    model.apart = nn.Identity()
+    model.apart.scale = parameter(1)
+    step = private(model, torch.optim.SGD(model[2].parameters(), lr=0.1), PLAN, rng=0)
+    for batch in step.batches(DATA):
+        model[0].weight = nn.Parameter(torch.randn(8, 5), requires_grad=False)
+        model.cache = nn.Identity()
+        step(batch)
+    assert step.done == PLAN.steps
+
+
+def test_a_slice_of_an_output_may_be_written_into() -> None:
+    def run(m, x):
+        h = m.c(x)
+        h[:, :2].relu_()
+        return h.mean(2)
+
+    torch.manual_seed(0)
+    model = Use(run, c=nn.Conv1d(1, CLASSES, 2))
+    batch = torch.randn(4, 1, 5), torch.arange(4) % CLASSES
+    found = Clipper(model, classify, trainable(model), 1.0)(batch, torch.ones(4, dtype=torch.bool))
+    torch.testing.assert_close(found.norms.double(), naive(model, classify, batch, 1.0)[1], rtol=1e-5, atol=1e-7)

@@ -158,3 +158,35 @@ def test_augmentation_does_not_go_with_users() -> None:
     step = made(small(), Plan(40, 0.5, 5, 1.0, unit="user"), augment=Augment(lambda batch: batch, 2))
     with pytest.raises(BadInput, match="single records"):
         next(step.batches(DATA, users=np.arange(120) // 3, records_per_user=2))
+
+
+def test_missing_ids_are_nobodys_and_equal_numbers_are_one_user() -> None:
+    from tacit.train.sample.augment import Users
+
+    class Unknown:
+        """As pandas.NA: to ask whether it is anything has no answer."""
+
+        def __eq__(self, other):
+            return self
+
+        def __bool__(self):
+            raise TypeError("ambiguous")
+
+        __hash__ = None
+
+    ids = np.array(
+        [1, "a", Unknown(), None, float("nan"), 1.0, np.datetime64("NaT"), "a", np.int64(1), "1.5", 1.5], object
+    )
+    found = Users.of(ids, 2, len(ids))
+    assert sorted(sorted(own.tolist()) for own in found.records) == [[0, 5, 8], [1, 7], [9, 10]]
+
+
+@pytest.mark.needs("pandas")
+def test_ids_from_a_pandas_column_with_missing_values() -> None:
+    import pandas as pd
+
+    from tacit.train.sample.augment import Users
+
+    for column in (pd.Series([3, pd.NA, 3, 4], dtype="Int64"), pd.Series(["x", pd.NA, "x", "y"], dtype="string")):
+        found = Users.of(column, 2, 4)
+        assert [own.tolist() for own in found.records] == [[0, 2], [3]]

@@ -38,7 +38,7 @@ def train(
     from ..audits import stated
     from ..study.training import planned, trained
     from ..train import Progress
-    from ..train.loop import accuracy
+    from ..train.validation import accuracy
 
     make = resolve_callable(file.need("model", "make"))
     records = read_records(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..core import check
@@ -39,7 +39,8 @@ class Plan:
     rate), "fixed-size" (exactly rate x public_size, without replacement), "shuffled" (passes of 1/rate batches in a
     shuffled order), "allocation" (passes in which each unit picks one of 1/rate steps), "cyclic" (1/rate batches that
     come round in one order) or "full" (all, rate 1); each has its own event. `clipping` is one of "flat", "per-layer",
-    "automatic", "adaptive", or a `Clipping`. `bands`: noise correlated over so many steps of cyclic batches.
+    "automatic", "adaptive", or a `Clipping`. `bands`: noise correlated over so many steps of cyclic batches. `delta`:
+    the one that the noise was calibrated for, if any, at which the claim is stated; it changes nothing that is done.
 
     Guarantee: `event` under `adjacency`, for the training that follows this plan.
     Caller ensures: one `unit` contributes at most one clipped vector per step.
@@ -55,6 +56,7 @@ class Plan:
     unit: str = "record"
     clipping: Clipping = FLAT
     bands: int = 1
+    delta: float | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         set_: Callable[[str, object], None] = partial(object.__setattr__, self)
@@ -66,6 +68,8 @@ class Plan:
         set_("adjacency", Adjacency.of(self.adjacency))
         set_("clipping", Clipping.of(self.clipping))
         set_("bands", check.whole("bands", self.bands))
+        if self.delta is not None:
+            set_("delta", check.delta(self.delta))
         if self.sampling not in ADJACENCIES:
             raise BadInput(f"sampling {self.sampling!r} is not known.", fix=f"Use one of: {', '.join(ADJACENCIES)}.")
         if self.adjacency not in ADJACENCIES[self.sampling]:
@@ -145,7 +149,7 @@ class Plan:
             found = privacy_loss(event, self.adjacency).epsilon(delta).upper
             return math.log(found / target) if found > 0 else -math.inf
 
-        return replace(self, noise_multiplier=least_noise(excess))
+        return replace(self, noise_multiplier=least_noise(excess), delta=delta)
 
     def _bound(self, event: Event, delta: float) -> Bound:
         return self._made(privacy_loss(event, self.adjacency).epsilon(delta).upper, delta, event)

@@ -59,13 +59,13 @@ def _verdict(subject: Subject) -> Cell:
 def utility_table(subject: Subject) -> Table:
     """What one model is worth, where there is nothing to compare it with."""
     columns = (Column("Utility", ("utility",), numeric=False), Column("Value", ("value",), numeric=False))
-    rows = [[Cell.words(titled(name)), _share(node)] for name, node in subject.node["utility"].items()]
+    rows = [[Cell.words(titled(name)), _merit(name, node)] for name, node in subject.node["utility"].items()]
     return Table(f"utility-{subject.index + 1}", "Utility", columns, rows, subject.title)
 
 
 def _utility_rows(subjects: Sequence[Subject]) -> list[tuple[str, list[Cell]]]:
     def cell(subject: Subject, name: str) -> Cell:
-        return _share(subject.node["utility"][name]) if name in subject.evidence.utility else ABSENT
+        return _merit(name, subject.node["utility"][name]) if name in subject.evidence.utility else ABSENT
 
     return [(titled(name), [cell(subject, name) for subject in subjects]) for name in utilities(subjects)]
 
@@ -104,6 +104,11 @@ def _cell(node: Node, style: Callable[[float], str] | None) -> Cell:
     return Cell(shown, ("" if node.value is None else node.value,))
 
 
-def _share(node: Node) -> Cell:
+def is_share(name: str, value: float) -> bool:
+    """Whether a figure of merit is a share of records; a loss is not, however small."""
+    return 0 <= value <= 1 and "loss" not in name
+
+
+def _merit(name: str, node: Node) -> Cell:
     """A share as a percentage, any other figure of merit as it is."""
-    return _cell(node, percent if 0 <= node.value <= 1 else significant)
+    return _cell(node, percent if is_share(name, node.value) else significant)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .chart import HALF, Chart, Series, altair, finished
-from .comparison import common_rate, strongest, utilities
+from .comparison import common_rate, is_share, strongest, utilities
 from .node import percent
 from .subject import Subject
 
@@ -15,7 +15,7 @@ ROW = 60
 
 def utility_chart(subjects: Sequence[Subject]) -> Chart | None:
     """The first utility that all models share, if it is a share."""
-    shared = [n for n in utilities(subjects) if all(0 <= s.evidence.utility.get(n, -1.0) <= 1 for s in subjects)]
+    shared = [n for n in utilities(subjects) if all(is_share(n, s.evidence.utility.get(n, -1.0)) for s in subjects)]
     if not shared:
         return None
     rows = [_utility_row(subject, shared[0]) for subject in subjects]

@@ -12,6 +12,7 @@ import torch
 from ..core import Claim, Evidence, PrivacyWarning, check
 
 if TYPE_CHECKING:
+    from ..loss import Plan
     from .step import PrivateStep
 
 NOT_COVERED = (
@@ -36,6 +37,11 @@ def warn_delta(delta: float, public_size: int) -> None:
 def small_delta(public_size: int) -> float:
     """The delta used where none is given: 1e-5, or less where the data are many: a power of ten at most 1/(10 n)."""
     return min(1e-5, 10.0 ** math.floor(-math.log10(10 * public_size)))
+
+
+def claimed_delta(plan: Plan) -> float:
+    """The delta that a plan was calibrated for, or `small_delta`."""
+    return small_delta(plan.public_size) if plan.delta is None else plan.delta
 
 
 def evidence(step: PrivateStep, delta: float) -> Evidence:

@@ -17,18 +17,17 @@ from ..core import BadInput, Charger, Evidence, Source
 from . import checkpoint as checkpoints
 from .average import Average
 from .batch_norm import Frozen
-from .claim import small_delta
+from .claim import claimed_delta
 from .clip.clipper import Loss
-from .clip.tree import mapped, size
 from .info import StepInfo
 from .models import check_kinds
 from .progress import Progress
 from .sample.augment import Augment
-from .sample.examples import Batch, as_tensors
-from .sample.labels import IGNORED
+from .sample.examples import Batch
 from .speed import Speed
 from .state import check_whole
 from .step import PrivateStep, Project, private
+from .validation import Validation
 
 if TYPE_CHECKING:
     from ..loss import Plan
@@ -73,9 +72,11 @@ def fit(
 ) -> Trained:
     """Train `model` on `data` under `plan` and return it with its evidence.
 
-    `optimizer` defaults to SGD; `validation` is a second (x, y), never trained on. `checkpoint` names a file that is
-    written ten times in a run and taken up again if it exists; it is a secret, and it is destroyed at the end.
-    `delta` of the claim defaults to 1e-5, or to a power of ten at most 1 / (10 public_size) where that is less.
+    `optimizer` defaults to SGD; `validation` are records that are never trained on, in any form that `data` may have:
+    the evidence holds the share of right labels, or the mean `loss` where there are none. `checkpoint` names a file
+    that is written ten times in a run and taken up again if it exists; it is a secret, destroyed at the end.
+    `delta` of the claim defaults to the one that the plan was calibrated for; else to 1e-5, or to a power of ten at
+    most 1 / (10 public_size) where that is less.
     `average`: "ema" or "tail" returns an average of the released parameters, which costs no privacy.
     `users` and `records_per_user` make users the unit (see `PrivateStep.batches`); `augment`, `project` and `noise`
     as in `private`. `progress`: True writes a line to standard error, of the first process; a function is called as
@@ -92,12 +93,13 @@ def fit(
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and not path.parent.is_dir():
         raise BadInput(f"There is no folder {path.parent} for the checkpoint.", fix="Make it first.")
+    judge = None if validation is None else Validation.of(validation, model, loss)
     frozen = Frozen(model)
     model.train()
     frozen.keep()
     options = {"augment": augment, "project": project, "noise": noise}
     step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, **options)
-    delta = small_delta(plan.public_size) if delta is None else delta
+    delta = claimed_delta(plan) if delta is None else delta
     alone = step.rank == 0
     hook = Progress(delta) if progress is True else progress
     mean = Average(average, step.parameters, plan.steps)
@@ -116,8 +118,8 @@ def fit(
     found = step.evidence(delta)
     if (mark := fingerprint(model)) is not None:
         found = found.with_(provenance={**found.provenance, FINGERPRINT: mark})
-    if validation is not None:
-        found = found.with_(utility={"accuracy": accuracy(model, validation)})
+    if judge is not None:
+        found = found.with_(utility=judge.utility(model))
     if path is not None and alone:
         checkpoints.destroy(path)
     return Trained(model, found, history)
@@ -146,18 +148,3 @@ def _run(
         yield info
         if path is not None and step.done % every == 0 and step.done < step.plan.steps:
             checkpoints.write({**step.state_dict(), "average": mean.state_dict()}, path)
-
-
-def accuracy(model: nn.Module, data: Any, *, rows: int = 1024) -> float:
-    """Share of labels, ignored ones (-100) left out, that are the largest output; one that names no output is wrong."""
-    data = as_tensors(data)
-    if not isinstance(data, tuple) or len(data) != 2:
-        raise BadInput("Validation data must be a pair (x, y).")
-    right = asked = 0
-    device = next(model.parameters()).device
-    with torch.no_grad():
-        for start in range(0, size(data), rows):
-            x, y = mapped(lambda tensor, start=start: tensor[start : start + rows].to(device), data)
-            right += int((model(x).argmax(1) == y).sum())
-            asked += int((y != IGNORED).sum())
-    return right / max(asked, 1)

@@ -62,23 +62,61 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
     return named
 
 
-Places = list[tuple[Mapping[str, Tensor | None], str, Tensor]]
+class Watched:
+    """What a model and its optimizer held when the step was made: parameters, by where they are, and modules.
+
+    Another tensor in a trained parameter's place, or a parameter that was unfrozen or added since, would be taken for a
+    public constant and never be trained.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, trained: Mapping[str, Tensor]) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.trained = {id(tensor) for tensor in trained.values()}
+        self.left = {id(tensor) for tensor in model.parameters() if tensor.requires_grad} - self.trained
+        self.moved = _count(optimizer)
+        self._look()
+
+    def _look(self) -> None:
+        """Note every parameter and module by the dict that holds it; tied ones are held in several."""
+        every, wanted = list(self.model.modules()), self.trained | self.left
+        held = [(module._parameters, name, one) for module in every for name, one in module._parameters.items()]
+        self.own = [place for place in held if id(place[2]) in self.trained]
+        self.others = [place for place in held if id(place[2]) not in wanted]
+        self.modules = [(module._modules, name, one) for module in every for name, one in module._modules.items()]
+        self.sizes = [(kept, len(kept)) for module in every for kept in (module._parameters, module._modules)]
+
+    def check(self) -> None:
+        """Called before every step: a look at each place, and a search only where something moved."""
+        if any(held.get(name) is not one or not one.requires_grad for held, name, one in self.own):
+            raise BadInput(
+                "A trained parameter was frozen or replaced by another tensor since the step was made.",
+                fix="Copy values into parameters (load_state_dict without assign), or make a new step.",
+            )
+        if _count(self.optimizer) != self.moved:
+            raise BadInput(
+                "The optimizer was given other parameters since the step was made.", fix="Make a new step with it."
+            )
+        same = all(held.get(name) is one for held, name, one in (*self.others, *self.modules))
+        same = same and all(len(held) == size for held, size in self.sizes)
+        if not same or any(one is not None and one.requires_grad for _, _, one in self.others):
+            self._search()
+
+    def _search(self) -> None:
+        """Name the first parameter that wants to be trained and is not."""
+        wanted = self.trained | self.left
+        for name, tensor in self.model.named_parameters():
+            if tensor.requires_grad and id(tensor) not in wanted:
+                raise BadInput(
+                    f"Parameter {name} was unfrozen or added since the step was made, and would never be trained.",
+                    fix="Make a new step, with an optimizer that holds it.",
+                )
+        if not self.trained <= {id(tensor) for tensor in self.model.parameters()}:
+            raise BadInput("A trained parameter was taken out of the model.", fix="Make a new step.")
+        self._look()
 
 
-def places(model: nn.Module, trained: Mapping[str, Tensor]) -> Places:
-    """Where a model holds its trained parameters; tied ones are held in several places."""
-    own = {id(tensor) for tensor in trained.values()}
-    holders = [module._parameters for module in model.modules()]
-    return [(held, name, one) for held in holders for name, one in held.items() if one is not None and id(one) in own]
-
-
-def check_places(known: Places) -> None:
-    """Another tensor in a parameter's place would be taken for a public constant, and never trained."""
-    if any(held.get(name) is not tensor or not tensor.requires_grad for held, name, tensor in known):
-        raise BadInput(
-            "A trained parameter was frozen or replaced by another tensor since the step was made.",
-            fix="Copy values into parameters (load_state_dict without assign), or make a new step.",
-        )
+def _count(optimizer: torch.optim.Optimizer) -> int:
+    return sum(len(group["params"]) for group in optimizer.param_groups)
 
 
 def check_model(model: nn.Module) -> None:

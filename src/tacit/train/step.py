@@ -21,7 +21,7 @@ from .clip import Clipper, Weigh
 from .clip.adaptive import next_norm
 from .clip.clipper import Loss
 from .info import StepInfo
-from .models import check_kinds, check_model, check_places, compute_again, places, trainable
+from .models import Watched, check_kinds, check_model, compute_again, trainable
 from .noise.derive import derived, words_of
 from .noise.fingerprint import fingerprint
 from .noise.keys import Keystream, Secret, digest
@@ -110,7 +110,7 @@ class PrivateStep:
         weigh, whole = Weigh.of(plan.clipping, trained), self._workers.together(trained)
         self._clipper = Clipper(model, averaged(loss), whole, plan.clip_norm, speed.precision, weigh)
         self._own = self._workers.own(trained)
-        self._places = [] if self.sharded else places(model, trained)
+        self._watched = None if self.sharded else Watched(model, optimizer, trained)
         device = next(iter(trained.values())).device
         self._total = Totals(self._clipper, self._workers, augment, compiled=speed.compiles(plan.steps, device))
         self._release = Release(plan, self._own, self._clipper.rounding, noise)
@@ -195,7 +195,8 @@ class PrivateStep:
             raise BadInput(
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
             )
-        check_places(self._places)
+        if self._watched is not None:
+            self._watched.check()
         self._frozen.keep()
         parts = (
             self._at_once(batch) if self._recorded and fits(self._total, self._release, batch) else self._parted(batch)

@@ -16,7 +16,7 @@ from ...core import BadInput, Charger, Evidence, MissingExtra, Source
 from ...loss import Plan
 from .. import checkpoint as checkpoints
 from ..batch_norm import Frozen
-from ..claim import small_delta
+from ..claim import claimed_delta
 from ..info import StepInfo
 from ..sample.examples import Batch, MapStyle
 from ..sample.labels import IGNORED, known
@@ -69,7 +69,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
             if wrong(self):
                 raise BadInput(message, fix=fix)
         self._frozen = Frozen(self.model)
-        self.plan, self.delta = plan, small_delta(plan.public_size)
+        self.plan, self.delta = plan, claimed_delta(plan)
         self.history: list[StepInfo] = []
         self._options = {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed, "noise": noise}
         self._users = {"users": users, "records_per_user": records_per_user}

@@ -60,14 +60,14 @@ class Users:
 
     @classmethod
     def of(cls, ids: ArrayLike, most: int | None, rows: int) -> Users:
-        """Records without an id (None, NaN) belong to nobody and are left out."""
+        """Records without an id (None, NaN, pandas.NA, NaT) belong to nobody and are left out."""
         if most is None:
             raise BadInput("Say how many records of a user take part in a step at most.", fix="Give records_per_user.")
         names = np.asarray(ids)
         if names.shape != (rows,):
             raise BadInput("users must hold one id for every record.")
         known = np.flatnonzero(names == names) if names.dtype.kind != "O" else _known(names)
-        _, user = np.unique(names[known].astype(str) if names.dtype.kind == "O" else names[known], return_inverse=True)
+        _, user = np.unique(_words(names[known]), return_inverse=True)
         order = known[np.argsort(user, kind="stable")]
         return cls(np.split(order, np.cumsum(np.bincount(user))[:-1]), check.whole("records_per_user", most))
 
@@ -89,7 +89,23 @@ class Users:
 
 
 def _known(names: NDArray[Any]) -> Index:
-    return np.flatnonzero([name is not None and name == name for name in names])
+    return np.flatnonzero([_is_known(name) for name in names])
+
+
+def _is_known(name: Any) -> bool:
+    """Missing values are None, or differ from themselves (NaN, NaT), or do not say whether they do (pandas.NA)."""
+    try:
+        return name is not None and bool(name == name)
+    except TypeError:
+        return False
+
+
+def _words(names: NDArray[Any]) -> NDArray[Any]:
+    """Ids of any kind as something that can be sorted; numbers that are equal have one word, so they stay one user."""
+    if names.dtype.kind != "O":
+        return names
+    whole = [int(name) if isinstance(name, float | np.floating) and name == name // 1 else name for name in names]
+    return np.array([str(int(name)) if isinstance(name, bool | np.bool_) else str(name) for name in whole])
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Capture(TorchFunctionMode):
         written = next(iter(tensors), None) if in_place(func, kwargs) else kwargs.get("out")
         if private and written is not None:
             self._check_written(flat((written,), {}))
-        if not self.copies and id(written) in self.outputs:
+        if not self.copies and {id(written), id(getattr(written, "_base", None))} & self.outputs:
             raise Overwritten
         if used and torch.is_grad_enabled():
             return self._watched(func, args, kwargs, used, private)

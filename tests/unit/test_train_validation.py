@@ -1,0 +1,132 @@
+"""Validation data: read before the first step, named for what they measure, and never the end of a paid training."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import tacit
+from tacit.core import BadInput
+from tacit.loss import Plan
+from tacit.train import fit
+from tacit.train.validation import accuracy
+
+PLAN = Plan(60, 0.2, 3, 1.0)
+X, Y = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+
+
+class Items(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 30
+
+    def __getitem__(self, row: int):
+        return X[row], int(Y[row])
+
+
+def squares(model: nn.Module, batch) -> torch.Tensor:
+    return (model(batch[0]).squeeze(1) - batch[1]).square()
+
+
+def net(outputs: int = 3) -> nn.Module:
+    return nn.Sequential(nn.Linear(5, outputs), nn.Dropout(0.5))
+
+
+class Charged:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def charge(self, *_, **__) -> None:
+        self.times += 1
+
+
+@pytest.mark.parametrize(
+    "validation",
+    [(X[:30], Y[:30]), [X[:30], Y[:30]], TensorDataset(X[:30], Y[:30]), Items(), (X[:30].numpy(), Y[:30].numpy())],
+    ids=["tuple", "list", "TensorDataset", "Dataset", "arrays"],
+)
+def test_any_form_of_data_gives_the_accuracy(validation) -> None:
+    found = fit(net(), (X, Y), PLAN, rng=0, validation=validation)
+    right = (found.model(X[:30]).argmax(1) == Y[:30]).float().mean()
+    assert found.evidence.utility == {"accuracy": pytest.approx(float(right))}
+
+
+@pytest.mark.parametrize(
+    ("validation", "said"),
+    [
+        ((X, Y, Y), "pairs"),
+        ({"x": X}, "pairs"),
+        ((X[:, :4], Y), "shapes cannot be multiplied"),
+        ((X, Y[:7]), "same number of rows"),
+        ((X[:0], Y[:0]), "empty"),
+        ((X, Y.float()), "whole-number labels"),
+        ("held-out.csv", "map-style"),
+    ],
+)
+def test_bad_data_are_found_before_anything_is_paid(validation, said: str) -> None:
+    ledger, model = Charged(), net()
+    before = [one.clone() for one in model.parameters()]
+    with pytest.raises(BadInput, match=said):
+        fit(model, (X, Y), PLAN, validation=validation, ledger=ledger)
+    assert ledger.times == 0
+    assert all(torch.equal(one, now) for one, now in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("targets", [Y.float(), Y])
+def test_a_regression_is_judged_by_its_loss(targets: torch.Tensor) -> None:
+    found = fit(net(1), (X, targets), PLAN, rng=0, loss=squares, validation=(X, targets))
+    expected = float(squares(found.model, (X, targets)).mean().detach())
+    assert found.evidence.utility == {"loss": pytest.approx(expected, rel=1e-5)}
+
+
+def test_shares_of_classes_are_labels() -> None:
+    shares = F.one_hot(Y, 3).float()
+    assert fit(net(), (X, shares), PLAN, rng=0, validation=(X, shares)).evidence.utility.keys() == {"accuracy"}
+
+
+def test_a_record_that_stops_the_model_does_not_lose_the_training() -> None:
+    def loss(model: nn.Module, batch) -> torch.Tensor:
+        if bool((batch[0] > 1e6).any()):
+            raise ValueError("a value of somebody")
+        return F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+    def judged(model: nn.Module, batch) -> torch.Tensor:
+        return loss(model, (batch[0], batch[1].long()))
+
+    odd = X.clone()
+    odd[7] = 1e7
+    with pytest.warns(UserWarning, match=r"could not be judged .* \(ValueError\)") as told:
+        found = fit(net(), (X, Y), PLAN, rng=0, loss=judged, validation=(odd, Y.float()))
+    assert found.evidence.utility == {}
+    assert found.evidence.claim is not None
+    assert "somebody" not in str(told[0].message)
+
+
+def test_the_check_leaves_modes_and_random_numbers_as_they_were() -> None:
+    def after(validation) -> torch.Tensor:
+        torch.manual_seed(0)
+        model = net()
+        fit(model, (X, Y), PLAN, rng=0, validation=validation)
+        return model[0].weight.detach()
+
+    assert torch.equal(after(None), after((X, Y)))
+
+
+def test_accuracy_leaves_out_ignored_labels() -> None:
+    model = nn.Identity()
+    model.register_parameter("p", nn.Parameter(torch.zeros(1)))
+    outputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    assert accuracy(model, (outputs, torch.tensor([0, -100, 1]))) == 0.5
+    assert accuracy(model, (outputs.numpy(), np.array([0, 7, 1]))) == pytest.approx(1 / 3)
+
+
+def test_delta_of_the_plan_is_the_delta_of_the_claim() -> None:
+    plan = tacit.plan(60, epsilon=4.0, delta=1e-3, epochs=2)
+    found = fit(net(), (X, Y), plan, rng=0)
+    assert found.evidence.claim.bound.delta == 1e-3
+    assert found.evidence.claim.bound.epsilon <= 4.0
+    assert plan == Plan(60, plan.rate, plan.steps, plan.noise_multiplier)
+    assert repr(plan) == repr(Plan(60, plan.rate, plan.steps, plan.noise_multiplier))
+    assert fit(net(), (X, Y), PLAN, rng=0).evidence.claim.bound.delta == 1e-5
+    assert fit(net(), (X, Y), plan, rng=0, delta=1e-6).evidence.claim.bound.delta == 1e-6
