@@ -6,74 +6,24 @@ import math
 
 import pytest
 
+from event_examples import ADJACENCY, EXAMPLES, UNSUPPORTED
 from tacit.core.errors import Unsupported
 from tacit.core.events import (
     ZCDP,
-    AboveThreshold,
-    Allocation,
     ApproximateDP,
-    BandedFactorisation,
-    BoundedRange,
     Compose,
-    DiscreteGaussian,
-    DiscreteLaplace,
     Event,
-    FixedSize,
     Gaussian,
     Laplace,
-    LastIterate,
-    MatrixFactorisation,
-    NoisyMax,
-    NonPrivate,
     NoOp,
-    ObjectivePerturbation,
-    PartitionSelection,
     Poisson,
-    RandomizedResponse,
     Repeat,
-    RepeatAndSelect,
-    Shuffled,
-    TruncatedPoisson,
     family,
     rescaled,
 )
 from tacit.loss import privacy_loss
 
 DELTA = 1e-6
-EXAMPLES: dict[str, Event] = {
-    "AboveThreshold": AboveThreshold(0.3),
-    "Allocation": Allocation(1, 8, Gaussian(2.0)),
-    "ApproximateDP": ApproximateDP(0.2, 1e-8),
-    "BandedFactorisation": BandedFactorisation(3.0, (1.0, 0.5), 7, 3, 2),
-    "BoundedRange": BoundedRange(0.4),
-    "Compose": Compose((Gaussian(3.0), Laplace(5.0))),
-    "DiscreteGaussian": DiscreteGaussian(3.0),
-    "DiscreteLaplace": DiscreteLaplace(4.0),
-    "FixedSize": FixedSize(10, 1000, Gaussian(2.0)),
-    "Gaussian": Gaussian(2.0),
-    "Laplace": Laplace(4.0),
-    "LastIterate": LastIterate(4.0, 500, 0.5, 1.0, 0.25, 100, rate=0.2, diameter=0.5),
-    "MatrixFactorisation": MatrixFactorisation(3.0, ((1.0,), (0.5, 1.0), (0.375, 0.5, 1.0)), 2, 2),
-    "NoOp": NoOp(),
-    "NoisyMax": NoisyMax(0.3, "laplace"),
-    "NonPrivate": NonPrivate(),
-    "ObjectivePerturbation": ObjectivePerturbation(3.0, 0.25, 1.0),
-    "PartitionSelection": PartitionSelection(0.3, 1e-8),
-    "Poisson": Poisson(0.1, Gaussian(1.0)),
-    "RandomizedResponse": RandomizedResponse(0.5, 3),
-    "Repeat": Repeat(Poisson(0.05, Gaussian(1.5)), 20),
-    "RepeatAndSelect": RepeatAndSelect(Gaussian(5.0), 5.0),
-    "Shuffled": Shuffled(10, Gaussian(2.0)),
-    "TruncatedPoisson": TruncatedPoisson(0.1, 50, Gaussian(1.0), 300),
-    "ZCDP": ZCDP(0.05),
-}
-UNSUPPORTED = {
-    ("FixedSize", "add-remove"),
-    ("FixedSize", "zero-out"),
-    ("Shuffled", "add-remove"),
-    ("Allocation", "replace"),
-}
-ADJACENCY = {"FixedSize": "replace", "Shuffled": "replace"}
 SUPPORTED = list(EXAMPLES)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Adjacency, BadInput, Bound, Claim, Event, Mismatch, Side, check
-from ..core.events import family
 from ..loss import Plan, privacy_loss
+from ..loss.conditions import upper_bound
 from .bounds.frontier import pair_limit
 
 Stated = tuple[float, float] | Event | Plan | Claim
@@ -31,7 +31,7 @@ def stated(claim: Stated, *, delta: float, adjacency: Adjacency | str | None = N
     chosen = Adjacency.ADD_REMOVE if adjacency is None else Adjacency.of(adjacency)
     if isinstance(claim, Event):
         epsilon = privacy_loss(claim, chosen).epsilon(check.delta(delta)).upper
-        bound = Bound(epsilon, delta, Side.UPPER, 1.0, "privacy accounting", chosen, assumes=family(claim))
+        bound = upper_bound(epsilon, delta, claim, chosen, method="privacy accounting")
         return with_frontier(Claim(bound, claim))
     return pair(claim, chosen)
 

@@ -106,7 +106,6 @@ def calibrate(
 ) -> Result:
     """The least noise, or the largest rate or number of steps, that meets a target."""
     from .. import loss
-    from ..loss.reading import samplings, training_event
 
     parameter = solve.replace("-", "_")
     setting = loss.calibrate(
@@ -122,9 +121,8 @@ def calibrate(
         adjacency=adjacency,
     )
     value = {"noise_multiplier": setting.noise_multiplier, "rate": setting.rate, "steps": setting.steps}[parameter]
-    event = training_event(setting.noise_multiplier, setting.rate, setting.steps)
-    assumptions = [text for _, text in samplings(event)]
-    data = {"parameter": parameter, "value": value, **setting.to_json(), "event": event.to_json()}
+    assumptions = list(setting.bound.assumptions)
+    data = {"parameter": parameter, "value": value, **setting.to_json(), "event": setting.event.to_json()}
     rows = [(parameter, f"{value:.10g}"), ("epsilon", spelled(setting.epsilon)), ("delta", f"{delta:g}")]
     rows += [("adjacency", setting.adjacency.value), ("method", METHOD)]
     lines = [f"Assumes that {assumption}." for assumption in assumptions]
@@ -148,7 +146,6 @@ def plan(
 ) -> Result:
     """A plan of private training that meets (epsilon, delta)."""
     from .. import loss
-    from ..loss.conditions import conditions
 
     made = loss.plan(
         records,
@@ -171,7 +168,7 @@ def plan(
         "clip_norm": made.clip_norm,
     }
     words = {"adjacency": made.adjacency.value, "sampling": made.sampling, "clipping": made.clipping.name}
-    assumptions = conditions(made.event)
+    assumptions = list(made.assumptions)
     data = {**numbers, "bands": made.bands, "epsilon": found.to_json(), "delta": delta, **words}
     rows = [(name, f"{value:.10g}") for name, value in numbers.items()]
     rows += [("epsilon", spelled(found)), ("delta", f"{delta:g}"), *words.items()]

@@ -127,6 +127,7 @@ def _told(folder: Path, written: dict[str, Path | None], plan: Any, bound: Any, 
         "steps": plan.steps,
         "epsilon": interval.to_json(),
         "delta": bound.delta,
+        "assumptions": list(bound.assumptions),
         "accuracy": rates,
     }
     rows = [
@@ -134,4 +135,4 @@ def _told(folder: Path, written: dict[str, Path | None], plan: Any, bound: Any, 
         ("accuracy", "no record was held out" if held is None else f"{held:.2%} on held-out records"),
         *((name, str(path)) for name, path in written.items() if path is not None),
     ]
-    return Result(data, rows)
+    return Result(data, rows, [f"Assumes that {text}." for text in bound.assumptions])

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from ..core import check
 from ..core.adjacency import Adjacency
+from ..core.bound import Bound
 from ..core.errors import BadInput, TacitError
-from ..core.events import Gaussian
+from ..core.events import Event, Gaussian
 from ..core.interval import Interval, finite
 from ..core.privacy_loss import PrivacyLoss
+from .conditions import upper_bound
 from .dispatch import privacy_loss
 from .reading import training_event
 
@@ -31,6 +33,17 @@ class Setting:
     delta: float
     adjacency: Adjacency
     epsilon: Interval
+
+    @property
+    def event(self) -> Event:
+        """What training with this setting releases."""
+        return training_event(self.noise_multiplier, self.rate, self.steps)
+
+    @property
+    def bound(self) -> Bound:
+        """The proven claim, with all that it assumes."""
+        method = "privacy-loss distribution"
+        return upper_bound(self.epsilon.upper, self.delta, self.event, self.adjacency, method=method)
 
     def to_json(self) -> dict[str, object]:
         return {

@@ -1,77 +1,185 @@
-"""What the reader of a bound must believe: one sentence for each condition of each event."""
+"""What the reader of a bound must believe: one sentence for each condition of each theorem behind it.
+
+This is the only source of conditions. Whatever shows an upper bound (a plan, a claim, a verb, a report) takes them from
+here, so that none can be dropped on the way (soundness rule 28).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from ..core.adjacency import Adjacency
+from ..core.bound import Bound, Side
 from ..core.events import (
+    ZCDP,
+    AboveThreshold,
+    Allocation,
     ApproximateDP,
     BandedFactorisation,
+    BoundedRange,
+    Compose,
+    DiscreteGaussian,
+    DiscreteLaplace,
     Event,
+    FixedSize,
+    Gaussian,
+    Laplace,
     LastIterate,
     MatrixFactorisation,
+    NoisyMax,
+    NonPrivate,
+    NoOp,
     ObjectivePerturbation,
+    PartitionSelection,
+    Poisson,
+    RandomizedResponse,
+    Repeat,
     RepeatAndSelect,
+    Shuffled,
     TruncatedPoisson,
+    family,
+    walk,
 )
-from .reading import SAMPLING
 
-STEADY = ("a record added, removed or exchanged leaves the steps of all others as they are",)
-CONDITIONS: dict[type[Event], tuple[str, ...]] = {
-    TruncatedPoisson: (
-        "every batch is a fresh Poisson sample, cut down to `cap` records chosen uniformly",
-        "there are at most `size` records",
+FRESH = "every release draws its randomness afresh, independently of all others"
+SECRET = "nobody learns who is in a batch"
+STEADY = "a record added, removed or exchanged leaves the steps of all others as they are"
+CYCLIC = "each record takes part in at most `participations` steps, any two of them at least `separation` apart"
+AS_STATED = "the release is private as stated, under this adjacency"
+AT_MOST = "there are at most `size` records"
+FRESH_POISSON = "every batch is a fresh Poisson sample: each record independently with probability `rate`"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the theorems about one kind of event assume, and the name of how it draws batches, if it does."""
+
+    texts: tuple[str, ...] = ()
+    sampling: str | None = None
+    more: Callable[[Event], tuple[str, ...]] | None = None
+
+    def of(self, event: Event) -> tuple[str, ...]:
+        return self.texts + (self.more(event) if self.more else ())
+
+
+def _last_iterate(event: Event) -> tuple[str, ...]:
+    assert isinstance(event, LastIterate)
+    drawn = (
+        "every step takes all records" if event.rate == 1 else "every batch is a fresh Poisson sample of rate `rate`"
+    )
+    return (drawn,) if event.diameter is None else (drawn, "every step ends with a projection onto one convex set")
+
+
+CONDITIONS: dict[type[Event], Conditions] = {
+    NoOp: Conditions(),
+    NonPrivate: Conditions(),
+    Repeat: Conditions((FRESH,)),
+    Compose: Conditions((FRESH,)),
+    Gaussian: Conditions(
+        ("one record moves what is released by at most the Euclidean norm that the noise is scaled by",)
     ),
-    ApproximateDP: ("the release is (epsilon, delta)-DP under this adjacency, as it says",),
-    RepeatAndSelect: ("only the best run is seen, and the number of runs is drawn as `shape` and `mean` say",),
-    MatrixFactorisation: STEADY,
-    BandedFactorisation: STEADY,
-    ObjectivePerturbation: (
-        "every loss is a convex, twice differentiable function of one inner product, as steep and as curved as stated",
-        "the minimiser is exact, over all of space, and nothing else is released",
+    Laplace: Conditions(("one record moves what is released by at most the L1 norm that the noise is scaled by",)),
+    DiscreteGaussian: Conditions(("one integer is released, and one record moves it by at most `sensitivity`",)),
+    DiscreteLaplace: Conditions(
+        ("integers are released, and one record moves them by an L1 norm of at most `sensitivity`",)
     ),
-    LastIterate: (
-        "every loss is convex and as steep and as smooth as stated everywhere, without clipping; constants are public",
-        "the start does not depend on the data, and no iterate but the last is ever seen",
-        "there are at most `size` records",
+    RandomizedResponse: Conditions(("each record gives one answer, drawn as `epsilon` and `categories` say",)),
+    BoundedRange: Conditions(
+        ("the log ratio of probabilities of every choice stays within a range of length `epsilon`",)
+    ),
+    NoisyMax: Conditions(("scores move by at most what the noise is scaled by, and only the index is seen",)),
+    AboveThreshold: Conditions(
+        ("queries move by at most what the noise is scaled by, and all ends at the first answer",)
+    ),
+    ApproximateDP: Conditions((AS_STATED,)),
+    PartitionSelection: Conditions((AS_STATED,)),
+    ZCDP: Conditions((AS_STATED,)),
+    Poisson: Conditions((FRESH_POISSON, SECRET), "poisson"),
+    TruncatedPoisson: Conditions(
+        ("every batch is a fresh Poisson sample, cut down to `cap` records chosen uniformly", SECRET, AT_MOST),
+        "truncated-poisson",
+    ),
+    FixedSize: Conditions(
+        ("every batch is a fresh uniform sample of exactly `batch` records, without replacement", SECRET), "fixed-size"
+    ),
+    Shuffled: Conditions(
+        ("every pass shuffles the records and cuts them into batches; the shuffle is counted as known",), "shuffled"
+    ),
+    Allocation: Conditions(
+        ("each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly", SECRET),
+        "allocation",
+    ),
+    MatrixFactorisation: Conditions(
+        (CYCLIC, STEADY, "one record's contribution to a step has at most the norm that the noise is scaled by"),
+        "cyclic",
+    ),
+    BandedFactorisation: Conditions(
+        (CYCLIC, STEADY, "one record's contribution to a step has at most the norm that the noise is scaled by"),
+        "cyclic",
+    ),
+    RepeatAndSelect: Conditions(
+        ("only the best run is seen, and the number of runs is drawn as `shape` and `mean` say", FRESH)
+    ),
+    ObjectivePerturbation: Conditions(
+        (
+            "every loss is a convex, twice differentiable function of one inner product, as steep and curved as stated",
+            "the minimiser is exact, over all of space, and nothing else is released",
+        )
+    ),
+    LastIterate: Conditions(
+        (
+            "every loss is convex and as steep and smooth as stated everywhere, without clipping; constants are public",
+            "the start does not depend on the data, and no iterate but the last is ever seen",
+            AT_MOST,
+        ),
+        more=_last_iterate,
     ),
 }
-"""Conditions of events beside how batches are drawn."""
+"""Every event of this package; one without an entry relies on whoever registered its cost."""
 
 
 def conditions(event: Event) -> list[str]:
-    """How batches are drawn, and all other conditions, of an event and the events in it."""
-    found: list[str] = []
-    for part in _parts(event):
-        texts: tuple[str, ...] = (SAMPLING[type(part)][1],) if type(part) in SAMPLING else ()
-        if isinstance(part, LastIterate):
-            texts += _sampled(part)
-        found += [text for text in (*texts, *CONDITIONS.get(type(part), ())) if text not in found]
-    return found
+    """All conditions of an event and of the events in it: how batches are drawn first, then the others."""
+    parts = list(walk(event))
+    drawn = [text for part in parts if _known(part).sampling for text in _known(part).of(part)]
+    others = [text for part in parts if not _known(part).sampling for text in _known(part).of(part)]
+    return list(dict.fromkeys(drawn + others))
 
 
 def sampling_names(event: Event) -> str:
     """The kinds of sampling in an event, by name."""
-    names = [SAMPLING[type(part)][0] for part in _parts(event) if type(part) in SAMPLING]
-    names += ["truncated-poisson" for part in _parts(event) if isinstance(part, TruncatedPoisson)]
-    names += ["poisson" for part in _parts(event) if isinstance(part, LastIterate) and part.rate < 1]
-    return ", ".join(dict.fromkeys(names)) or "none"
+    names = [_known(part).sampling for part in walk(event)]
+    names += ["poisson" for part in walk(event) if isinstance(part, LastIterate) and part.rate < 1]
+    return ", ".join(dict.fromkeys(name for name in names if name)) or "none"
 
 
-def _sampled(event: LastIterate) -> tuple[str, ...]:
-    drawn = (
-        ("every step takes all records",)
-        if event.rate == 1
-        else ("every batch is a fresh Poisson sample of rate `rate`",)
+def upper_bound(
+    epsilon: float,
+    delta: float,
+    event: Event,
+    adjacency: Adjacency,
+    *,
+    method: str,
+    unit: str = "record",
+    more: tuple[str, ...] = (),
+) -> Bound:
+    """A proven bound of an event with all that its theorems assume, and `more` that its maker knows."""
+    return Bound(
+        epsilon=epsilon,
+        delta=delta,
+        side=Side.UPPER,
+        confidence=1.0,
+        method=method,
+        adjacency=adjacency,
+        unit=unit,
+        assumes=family(event),
+        assumptions=(*conditions(event), *more),
     )
-    return drawn if event.diameter is None else (*drawn, "every step ends with a projection onto one convex set")
 
 
-def _parts(event: Event) -> Iterator[Event]:
-    yield event
-    for field_ in fields(event):
-        value = getattr(event, field_.name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Event):
-                yield from _parts(item)
+def _known(event: Event) -> Conditions:
+    name = type(event).__name__
+    return CONDITIONS.get(type(event)) or Conditions(
+        (f"the cost that was registered for {name} is a theorem about it",)
+    )

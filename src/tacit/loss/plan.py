@@ -10,14 +10,15 @@ from functools import partial
 
 from ..core import check
 from ..core.adjacency import Adjacency
-from ..core.bound import Bound, Side
+from ..core.bound import Bound
 from ..core.errors import BadInput, PrivacyWarning, Unsupported
-from ..core.events import Event, family
+from ..core.events import Event
 from .calibration import least_noise
 from .clipping import FLAT, Adaptive, Clipping
+from .conditions import conditions, upper_bound
 from .cyclic import cyclic_event
 from .dispatch import privacy_loss
-from .reading import sampled_event, samplings, whole_passes
+from .reading import sampled_event, whole_passes
 
 ADJACENCIES: dict[str, tuple[Adjacency, ...]] = {
     "poisson": tuple(Adjacency),
@@ -124,6 +125,15 @@ class Plan:
         """rate x public_size: what sums are divided by, a public number."""
         return self.rate * self.public_size
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the plan's bounds assume."""
+        return (*conditions(self.event), *self._own)
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        return (f"one {self.unit} gives one clipped vector per step",)
+
     def bound(self, delta: float) -> Bound:
         """The proven claim for the whole plan."""
         self._warn(check.delta(delta))
@@ -155,16 +165,14 @@ class Plan:
         return self._made(privacy_loss(event, self.adjacency).epsilon(delta).upper, delta, event)
 
     def _made(self, epsilon: float, delta: float, event: Event) -> Bound:
-        return Bound(
-            epsilon=epsilon,
-            delta=delta,
-            side=Side.UPPER,
-            confidence=1.0,
+        return upper_bound(
+            epsilon,
+            delta,
+            event,
+            self.adjacency,
             method="privacy-loss distribution",
-            adjacency=self.adjacency,
             unit=self.unit,
-            assumes=family(event),
-            assumptions=(*(text for _, text in samplings(event)), f"one {self.unit} gives one clipped vector per step"),
+            more=self._own,
         )
 
     def _warn(self, delta: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from fractions import Fraction
 
 from ..core import check
@@ -11,37 +10,15 @@ from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
 from ..core.events import (
     Allocation,
-    BandedFactorisation,
     Event,
     FixedSize,
     Gaussian,
-    MatrixFactorisation,
     Poisson,
     Repeat,
     Shuffled,
 )
 from ..core.interval import Interval
 from .dispatch import privacy_loss
-
-CYCLIC = (
-    "cyclic",
-    "each record takes part in at most `participations` steps, any two of them at least `separation` apart",
-)
-SAMPLING: dict[type[Event], tuple[str, str]] = {
-    Poisson: ("poisson", "every batch is a fresh Poisson sample: each record independently with probability `rate`"),
-    FixedSize: ("fixed-size", "every batch is a fresh uniform sample of exactly `batch` records, without replacement"),
-    Shuffled: (
-        "shuffled",
-        "every pass shuffles the records and cuts them into batches; the shuffle is counted as known",
-    ),
-    Allocation: (
-        "allocation",
-        "each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly",
-    ),
-    MatrixFactorisation: CYCLIC,
-    BandedFactorisation: CYCLIC,
-}
-"""How batches are drawn, by the event that says so: its name, and what the reader must believe."""
 
 
 def training_event(noise_multiplier: float, rate: float, steps: int, sampling: str = "poisson") -> Event:
@@ -89,17 +66,6 @@ def _batch(rate: float, size: int) -> int:
             fix="Give rate = batch / public_size.",
         )
     return batch
-
-
-def samplings(event: Event) -> list[tuple[str, str]]:
-    """Name and assumption of every kind of sampling in the event."""
-    found = [SAMPLING[type(event)]] if type(event) in SAMPLING else []
-    for field_ in fields(event):
-        value = getattr(event, field_.name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Event):
-                found += [pair for pair in samplings(item) if pair not in found]
-    return found
 
 
 def epsilon(
