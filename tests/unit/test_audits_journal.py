@@ -143,7 +143,7 @@ def test_a_killed_command_is_resumed(tmp_path):
     """Killed by the operating system in the middle of its runs; then refused without --resume; then as if never."""
     (tmp_path / "mine.py").write_text(FIT)
     np.savez(tmp_path / "d.npz", x=DATA[0], y=DATA[1])
-    checkpoint = tmp_path / "tacit-audit" / "checkpoint.jsonl"
+    checkpoint = tmp_path / "tacit-audit.unfinished" / "checkpoint.jsonl"
     running = command(tmp_path)
     for _ in range(600):
         if checkpoint.exists() and len(checkpoint.read_text().splitlines()) > 10:
@@ -157,7 +157,11 @@ def test_a_killed_command_is_resumed(tmp_path):
     assert "--resume" in refused.communicate()[1]
     assert refused.returncode == 2
     resumed = json.loads(command(tmp_path, "--resume").communicate()[0])
-    assert {path.name for path in (tmp_path / "tacit-audit").iterdir()} == {"data.key", "evidence.json"}
+    assert {path.name for path in (tmp_path / "tacit-audit").iterdir()} == {
+        "data.key",
+        "evidence.json",
+        "manifest.json",
+    }
     whole = json.loads(command(tmp_path, "--out", "whole").communicate()[0])
     for name in ("verdict", "lower", "counts", "runs", "controls"):
         assert resumed[name] == whole[name]

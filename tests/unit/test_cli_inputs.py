@@ -194,13 +194,18 @@ def test_a_place_that_cannot_be_written_is_bad_input(tacit_):
     Path("scores.csv").write_text("score,member\n1,1\n0,0\n")
     Path("full/evidence.json").mkdir(parents=True)
     status, _, err = tacit_("attack", "scores.csv", "--out", "full")
-    assert (status, err) == (2, "tacit: evidence.json cannot be written. Give a path in a folder that is there.\n")
+    assert status == 2
+    assert err.startswith("tacit: full is not an empty folder; a folder belongs to one run.")
     assert [path.name for path in Path("full").iterdir()] == ["evidence.json"]
+    assert not Path("full.unfinished").exists()
 
 
 def test_what_foreign_code_prints_is_no_result(tacit_):
     _, out, err = tacit_("attack", run_file('predict = "their_code:chatty"'), "--json")
     assert json.loads(out)["schema"] == "tacit.attack/1"
+    assert "half way" not in err
+    _, out, err = tacit_("attack", run_file('predict = "their_code:chatty"'), "--json", "--again", "--debug")
+    assert json.loads(out)["evidence"] == "tacit-attack-2/evidence.json"
     assert "half way" in err
 
 
@@ -251,7 +256,7 @@ def test_users_a_schedule_an_average_and_public_words(tacit_):
     lists = 'categories.w = ["p", "q"]\ncategories.y = ["no", "yes"]'
     for public in (False, True):
         file = run_file('make = "three:make"', data + lists * public, plan=PLAN + "\nrecords_per_user = 2", train=train)
-        status, out, err = tacit_("train", file, "--seed", "3", "--json")
+        status, out, err = tacit_("train", file, "--seed", "3", "--json", "--again")
         assert status == 0, err
         evidence = Evidence.load(json.loads(out)["evidence"])
         assert evidence.claim.bound.unit == "user"
@@ -261,20 +266,20 @@ def test_users_a_schedule_an_average_and_public_words(tacit_):
 
 @pytest.mark.parametrize("junk", [b"", b"junk", b"\x80\x02junk", b"PK\x03\x04" + bytes(40), b"\x80\x02}q\x00."])
 def test_a_checkpoint_that_is_none(tacit_, junk):
-    Path("tacit-train").mkdir()
-    Path("tacit-train/checkpoint.secret").write_bytes(junk)
+    Path("tacit-train.unfinished").mkdir()
+    Path("tacit-train.unfinished/checkpoint.secret").write_bytes(junk)
     status, _, err = tacit_("train", run_file(MAKE, plan=PLAN), "--resume")
     assert status == 2
     assert "checkpoint" in err.splitlines()[-1]
-    assert Path("tacit-train/checkpoint.secret").read_bytes() == junk
+    assert Path("tacit-train.unfinished/checkpoint.secret").read_bytes() == junk
 
 
 def test_members_are_the_pool_of_a_bracket(tacit_, monkeypatch):
     """Others are never trained on: they give the test accuracy."""
     seen = []
     monkeypatch.setattr("tacit.study.experiment.Experiment.bracket", lambda self, recipe: seen.append(self))
-    with pytest.raises(TypeError):
-        tacit_("bracket", run_file(MAKE, plan=PLAN))
+    status, _, err = tacit_("bracket", run_file(MAKE, plan=PLAN))
+    assert (status, err.splitlines()[-1].split(" was raised")[0]) == (3, "tacit: TypeError")
     members = np.load("data.npz")["members"].astype(bool)
     assert seen[0].x.tolist() == np.load("data.npz")["x"][members].astype(np.float32).tolist()
     assert len(seen[0].test[0]) == 60 - members.sum()

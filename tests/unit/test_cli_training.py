@@ -58,7 +58,8 @@ def test_model_evidence_and_a_plot_for_the_operator(tacit_) -> None:
     status, out, err = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1)
     assert status == 0
     found = json.loads(out)
-    assert sorted(path.name for path in Path("run").iterdir()) == ["evidence.json", "model.safetensors", "training.svg"]
+    names = ["evidence.json", "manifest.json", "model.safetensors", "training.svg"]
+    assert sorted(path.name for path in Path("run").iterdir()) == names
     weights = load_file(found["model"])
     assert torch.equal(weights["a.weight"], weights["b.weight"])
     assert "step 20/20  epsilon" in err

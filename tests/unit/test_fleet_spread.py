@@ -9,6 +9,7 @@ from tacit import BadInput, Plan
 from tacit.fleet import Epochs, Fleet
 from tacit.fleet.signals import signals
 from tacit.fleet.spread import spread
+from tacit.train import checkpoint
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 4)).astype(np.float32)
@@ -85,7 +86,7 @@ def test_an_interrupted_fleet_goes_on(tmp_path):
         spread(mine, X, Y, MEMBER, PLAN, folder=tmp_path / "f", progress=stop)
     assert sorted(path.name for path in (tmp_path / "f").iterdir()) == ["fleet.pt", "part-0.pt", "part-1.pt"]
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "f").iterdir())
-    seeds = torch.load(tmp_path / "f" / "fleet.pt", weights_only=True)["words"]
+    seeds = checkpoint.read(tmp_path / "f" / "fleet.pt")["words"]
     trained.clear()
     found = spread(mine, X, Y, MEMBER, PLAN, folder=tmp_path / "f")
     assert len(trained) < MODELS - 64  # the last 22, and one to have its shape per part
@@ -93,7 +94,7 @@ def test_an_interrupted_fleet_goes_on(tmp_path):
 
     words = seeds.numpy().view(np.uint64)
     assert same(found, fleet().train(X, Y, MEMBER, PLAN, rng=_Part(words, slice(0, MODELS))))
-    assert "words" not in torch.load(tmp_path / "f" / "fleet.pt", weights_only=True)
+    assert "words" not in checkpoint.read(tmp_path / "f" / "fleet.pt")
     assert same(found, spread(mine, X, Y, MEMBER, PLAN, folder=tmp_path / "f"))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, Claim, Evidence, Source, check, source
+from ..core.files import Lasting
 from .canary import Maker, maker
 from .claims import Stated, stated
 from .foreign import Fit
@@ -41,7 +42,7 @@ def audit(
     rng: Source | int | np.random.Generator | None = None,
     delta: float = 1e-5,
     adjacency: Adjacency | str | None = None,
-    checkpoint: str | Path | None = None,
+    checkpoint: str | Path | Lasting | None = None,
 ) -> Evidence:
     """Test a privacy claim about `fit(x, y, rng) -> predict`.
 

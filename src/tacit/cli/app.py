@@ -12,13 +12,16 @@ import functools
 import importlib
 import inspect
 import json as json_module
+import os
 import sys
 import time
+import traceback
 import typing
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -42,6 +45,7 @@ VERBS = {
     "doctor": ("doctor", "Say what is installed and, for a model, the clipping rule of every parameter."),
 }
 """Each verb's module, imported when the verb is used (numpy alone costs more than a page of help), and its help."""
+AGAIN = "Where DIR holds a finished run, use the next free name: DIR-2 and so on."
 DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED = 0, 1, 2, 3, 130
 STATUS_OF_VERDICT = {"consistent": DONE, "no claim": DONE, "refuted": REFUTED, "uninformative": NO_ANSWER}
 
@@ -108,9 +112,9 @@ def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
     def register(function: Callable[..., Result]) -> Callable[..., None]:
         @functools.wraps(function)
         def run(**arguments: Any) -> None:
-            as_json = arguments.pop("json")
+            as_json, debug = arguments.pop("json"), arguments.pop("debug")
             started = time.perf_counter()
-            with reported(as_json), contextlib.redirect_stdout(sys.stderr):  # what foreign code prints is no result
+            with reported(as_json, debug=debug), hushed(debug=debug):  # what foreign code prints may hold data
                 result = function(**arguments)
             seconds = round(time.perf_counter() - started, 3)
             head = {"schema": f"tacit.{name}/1", "version": __version__, "seconds": seconds}
@@ -125,27 +129,107 @@ def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
 
 
 @contextlib.contextmanager
-def reported(as_json: bool) -> Iterator[None]:
-    """Turn the error tree into one sentence (or one JSON object) on standard error and an exit status; warnings too."""
-    from ..core.errors import TacitError
+def reported(as_json: bool, *, debug: bool = False) -> Iterator[None]:
+    """Turn whatever is raised into one sentence (or one JSON object) on standard error and an exit status.
+
+    The text of an exception that is not ours may hold data, so it is shown by kind and place; so are warnings.
+    """
+    from ..core.errors import FileWarning, PrivacyWarning, TacitError
+
+    def told(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if debug or issubclass(category, PrivacyWarning | FileWarning):
+            note(f"tacit: {message}")
 
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *rest, **more: note(f"tacit: {message}")
+        warnings.showwarning = told
         try:
             yield
         except TacitError as error:
             fail(error, as_json=as_json)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, typer.Exit | typer.Abort | BrokenPipeError):
+                raise
+            if debug:
+                traceback.print_exc()
+            fail(unexpected(error), as_json=as_json)
+
+
+def unexpected(error: BaseException) -> TacitError:
+    """One sentence for an exception of somebody else's code, or of ours where we erred."""
+    from ..core.errors import NotFinished, where
+    from ..core.files import why
+
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _no_memory(error):
+        return NotFinished("There is not enough memory.", fix="Use fewer records or a smaller model, or more memory.")
+    if isinstance(error, OSError) and error.errno is not None:
+        return why(Path(str(error.filename or "A file")), error)
+    return NotFinished(
+        f"{type(error).__name__} was raised in {where(error)}.", fix="Use --debug to see its text, which may hold data."
+    )
+
+
+def _no_memory(error: BaseException) -> bool:
+    """torch says so in the text of a RuntimeError."""
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+_streams: list[TextIO] = []
+
+
+def terminal() -> TextIO:
+    """Where sentences for the operator go, also while everything that foreign code prints is dropped."""
+    return _streams[-1] if _streams else sys.stderr
+
+
+@contextlib.contextmanager
+def hushed(*, debug: bool) -> Iterator[None]:
+    """Drop what foreign code prints, native code and child processes included; with `debug` it goes to standard error.
+
+    Where the standard streams are not the process's own (tests, notebooks), only Python's are exchanged.
+    """
+    if debug:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    with contextlib.ExitStack() as stack:
+        nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123
+        if _own_streams():
+            kept = {number: os.dup(number) for number in (1, 2)}
+            _streams.append(os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1))
+            for number in kept:
+                os.dup2(nowhere.fileno(), number)
+            stack.callback(_given_back, kept)
+        else:
+            _streams.append(sys.stderr)
+        stack.callback(_streams.pop)
+        stack.enter_context(contextlib.redirect_stdout(nowhere))
+        stack.enter_context(contextlib.redirect_stderr(nowhere))
+        yield
+
+
+def _own_streams() -> bool:
+    try:
+        return (sys.stdout.fileno(), sys.stderr.fileno()) == (1, 2)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _given_back(kept: dict[int, int]) -> None:
+    for number, copy in kept.items():
+        os.dup2(copy, number)
+        os.close(copy)
 
 
 def fail(error: TacitError, *, as_json: bool) -> typing.NoReturn:
     """Say what went wrong and leave."""
     from ..core.errors import BudgetExceeded, NotFinished
+    from ..core.files import clean
 
     if as_json:
         body = {"code": error.code, "message": error.message, "fix": error.fix}
         print(json_module.dumps({"schema": "tacit.error/1", "error": body}), file=sys.stderr)
     else:
-        print(f"tacit: {error}", file=sys.stderr)
+        print(f"tacit: {clean(str(error))}", file=sys.stderr)
     raise typer.Exit(NO_ANSWER if isinstance(error, NotFinished | BudgetExceeded) else BAD_INPUT)
 
 
@@ -154,17 +238,21 @@ def show(found: Result | dict[str, Any]) -> None:
     if not isinstance(found, Result):
         print(json_module.dumps(found, allow_nan=False))
         return
+    from ..core.files import clean
+
     if found.rows:
         width = max(len(name) for name, _ in found.rows)
         for name, value in found.rows:
-            print(f"{name:<{width}}  {value}".rstrip())
+            print(clean(f"{name:<{width}}  {value}".rstrip()))
     for line in found.lines:
-        print(line)
+        print(clean(line))
 
 
 def note(text: str) -> None:
     """A sentence for the person who waits."""
-    print(text, file=sys.stderr, flush=True)
+    from ..core.files import clean
+
+    print(clean(text), file=terminal(), flush=True)
 
 
 def main() -> None:
@@ -198,7 +286,10 @@ def _add_json_option(run: Any, function: Callable[..., Any]) -> None:
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = [item.replace(annotation=hints[key]) for key, item in inspect.signature(function).parameters.items()]
     option = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-    json = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
+    debug = Annotated[bool, typer.Option("--debug", help="Show errors and prints whole; they may hold data.")]
+    only = inspect.Parameter.KEYWORD_ONLY
+    more = {"json": option, "debug": debug}
+    added = [inspect.Parameter(name, only, default=False, annotation=kind) for name, kind in more.items()]
     del run.__wrapped__
-    run.__signature__ = inspect.Signature([item.replace(kind=json.kind) for item in parameters] + [json])
-    run.__annotations__ = {**hints, "json": option, "return": None}
+    run.__signature__ = inspect.Signature([item.replace(kind=only) for item in parameters] + added)
+    run.__annotations__ = {**hints, **more, "return": None}

@@ -9,11 +9,13 @@ import typer
 
 from ..core.errors import BadInput
 from ..core.evidence import Demonstration, Evidence
+from ..core.files import Lasting
 from ..core.interval import finite
-from .app import DONE, REFUTED, STATUS_OF_VERDICT, Result, note, verb
+from ..core.run_folder import run_folder
+from .app import AGAIN, DONE, REFUTED, STATUS_OF_VERDICT, Result, note, verb
 from .entry import resolve, resolve_callable
 from .inputs import canary as canary_maker
-from .inputs import out_folder, place, read_data, read_event, seeded
+from .inputs import read_data, read_event, seeded
 
 CANARY_HELP = "auto, backdoor, blank, clip-aware, mislabelled, unseen, or PKG:NAME."
 
@@ -38,6 +40,7 @@ def audit(
     isolation: Annotated[str, typer.Option(help="Where runs are made: auto, process, fleet, ray or none.")] = "auto",
     out: Annotated[str, typer.Option(metavar="DIR", help="Where evidence.json goes.")] = "tacit-audit",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the audit that did not end in DIR.")] = False,
+    again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Test a privacy claim about somebody's training or mechanism."""
@@ -56,30 +59,22 @@ def audit(
         raise BadInput("An audit with a time budget cannot be resumed.", fix="Say how many runs, not seconds.")
     claim: Any = (epsilon, delta) if event is None else read_event(event)
     target = resolve_callable(entry)
-    checkpoint = place(out) / "checkpoint.jsonl"
-    if checkpoint.exists() and not resume:
-        raise BadInput(f"{checkpoint} is there from an audit that did not end.", fix="Use --resume, or delete it.")
     common: dict[str, Any] = {"claim": claim, "runs": runs, "confidence": confidence, "rng": seeded(seed)}
-    if pair is not None:
-        evidence = audit_mechanism(target, resolve(pair), delta=delta, adjacency=adjacency, **common)
-    else:
-        records = read_data(str(data), label=label)
-        note(f"auditing {entry} with {runs} {'canaries' if game == 'one-run' else 'runs'}")
-        evidence = audit_fit(
-            target,
-            (records.x, records.y),
-            game=game,
-            canary=canary_maker(canary),
-            seconds=seconds,
-            isolation=isolation,
-            checkpoint=checkpoint if seconds is None else None,
-            delta=delta,
-            adjacency=adjacency,
-            **common,
-        )
-        evidence = sealed(evidence, records.x, records.y, out_folder(out) / KEY_FILE)
-    path = evidence.save(out_folder(out) / "evidence.json")
-    return audited(evidence, str(path), asked=runs)
+    state = "checkpoint.jsonl" if pair is None and seconds is None else None
+    records = None if pair is not None else read_data(str(data), label=label)
+    with run_folder(out, state=state, resume=resume, again=again) as held:
+        if records is None:
+            found = audit_mechanism(target, resolve(str(pair)), delta=delta, adjacency=adjacency, **common)
+        else:
+            note(f"auditing {entry} with {runs} {'canaries' if game == 'one-run' else 'runs'}")
+            more: dict[str, Any] = {"game": game, "canary": canary_maker(canary), "seconds": seconds}
+            more |= {"isolation": isolation, "delta": delta, "adjacency": adjacency}
+            kept = None if held.state is None else Lasting(held.state)
+            found = audit_fit(target, (records.x, records.y), checkpoint=kept, **more, **common)
+            found = sealed(found, records.x, records.y, held.results / KEY_FILE)
+        found.save(held.results / "evidence.json")
+        held.commit("audit")
+    return audited(found, str(held.final / "evidence.json"), asked=runs)
 
 
 def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:

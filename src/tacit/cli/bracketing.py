@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +11,14 @@ import typer
 
 from ..core.errors import BadInput
 from ..core.evidence import Evidence
+from ..core.manifest import WEIGHTS_FIELD, sha256
+from ..core.run_folder import run_folder
 from ..data import Records
 from ..study.run_file import RunFile
-from .app import Result, note, verb
+from .app import AGAIN, Result, note, verb
 from .auditing import audited
 from .entry import Guarded, resolve, resolve_callable
-from .inputs import canary, out_folder, read_records, require, seeded
+from .inputs import canary, read_records, require, seeded
 from .measuring import loaded, measured
 
 
@@ -25,6 +26,7 @@ from .measuring import loaded, measured
 def bracket(
     run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and claim.")],
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where report and evidence go.")] = None,
+    again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Attack, audit and account for one training: epsilon held from both sides, in one report."""
@@ -36,18 +38,19 @@ def bracket(
     if records.unit is not None:
         raise BadInput("bracket plays with single records: `unit` in [data] must go.", fix="tacit train takes unit.")
     chance = seeded(file.get("output").get("seed") if seed is None else seed)
-    evidence = _how(file)(file, records, chance)
-    folder = out_folder(out or file.get("output").get("folder", "tacit-bracket"))
-    evidence = sealed(evidence, records.x, records.y, folder / KEY_FILE)
-    path = evidence.save(folder / "evidence.json")
-    page = report(evidence, folder / "report.html")
-    result = audited(evidence, str(path))
+    with run_folder(out or file.get("output").get("folder", "tacit-bracket"), again=again) as held:
+        evidence = sealed(_how(file)(file, records, chance), records.x, records.y, held.results / KEY_FILE)
+        evidence.save(held.results / "evidence.json")
+        report(evidence, held.results / "report.html")
+        held.commit("bracket")
+    page = held.final / "report.html"
+    result = audited(evidence, str(held.final / "evidence.json"))
     more = {
         "bounds": [bound.to_json() for bound in evidence.bounds],
         "measurements": [measured(item) for item in evidence.measurements],
-        "report": str(page.path),
+        "report": str(page),
     }
-    return Result({**result.data, **more}, [*result.rows, ("report", str(page.path))], result.lines, result.status)
+    return Result({**result.data, **more}, [*result.rows, ("report", str(page))], result.lines, result.status)
 
 
 def _how(file: RunFile) -> Any:
@@ -106,7 +109,7 @@ def _model(file: RunFile) -> tuple[Any, dict[str, str]]:
     if "predict" in table:
         return resolve(str(table["predict"])), {}
     model = loaded(Guarded(str(table["make"])), file)
-    return model, {"weights_sha256": hashlib.sha256(Path(str(table["file"])).read_bytes()).hexdigest()}
+    return model, {WEIGHTS_FIELD: sha256(Path(str(table["file"])))}
 
 
 def _claim_of(file: RunFile, records: int) -> Any:

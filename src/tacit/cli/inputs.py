@@ -5,15 +5,18 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event
+from ..core.files import text
 from ..data import Records, labels, load
 from .entry import Guarded, resolve_callable
+
+EVENT_MOST = 2**26
+"""Characters that an event in JSON may have: matrices of some thousand rows are below."""
 
 if TYPE_CHECKING:
     from ..study.run_file import RunFile
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
 def read_event(path: str) -> Event:
     """An event from a JSON file, or from standard input when the path is `-`."""
     if path == "-":
-        return Event.from_json(sys.stdin.read())
-    try:
-        return Event.from_json(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        raise BadInput(f"{path} cannot be read.", fix="Give the path of an event in JSON, or - for input.") from None
+        found = sys.stdin.read(EVENT_MOST + 1)
+        if len(found) > EVENT_MOST:
+            raise BadInput(f"The event on standard input has more than {EVENT_MOST:,} characters.")
+        return Event.from_json(found)
+    return Event.from_json(text(path, EVENT_MOST, fix="Give the path of an event in JSON, or - for input."))
 
 
 def read_records(file: RunFile) -> Records:
@@ -53,25 +56,13 @@ def read_data(source: str, **columns: Any) -> Records:
         raise BadInput(f"{source} must return a pair (x, y) of arrays.") from None
 
 
-def place(path: str) -> Path:
-    """A folder that is there or can be made, and written to; nothing is made yet."""
-    folder = Path(path)
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise BadInput(f"The folder {path} cannot be made or written to.")
-    return folder
-
-
-def out_folder(path: str) -> Path:
-    """A folder that can be written to, made if it is not there."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        raise BadInput(f"The folder {path} cannot be made.") from None
-    if not os.access(folder, os.W_OK):
-        raise BadInput(f"The folder {path} cannot be written to.")
-    return folder
+def one_process() -> None:
+    """The command trains in one process; several that torchrun started would each train a model of its own."""
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        raise BadInput(
+            "tacit train runs in one process, and torchrun has started several.",
+            fix="Write a script that calls tacit.fit, and start that with torchrun.",
+        )
 
 
 def canary(name: str) -> Any:

@@ -11,11 +11,12 @@ import typer
 from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
+from ..core.run_folder import run_folder
 from ..data import Records
 from ..study.run_file import RunFile
-from .app import NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
+from .app import AGAIN, NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
 from .entry import Guarded, resolve_model
-from .inputs import out_folder, read_data, read_records, require, seeded
+from .inputs import read_data, read_records, require, seeded
 
 
 @verb("attack")
@@ -30,6 +31,7 @@ def attack(
     ] = None,
     attacks: Annotated[str | None, typer.Option(metavar="A,B", help="Which attacks; all that fit if absent.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where evidence.json and scores.csv go.")] = None,
+    again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Measure membership inference against a model, or read it off a file of scores."""
@@ -40,23 +42,24 @@ def attack(
         raise BadInput("Give a run.toml or a scores.csv, or --model with --members and --nonmembers.")
     if source is not None and (members, nonmembers, label) != (None, None, None):
         raise BadInput("--members, --nonmembers and --label go with --model.", fix="A run.toml says them in [data].")
-    if source is not None and source.endswith(".toml"):
-        file = RunFile.read(source)
-        out = out or file.get("output").get("folder")
-        evidence = _attack_run(file, names, references, seed)
-    elif source is not None:
-        if names is not None or references is not None:
-            raise BadInput("A file of scores has its attacks already; --attacks and --references go with a model.")
-        evidence = _attack_scores(source)
-    else:
-        if members is None or nonmembers is None:
-            raise BadInput("--model needs --members and --nonmembers.")
-        sides = _sides(members, nonmembers, label)
-        evidence = _attacked(resolve_model(str(model)), *sides, names, 16 if references is None else references, seed)
-    folder = out_folder(out or "tacit-attack")
-    path = evidence.save(folder / "evidence.json")
-    scores = write(evidence.scores, folder / "scores.csv")
-    return _found(evidence, str(path), str(scores))
+    file = RunFile.read(source) if source is not None and source.endswith(".toml") else None
+    out = out or (None if file is None else file.get("output").get("folder")) or "tacit-attack"
+    with run_folder(out, again=again) as held:
+        if file is not None:
+            evidence = _attack_run(file, names, references, seed)
+        elif source is not None:
+            if names is not None or references is not None:
+                raise BadInput("A file of scores has its attacks already; --attacks and --references go with a model.")
+            evidence = _attack_scores(source)
+        else:
+            if members is None or nonmembers is None:
+                raise BadInput("--model needs --members and --nonmembers.")
+            sides, count = _sides(members, nonmembers, label), 16 if references is None else references
+            evidence = _attacked(resolve_model(str(model)), *sides, names, count, seed)
+        evidence.save(held.results / "evidence.json")
+        write(evidence.scores, held.results / "scores.csv")
+        held.commit("attack")
+    return _found(evidence, str(held.final / "evidence.json"), str(held.final / "scores.csv"))
 
 
 def _attack_run(file: RunFile, names: list[str] | None, references: int | None, seed: int | None) -> Evidence:

@@ -10,8 +10,9 @@ import typer
 
 from ..core.errors import BadInput
 from ..core.evidence import Evidence
-from .app import STATUS_OF_VERDICT, Result, note, verb
-from .inputs import out_folder, require, seeded
+from ..core.run_folder import run_folder
+from .app import AGAIN, STATUS_OF_VERDICT, Result, note, verb
+from .inputs import require, seeded
 
 
 @verb("report")
@@ -41,6 +42,7 @@ def report(
 @verb("quickstart")
 def quickstart(
     out: Annotated[str, typer.Option(metavar="DIR", help="Where the report and the evidence go.")] = "tacit-quickstart",
+    again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """The whole flow on embedded data: train a plain and a private model, attack, audit and report."""
@@ -48,18 +50,20 @@ def quickstart(
         require(module, "quickstart")
     from ..study.quickstart import quickstart as run
 
-    folder = out_folder(out)
-    outcome = run(folder, rng=seeded(seed), note=note)
+    with run_folder(out, again=again) as held:
+        outcome = run(held.results, rng=seeded(seed), note=note)
+        held.commit("quickstart")
+    folder = held.final
     both = {"plain": outcome.plain, "private": outcome.private}
     data = {
-        "report": str(outcome.page),
+        "report": str(folder / outcome.page.name),
         "evidence": [str(folder / f"{name}.json") for name in both],
         "sentence": outcome.sentence,
         "models": [_model(name, evidence) for name, evidence in both.items()],
     }
     lines = [f"{name}: {evidence.sentence}" for name, evidence in both.items()]
     status = max(STATUS_OF_VERDICT[evidence.verdict.value] for evidence in both.values())
-    return Result(data, [("report", str(outcome.page))], lines, status)
+    return Result(data, [("report", str(folder / outcome.page.name))], lines, status)
 
 
 def _model(name: str, evidence: Evidence) -> dict[str, Any]:

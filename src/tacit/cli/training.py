@@ -9,12 +9,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..core.errors import BadInput, MissingExtra, TacitError
+from ..core.errors import BadInput, MissingExtra, NotFinished
+from ..core.evidence import Evidence
+from ..core.files import Lasting
+from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
+from ..core.run_folder import RunFolder, run_folder
 from ..data import Records
 from ..study.run_file import RunFile
-from .app import Result, note, verb
+from .app import AGAIN, Result, note, terminal, verb
 from .entry import resolve_callable
-from .inputs import out_folder, read_records, require, seeded
+from .inputs import one_process, read_records, require, seeded
 
 OWN_SIZE = "the number of records: the plan gave no public_size, so that of the data was used"
 OWN_WORDS = "the words of {}: they were read off the data; [data] categories would make them public"
@@ -26,15 +30,15 @@ RECORDS_PER_USER = 8
 def train(
     run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and plan.")],
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where model and evidence go.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in DIR.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of DIR that did not end.")] = False,
+    again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Train a model with differential privacy and write its weights, its evidence and a plot for the operator."""
     file = RunFile.read(run)
     require("torch", "torch")
     require("safetensors", "torch")
-    from safetensors.torch import save_file
-
+    one_process()
     from ..audits import stated
     from ..study.training import planned, trained
     from ..train import Progress
@@ -54,37 +58,44 @@ def train(
         raise BadInput("records_per_user goes with `unit` in [data]: whose record each one is.")
     seed = file.get("output").get("seed") if seed is None else seed
     wanted = out or file.get("output").get("folder", "tacit-train")
-    fresh = not Path(wanted).exists()
-    folder = out_folder(wanted)
-    checkpoint = folder / "checkpoint.secret"
-    if checkpoint.exists() and not resume:
-        raise BadInput(f"{checkpoint} is there from a run that did not end.", fix="Use --resume, or delete it.")
-    bound = plan.bound(delta)
-    note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
-    data = (records.x[inside], records.y[inside])
-    more |= {"checkpoint": checkpoint, "delta": delta, "progress": Progress(delta)}
-    try:
+    with run_folder(wanted, state="checkpoint.secret", resume=resume, again=again) as held:
+        bound = plan.bound(delta)
+        note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
+        data = (records.x[inside], records.y[inside])
+        more |= {"checkpoint": Lasting(held.work / "checkpoint.secret"), "delta": delta}
+        more["progress"] = Progress(delta, terminal())
         done = trained(make, data, plan, file.get("train"), seeded(seed), **more)
-    except TacitError:
-        if fresh and not any(folder.iterdir()):
-            folder.rmdir()
-        raise
-    judged = ~inside if records.canaries is None else ~inside & ~records.canaries  # canaries are made to be misjudged
-    held_out = (records.x[judged], records.y[judged])
-    rates: dict[str, Any] = {"train": accuracy(done.model, data)}
-    rates["validation"] = accuracy(done.model, held_out) if len(held_out[0]) else None
-    weights = folder / "model.safetensors"
+        judged = ~inside if records.canaries is None else ~inside & ~records.canaries  # they are made to be misjudged
+        held_out = (records.x[judged], records.y[judged])
+        rates: dict[str, Any] = {"train": accuracy(done.model, data)}
+        rates["validation"] = accuracy(done.model, held_out) if len(held_out[0]) else None
+        evidence = done.evidence.with_(
+            subject=file.path.stem,
+            claim=stated(plan, delta=delta),
+            utility={} if rates["validation"] is None else {"test accuracy": rates["validation"]},
+            not_covered=(*done.evidence.not_covered, *_own(records, table)),
+        )
+        written = _write(held, done, evidence, plan, delta)
+        held.commit("train")
+    return _told(held.final, written, plan, bound, rates)
+
+
+def _write(held: RunFolder, done: Any, evidence: Evidence, plan: Any, delta: float) -> dict[str, Path | None]:
+    """Weights, evidence that names them by their hash, and a plot: their names once they are in place."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    weights, told = held.results / WEIGHTS, held.results / "evidence.json"
     # tied parameters are written once for each of their names
-    save_file({name: tensor.contiguous().clone() for name, tensor in done.model.state_dict().items()}, weights)
-    evidence = done.evidence.with_(
-        subject=file.path.stem,
-        claim=stated(plan, delta=delta),
-        utility={} if rates["validation"] is None else {"test accuracy": rates["validation"]},
-        not_covered=(*done.evidence.not_covered, *_own(records, table)),
-    )
-    path = evidence.save(folder / "evidence.json")
-    plot = _plot(done.history, plan, delta, folder / "training.svg")
-    return _told(folder, {"model": weights, "evidence": path, "plot": plot}, plan, bound, rates)
+    tensors = {name: tensor.contiguous().clone() for name, tensor in done.model.state_dict().items()}
+    try:
+        save_file(tensors, weights)
+    except (SafetensorError, OSError):
+        raise NotFinished(f"{WEIGHTS} cannot be written.", fix="Make room on the disk, then use --resume.") from None
+    evidence.with_(provenance={**evidence.provenance, WEIGHTS_FIELD: sha256(weights)}).save(told)
+    plot = _plot(done.history, plan, delta, held.results / "training.svg")
+    files = {"model": weights, "evidence": told, "plot": plot}
+    return {name: None if path is None else held.final / path.name for name, path in files.items()}
 
 
 def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:

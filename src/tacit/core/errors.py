@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
+from pathlib import Path
 from typing import ClassVar
+
+ELSEWHERE = (str(Path(__file__).resolve().parents[1]), "site-packages", sysconfig.get_paths()["stdlib"], "<frozen")
+"""Parts of the names of files that are nobody's own code."""
 
 
 class TacitError(Exception):
@@ -80,6 +86,22 @@ class NotFinished(TacitError):
 
 class PrivacyWarning(UserWarning):
     """A setting that is legal and probably not what anybody wants, such as delta >= 1/n."""
+
+
+class FileWarning(UserWarning):
+    """A file was damaged; what could be read of it was used, and the rest is made again."""
+
+
+def where(error: BaseException) -> str:
+    """The place in somebody's code that raised: file, line and function, never the text, which may hold data.
+
+    It is the innermost place outside this library and installed packages, or else the innermost of all.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not any(part in frame.filename for part in ELSEWHERE)]
+    if not (found := own or list(frames)):
+        return "an unknown place"
+    return f"{Path(found[-1].filename).name}, line {found[-1].lineno}, in {found[-1].name}"
 
 
 def _made(kind: type[TacitError], args: tuple[object, ...]) -> TacitError:

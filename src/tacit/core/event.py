@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, cast
 
 from . import check
 from .errors import BadInput
+from .json_text import parsed
 
 SCHEMA = "tacit.event/1"
 
@@ -30,12 +30,7 @@ class Event:
     @staticmethod
     def from_json(data: dict[str, Any] | str) -> Event:
         if isinstance(data, str):
-            try:
-                data = json.loads(data)
-            except json.JSONDecodeError as error:
-                raise BadInput(f"The event is not JSON (line {error.lineno}, column {error.colno}).") from None
-            except RecursionError:
-                raise BadInput("The event is nested too deeply.") from None
+            data = parsed(data, "The event")
         if not isinstance(data, dict):
             raise BadInput("An event is a JSON object with a `type`.")
         schema = data.get("schema", SCHEMA)

@@ -13,7 +13,7 @@ from . import check
 from .bound import Bound
 from .errors import BadInput
 from .events import Event
-from .files import written
+from .files import shown, text, written
 from .interval import Estimate
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .scores import Scores
@@ -201,18 +201,23 @@ class Evidence:
 
     def save(self, path: str | Path) -> Path:
         """Write JSON, whole or not at all. Scores of records are not in it."""
-        return written(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+        mode = 0o600 if self.exposures else 0o666  # which records stand out tells who was a member
+        return written(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n", mode)
 
     @classmethod
     def load(cls, path: str | Path) -> Evidence:
-        """Read what `save` wrote."""
+        """Read what `save` wrote. Refused where files beside it are known not to belong to it."""
+        from .json_text import parsed
+        from .manifest import check_beside
+
         path = Path(path)
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except OSError:
-            raise BadInput(f"{path.name} cannot be read.", fix="Give the path of an evidence JSON file.") from None
-        except (ValueError, RecursionError):
-            raise BadInput(f"{path.name} is not JSON.", fix="Give the path of an evidence JSON file.") from None
+        fix = "Give the path of an evidence JSON file."
+        data = parsed(text(path, fix=fix), shown(path), fix=fix)
         if not isinstance(data, dict):
-            raise BadInput(f"{path.name} is not evidence: a JSON object was expected.")
-        return cls.from_json(data)
+            raise BadInput(f"{shown(path)} is not evidence: a JSON object was expected.")
+        try:
+            found = cls.from_json(data)
+        except BadInput as error:
+            raise BadInput(f"{shown(path)}: {error.message}", fix=error.fix) from None
+        check_beside(path, found.provenance)
+        return found

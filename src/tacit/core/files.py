@@ -1,20 +1,120 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and files that are read only as far as they may be.
+
+Whatever is wrong with a file is one sentence that names it. Devices, pipes and sockets are never read: they may have no
+end, or never begin.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from .errors import BadInput
+from .errors import BadInput, NotFinished
+
+TEXT_MOST = 2**28
+"""Bytes that a file of text may have: evidence with every ROC curve is far below."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def written(path: str | Path, text: str) -> Path:
-    """Write beside the file, then put it in its place; what cannot be written is one sentence."""
+@dataclass(frozen=True)
+class Lasting:
+    """A checkpoint that stays when its work has ended: whoever gave it destroys it once the results are on disk."""
+
+    path: Path
+
+
+def shown(name: object) -> str:
+    """A name as it may be printed: the last part of a path, at most 80 characters, none that moves a cursor."""
+    return clean(name.name if isinstance(name, Path) else str(name))[:80]
+
+
+def clean(text: str) -> str:
+    """Text without control characters, direction marks and lone surrogates; each becomes a replacement character."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else "\ufffd" for c in text)
+
+
+def opened(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> IO[bytes]:
+    """A regular file of at most `most` bytes, open for reading."""
+    path = Path(path)
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except (OSError, ValueError):
+        raise BadInput(f"{shown(path)} cannot be read.", fix=fix or "Give the path of a file that is there.") from None
+    told = os.fstat(handle)
+    problem = ""
+    if not stat.S_ISREG(told.st_mode):
+        problem = f"{shown(path)} is not an ordinary file."
+    elif told.st_size > most:
+        problem = f"{shown(path)} has {told.st_size:,} bytes; at most {most:,} are read."
+    if problem:
+        os.close(handle)
+        raise BadInput(problem, fix=fix)
+    return os.fdopen(handle, "rb")
+
+
+def content(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> bytearray:
+    """All bytes of a regular file of at most `most` bytes."""
+    with opened(path, most, fix=fix) as file:
+        try:
+            data = bytearray(os.fstat(file.fileno()).st_size)
+            size = file.readinto(data)  # type: ignore[attr-defined]
+        except OSError:
+            raise BadInput(f"{shown(path)} cannot be read.", fix=fix) from None
+    del data[size:]
+    return data
+
+
+def text(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> str:
+    """The text of a regular file in UTF-8."""
+    try:
+        return content(path, most, fix=fix).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{shown(Path(path))} is not text in UTF-8: byte {error.start}.", fix=fix) from None
+
+
+def written(path: str | Path, text: str, mode: int = 0o666) -> Path:
+    """Write beside the file, put it on disk, then in its place; what cannot be written is one sentence."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="")
-        partial.replace(path)
-    except OSError:
+    with unwritten(path, partial):
         partial.unlink(missing_ok=True)
-        raise BadInput(f"{path.name} cannot be written.", fix="Give a path in a folder that is there.") from None
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
     return path
+
+
+@contextlib.contextmanager
+def unwritten(path: Path, *partials: Path) -> Iterator[None]:
+    """Around writing: what fails leaves none of `partials` and says in one sentence why `path` was not written."""
+    try:
+        yield
+    except BaseException as error:
+        for partial in partials:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise why(path, error) from None
+        raise
+
+
+def why(path: Path, error: OSError) -> NotFinished | BadInput:
+    """The sentence for a file that could not be written."""
+    name = shown(path)
+    if error.errno in NO_ROOM:
+        return NotFinished(f"{name} cannot be written: the disk is full.", fix="Make room; nothing half was left.")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return BadInput(f"{name} cannot be written: permission is denied.", fix="Give a folder that is yours to write.")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return BadInput(f"{name} cannot be written.", fix="Give a path in a folder that is there.")
+    return NotFinished(f"{name} cannot be written: {os.strerror(error.errno or errno.EIO)}.")

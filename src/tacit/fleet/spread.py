@@ -176,10 +176,14 @@ class _Store:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError:
             raise BadInput(f"The folder {folder} cannot be made.") from None
+        self._old = folder / "fleet.pt.old"
+        checkpoint.destroy(self._old)  # left by a process that ended while it forgot the seeds
         self._state = checkpoint.read(self._file) if self._file.exists() else {"schema": SCHEMA, "key": os.urandom(32)}
         if self._state.get("schema") != SCHEMA:
             raise BadInput(f"{self._file.name} is not a fleet that this version can go on with.")
-        seal = _seal(self._state["key"], settings, arrays)
+        if not isinstance(self._state.get("key"), bytes):
+            raise BadInput(f"{self._file.name} is damaged: it holds no key.")
+        self._seal = seal = _seal(self._state["key"], settings, arrays)
         if self._state.setdefault("seal", seal) != seal:
             raise BadInput(f"The folder {folder.name} holds another fleet.", fix="Give an empty folder.")
 
@@ -199,16 +203,25 @@ class _Store:
 
     def parts(self, numbers: Sequence[int]) -> dict[int, Parameters]:
         paths = {k: self._folder / f"part-{k}.pt" for k in numbers}
-        found = {k: checkpoint.read(path) for k, path in paths.items() if path.exists()}
+        found = {k: self._read(path) for k, path in paths.items() if path.exists()}
         if "words" not in self._state and len(found) < len(paths):
             raise BadInput(f"The folder {self._folder.name} lacks a part of a finished fleet.", fix="Start anew.")
         return found
 
+    def _read(self, path: Path) -> Parameters:
+        """A part of this fleet; one that is damaged or of another fleet is named, and left as it is."""
+        state = checkpoint.read(path)
+        found = state.get("parameters")
+        if state.get("seal") != self._seal or not isinstance(found, dict):
+            raise BadInput(f"{path.name} is no part of this fleet.", fix="Remove it, and it is trained again.")
+        return found
+
     def keep(self, k: int, parameters: Parameters, *, last: bool) -> None:
-        checkpoint.write(parameters, self._folder / f"part-{k}.pt")
+        checkpoint.write({"seal": self._seal, "parameters": parameters}, self._folder / f"part-{k}.pt")
         if last:  # the seeds of noise must not outlive the training
-            checkpoint.destroy(self._file)
+            os.link(self._file, self._old)
             checkpoint.write({name: self._state[name] for name in ("schema", "key", "seal")}, self._file)
+            checkpoint.destroy(self._old)
 
 
 def _seal(key: bytes, settings: Any, arrays: Sequence[NDArray[Any]]) -> str:

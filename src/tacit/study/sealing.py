@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Evidence
+from ..core.files import content, unwritten
 
 FIELD = "data_hmac"
 KEY_FILE = "data.key"
 BYTES = 32
+MOST = 4096
 Array = NDArray[Any]
 
 
@@ -27,8 +29,14 @@ def sealed(evidence: Evidence, x: Array, y: Array, key_file: str | Path) -> Evid
     """The evidence with the keyed hash of its data; a key is made, for its owner to read, where there is none."""
     path = Path(key_file)
     if not path.exists():
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(os.urandom(BYTES))
+        partial = path.with_name(path.name + ".partial")
+        with unwritten(path, partial):
+            partial.unlink(missing_ok=True)
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(os.urandom(BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
     return evidence.with_(provenance={**evidence.provenance, FIELD: keyed_hash(x, y, _key(path))})
 
 
@@ -51,10 +59,7 @@ def keyed_hash(x: Array, y: Array, key: bytes) -> str:
 
 
 def _key(path: Path) -> bytes:
-    try:
-        key = path.read_bytes()
-    except OSError:
-        raise BadInput(f"{path.name} cannot be read.", fix="Give the key file that was written beside it.") from None
+    key = bytes(content(path, MOST, fix="Give the key file that was written beside it."))
     if len(key) != BYTES:
         raise BadInput(f"{path.name} is not a key of {BYTES} bytes.")
     return key

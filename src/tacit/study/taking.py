@@ -62,10 +62,10 @@ class Given:
         if not verify(claim).ok:
             raise BadInput("The evidence's bounds do not follow from its events and counts.", fix="See tacit verify.")
         made, same = None if claim.claim is None else _with_frontier(claim.claim), _about(claim, target)
-        if trained(target) and same is False:
+        if same is False:
             raise BadInput(
-                "The parameters are no longer those that the evidence is about.",
-                fix="Give the model and its evidence apart: bracket(trained.model, ..., claim=trained.evidence).",
+                "The parameters are not those that the evidence is about.",
+                fix="A model that was made of those without the data has their claim: give claim=evidence.claim.",
             )
         known = trained(target) or same
         return cls(made, claim.with_(not_covered=(*claim.not_covered, *(() if known else (WORD,)))))

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import os
-import struct
+from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
-import torch
-
 from ..core import BadInput
+from ..core.files import content, shown, unwritten
+from .packing import packed, unpacked
 
 
-def write(state: dict[str, Any], path: str | Path) -> Path:
-    """Mode 0600 from the first byte; a crash leaves the old file or the new one, never a half."""
+def write(state: Mapping[str, Any], path: str | Path) -> Path:
+    """Mode 0600 from the first byte; a crash leaves the old file or the new one, never a half, never both."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with unwritten(path, partial):
+        partial.unlink(missing_ok=True)
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            for part in packed(state):
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
     return path
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Read what `write` wrote; only tensors and plain values are accepted."""
+    """Read what `write` wrote; only tensors and plain values, under a checksum, are accepted."""
     path = Path(path)
     try:
-        state = torch.load(path, weights_only=True, map_location="cpu")
-    except (OSError, RuntimeError, ValueError, TypeError, LookupError, EOFError, struct.error, UnpicklingError):
-        raise BadInput(f"{path.name} is not a checkpoint.", fix="Remove it to start anew.") from None
-    if not isinstance(state, dict):
-        raise BadInput(f"{path.name} is not a checkpoint.", fix="Remove it to start anew.")
-    return state
+        return unpacked(content(path, MOST), shown(path))
+    except BadInput as error:
+        keep = "It was left as it is; remove it only if its run is not to be resumed."
+        raise BadInput(error.message, fix=f"{error.fix} {keep}".strip()) from None
+
+
+MOST = 2**40
+"""Bytes: more than any model that one process trains."""
 
 
 def destroy(path: str | Path) -> None:

@@ -50,6 +50,7 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
     not_covered = (*NOT_COVERED, FLOATING) if step.noise == "float32" else NOT_COVERED
     if step.ledger is None:
         not_covered = (*not_covered, "other releases: no ledger was given")
+    not_covered = (*not_covered, *step.course.not_covered)
     return Evidence(
         subject="DP-SGD training run",
         claim=Claim(plan.bound(delta), plan.event),

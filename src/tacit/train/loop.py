@@ -13,19 +13,20 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from ..core import BadInput, Charger, Evidence, Source
+from ..core import BadInput, Charger, Evidence, Source, TacitError
+from ..core.files import Lasting
 from . import checkpoint as checkpoints
 from .average import Average
 from .batch_norm import Frozen
 from .claim import claimed_delta
 from .clip.clipper import Loss
 from .info import StepInfo
+from .keeping import Kept
 from .models import check_kinds
 from .progress import Progress
 from .sample.augment import Augment
 from .sample.examples import Batch
 from .speed import Speed
-from .state import check_whole
 from .step import PrivateStep, Project, private
 from .validation import Validation
 
@@ -60,7 +61,7 @@ def fit(
     ledger: Charger | None = None,
     rng: Source | int | np.random.Generator | None = None,
     speed: Speed = Speed(),  # noqa: B008
-    checkpoint: str | Path | None = None,
+    checkpoint: str | Path | Lasting | None = None,
     delta: float | None = None,
     average: str = "none",
     users: ArrayLike | None = None,
@@ -74,7 +75,8 @@ def fit(
 
     `optimizer` defaults to SGD; `validation` are records that are never trained on, in any form that `data` may have:
     the evidence holds the share of right labels, or the mean `loss` where there are none. `checkpoint` names a file
-    that is written ten times in a run and taken up again if it exists; it is a secret, destroyed at the end.
+    that is written before the first step and ten times in a run, and taken up again if it exists: a run with other
+    settings or data is refused then. It is a secret, destroyed at the end; `Lasting(path)` leaves that to the caller.
     `delta` of the claim defaults to the one that the plan was calibrated for; else to 1e-5, or to a power of ten at
     most 1 / (10 public_size) where that is less.
     `average`: "ema" or "tail" returns an average of the released parameters, which costs no privacy.
@@ -90,9 +92,7 @@ def fit(
         if not moved:
             raise BadInput("No parameter of the model is trainable.", fix="Set requires_grad of those to be trained.")
         optimizer = torch.optim.SGD(moved, lr=LEARNING_RATE, momentum=MOMENTUM)
-    path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and not path.parent.is_dir():
-        raise BadInput(f"There is no folder {path.parent} for the checkpoint.", fix="Make it first.")
+    kept = Kept.of(checkpoint)
     judge = None if validation is None else Validation.of(validation, model, loss)
     frozen = Frozen(model)
     model.train()
@@ -103,16 +103,11 @@ def fit(
     alone = step.rank == 0
     hook = Progress(delta) if progress is True else progress
     mean = Average(average, step.parameters, plan.steps)
-    if path is not None:
-        check_whole(step)
-    if path is not None and path.exists():
-        state = checkpoints.read(path)
-        step.load_state_dict(state)
-        mean.load_state_dict(state.get("average", {}))
+    history = [] if kept is None else kept.take_up(step, mean)
     if isinstance(hook, Progress):
         hook.start(step)
     batches = step.batches(data, users=users, records_per_user=records_per_user)
-    history = tuple(_run(step, mean, batches, path if alone else None, hook or None))
+    _run(step, mean, batches, history, kept if alone else None, hook or None)
     mean.apply()
     model.eval()
     found = step.evidence(delta)
@@ -120,9 +115,9 @@ def fit(
         found = found.with_(provenance={**found.provenance, FINGERPRINT: mark})
     if judge is not None:
         found = found.with_(utility=judge.utility(model))
-    if path is not None and alone:
-        checkpoints.destroy(path)
-    return Trained(model, found, history)
+    if kept is not None and alone and not kept.lasting:
+        checkpoints.destroy(kept.path)
+    return Trained(model, found, tuple(history))
 
 
 def fingerprint(model: nn.Module) -> str | None:
@@ -137,14 +132,24 @@ def fingerprint(model: nn.Module) -> str | None:
 
 
 def _run(
-    step: PrivateStep, mean: Average, batches: Iterator[Batch], path: Path | None, hook: Hook | None
-) -> Iterator[StepInfo]:
-    every = max(1, step.plan.steps // CHECKPOINTS)
-    for batch in batches:
-        info = step(batch)
-        mean.update(step.done)
-        if hook is not None:
-            hook(step, info)
-        yield info
-        if path is not None and step.done % every == 0 and step.done < step.plan.steps:
-            checkpoints.write({**step.state_dict(), "average": mean.state_dict()}, path)
+    step: PrivateStep, mean: Average, batches: Iterator[Batch], history: list[StepInfo], kept: Kept | None, hook: Any
+) -> None:
+    """Take all steps that are left; what was done is on disk before the first of them, and at public places."""
+    every, first = max(1, step.plan.steps // CHECKPOINTS), step.done
+    if kept is not None and first < step.plan.steps:
+        kept.write(step, mean, history)
+    try:
+        for batch in batches:
+            info = step(batch)
+            mean.update(step.done)
+            history.append(info)
+            if hook is not None:
+                hook(step, info)
+            last = step.done == step.plan.steps
+            if kept is not None and (kept.lasting if last else step.done % every == 0):
+                kept.write(step, mean, history)
+    except Exception as error:
+        free = step.ledger is None or isinstance(error, TacitError)
+        if kept is not None and step.done == 0 and free:  # nothing was drawn or paid: nothing to go on with
+            checkpoints.destroy(kept.path)
+        raise

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..core import BadInput
 from .noise.keys import Secret
+from .terms import check_continues, optimizer_terms, terms
 
 if TYPE_CHECKING:
     from .step import PrivateStep
 
-SCHEMA = "tacit.private-step/1"
+SCHEMA = "tacit.private-step/2"
+DAMAGED = KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, AssertionError
+"""What torch and Python raise for states whose parts are missing or of the wrong type."""
 
 
 def check_whole(step: PrivateStep) -> None:
@@ -24,18 +28,23 @@ def check_whole(step: PrivateStep) -> None:
 def saved(step: PrivateStep) -> dict[str, Any]:
     """Tensors and plain values only."""
     check_whole(step)
-    device = step._release.device
+    device, model = step._release.device, step.model.state_dict()
+    step.course.kept = True
     return {
         "schema": SCHEMA,
         "run": step.run,
         "done": step.done,
-        "plan": repr(step.plan),
+        "terms": dict(step.course.whole_terms()),
+        "optimizer_terms": optimizer_terms(step.optimizer, step.parameters),
+        "data_key": step.course.key,
+        "start": step.course.start,
         "clip_norm": step.clip_norm,
         "secret": step._secret.value,
         "sample": step._sample_key,
         "noise": step._release.correlated.past,
         "source": [step.source_name, step.cryptographic],
-        "model": step.model.state_dict(),
+        "model": dict(model),
+        "metadata": {name: dict(told) for name, told in getattr(model, "_metadata", {}).items()},
         "optimizer": step.optimizer.state_dict(),
         "dropout": torch.get_rng_state(),
         "device_dropout": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
@@ -43,18 +52,38 @@ def saved(step: PrivateStep) -> dict[str, Any]:
 
 
 def restore(step: PrivateStep, state: dict[str, Any]) -> None:
-    """Put a step where `saved` was called."""
-    if state.get("schema") != SCHEMA:
-        raise BadInput(f"The state has schema {state.get('schema')!r}; this version reads {SCHEMA!r}.")
-    if state["plan"] != repr(step.plan):
-        raise BadInput("The state belongs to another plan.", fix="Make the step with the plan it was saved under.")
-    step.model.load_state_dict(state["model"])
+    """Put a step where `saved` was called; other settings, or a damaged state, are refused before anything is moved."""
+    if not isinstance(state, dict) or state.get("schema") != SCHEMA:
+        found = state.get("schema") if isinstance(state, dict) else None
+        raise BadInput(f"The state has schema {str(found)[:60]!r}; this version reads {SCHEMA!r}.")
+    try:
+        _compare(step, state)
+        _put(step, state)
+    except BadInput:
+        raise
+    except DAMAGED:
+        raise BadInput("The state is damaged: a part is missing, or does not fit the model or the optimizer.") from None
+
+
+def _compare(step: PrivateStep, state: dict[str, Any]) -> None:
+    """Other terms than the run began with; the optimizer may also be as it was when the state was saved."""
+    check_continues(state["terms"], terms(step), state["optimizer_terms"])
+    fresh, step.course.key = step._secret.value, state["data_key"]
+    if not step.cryptographic and state["start"] and step.course.seed_mark(fresh) != state["start"]:
+        raise BadInput("The state belongs to a run with another seed.", fix="Give the seed that the run began with.")
+
+
+def _put(step: PrivateStep, state: dict[str, Any]) -> None:
+    model = OrderedDict(state["model"])
+    model._metadata = OrderedDict(state["metadata"])  # type: ignore[attr-defined]
+    step.model.load_state_dict(model)
     step.optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["dropout"].cpu())
-    if step._release.device.type == "cuda" and state.get("device_dropout") is not None:
+    if step._release.device.type == "cuda" and state["device_dropout"] is not None:
         torch.cuda.set_rng_state(state["device_dropout"].cpu(), step._release.device)
-    step.run, step.done = state["run"], state["done"]
-    step._clipper.clip_norm = state["clip_norm"]
-    step._secret, step._sample_key = Secret(state["secret"]), state["sample"]
+    step.run, step.done = str(state["run"]), int(state["done"])
+    step._clipper.clip_norm = float(state["clip_norm"])
+    step._secret, step._sample_key = Secret(bytes(state["secret"])), bytes(state["sample"])
     step._release.correlated.past = [tensor.to(step._release.device) for tensor in state["noise"]]
     step.source_name, step.cryptographic = state["source"]
+    step.course.terms, step.course.start, step.course.kept = dict(state["terms"]), str(state["start"]), True

@@ -20,6 +20,7 @@ from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.adaptive import next_norm
 from .clip.clipper import Loss
+from .course import Course
 from .info import StepInfo
 from .models import Watched, check_kinds, check_model, compute_again, trainable
 from .noise.derive import derived, words_of
@@ -29,7 +30,7 @@ from .noise.release import Release
 from .sample.augment import Augment, averaged
 from .sample.examples import Batch
 from .sample.labels import known
-from .sample.units import units
+from .sample.units import Units, units
 from .scale.recorded import Whole, fits
 from .scale.totals import Part, Totals, marks
 from .scale.workers import Workers
@@ -100,7 +101,7 @@ class PrivateStep:
         if speed.checkpointing:
             compute_again(model)
         self.model, self.optimizer, self.plan, self.ledger, self.speed = model, optimizer, plan, ledger, speed
-        self.augment, self.project, self.noise = augment, project, noise
+        self.augment, self.project, self.noise, self.loss = augment, project, noise, loss
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
         self._frozen = Frozen(model)
         self.done = 0
@@ -122,13 +123,16 @@ class PrivateStep:
         self._plan = repr(plan).encode()
         self._sample_key = b""
         self._charged = False
+        self.course = Course()
         self._agree()
 
     def _agree(self) -> None:
-        """One secret, one run and one start for all processes."""
+        """One description of the run, one secret and one start for all processes."""
+        self.course.agree(self)
         names = self._workers.agreed((self._secret.value, self.run, self.source_name, self.cryptographic))
         self._secret = Secret(names[0])
         self.run, self.source_name, self.cryptographic = names[1:]
+        self.course.start = "" if self.cryptographic else self.course.seed_mark(self._secret.value)
         self._workers.start([*self.model.parameters(), *self.model.buffers()])
 
     @property
@@ -154,6 +158,7 @@ class PrivateStep:
         With `users`, one id per record, a unit is a user: users are sampled, and each contributes the average gradient
         of at most `records_per_user` own records, clipped once. The plan's unit then is "user".
         """
+        self.course.take(self, data, users, records_per_user)
         drawn = units(
             data,
             self.plan,
@@ -164,7 +169,11 @@ class PrivateStep:
             processes=self._workers.count,
             fixed=self._total.compiled is not None,
         )
-        self._charge()
+        return self._drawn(drawn)
+
+    def _drawn(self, drawn: Units) -> Iterator[Batch]:
+        if self.done < self.plan.steps:
+            self._charge()
         while self.done < self.plan.steps:
             order = self.done
             number = order.to_bytes(8, "little")
@@ -198,6 +207,7 @@ class PrivateStep:
         if self._watched is not None:
             self._watched.check()
         self._frozen.keep()
+        self.course.check(self)
         parts = (
             self._at_once(batch) if self._recorded and fits(self._total, self._release, batch) else self._parted(batch)
         )
@@ -261,9 +271,8 @@ class PrivateStep:
 
     def _charge(self) -> None:
         """Pay for the whole plan before the first sample; a resumed run has the same key and pays once."""
-        if self.ledger is not None and not self._charged:
-            ledger, event, key = self.ledger, self.plan.event, f"train-{self.run}"
-            self._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
+        if not self._charged:
+            self.course.enter(self)
         self._charged = True
 
     def spent(self, delta: float) -> Bound:
@@ -273,6 +282,7 @@ class PrivateStep:
 
     def evidence(self, delta: float) -> Evidence:
         """The claim with its event, where the noise came from, and what the proof does not cover."""
+        self.course.end(self)
         return evidence(self, delta)
 
     def state_dict(self) -> dict[str, Any]:

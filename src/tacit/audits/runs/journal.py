@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core import BadInput, Source, TacitError, source
+from ...core.files import Lasting
 from ...core.randomness import Seeded
 from .workers import Result
 
@@ -39,11 +40,12 @@ class Journal:
     head: dict[str, Any]
     results: dict[int, Result] = field(default_factory=dict)
     asked: int = 0
+    lasting: bool = False
 
     @classmethod
-    def open(cls, path: str | Path, about: dict[str, Any], rng: Randomness) -> Journal:
+    def open(cls, given: str | Path | Lasting, about: dict[str, Any], rng: Randomness) -> Journal:
         """A new journal, or the one that an audit with the same settings left; nothing is written before a run ends."""
-        path = Path(path)
+        path = given.path if isinstance(given, Lasting) else Path(given)
         head, *lines = _read(path) or [{"schema": SCHEMA, "about": about, "random": _drawn(rng)}]
         same = (head.get("schema"), head.get("about")) == (SCHEMA, about)
         if not same or (_seed(rng) or head["random"]) != head["random"]:
@@ -54,7 +56,7 @@ class Journal:
         found = {line["run"]: Result(_score(line["score"]), line["problem"], line["seconds"]) for line in lines}
         words = head["random"]
         chance: Source = Seeded(words[0]) if _seed(rng) else Kept(np.random.SeedSequence(words))
-        return cls(path, chance, head, found)
+        return cls(path, chance, head, found, lasting=isinstance(given, Lasting))
 
     def number(self, count: int) -> range:
         """Numbers of the next `count` runs: the order in which they are asked for is the audit's own."""
@@ -78,7 +80,7 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """An audit that ended, with an answer or with a sentence, leaves nothing to go on with."""
-        if kind is None or issubclass(kind, TacitError):
+        if not self.lasting if kind is None else issubclass(kind, TacitError):
             self.path.unlink(missing_ok=True)
 
 

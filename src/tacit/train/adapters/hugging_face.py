@@ -100,12 +100,12 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         self._frozen.keep()
         self.private = private(self.model, optimizer, self.plan, **self._options)
         if self._resumed is not None:
-            self.private.load_state_dict(self._resumed)
-            if self.private.done != self.state.global_step:
+            if (done := self._resumed.get("done")) != self.state.global_step:
                 raise BadInput(
                     f"The Trainer's checkpoint is of step {self.state.global_step}, and {SECRET} is of another.",
-                    fix=f"Resume from checkpoint-{self.private.done}.",
+                    fix=f"Resume from checkpoint-{done}.",
                 )
+            self.private.load_state_dict(self._resumed)
         return self.private
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:

@@ -10,16 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ...core import TacitError
+from ...core import NotFinished, TacitError
 from ..clip.sums import Add
 
 T = TypeVar("T")
+LOST = "Another process of this run has ended or cannot be reached."
+
+
+@contextmanager
+def reached() -> Iterator[None]:
+    """Around every exchange between processes: one that is gone ends the others with one sentence."""
+    try:
+        yield
+    except RuntimeError:  # what gloo and NCCL raise, with addresses in their text
+        again = "Start all processes again; a run with a checkpoint goes on from there."
+        raise NotFinished(LOST, fix=again) from None
 
 
 @dataclass(frozen=True)
@@ -58,26 +69,38 @@ class Workers:
         if self.count == 1:
             return value
         box = [value]
-        dist.broadcast_object_list(box)
+        with reached():
+            dist.broadcast_object_list(box)
         return box[0]
+
+    def all_of(self, value: T) -> list[T]:
+        """What each process has, in the order of their ranks."""
+        if self.count == 1:
+            return [value]
+        box: list[Any] = [None] * self.count
+        with reached():
+            dist.all_gather_object(box, value)
+        return box
 
     def start(self, tensors: Iterable[Tensor]) -> None:
         """Parameters and buffers as the first process has them."""
         if self.count > 1:
             for tensor in tensors:
-                dist.broadcast(tensor.detach(), 0)
+                with reached():
+                    dist.broadcast(tensor.detach(), 0)
 
-    def once(self, act: Callable[[], object]) -> None:
-        """Done by the first process alone; if it fails there, it fails everywhere."""
-        failure: TacitError | None = None
+    def once(self, act: Callable[[], T]) -> T:
+        """Done by the first process alone, its result given to all; if it fails there, it fails everywhere."""
+        failure, found = None, None
         if self.rank == 0:
             try:
-                act()
+                found = act()
             except TacitError as error:
                 failure = error
-        failure = self.agreed(failure)
+        failure, found = self.agreed((failure, found))
         if failure is not None:
             raise failure
+        return cast(T, found)
 
     def total(self, sums: list[Tensor], like: Sequence[Tensor], kind: torch.dtype) -> list[Tensor]:
         """Sums over all processes, by one all-reduce of one flat vector."""
@@ -85,7 +108,8 @@ class Workers:
             return sums
         sums = sums or [torch.zeros_like(tensor, dtype=kind) for tensor in like]
         flat = torch.cat([tensor.flatten() for tensor in sums])
-        dist.all_reduce(flat)
+        with reached():
+            dist.all_reduce(flat)
         parts = flat.split([tensor.numel() for tensor in sums])
         return [part.view(tensor.shape) for part, tensor in zip(parts, sums, strict=True)]
 
@@ -113,7 +137,6 @@ class Workers:
         """All processes' parts in the order of the sample: process r had parts r, r + count, ..."""
         if self.count == 1:
             return parts
-        box: list[Any] = [None] * self.count
-        dist.all_gather_object(box, parts)
+        box = self.all_of(parts)
         most = max(len(found) for found in box)
         return [found[place] for place in range(most) for found in box if place < len(found)]

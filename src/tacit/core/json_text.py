@@ -1,0 +1,51 @@
+"""JSON that anybody may have written: read within limits, and whatever is wrong is one sentence with its place."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from .errors import BadInput
+
+DEPTH = 100
+DIGITS = 400
+"""Of a whole number: far beyond any count, far below what Python refuses to read."""
+
+
+def parsed(text: str, name: str, *, fix: str = "") -> Any:
+    """The value of a JSON text called `name`; NaN, infinities, huge numbers, lone surrogates and depth are refused."""
+
+    def refused(what: str) -> NoReturn:
+        raise BadInput(f"{name} is not JSON that can be used: it holds {what}.", fix=fix)
+
+    def whole(digits: str) -> int:
+        return int(digits) if len(digits) <= DIGITS else refused("a whole number of too many digits")
+
+    def real(digits: str) -> float:
+        found = float(digits)
+        return found if math.isfinite(found) else refused("a number beyond the range of floating point")
+
+    try:
+        found = json.loads(text, parse_int=whole, parse_float=real, parse_constant=lambda word: refused(word))
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{name} is not JSON (line {error.lineno}, column {error.colno}).", fix=fix) from None
+    except RecursionError:
+        refused(f"values nested more than {DEPTH} deep")
+    if problem := _problem(found):
+        refused(problem)
+    return found
+
+
+def _problem(value: Any) -> str:
+    """What is wrong inside a value that was read; "" for nothing."""
+    waiting = [(value, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        if depth > DEPTH:
+            return f"values nested more than {DEPTH} deep"
+        if isinstance(item, str) and not item.isascii() and any("\ud800" <= mark <= "\udfff" for mark in item):
+            return "half of a character (a lone surrogate)"
+        inner = [*item, *item.values()] if isinstance(item, dict) else item if isinstance(item, list) else ()
+        waiting += [(part, depth + 1) for part in inner]
+    return ""

@@ -1,0 +1,121 @@
+"""One charge, one run: its processes agree, its continuations are those of one run, and a ledger numbers them.
+
+Before the first step all processes compare what they were given (`terms`), and ten times in a run their parameters and
+the optimizer's settings. A saved state names its terms and its data by a keyed hash, and goes on under these alone. A
+ledger that offers `fence` gives every continuation a number and keeps a mark of the parameters at the same ten places:
+a continuation that differs from an earlier one there, or that another one has overtaken, is refused. Without such a
+ledger nobody can know of a copy of the state, and the evidence says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..core import BadInput
+from ..core.charger import Fence
+from .terms import DATA, Terms, check_same, data_term, optimizer_terms, terms
+
+if TYPE_CHECKING:
+    from .step import PrivateStep
+
+PLACES = 10
+"""How often in a run processes compare their parameters, and a ledger is told a mark: public, as it must be."""
+UNFENCED = "a copy of the saved state that was taken up a second time: no ledger numbered the continuations of this run"
+
+
+@dataclass(eq=False)
+class Course:
+    """What makes the steps of a `PrivateStep` one run. `key` makes hashes of data that tell nothing without it."""
+
+    key: bytes = field(default_factory=lambda: os.urandom(32))
+    terms: Terms = field(default_factory=dict)
+    start: str = ""
+    number: int | None = None
+    kept: bool = False
+    fenced: bool = False
+    _data: tuple[Any, Any, int | None] | None = None
+
+    def agree(self, step: PrivateStep) -> None:
+        """Compare all terms but the data's, before anything is exchanged that could hang or be silently mixed."""
+        self.terms = terms(step)
+        check_same(step._workers.all_of(self.terms))
+        self.key = step._workers.agreed(self.key)
+
+    def seed_mark(self, secret: bytes) -> str:
+        """A keyed hash of the secret that a seeded run began with."""
+        return hmac.new(self.key, secret, hashlib.sha256).hexdigest()
+
+    def take(self, step: PrivateStep, data: Any, users: Any, most: int | None) -> None:
+        """Name the data: to the other processes, and to the state that this run goes on from."""
+        self._data = (data, users, most)
+        if step._workers.count == 1 and DATA not in self.terms:
+            return
+        found, refusal = data_term(data, users, most, self.key)
+        check_same(step._workers.all_of({DATA: found}))
+        if refusal is not None:
+            raise refusal
+        if self.terms.setdefault(DATA, found) != found:
+            raise BadInput(
+                "The state belongs to a run on other data.", fix="Give the data, and users, that the run began with."
+            )
+
+    def whole_terms(self) -> Terms:
+        """All terms, the data's too where there are data; hashing them is put off until somebody asks."""
+        if DATA not in self.terms and self._data is not None:
+            self.terms[DATA] = data_term(*self._data, self.key)[0]
+        return self.terms
+
+    def enter(self, step: PrivateStep) -> None:
+        """Pay for the whole plan, under one key however often the run goes on, and take a number."""
+        if step.ledger is None:
+            return
+        ledger, event, key = step.ledger, step.plan.event, f"train-{step.run}"
+        step._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
+        if isinstance(ledger, Fence):
+            self._report(step, None)
+
+    def check(self, step: PrivateStep) -> None:
+        """At the public places of a run, before the step there."""
+        if not step.done or step.done % max(1, step.plan.steps // PLACES):
+            return
+        if step._workers.count > 1 and not step.sharded:
+            now = {**optimizer_terms(step.optimizer, step.parameters), "parameters": f"#{mark(step.parameters)}"}
+            check_same(step._workers.all_of(now))
+        if self.number is not None:
+            self._report(step, self.number)
+
+    def end(self, step: PrivateStep) -> None:
+        """The last report, when evidence is made: a continuation that was overtaken gets none."""
+        if self.number is not None and step.rank == 0 and isinstance(step.ledger, Fence):
+            told = {"number": self.number, "step": step.done, "mark": mark(step.parameters)}
+            step.ledger.fence(f"train-{step.run}", last=step.done >= step.plan.steps, **told)
+            self.number = None if step.done >= step.plan.steps else self.number
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        return (UNFENCED,) if self.kept and not self.fenced else ()
+
+    def _report(self, step: PrivateStep, number: int | None) -> None:
+        ledger, key = step.ledger, f"train-{step.run}"
+        assert isinstance(ledger, Fence)
+        told = {"step": step.done, "mark": mark(step.parameters)}
+        self.number = step._workers.once(lambda: ledger.fence(key, number=number, **told))
+        self.fenced = True
+
+
+def mark(parameters: dict[str, Tensor]) -> str:
+    """A hash of parameters, which are released anyway."""
+    code = hashlib.sha256()
+    for name, tensor in parameters.items():
+        code.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        local = tensor.to_local() if type(tensor).__name__ == "DTensor" else tensor
+        flat = local.detach().cpu().contiguous().reshape(-1)
+        code.update(flat.view(torch.uint8).numpy())
+    return code.hexdigest()

@@ -1,0 +1,108 @@
+"""Processes that differ are refused before the first step, by name, in all of them; a dead one is one sentence."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tacit.core import BadInput, NotFinished
+from tacit.loss import Plan
+from tacit.train import private
+from tacit.train.scale.workers import reached
+from tacit.train.terms import check_same, data_term, described, differing
+from train_disagreement import WAYS
+
+SCRIPT = Path(__file__).resolve().parents[1] / "train_disagreement.py"
+NAMED = {
+    "lr": "optimizer.lr is 0.5 in process 0 and 0.6 in process 1",
+    "momentum": "optimizer.momentum is 0.0 in process 0 and 0.9",
+    "optimizer": "optimizer",
+    "dropout": "model differs",
+    "model": "model differs",
+    "loss": "loss differs",
+    "data": "data differs",
+    "size": "data differs",
+    "physical_batch": "speed.physical_batch is 4 in process 0 and 8",
+    "noise": "noise is float32 in process 0 and grid in process 1",
+    "version": "version.torch",
+    "drift": "parameters differs",
+    "schedule": "optimizer.lr is 0.5 in process 0 and 0.4",
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("processes")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=300, check=False, env=environment)
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in ("0", "1", "lost")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_that_differ_are_refused_and_both_name_what_differs(told, way) -> None:
+    expected = NAMED.get(way, f"plan.{way} is ")
+    for rank in ("0", "1"):
+        assert told[rank][way].startswith("The processes of this run do not agree"), (rank, told[rank][way])
+        assert expected in told[rank][way]
+
+
+@pytest.mark.slow
+def test_processes_that_agree_are_not_refused_and_a_dead_one_ends_the_other_with_a_sentence(told) -> None:
+    assert [told[rank]["none"] for rank in ("0", "1")] == ["accepted"] * 2
+    assert told["lost"].startswith("Another process of this run has ended")
+
+
+def test_an_exchange_that_fails_is_one_sentence() -> None:
+    with pytest.raises(NotFinished, match="Another process"), reached():
+        raise RuntimeError("[../gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.1.1]:40123")
+
+
+def test_what_differs_is_named_with_its_values() -> None:
+    with pytest.raises(BadInput, match=r"plan.clip_norm is 1.0 in process 0 and 100 in process 2\."):
+        check_same([{"plan.clip_norm": "1.0"}, {"plan.clip_norm": "1.0"}, {"plan.clip_norm": "100"}])
+    assert differing([{"a": "1"}, {"a": "1", "b": "2"}]) == ["b"]
+    check_same([{"a": "1"}, {"a": "1"}])
+
+
+def test_functions_are_told_apart_by_what_they_do() -> None:
+    def scaled(by):
+        return lambda x: by * x
+
+    assert described(scaled(2)) == described(scaled(2))
+    assert described(scaled(2)) != described(scaled(3))
+    assert described(lambda x: x + 1) != described(lambda x: x + 2)
+
+    class Loss:
+        def __init__(self, weight):
+            self.weight = weight
+
+        def __call__(self, model, batch):
+            return self.weight
+
+    assert described(Loss(1.0)) == described(Loss(1.0)) != described(Loss(2.0))
+
+
+def test_data_are_known_by_a_keyed_hash() -> None:
+    x = torch.arange(6.0).reshape(3, 2)
+    one, other = bytes(32), bytes([1] * 32)
+    assert data_term((x, x), None, None, one) == data_term((x.clone(), x), None, None, one)
+    assert data_term((x, x), None, None, one) != data_term((x, x), None, None, other)
+    assert data_term((x, x), None, None, one) != data_term((x, x), [1, 2, 2], 1, one)
+    assert data_term({"a": x, "b": x + 1}, None, None, one) != data_term({"a": x + 1, "b": x}, None, None, one)
+
+
+def test_a_step_describes_its_settings_and_its_versions() -> None:
+    model = nn.Linear(3, 2)
+    step = private(model, torch.optim.Adam(model.parameters(), lr=0.1), Plan(10, 0.5, 2, 1.0))
+    found = step.course.terms
+    assert found["plan.noise_multiplier"] == "1.0"
+    assert found["optimizer.betas"] == "[0.9, 0.999]"
+    assert found["version.torch"] == torch.__version__
+    assert found["model"].startswith("#")

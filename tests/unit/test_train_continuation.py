@@ -1,0 +1,287 @@
+"""A saved run goes on once, as it began, or not at all: checksums, settings, data, seeds, and numbers of a ledger."""
+
+import os
+import stat
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tacit.core import BadInput, Mismatch, NotFinished
+from tacit.core.files import Lasting
+from tacit.loss import Plan
+from tacit.train import checkpoint, fit, private
+from tacit.train.course import UNFENCED
+from tacit.train.packing import packed, unpacked
+
+PLAN = Plan(60, 0.5, 20, 1.0)
+X = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
+DATA = X, torch.arange(60) % 3
+
+
+class Numbering:
+    """Stands in for a ledger: charges, numbers, marks and ends by key, as `Fence` asks."""
+
+    def __init__(self) -> None:
+        self.paid, self.latest, self.marks, self.over = [], {}, {}, set()
+
+    def charge(self, event, *, key, purpose="", analyst=""):
+        if key not in self.paid:
+            self.paid.append(key)
+
+    def fence(self, key, *, number, step, mark, last=False):
+        if key in self.over:
+            raise Mismatch("This run has ended; nothing goes on from it.")
+        if number is None:
+            number = self.latest[key] = self.latest.get(key, 0) + 1
+        if number != self.latest[key]:
+            raise Mismatch("This run was taken up elsewhere.")
+        if self.marks.setdefault((key, step), mark) != mark:
+            raise Mismatch("This run went on otherwise before.")
+        if last:
+            self.over.add(key)
+        return number
+
+
+class Stop(Exception):
+    pass
+
+
+def small(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def step_of(ledger=None, lr=0.2, rng=3, plan=PLAN, **more):
+    model = small()
+    return private(
+        model, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9), plan, rng=rng, ledger=ledger, **more
+    )
+
+
+def advance(step, upto, data=DATA):
+    for batch in step.batches(data):
+        step(batch)
+        if step.done == upto:
+            return
+
+
+def stopping(at):
+    def stop(step, info):
+        if step.done == at:
+            raise Stop
+
+    return stop
+
+
+def run(path, *, stop=None, data=DATA, **more):
+    asked = {"rng": 3, "checkpoint": path, "progress": stopping(stop), **more}
+    return fit(small(), data, asked.pop("plan", PLAN), **asked)
+
+
+def flat(model):
+    return torch.cat([tensor.detach().flatten() for tensor in model.parameters()])
+
+
+@pytest.mark.parametrize("at", [1, 2, 9, 19, 20])
+def test_a_run_that_was_stopped_anywhere_ends_as_if_it_had_not(tmp_path, at) -> None:
+    path = tmp_path / "run.ckpt"
+    whole = run(None)
+    with pytest.raises(Stop):
+        run(path, stop=at)
+    again = run(path)
+    assert torch.equal(flat(whole.model), flat(again.model))
+    assert whole.history == again.history
+    assert not path.exists()
+
+
+def test_a_lasting_checkpoint_gives_the_ended_run_back(tmp_path) -> None:
+    path = tmp_path / "run.ckpt"
+    first, second = (run(Lasting(path), average="tail") for _ in range(2))
+    assert torch.equal(flat(first.model), flat(second.model))
+    assert first.history == second.history
+    assert path.exists()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def sgd(lr):
+    def make(model):
+        return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"data": (X + 1e-6, DATA[1])}, "other data"),
+        ({"data": (X, (DATA[1] + 1) % 3)}, "other data"),
+        ({"optimizer": 0.3}, "optimizer.lr was 0.2 and is now 0.3"),
+        ({"rng": 4}, "another seed"),
+        ({"plan": Plan(60, 0.5, 20, 0.5)}, "another plan: plan.noise_multiplier was 1.0 and is now 0.5"),
+        ({"loss": lambda model, batch: model(batch[0]).sum(1)}, "loss is not the same"),
+        ({"average": "ema"}, "average"),
+        ({"noise": "grid"}, "noise was float32 and is now grid"),
+    ],
+)
+def test_other_settings_or_data_are_named_and_the_checkpoint_stays(tmp_path, change, named) -> None:
+    path = tmp_path / "run.ckpt"
+    with pytest.raises(Stop):
+        run(path, stop=8)
+    before = path.read_bytes()
+    model = small()
+    if "optimizer" in change:
+        change = {"optimizer": torch.optim.SGD(model.parameters(), lr=change["optimizer"], momentum=0.9)}
+    asked = {"rng": 3, "checkpoint": path, **change}
+    with pytest.raises(BadInput, match=named):
+        fit(model, asked.pop("data", DATA), asked.pop("plan", PLAN), **asked)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("place", np.linspace(0, 1, 23).tolist())
+def test_a_flipped_bit_or_a_cut_is_refused_and_nothing_is_lost(tmp_path, place) -> None:
+    path = tmp_path / "run.ckpt"
+    with pytest.raises(Stop):
+        run(path, stop=8)
+    whole = bytearray(path.read_bytes())
+    at = int(place * (len(whole) - 1))
+    for data in (whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :], whole[:at]):
+        path.write_bytes(data)
+        with pytest.raises(BadInput, match=r"run\.ckpt is (damaged|not a checkpoint)"):
+            run(path)
+        assert path.read_bytes() == data
+
+
+def test_plain_values_and_tensors_survive_packing() -> None:
+    state = {
+        "a": torch.arange(6, dtype=torch.int16).reshape(2, 3), "b": [1.5, float("inf"), None, True, "x"],
+        "c": {0: (1, 2), "k": b"\x00\xff"}, "d": torch.empty(0), "f": 2**80,
+        "e": torch.tensor(2.0, dtype=torch.bfloat16),
+    }  # fmt: skip
+    again = unpacked(bytearray(b"".join(bytes(part) for part in packed(state))), "s")
+    assert repr(again) == repr(state)
+    assert again["e"].dtype == torch.bfloat16
+    with pytest.raises(BadInput, match="cannot be saved"):
+        b"".join(packed({"a": object()}))
+
+
+def test_a_full_disk_ends_a_run_with_one_sentence_and_the_last_checkpoint_stays(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "run.ckpt"
+    whole, real, calls = run(None), os.fsync, []
+
+    def full(handle):
+        calls.append(1)
+        if len(calls) == 4:
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NotFinished, match=r"run\.ckpt cannot be written: the disk is full\."):
+        run(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["run.ckpt"]
+    assert torch.equal(flat(run(path).model), flat(whole.model))
+
+
+def test_every_continuation_takes_a_number_and_an_identical_one_may_end(tmp_path) -> None:
+    ledger, path = Numbering(), tmp_path / "run.ckpt"
+    for at in (3, 11):
+        with pytest.raises(Stop):
+            run(path, stop=at, ledger=ledger)
+    found = run(path, ledger=ledger)
+    (key,) = ledger.paid
+    assert ledger.latest == {key: 3}
+    assert ledger.over == {key}
+    assert UNFENCED not in found.evidence.not_covered
+
+
+def test_from_one_state_comes_one_model() -> None:
+    """Five models with other learning rates came of one state and one charge: now one ends, the others are refused."""
+    ledger = Numbering()
+    step = step_of(ledger)
+    advance(step, 5)
+    state = step.state_dict()
+
+    def go_on(lr):
+        again = step_of(ledger)
+        again.load_state_dict(state)
+        again.optimizer.param_groups[0]["lr"] = lr
+        advance(again, PLAN.steps)
+        return again.evidence(1e-5)
+
+    assert go_on(0.2).claim is not None
+    for lr in (0.1, 0.2, 0.4):
+        with pytest.raises(Mismatch, match="ended"):
+            go_on(lr)
+    assert len(ledger.paid) == 1
+
+
+def test_a_continuation_that_differs_is_refused_at_the_next_public_place() -> None:
+    ledger = Numbering()
+    step = step_of(ledger)
+    advance(step, 5)
+    state = step.state_dict()
+    for lr, upto in ((0.2, 12), (0.3, PLAN.steps)):
+        again = step_of(ledger)
+        again.load_state_dict(state)
+        again.optimizer.param_groups[0]["lr"] = lr
+        if lr == 0.2:
+            advance(again, upto)
+            continue
+        with pytest.raises(Mismatch, match="otherwise"):
+            advance(again, upto)
+        assert again.done == 6
+
+
+def test_a_continuation_that_was_overtaken_gets_no_evidence() -> None:
+    ledger = Numbering()
+    step = step_of(ledger)
+    advance(step, 5)
+    state = step.state_dict()
+    other = step_of(ledger)
+    other.load_state_dict(state)
+    advance(other, 6)
+    with pytest.raises(Mismatch, match="elsewhere"):
+        step.evidence(1e-5)
+
+
+def test_what_cannot_be_fenced_is_said() -> None:
+    step = step_of()
+    advance(step, PLAN.steps)
+    assert UNFENCED not in step.evidence(1e-5).not_covered
+    step.state_dict()
+    assert UNFENCED in step.evidence(1e-5).not_covered
+
+    class Plain:
+        def charge(self, event, **_):
+            pass
+
+    charged = step_of(Plain())
+    advance(charged, 2)
+    charged.state_dict()
+    assert UNFENCED in charged.evidence(1e-5).not_covered
+
+
+def test_states_of_the_wrong_shape_are_refused_with_a_sentence() -> None:
+    state = step_of().state_dict()
+    for name in state:
+        for value in (None, 3, "x", [], {}, torch.zeros(2)):
+            if name in ("start", "device_dropout", "sample") or (name, value) == ("noise", []) or name == "schema":
+                continue
+            try:
+                step_of().load_state_dict({**state, name: value})
+            except BadInput:
+                continue
+            except Exception as error:
+                raise AssertionError((name, value)) from error
+    with pytest.raises(BadInput, match="damaged"):
+        step_of().load_state_dict({key: value for key, value in state.items() if key != "model"})
+
+
+def test_a_file_of_another_kind_is_named(tmp_path) -> None:
+    path = tmp_path / "x.ckpt"
+    torch.save({"schema": "tacit.private-step/1"}, path)
+    with pytest.raises(BadInput, match=r"x\.ckpt is not a checkpoint of this version"):
+        checkpoint.read(path)
+    with pytest.raises(BadInput, match="not an ordinary file"):
+        checkpoint.read("/dev/zero")
