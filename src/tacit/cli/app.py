@@ -187,23 +187,20 @@ def hushed(*, debug: bool) -> Iterator[None]:
 
     Where the standard streams are not the process's own (tests, notebooks), only Python's are exchanged.
     """
-    if debug:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-        return
     with contextlib.ExitStack() as stack:
         nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123
         if _own_streams():
             kept = {number: os.dup(number) for number in (1, 2)}
-            _streams.append(os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1))
-            for number in kept:
-                os.dup2(nowhere.fileno(), number)
             stack.callback(_given_back, kept)
+            told = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+            _streams.append(stack.enter_context(told))
+            for number in kept:
+                os.dup2(2 if debug else nowhere.fileno(), number)
         else:
             _streams.append(sys.stderr)
         stack.callback(_streams.pop)
-        stack.enter_context(contextlib.redirect_stdout(nowhere))
-        stack.enter_context(contextlib.redirect_stderr(nowhere))
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr if debug else nowhere))
+        stack.enter_context(contextlib.redirect_stderr(sys.stderr if debug else nowhere))
         yield
 
 
