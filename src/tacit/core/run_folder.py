@@ -155,9 +155,7 @@ def _taken(final: Path, *, resume: bool) -> BadInput:
     finished = (final / MANIFEST).is_file()
     what = "holds the results of a finished run" if finished else "is not an empty folder"
     if resume:
-        return BadInput(
-            f"{final} {what}: there is nothing to resume.", fix="Its results are whole."
-        )
+        return BadInput(f"{final} {what}: there is nothing to resume.", fix="Its results are whole.")
     return BadInput(
         f"{final} {what}; a folder belongs to one run.",
         fix="Give another --out, or --again.",
