@@ -90,7 +90,7 @@ def test_exposed_records_are_estimated_where_they_were_not_selected():
 def test_selection_by_luck_is_not_reported():
     """No record is exposed: the selecting half shows large numbers, the judging half does not confirm them."""
     worst = attacks.exposed(fleet(records=300, models=64, gap=0.0, seed=3), 20, 0)
-    assert np.mean([item.selected_by for item in worst]) > 0.3
+    assert np.mean([item.selected_by for item in worst]) > 0.1
     assert all(item.memorisation.lower <= 0 <= item.memorisation.upper for item in worst)
     assert abs(np.mean([item.memorisation.value for item in worst])) < 0.15
 

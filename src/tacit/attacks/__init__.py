@@ -1,15 +1,17 @@
 """Attacks: from what was observed of a model to one score per record, and what those scores say."""
 
 from ..core import Exposure, GroupRisk
+from .blind import blind_baseline
 from .calibration import calibrated, calibrated_online, reference
-from .controls import blind_baseline, leaking, null, planted_leak
+from .combined import combined
+from .controls import leaking, null, planted_leak
 from .groups import disparity
 from .label import label, label_calibrated
 from .likelihood import lira, lira_offline
 from .measurement import measure
 from .predictive import student, student_offline
 from .quantile import Accusations, accuse, quantile
-from .records import distribution, exposed, memorisation
+from .records import distribution, exposed, memorisation, models_needed
 from .registry import ATTACKS, Attack, References, attack, fitting, named
 from .relative import rmia, rmia_offline
 from .shadow import shadow
@@ -30,6 +32,7 @@ __all__ = [
     "blind_baseline",
     "calibrated",
     "calibrated_online",
+    "combined",
     "disparity",
     "distribution",
     "entropy",
@@ -48,6 +51,7 @@ __all__ = [
     "loss_threshold",
     "measure",
     "memorisation",
+    "models_needed",
     "modified_entropy",
     "modified_entropy_per_class",
     "named",

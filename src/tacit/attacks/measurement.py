@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Measurement, Roc, Scores, clopper_pearson
+from ..core import BadInput, Measurement, Roc, Scores, lower_proportion, upper_proportion
+from ..core.clusters import design_effect
 
 POINTS = 200
 
@@ -27,15 +28,27 @@ def measure(scores: Scores, fpr: Sequence[float] = (0.01, 0.001, 0.0001), confid
         members=roc.members,
         nonmembers=roc.nonmembers,
         targets=int(np.unique(scores.target).size),
-        roc=band(roc, confidence),
+        roc=band(roc, confidence, worth=worth(scores)),
     )
 
 
-def band(roc: Roc, confidence: float, points: int = POINTS) -> tuple[tuple[float, float, float, float], ...]:
-    """(fpr, tpr, lower, upper) at no more than `points` thresholds."""
+def worth(scores: Scores) -> float:
+    """By how many fewer rows the members count, as one record may be there for several targets: the most of five."""
+    member = scores.member
+    hits = [scores.score[member] >= level for level in np.quantile(scores.score[member], (0.1, 0.3, 0.5, 0.7, 0.9))]
+    parts = [design_effect(hit - hit.mean(), scores.record[member], scores.target[member]) for hit in hits]
+    return max(parts)
+
+
+def band(
+    roc: Roc, confidence: float, points: int = POINTS, worth: float = 1.0
+) -> tuple[tuple[float, float, float, float], ...]:
+    """(fpr, tpr, lower, upper) at no more than `points` thresholds, members counting `worth` times fewer."""
     kept = thinned(roc, points)
-    hits = np.rint(roc.tpr[kept] * roc.members)
-    lower, upper = clopper_pearson(hits, roc.members, confidence)
+    hits = roc.tpr[kept] * roc.members / worth
+    hits = np.rint(hits) if worth == 1.0 else hits
+    lower = lower_proportion(np.floor(hits), roc.members / worth, (1 + confidence) / 2)
+    upper = upper_proportion(hits, roc.members / worth, (1 + confidence) / 2)
     rows = zip(roc.fpr[kept], roc.tpr[kept], lower, upper, strict=True)
     return tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in rows)
 

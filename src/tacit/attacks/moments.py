@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,14 @@ FLOOR = 1e-12
 class Moments:
     """Per record, over the references on one side (in or out): how many, their mean, their sum of squares about it.
 
-    A record without a reference on this side has count 0 and the mean of all other records.
+    A record without a reference on this side has count 0 and a mean that is guessed (see `sides`). `single` is the
+    variance of one model's answer where no record has two on this side, so that none can be read from within.
     """
 
     count: Floats
     mean: Floats
     squares: Floats
+    single: float | None = None
 
     @property
     def freedom(self) -> Floats:
@@ -33,10 +35,12 @@ class Moments:
 
     @property
     def pooled(self) -> float:
-        """One variance for all records: within records, or between them when each was seen once."""
+        """One variance for all records: within them, else from both sides, else between records."""
         freedom = float(self.freedom.sum())
         if freedom > 0:
             return max(float(self.squares.sum()) / freedom, FLOOR)
+        if self.single is not None:
+            return max(self.single, FLOOR)
         return max(float(self.mean[self.count > 0].var()), FLOOR)
 
     @property
@@ -61,6 +65,23 @@ def moments(values: Floats, seen: NDArray[np.bool_]) -> Moments:
 
 
 def sides(references: Observations, name: str) -> tuple[Moments, Moments]:
-    """The named signal's moments over the references that saw a record, and over those that did not."""
+    """The named signal's moments over the references that saw a record, and over those that did not.
+
+    Where a record has references on one side only, its mean on the other is that one moved by what training does to
+    records on average. Where no side has two references of one record, the variance of one answer is read from the
+    differences between a record's two sides, shared between them as the spread over records is.
+    """
     values, member = references.need(name), references.need("member").astype(bool)
-    return moments(values, member), moments(values, ~member)
+    inside, outside = moments(values, member), moments(values, ~member)
+    both = (inside.count > 0) & (outside.count > 0)
+    known = [both, both] if both.any() else [inside.count > 0, outside.count > 0]
+    if not all(rows.any() for rows in known):
+        return inside, outside
+    gain = float(inside.mean[known[0]].mean() - outside.mean[known[1]].mean())
+    spread = [float(side.mean[rows].var()) for side, rows in zip((inside, outside), known, strict=True)]
+    apart = float(np.var((inside.mean - outside.mean)[both])) if both.any() else 0.0
+    single = [apart * part / sum(spread) if apart > 0 and sum(spread) > 0 else None for part in spread]
+    return (
+        replace(inside, mean=np.where(inside.count > 0, inside.mean, outside.mean + gain), single=single[0]),
+        replace(outside, mean=np.where(outside.count > 0, outside.mean, inside.mean - gain), single=single[1]),
+    )

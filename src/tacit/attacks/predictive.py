@@ -8,7 +8,7 @@ normal-inverse-gamma form of arXiv 2603.11799).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from .moments import Moments, sides
 from .registry import References, attack
 
 Floats = NDArray[np.float64]
+STEADY = 0.02
+"""Of the pooled variance: how well any record's variance can be known from answers of finite precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +59,19 @@ def student_offline(target: Observations, references: Observations) -> Floats:
     return np.asarray(-stats.t.logsf(without.distance(target.need("margin")), without.freedom[:, None]))
 
 
+def steadied(side: Moments) -> Moments:
+    """A fiftieth of the pooled variance added to every record's own: answers that happen to agree to the last digit
+    (saturated, or printed with few decimals) are not known without error."""
+    return replace(side, squares=side.squares + STEADY * side.pooled * side.freedom)
+
+
 def predictive(side: Moments, centre: Floats) -> Predictive:
     r"""Posterior predictive under mu_i ~ N(centre_i, v_i / k0), v_i ~ scaled inverse chi-squared(d0, v0).
 
     t with d0 + d_i degrees of freedom about (k0 centre + n mean) / (k0 + n), squared scale
     (d0 v0 + S_i + k0 n/(k0 + n) (mean - centre)^2) / (d0 + d_i) (1 + 1/(k0 + n)) (Gelman et al. 2013, section 3.3).
     """
+    side = steadied(side)
     freedom0, variance0 = variance_prior(side)
     weight0 = _mean_prior(side, centre, variance0)
     n = side.count
@@ -107,7 +116,12 @@ def _centre(side: Moments) -> Floats:
 
 
 def _mean_prior(side: Moments, centre: Floats, variance0: float) -> float:
-    """k0 = v0 / (spread of the records' true means about their centre), from the spread of the observed ones."""
+    """k0 = v0 / (spread of the records' true means about their centre), from the spread of the observed ones.
+
+    Where no record has two references, v0 is a guess, and records' own means are kept: next to nothing is shrunk.
+    """
+    if not side.freedom.any():
+        return 1e-3
     rows = side.count > 0
     observed = float(((side.mean - centre)[rows] ** 2).mean())
     noise = variance0 * float((1 / side.count[rows]).mean())

@@ -11,10 +11,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Observations, TacitError
+from ..core import BadInput, Observations, Resolution, TacitError
+from ..core.resolution import are_shares
 
 Array = NDArray[Any]
 Fit = Callable[[Array, Array, np.random.Generator], Any]
+FINEST = Resolution((float(np.finfo(np.float64).tiny),))
+"""Runs of an audit are scored one by one and only compared: a 0 is the same in each, below every other number."""
 
 
 @runtime_checkable
@@ -66,8 +69,8 @@ def margins_of(told: Array, names: Array | None, label: Array, classes: Array) -
     if told.ndim != 2 or told.shape[0] != len(label) or told.shape[1] < 2:
         raise BadInput(f"predict must return (records, classes), got shape {told.shape}.")
     index = _columns(label, classes if names is None else np.asarray(names), told.shape[1])
-    if _probabilities(told):
-        return Observations.from_probabilities(told, index).need("margin")[:, 0]
+    if are_shares(told):
+        return Observations.from_probabilities(told, index, resolution=FINEST).need("margin")[:, 0]
     return Observations.from_logits(told, index).need("margin")[:, 0]
 
 
@@ -78,11 +81,6 @@ def last_margin(told: Array, names: Array | None, label: Array, classes: Array) 
     if len(told) > 1 and (told == told[0]).all():
         return math.nan, "predicted a constant"
     return float(margins_of(told, names, label, classes)[-1]), ""
-
-
-def _probabilities(told: Array) -> bool:
-    """Rows at or above 0 that sum to 1 are probabilities; anything else is logits."""
-    return bool((told >= 0).all() and np.allclose(told.sum(axis=1), 1.0, atol=1e-3))
 
 
 def _columns(label: Array, classes: Array, count: int) -> NDArray[np.int64]:

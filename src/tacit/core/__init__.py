@@ -18,8 +18,9 @@ from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measureme
 from .interval import Estimate, Interval
 from .observations import Observations
 from .privacy_loss import PrivacyLoss
-from .proportion import clopper_pearson, lower_proportion, upper_proportion
+from .proportion import clopper_pearson, difference_limit, lower_proportion, upper_proportion
 from .randomness import Source, source
+from .resolution import Resolution
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .roc import Roc
 from .scores import Calibration, Evaluation, Scores
@@ -50,6 +51,7 @@ __all__ = [
     "Observations",
     "PrivacyLoss",
     "PrivacyWarning",
+    "Resolution",
     "Roc",
     "Scores",
     "Side",
@@ -59,6 +61,7 @@ __all__ = [
     "Unsupported",
     "Verdict",
     "clopper_pearson",
+    "difference_limit",
     "lower_proportion",
     "source",
     "upper_proportion",

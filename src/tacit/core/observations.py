@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from .errors import BadInput
+from .resolution import Resolution
 
 Floats = NDArray[np.float64]
 
@@ -106,36 +107,64 @@ class Observations:
         group: ArrayLike | None = None,
     ) -> Observations:
         """Signals from logits (records x models x classes, or records x classes for one model), all in float64."""
-        z = _floats(logits)
-        z = z[:, None, :] if z.ndim == 2 else z
-        y = np.asarray(label)
-        if z.ndim != 3 or y.shape != z.shape[:1]:
-            raise BadInput("Logits must be records x models x classes with one label per record.")
-        if z.shape[2] < 2 or not np.isin(y, np.arange(z.shape[2])).all():
-            raise BadInput(f"Labels must be whole numbers below the number of classes ({z.shape[2]}).")
-        y = y.astype(np.int64)
+        z, y = _shaped(_floats(logits), label)
         z_y = np.take_along_axis(z, y[:, None, None], axis=2)[..., 0]
-        others = z.copy()
-        np.put_along_axis(others, np.broadcast_to(y[:, None, None], (*z.shape[:2], 1)), -np.inf, axis=2)
-        margin = z_y - special.logsumexp(others, axis=2)
+        margin = z_y - special.logsumexp(_without(z, y, -np.inf), axis=2)
+        return cls.from_margin(margin, logits=z, label=y, member=member, record=record, group=group)
+
+    @classmethod
+    def from_probabilities(
+        cls,
+        probabilities: ArrayLike,
+        label: ArrayLike,
+        *,
+        resolution: Resolution | None = None,
+        **more: ArrayLike | None,
+    ) -> Observations:
+        """Signals from class probabilities (records x models x classes, or records x classes).
+
+        A 0 is read at the output's resolution (see `Resolution`), which is found from the numbers themselves unless it
+        is given. Models that are to be compared must share one: put them into one call, or give it.
+        """
+        given = np.asarray(probabilities)
+        given = given if given.dtype.kind == "f" else _floats(given)
+        shares, y = _shaped(given, label)
+        if (shares < 0).any() or not np.isfinite(shares).all():
+            raise BadInput("Probabilities must be finite and at or above 0.")
+        read = Resolution.of(shares) if resolution is None else resolution
+        shown = read.shown(shares)
+        own = np.take_along_axis(shown, y[:, None, None], axis=2)[..., 0]
+        log_own, log_others = read.logarithms(own, _without(shown, y, 0.0).sum(axis=2), y, shown.shape[2])
+        return cls.from_margin(log_own - log_others, logits=np.log(read.raised(shown)), label=y, **more)
+
+    @classmethod
+    def from_margin(cls, margin: Floats, *, member: ArrayLike | None = None, **more: ArrayLike | None) -> Observations:
+        """Loss and probability of a margin (records x models): log(1 + e^-m) and 1 / (1 + e^-m)."""
+        given = {name: None if value is None else np.asarray(value) for name, value in more.items()}
         return cls(
-            member=None if member is None else _membership(member, z.shape[:2]),
+            member=None if member is None else _membership(member, margin.shape),
             loss=np.logaddexp(0.0, -margin),
             margin=margin,
             probability=special.expit(margin),
-            logits=z,
-            label=y,
-            record=None if record is None else np.asarray(record),
-            group=None if group is None else np.asarray(group),
+            **given,  # type: ignore[arg-type]
         )
 
-    @classmethod
-    def from_probabilities(cls, probabilities: ArrayLike, label: ArrayLike, **more: ArrayLike | None) -> Observations:
-        """Signals from class probabilities; zeros become the smallest positive double, so no signal is infinite."""
-        p = _floats(probabilities)
-        if (p < 0).any() or not np.isfinite(p).all():
-            raise BadInput("Probabilities must be finite and at or above 0.")
-        return cls.from_logits(np.log(np.maximum(p, np.finfo(np.float64).tiny)), label, **more)
+
+def _shaped(answers: NDArray[Any], label: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Answers as records x models x classes and labels as columns of them."""
+    z, y = answers[:, None, :] if answers.ndim == 2 else answers, np.asarray(label)
+    if z.ndim != 3 or y.shape != z.shape[:1]:
+        raise BadInput("Logits must be records x models x classes with one label per record.")
+    if z.shape[2] < 2 or not np.isin(y, np.arange(z.shape[2])).all():
+        raise BadInput(f"Labels must be whole numbers below the number of classes ({z.shape[2]}).")
+    return z, y.astype(np.int64)
+
+
+def _without(values: NDArray[Any], label: NDArray[np.int64], instead: float) -> NDArray[Any]:
+    """A copy with every record's own label replaced."""
+    others = values.copy()
+    np.put_along_axis(others, np.broadcast_to(label[:, None, None], (*values.shape[:2], 1)), instead, axis=2)
+    return others
 
 
 def _floats(values: ArrayLike) -> Floats:

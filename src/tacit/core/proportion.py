@@ -29,3 +29,37 @@ def clopper_pearson(successes: ArrayLike, n: ArrayLike, confidence: float = 0.95
     """Two-sided limits, half of the error on each side."""
     each = (1 + check.probability("confidence", confidence)) / 2
     return lower_proportion(successes, n, each), upper_proportion(successes, n, each)
+
+
+GRID, SAFETY = 401, 0.99
+"""Points at which the unknown common rate is tried, and the part of the error that is used, for what lies between."""
+
+
+def difference_limit(first: tuple[int, int], second: tuple[int, int], confidence: float) -> float:
+    r"""Exact one-sided lower limit for p1 - p2 from (successes, n) of two independent samples.
+
+    The smallest d with sup_{p2} P[X1/n1 - X2/n2 >= what was seen | p1 = p2 + d] > 1 - confidence: an unconditional test
+    turned round (Santner and Snell 1980; Chan and Zhang 1999). It needs far fewer observations than the difference of
+    two Clopper and Pearson limits: 4 of 4 against 0 of 4 shows a difference at 99.5 %.
+    """
+    error = SAFETY * (1 - check.probability("confidence", confidence, one=False))
+    (hits, n), (others, m) = first, second
+    seen = hits / n - others / m
+    reach = np.floor(m * (np.arange(n + 1) / n - seen) + 1e-9).astype(int)  # X2 must be at most this, by X1
+
+    def chance(gap: float) -> float:
+        p2 = np.linspace(max(0.0, -gap), min(1.0, 1.0 - gap), GRID)[:, None]
+        p1 = np.clip(p2 + gap, 0.0, 1.0)
+        x = np.arange(n + 1)
+        log_mass = (
+            special.gammaln(n + 1) - special.gammaln(x + 1) - special.gammaln(n - x + 1)
+            + special.xlogy(x, p1) + special.xlog1py(n - x, -p1)
+        )  # fmt: skip
+        inside = np.where(reach >= m, 1.0, special.bdtr(np.clip(reach, 0, m), m, p2))
+        return float((np.exp(log_mass) * np.where(reach < 0, 0.0, inside)).sum(axis=1).max())
+
+    low, high = -1.0, seen
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) > error else (middle, high)
+    return low

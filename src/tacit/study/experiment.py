@@ -39,9 +39,10 @@ from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
 from ..train import Trained, fit
 from .fleets import attacked, runner
-from .membership import FPRS, NOT_COVERED, controls, halves, measured, of_audit
+from .membership import FPRS, NOT_COVERED, controls, measured, of_audit
 from .models import Predict, predictor
 from .provenance import provenance
+from .reference_models import halves
 from .risk import below_the_average, groups
 from .start import crafted, fresh
 
@@ -196,7 +197,7 @@ class Experiment:
         found = measured(attacked(seen, effort.attacks, effort.targets), effort.confidence, effort.fpr)
         first, others = seen.select(models=[0]), seen.select(models=np.arange(1, seen.models))
         side = first.need("member")[:, 0]
-        baseline, blind = blind_baseline(self.x, side, self.chance, confidence=effort.confidence)
+        baseline, blind = blind_baseline(self.x, side, self.chance, label=self.y, confidence=effort.confidence)
         return (*found, baseline), (*controls(ATTACKS["lira"], first, others, self.chance), blind)
 
     def _audit(

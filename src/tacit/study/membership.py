@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,20 +21,23 @@ from ..attacks import (
     null,
     planted_leak,
 )
-from ..audits.foreign import Border
-from ..audits.runs.batched import Together
-from ..audits.runs.batched import answers as answers_of_many
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
-from .models import Fit, answers, classes_of, inside, observe, refit
+from .models import Fit, answers, classes_of, inside, is_regressor, refit
+from .outputs import Reading
 from .provenance import provenance
-from .risk import records
+from .records import features, identities, joined, kept, size
+from .reference_models import trained
+from .risk import records, unnamed
 
 AnyAttack = Callable[[Observations, Observations | None], Scores]
 FPRS = (0.01, 0.001, 0.0001)
 WITHOUT_REFERENCES = ("loss", "modified-entropy")
-WITH_REFERENCES = ("lira", "rmia", "student")
-WORDS = 256
+WITH_REFERENCES = ("lira", "rmia", "student", "combined")
 NOT_COVERED = ("measured on observed members and non-members: no statement about differential privacy",)
+
+NO_REFERENCES = (
+    "attacks with reference models, which find more: give fit(x, y, rng), the training of another model like this one"
+)
 
 
 def attack(
@@ -50,29 +52,37 @@ def attack(
     confidence: float = 0.95,
     rng: Source | int | np.random.Generator | None = None,
     fpr: Sequence[float] = FPRS,
+    output: str = "auto",
 ) -> Evidence:
     """Measure membership inference against a trained model.
 
     `members` and `nonmembers` are (x, y); they must come from one distribution (the blind baseline tests that).
-    Reference models are trained on random halves of both together, by `fit(x, y, rng)` or by cloning an estimator;
-    without either only attacks that need none are run. An attack that learns from records of known membership is told
-    a random half of them and judged on the other; one that looks inside needs a torch model. The most exposed records
-    are named by their row among members, then non-members.
+    x may be an array, a DataFrame, an Arrow table, a sparse matrix or texts, and goes to the model as it is. `output`
+    says what the model answers with (labels, probabilities, logits, or the values of a regression) where that cannot be
+    told from its numbers.
+
+    Reference models are trained on random parts of both together, as large as the members, by `fit(x, y, rng)` or by
+    cloning an estimator; without either only attacks that need none are run. An attack that learns from known records
+    is told the membership of a random half and judged on the other; one that looks inside needs a torch model. The
+    most exposed records are named by their row among members, then non-members.
     """
     randomness = source(rng)
     if not isinstance(fpr, Sequence):
         raise BadInput("fpr must be a sequence of false-positive rates.")
     x, y, member = pool(members, nonmembers)
-    train = refit(target, fit)
-    classes = classes_of(target, y)
-    seen = observe([answers(target, x, classes)], y, member[:, None], classes)
+    train, classes = refit(target, fit), classes_of(target, y)
+    told = answers(target, x, classes)
+    reading = Reading.of(told, y, classes, "values" if output == "auto" and is_regressor(target) else output)
+    wanted = check.whole("references", references, least=0) if train is not None else 0
+    taught, sides = trained(train, x, y, int(member.sum()), wanted, randomness, classes) if wanted else ([], None)
+    read = reading.coarsest(taught)
+    seen = reading.observe([told], member[:, None], read)
+    others = None if sides is None else reading.observe(taught, sides, read)
     if groups is not None:
         seen = observed_groups(seen, groups)
-    others = None
-    if train is not None and check.whole("references", references, least=0) > 0:
-        others = _references(train, x, y, references, randomness, classes)
-    chosen = _chosen(attacks, others)
-    seen = replace(seen, features=features(x), record=np.arange(len(x)))
+    chosen = _chosen(attacks, seen, others)
+    known = features(x)
+    seen = replace(seen, features=known, record=np.arange(len(y)))
     looks = any({"internals", "gradient_norm"} & set(getattr(rule, "needs", ())) for rule in chosen)
     seen = inside(target, x, seen) if looks else seen
     told = known_split(seen, randomness) if any(map(_learns, chosen)) else (seen, seen)
@@ -80,13 +90,13 @@ def attack(
     scores = [rule(*given[id(rule)]) for rule in chosen]
     if not all(isinstance(item, Scores) for item in scores):
         raise BadInput("An attack must return Scores.")
-    baseline, blind = blind_baseline(features(x), member, randomness, confidence=confidence)
+    baseline, blind = blind_baseline(known, member, randomness, label=y, confidence=confidence)
     return Evidence(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
         groups=() if groups is None else tuple(disparity(scores[-1], randomness, confidence=confidence)),
         controls=(*controls(chosen[-1], *given[id(chosen[-1])], randomness), blind),
-        not_covered=NOT_COVERED,
+        not_covered=(*NOT_COVERED, *_understated(others)),
         threat={
             "released": "final model",
             "attacker sees": _sight(looks, told[1].records if told[0] is not seen else 0),
@@ -131,6 +141,13 @@ def observed_groups(seen: Observations, groups: ArrayLike) -> Observations:
     return replace(seen, group=np.asarray(groups).astype(str))
 
 
+def _understated(others: Observations | None) -> tuple[str, ...]:
+    """What these attacks could not show for want of reference models."""
+    if others is None:
+        return (NO_REFERENCES,)
+    return unnamed(others.models)
+
+
 def _learns(rule: AnyAttack) -> bool:
     """Whether an attack learns from records of known membership."""
     return isinstance(rule, Attack) and rule.references.of_target
@@ -142,76 +159,51 @@ def _sight(looks: bool, known: int) -> str:
     return seen + (f"; the membership of {known} other records" if known else "")
 
 
-def features(x: NDArray[Any]) -> NDArray[np.float64]:
-    """What is known of each record itself: its numbers, or, of texts, how often words of each hash occur."""
-    if not all(isinstance(value, str) for value in x.ravel()[:1]):
-        try:
-            return x.reshape(len(x), -1).astype(np.float64)
-        except (TypeError, ValueError):
-            raise BadInput("Records must be numbers, or all of them texts.") from None
-    counts = np.zeros((len(x), WORDS))
-    for row, texts in enumerate(x.reshape(len(x), -1)):
-        for word in " ".join(map(str, texts)).lower().split():
-            counts[row, zlib.crc32(word.encode()) % WORDS] += 1
-    return np.asarray(np.log1p(counts))
-
-
-def pool(members: Any, nonmembers: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]:
-    """Records, labels and membership of both."""
+def pool(members: Any, nonmembers: Any) -> tuple[Any, NDArray[Any], NDArray[np.bool_]]:
+    """Records, labels and membership of both; records stay in the kind of table they came in."""
     try:
         (x_in, y_in), (x_out, y_out) = members, nonmembers
     except (TypeError, ValueError):
         raise BadInput("members and nonmembers must each be a pair (x, y).") from None
-    x_in, y_in, x_out, y_out = (np.asarray(part) for part in (x_in, y_in, x_out, y_out))
-    if len(x_in) != len(y_in) or len(x_out) != len(y_out) or x_in.shape[1:] != x_out.shape[1:]:
+    x_in, x_out, y_in, y_out = kept(x_in), kept(x_out), _labels(y_in), _labels(y_out)
+    if size(x_in) != len(y_in) or size(x_out) != len(y_out):
         raise BadInput("members and nonmembers need x and y of one length and features of one shape.")
-    if len(x_in) < 2 or len(x_out) < 2:
+    if len(y_in) < 2 or len(y_out) < 2:
         raise BadInput("An attack needs at least two members and two non-members.")
+    x = joined(x_in, x_out)
     if overlap((x_in, y_in), (x_out, y_out)):
         raise BadInput("Some records are both members and non-members.", fix="Give two disjoint sets.")
-    member = np.concatenate((np.ones(len(x_in), dtype=bool), np.zeros(len(x_out), dtype=bool)))
-    return np.concatenate((x_in, x_out)), np.concatenate((y_in, y_out)), member
+    member = np.concatenate((np.ones(len(y_in), dtype=bool), np.zeros(len(y_out), dtype=bool)))
+    return x, np.concatenate((y_in, y_out)), member
 
 
-def overlap(one: tuple[NDArray[Any], NDArray[Any]], other: tuple[NDArray[Any], NDArray[Any]]) -> bool:
+def _labels(y: Any) -> NDArray[Any]:
+    """One label per record; words as words, nothing missing."""
+    found = np.asarray(y)
+    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.ndim != 1:
+        raise BadInput("Labels must be one per record.", fix="Give the column of labels, or class numbers.")
+    if found.dtype.kind == "O":
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
+        found = found.astype(np.float64) if numbers else found
+    missing = np.isnan(found) if found.dtype.kind == "f" else np.array([value is None for value in found.ravel()])
+    if missing.any():
+        raise BadInput(f"{int(missing.sum())} labels are missing.", fix="Leave out records without a label.")
+    return found.astype(str) if found.dtype.kind == "O" else found
+
+
+def overlap(one: tuple[Any, NDArray[Any]], other: tuple[Any, NDArray[Any]]) -> bool:
     """Whether some record with its label is in both; numbers are compared as one kind of number."""
-    x, y = np.concatenate((one[0], other[0])), np.concatenate((one[1], other[1]))
-    known = [(row.tobytes(), str(label)) for row, label in zip(x, y, strict=True)]
-    return not set(known[: len(one[0])]).isdisjoint(known[len(one[0]) :])
+    known = identities(joined(one[0], other[0]), np.concatenate((one[1], other[1])))
+    return not set(known[: len(one[1])]).isdisjoint(known[len(one[1]) :])
 
 
-def halves(records: int, models: int, rng: Source) -> NDArray[np.bool_]:
-    """Random halves in pairs, so that every record is in exactly half of an even number of models."""
-    member = np.zeros((records, models), dtype=bool)
-    for k in range(models):
-        member[:, k] = ~member[:, k - 1] if k % 2 else rng.permutation(records) < records // 2
-    return member
-
-
-def _references(
-    fit: Fit, x: NDArray[Any], y: NDArray[Any], count: int, rng: Source, classes: NDArray[Any] | None
-) -> Observations:
-    """What models trained on random halves say of all records; a fit that offers `many` trains them together."""
-    member = halves(len(x), count, rng)
-    if not callable(getattr(fit, "many", None)):
-        outputs = [answers(fit(x[rows], y[rows], rng.generator()), x, classes) for rows in member.T]
-        return observe(outputs, y, member, classes)
-    size = Together.of(fit).at_once
-    outputs = []
-    for first in range(0, count, size):
-        sides, told = member[:, first : first + size], ""
-        with Border() as border:
-            told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], x)
-        if isinstance(told, str):
-            raise BadInput(f"The training of reference models {border.problem or told}.")
-        outputs += list(told)
-    return observe(outputs, y, member, classes)
-
-
-def _chosen(attacks: str | Sequence[str | AnyAttack], others: Observations | None) -> list[AnyAttack]:
+def _chosen(
+    attacks: str | Sequence[str | AnyAttack], seen: Observations, others: Observations | None
+) -> list[AnyAttack]:
     if attacks == "auto":
         names = WITHOUT_REFERENCES if others is None else WITHOUT_REFERENCES + WITH_REFERENCES
-        return [ATTACKS[name] for name in names]
+        return [ATTACKS[name] for name in names if not ATTACKS[name].missing(seen, others)]
     wanted = [attacks] if isinstance(attacks, str) else list(attacks)
     if not wanted:
         raise BadInput("Name at least one attack.")

@@ -14,15 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.observations import Observations
+from .foreign_models import foreign_answers
 from .neural import hugging_face, neural
+from .outputs import Reading
+from .records import described
 
 Array = NDArray[Any]
-Predict = Callable[[Array], Array]
-Fit = Callable[[Array, Array, np.random.Generator], Any]
+Predict = Callable[[Any], Any]
+Fit = Callable[[Any, Array, np.random.Generator], Any]
 
 
 def predictor(target: Any) -> Predict:
-    """The outputs of an estimator, a torch module, a Hugging Face classifier or pipeline, or a function."""
+    """The outputs of an estimator, a booster, a network, an ONNX session, a Hugging Face pipeline or a function."""
     method = own_answers(target)
     if method is not None:
         return lambda x: _asked(method, x)
@@ -36,12 +39,15 @@ def predictor(target: Any) -> Predict:
 
 def own_answers(target: Any) -> Predict | None:
     """How a model of a known library answers; None for a function, and for what is no model."""
-    if (network := neural(target)) is not None:
-        return network
-    shares, decision = (getattr(target, name, None) for name in ("predict_proba", "decision_function"))
+    for known in (neural, foreign_answers):
+        if (method := known(target)) is not None:
+            return method
+    shares, decision, told = (getattr(target, name, None) for name in ("predict_proba", "decision_function", "predict"))
     if callable(shares):
         return shares
-    return (lambda x: _two_columns(np.asarray(decision(x)))) if callable(decision) else None
+    if callable(decision):
+        return lambda x: _two_columns(np.asarray(decision(x)))
+    return told if callable(told) and callable(getattr(target, "fit", None)) else None
 
 
 def guarded(target: Any) -> Any:
@@ -63,11 +69,18 @@ def refit(target: Any, fit: Fit | None) -> Fit | None:
         return fit
     from sklearn.base import clone
 
-    def train(x: Array, y: Array, rng: np.random.Generator) -> Any:
-        model = clone(target)
-        if "random_state" in model.get_params():
-            model.set_params(random_state=int(rng.integers(2**31)))
-        return model.fit(x, y)
+    def train(x: Any, y: Array, rng: np.random.Generator) -> Any:
+        model, found = clone(target), None
+        seeds = [name for name in model.get_params() if name.split("__")[-1] in ("random_state", "random_seed")]
+        model.set_params(**{name: int(rng.integers(2**31)) for name in seeds})
+        with Border() as border:
+            found = model.fit(x, y)
+        if border.problem:
+            raise BadInput(
+                f"A clone of the model {border.problem} when it was trained on {len(y)} of the records.",
+                fix="Give fit=, more records, or references=0.",
+            )
+        return found
 
     return train
 
@@ -75,43 +88,47 @@ def refit(target: Any, fit: Fit | None) -> Fit | None:
 def classes_of(target: Any, y: Array) -> Array | None:
     """All classes, sorted, where the model names its own as scikit-learn's do; None where labels are column numbers."""
     names = getattr(target, "classes_", None)
-    return None if names is None else np.union1d(names, y)
+    if names is None or is_regressor(target):
+        return None
+    try:
+        return np.union1d(np.asarray(names), y)
+    except TypeError:
+        raise BadInput("Labels must be of the kind that the model was trained on: numbers, or words.") from None
 
 
-def answers(model: Any, x: Array, classes: Array | None) -> Array:
+def is_regressor(target: Any) -> bool:
+    """Whether an estimator says so itself."""
+    sklearn = sys.modules.get("sklearn.base")
+    known = sklearn is not None and callable(getattr(target, "get_params", None))
+    return known and bool(sklearn.is_regressor(target))  # type: ignore[union-attr]
+
+
+def answers(model: Any, x: Any, classes: Array | None) -> Array:
     """A model's outputs with one column per class; a class it never saw gets no probability."""
     output, names = predictor(model)(x), getattr(model, "classes_", None)
     if classes is None or names is None or output.ndim != 2 or output.shape[1] != len(names):
         return output
-    full = np.zeros((len(output), len(classes)))
+    if len(names) == len(classes):
+        return output
+    full = np.full((len(output), len(classes)), 0.0 if (output >= 0).all() else output.min(), dtype=output.dtype)
     full[:, np.searchsorted(classes, names)] = output
     return full
 
 
-def accuracy(model: Any, x: Array, y: Array) -> float:
+def accuracy(model: Any, x: Any, y: Array) -> float:
     """Share of records whose most likely class, or predicted label, is their label."""
     told, names = predictor(model)(x), getattr(model, "classes_", None)
     likely = told.argmax(1) if told.ndim == 2 else told
-    return float(np.mean((likely if names is None else np.asarray(names)[likely]) == y))
+    named = names is None or likely.dtype.kind not in "iu" or told.ndim < 2
+    return float(np.mean((likely if named else np.asarray(names)[likely]) == y))
 
 
-def observe(outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Array | None = None) -> Observations:
-    """Signals of several models on the same records; outputs that are probabilities are taken as such."""
-    labels = np.asarray(y) if classes is None else np.searchsorted(classes, np.asarray(y))
-    outputs = _shares(outputs, labels)
-    for output in outputs:
-        if output.ndim != 2 or len(output) != len(labels):
-            raise BadInput(
-                "A model must answer with one row per record and one column per class.",
-                fix="Or with one whole number per record: the label it predicts.",
-            )
-        if not np.isfinite(output).all():
-            raise BadInput("A model answered with numbers that are not finite.")
-    if len({output.shape for output in outputs}) > 1:
-        raise BadInput("The models answer with different numbers of classes.")
-    stacked = np.stack(outputs, axis=1)
-    build = Observations.from_probabilities if _probabilities(stacked) else Observations.from_logits
-    return build(stacked, labels, member=member)
+def observe(
+    outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Array | None = None, said: str = "auto"
+) -> Observations:
+    """Signals of several models on the same records, read as the first of them is."""
+    reading = Reading.of(outputs[0], y, classes, said)
+    return reading.observe(outputs, member, reading.coarsest(outputs[1:]))
 
 
 def inside(target: Any, x: Array, seen: Observations) -> Observations:
@@ -128,34 +145,39 @@ def inside(target: Any, x: Array, seen: Observations) -> Observations:
     return replace(seen, gradient_norm=found.gradient_norm, internals=found.internals)
 
 
-def _shares(outputs: list[Array], labels: Array) -> list[Array]:
-    """Predicted labels, where that is all the models say, as probabilities 0 and 1; anything else as it is."""
-    known = all(output.ndim == 1 and output.dtype.kind in "iu" and output.min(initial=0) >= 0 for output in outputs)
-    if not known or not np.issubdtype(labels.dtype, np.number):
-        return outputs
-    classes = int(max(2, *(output.max() + 1 for output in (*outputs, labels))))
-    return [np.eye(classes)[output.astype(np.int64)] for output in outputs]
-
-
-def _probabilities(outputs: Array) -> bool:
-    return bool((outputs >= 0).all() and np.allclose(outputs.sum(-1), 1.0, atol=1e-3))
-
-
-def _asked(answer: Predict, x: Array) -> Array:
+def _asked(answer: Predict, x: Any) -> Array:
     """What a model says of some records, or one sentence without its text, which may hold data."""
     found: Any = None
     with Border() as border:
         found = answer(x)
     if border.problem:
-        raise BadInput(f"The model {border.problem} when it was given records of shape {np.shape(x)[1:]}.")
+        raise BadInput(f"The model {border.problem} when it was given records of {described(x)}.")
     return _numbers(found)
 
 
 def _numbers(answer: Any) -> Array:
-    """Whole numbers, or yes and no, one per record, stay what they are: labels."""
-    if isinstance(answer, np.ndarray) and answer.ndim == 1 and answer.dtype.kind in "iub":
-        return answer.astype(np.int64) if answer.dtype.kind == "b" else answer
+    """Answers in the number type that they came in; words, whole numbers, and yes and no are labels."""
     try:
-        return np.asarray(answer, dtype=np.float64)
+        found = np.asarray(answer)
     except (TypeError, ValueError):
         raise BadInput("A model must answer with one row per record and one column per class.") from None
+    if found.dtype.kind == "O":
+        found = _words(found)
+    if found.dtype.kind in "US" and found.ndim <= 2:
+        return found.reshape(len(found)) if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.dtype.kind not in "iubf":
+        raise BadInput("A model must answer with numbers, or with the label of each record.")
+    if found.dtype.kind == "b" or (found.dtype.kind in "iu" and found.ndim > 1):
+        return found.astype(np.int64 if found.ndim == 1 else np.float64)
+    return found
+
+
+def _words(found: Array) -> Array:
+    """Objects that are numbers as numbers, and else as words."""
+    try:
+        return found.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    if found.ndim == 1 and all(isinstance(value, str) for value in found):
+        return found.astype(str)
+    raise BadInput("A model must answer with one row per record and one column per class.")

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core import BadInput
+
 Array = NDArray[Any]
 ROWS = 500
 
@@ -23,7 +25,10 @@ def neural(target: Any) -> Callable[[Array], Array] | None:
         return lambda x: _outputs(torch, target, forward, np.asarray(x))
     model, tokenizer = getattr(target, "model", None), getattr(target, "tokenizer", None)
     if isinstance(model, torch.nn.Module) and callable(tokenizer):
-        return lambda x: _outputs(torch, model, _texts(model, tokenizer), np.asarray(x))
+        return lambda x: _outputs(torch, model, _texts(model, tokenizer), _one_text(x))
+    pictures = getattr(target, "image_processor", None)
+    if isinstance(model, torch.nn.Module) and callable(pictures):
+        return lambda x: _outputs(torch, model, _pictures(model, pictures), np.asarray(x))
     return None
 
 
@@ -33,14 +38,28 @@ def hugging_face(model: Any) -> bool:
 
 
 def _plain(torch: Any, model: Any) -> Callable[[Array], Any]:
-    return lambda rows: model(_placed(torch, model, rows.astype(np.float32)))
+    words = any(isinstance(part, torch.nn.Embedding) for part in model.modules())
+
+    def forward(rows: Array) -> Any:
+        tokens = words and rows.dtype.kind in "iu"
+        return _logits(model(_placed(torch, model, rows.astype(np.int64) if tokens else rows.astype(np.float32))))
+
+    return forward
+
+
+def _logits(answer: Any) -> Any:
+    """The tensor of an answer: a network may wrap it in an object, a dictionary or a tuple."""
+    if isinstance(answer, dict):
+        answer = answer["logits"] if "logits" in answer else next(iter(answer.values()))
+    answer = getattr(answer, "logits", answer)
+    return answer[0] if isinstance(answer, tuple | list) else answer
 
 
 def _hugging_face(torch: Any, model: Any) -> Callable[[Array], Any]:
     """Token ids are whole numbers, of which the padding is masked; everything else is float32."""
     name = model.main_input_name
     if name != "input_ids":
-        return lambda rows: model(**{name: _placed(torch, model, rows.astype(np.float32))}).logits
+        return lambda rows: _logits(model(**{name: _placed(torch, model, rows.astype(np.float32))}))
     padding = model.config.pad_token_id
 
     def forward(rows: Array) -> Any:
@@ -60,10 +79,29 @@ def _texts(model: Any, tokenizer: Any) -> Callable[[Array], Any]:
     return forward
 
 
+def _one_text(x: Any) -> Array:
+    """Texts as an array; a table must hold them in its only column."""
+    texts = np.asarray(x)
+    if texts.ndim == 2 and texts.shape[1] > 1:
+        raise BadInput("A text pipeline needs one text per record.", fix="Give the column of texts alone.")
+    return texts
+
+
+def _pictures(model: Any, processor: Any) -> Callable[[Array], Any]:
+    def forward(rows: Array) -> Any:
+        first = next(model.parameters())
+        return model(**processor(images=list(rows), return_tensors="pt").to(first.device, first.dtype)).logits
+
+    return forward
+
+
 def _placed(torch: Any, model: Any, rows: Array) -> Any:
-    first = next(model.parameters(), None)
+    """Rows on the model's device, and numbers with a point in the type of its parameters."""
+    first = next((part for part in model.parameters() if part.is_floating_point()), None)
     tensor = torch.as_tensor(rows)
-    return tensor if first is None else tensor.to(first.device)
+    if first is None:
+        return tensor
+    return tensor.to(first.device, first.dtype) if tensor.is_floating_point() else tensor.to(first.device)
 
 
 def _outputs(torch: Any, model: Any, forward: Callable[[Array], Any], x: Array) -> Array:
@@ -72,7 +110,13 @@ def _outputs(torch: Any, model: Any, forward: Callable[[Array], Any], x: Array) 
     model.eval()
     try:
         with torch.no_grad():
-            parts = [forward(x[k : k + ROWS]).float().cpu().numpy() for k in range(0, len(x), ROWS)]
+            parts = [_array(torch, forward(x[k : k + ROWS])) for k in range(0, len(x), ROWS)]
     finally:
         model.train(training)
     return np.concatenate(parts)
+
+
+def _array(torch: Any, tensor: Any) -> Array:
+    """The numbers in the type that they came in, as far as numpy knows it."""
+    tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    return np.asarray(tensor.cpu().numpy())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attacks import ATTACKS, disparity, distribution, exposed, leave_one_out
+from ..attacks import ATTACKS, disparity, distribution, exposed, leave_one_out, models_needed
 from ..core import Claim, Exposure, GroupRisk, Observations, Source, Spent
 from ..core.events import Repeat
 from ..loss import Plan, privacy_loss
@@ -17,8 +17,8 @@ from ..loss import Plan, privacy_loss
 if TYPE_CHECKING:
     from ..fleet import Epochs
 
-RECORDS, FEWEST, POINTS = 10, 8, 21
-"""Records that are named, the fewest models that may judge them, and points of the budget curve."""
+RECORDS, POINTS = 10, 21
+"""Records that are named at most, and points of the budget curve."""
 
 
 def below_the_average(seen: Observations, schedule: Epochs | Plan, delta: float, chance: Source) -> dict[str, Any]:
@@ -30,11 +30,17 @@ def below_the_average(seen: Observations, schedule: Epochs | Plan, delta: float,
 
 
 def records(seen: Observations, chance: Source) -> dict[str, Any]:
-    """The most exposed records, where there are models enough to judge them by, and all by their memorisation."""
+    """Records that are shown to be exposed, at most ten, and all records by their memorisation."""
     found: dict[str, Any] = {"risk": distribution(seen)}
-    if seen.models >= FEWEST:
-        found["exposures"] = tuple(exposed(seen, RECORDS, chance))
+    if seen.models >= models_needed(RECORDS):
+        found["exposures"] = tuple(item for item in exposed(seen, RECORDS, chance) if item.memorisation.lower > 0)
     return found
+
+
+def unnamed(models: int) -> tuple[str, ...]:
+    """A sentence for `not_covered` where there are too few models to name anybody."""
+    needed = models_needed(RECORDS)
+    return () if models >= needed else (f"which records are most exposed: that takes {needed} reference models",)
 
 
 def renamed(exposures: Sequence[Exposure], rows: NDArray[np.int64]) -> tuple[Exposure, ...]:

@@ -1,0 +1,95 @@
+"""One attack out of many, by a rule that is chosen on other targets: the reference models, attacked in turn.
+
+Which attack is strongest depends on the model and on how many references there are. Choosing it on the target itself
+would need a correction; every reference model, whose members are known, is a target to choose on for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Observations, Scores
+from .logistic import logistic
+from .registry import ATTACKS, Attack, References, attack
+
+Floats = NDArray[np.float64]
+CANDIDATES = ("lira", "student", "rmia", "lira-offline", "calibrated-online", "label-calibrated", "loss")
+PLAYED, FPR, BETTER, ROWS = 6, 0.01, 1.02, 20_000
+"""Reference models that are attacked to choose, the rate they are judged at, how much better a weighted sum must be
+than the best single attack, and records of each that weights are learned from."""
+
+
+@attack("combined", needs=("margin", "loss", "probability"), references=References.BOTH)
+def combined(target: Observations, references: Observations) -> Floats:
+    """The attack, or weighted sum of attacks, that finds most members of the reference models at 1 % false positives.
+
+    Weights are learned on half of those targets and judged on the other half, as single attacks are. With fewer than
+    three references there is nobody to choose on, and it is `lira`.
+    """
+    usable = [ATTACKS[name] for name in CANDIDATES if not ATTACKS[name].missing(target, references)]
+    played = _played(references)
+    usable = [rule for rule in usable if not any(rule.missing(*game) for game in played)]
+    if len(played) < 2 or not usable:
+        return np.asarray(ATTACKS["lira"].rule(target, references))
+    games = [(_scored(usable, *game), game[0].need("member")[:, 0].astype(bool)) for game in played]
+    weights = _weights(games[::2])
+    judged = games[1::2]
+    alone = [np.mean([_found(table[:, k], member) for table, member in judged]) for k in range(len(usable))]
+    summed = np.mean([_found(weights(table), member) for table, member in judged])
+    best = int(np.argmax(alone))
+    if summed > BETTER * alone[best]:
+        return np.stack([_weights(games)(table) for table in _columns(usable, target, references)], axis=1)
+    return np.asarray(_rule(usable[best], target, references))
+
+
+def _played(references: Observations) -> list[tuple[Observations, Observations]]:
+    """Some reference models as targets, with the others as references; one trained on exactly the other records stays
+    out, as what it did not see gives away what the target saw."""
+    member = references.need("member").astype(bool)
+    found = []
+    for k in np.unique(np.linspace(0, references.models - 1, PLAYED).astype(int)):
+        paired = (member != member[:, [k]]).all(axis=0)
+        others = np.setdiff1d(np.flatnonzero(~paired), [k])
+        sides = member[:, others]
+        if others.size and sides.any() and not sides.all() and member[:, k].any() and not member[:, k].all():
+            found.append((references.select(models=[k]), references.select(models=others)))
+    return found
+
+
+def _rule(rule: Attack, target: Observations, references: Observations) -> Floats:
+    return np.asarray(rule.rule(target) if rule.references is References.NONE else rule.rule(target, references))
+
+
+def _columns(rules: Sequence[Attack], target: Observations, references: Observations) -> list[Floats]:
+    """For each target model a table of records x attacks."""
+    scores = np.stack([_rule(rule, target, references) for rule in rules], axis=2)
+    return [np.stack([_surprise(column) for column in table.T], axis=1) for table in scores.transpose(1, 0, 2)]
+
+
+def _scored(rules: Sequence[Attack], target: Observations, references: Observations) -> Floats:
+    return _columns(rules, target, references)[0]
+
+
+def _surprise(score: Floats) -> Floats:
+    """-log of the share of records scored at least as high: attacks on one scale, with the top spread out."""
+    above = score.size - np.searchsorted(np.sort(score), score, side="left")
+    return np.asarray(-np.log(above / score.size))
+
+
+def _weights(games: Sequence[tuple[Floats, NDArray[np.bool_]]]) -> Callable[[Floats], Floats]:
+    """Logistic regression from all attacks' scores to membership."""
+    step = [max(1, len(member) // ROWS) for _, member in games]
+    table = np.concatenate([table[::k] for (table, _), k in zip(games, step, strict=True)])
+    member = np.concatenate([member[::k] for (_, member), k in zip(games, step, strict=True)])
+    return logistic(table, member)
+
+
+def _found(score: Floats, member: NDArray[np.bool_]) -> float:
+    """True-positive rate at 1 %, with the area to break ties."""
+    scores = Scores(score, member, attack="combined", randomised=False)
+    outside = np.sort(scores.nonmembers)
+    area = np.searchsorted(outside, scores.members, "left").mean() / outside.size
+    return scores.roc().at(FPR) + 1e-3 * float(area)

@@ -1,0 +1,89 @@
+"""Answers of models of other libraries: boosters of XGBoost, LightGBM and CatBoost, Keras, and ONNX sessions.
+
+None of these is imported here: a model of a library can only be given where the library is loaded already.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput
+
+Array = NDArray[Any]
+Answer = Callable[[Any], Any]
+
+
+def foreign_answers(target: Any) -> Answer | None:
+    """x -> what the model says, for a model that has a way of its own to be asked; None for anything else."""
+    for library, kind, build in (
+        ("xgboost", "Booster", _xgboost),
+        ("lightgbm", "Booster", _lightgbm),
+        ("onnxruntime", "InferenceSession", _onnx),
+        ("keras", "Model", _keras),
+    ):
+        known = getattr(sys.modules.get(library), kind, None)
+        if known is not None and isinstance(target, known):
+            return build(target)
+    return None
+
+
+def _xgboost(booster: Any) -> Answer:
+    """Predictions of a bare booster; labels, where its objective gives them, as whole numbers."""
+    module = sys.modules["xgboost"]
+
+    def answer(x: Any) -> Any:
+        names = booster.feature_names if isinstance(x, np.ndarray) else None
+        told = booster.predict(module.DMatrix(x, feature_names=names))
+        return told.astype(np.int64) if '"multi:softmax"' in booster.save_config() else told
+
+    return answer
+
+
+def _lightgbm(booster: Any) -> Answer:
+    return lambda x: booster.predict(x)
+
+
+def _keras(model: Any) -> Answer:
+    return lambda x: model.predict(x, verbose=0)
+
+
+def _onnx(session: Any) -> Answer:
+    """Outputs of an ONNX session: class shares where it gives some, else its first output."""
+
+    def answer(x: Any) -> Any:
+        found = session.run(None, _fed(session, x))
+        dictionaries = [part for part in found if isinstance(part, list) and part and isinstance(part[0], dict)]
+        if dictionaries:
+            keys = sorted(dictionaries[0][0])
+            return np.array([[row[key] for key in keys] for row in dictionaries[0]], dtype=np.float32)
+        arrays = [np.asarray(part) for part in found]
+        tables = [part for part in arrays if part.ndim == 2 and part.dtype.kind == "f" and part.shape[1] > 1]
+        return tables[0] if tables else arrays[0]
+
+    return answer
+
+
+def _fed(session: Any, x: Any) -> dict[str, Array]:
+    """Records by the names and in the number types of the session's inputs."""
+    kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
+             "tensor(int64)": np.int64, "tensor(int32)": np.int32}  # fmt: skip
+    inputs = session.get_inputs()
+    if len(inputs) == 1:
+        array = np.asarray(x)
+        return {inputs[0].name: array.astype(kinds.get(inputs[0].type, array.dtype))}
+    try:
+        columns = {item.name: np.asarray(x[item.name]) for item in inputs}
+    except (KeyError, IndexError, TypeError):
+        raise BadInput("An ONNX model with several inputs needs records with columns of these names.") from None
+    shaped = {name: column.reshape(len(column), -1) for name, column in columns.items()}
+    return {
+        item.name: shaped[item.name].astype(kinds[item.type])
+        if item.type in kinds
+        else shaped[item.name].astype(object)
+        for item in inputs
+    }

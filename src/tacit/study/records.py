@@ -1,0 +1,186 @@
+"""Records in whatever their owner keeps them: arrays, DataFrames, Arrow tables, sparse matrices, dictionaries, texts.
+
+They are handed to models untouched. Only the tests that look at records without the model turn them into numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+WORDS, CATEGORIES, LONG = 256, 24, 3.0
+"""Hashed words of a text, hashed values of a column, and how many words a value has on average to be a text."""
+
+
+def kept(x: Any) -> Any:
+    """The records as they are, where rows can be taken from them; anything else as an array."""
+    if isinstance(x, np.ndarray) or _frame(x) or _sparse(x):
+        return x
+    if isinstance(x, Mapping):
+        return {name: np.asarray(part) for name, part in x.items()}
+    made = np.asarray(x)
+    if made.dtype == object and made.ndim == 1 and len(made) and not isinstance(made[0], str):
+        raise BadInput("Records must be rows of one length.", fix="Give an array, a DataFrame, or a list of texts.")
+    return made
+
+
+def size(x: Any) -> int:
+    """How many records there are."""
+    if isinstance(x, Mapping):
+        return min((len(part) for part in x.values()), default=0)
+    return int(x.shape[0])
+
+
+def take(x: Any, rows: Array) -> Any:
+    """The chosen rows (numbers, or true and false), in the same kind of table."""
+    places = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows)
+    if isinstance(x, Mapping):
+        return {name: part[places] for name, part in x.items()}
+    library = _frame(x)
+    if library == "pandas":
+        return x.iloc[places]
+    if library == "pyarrow":
+        return x.take(places)
+    return x[places]
+
+
+def joined(one: Any, other: Any) -> Any:
+    """Both, one after the other; they must be of one kind, with the same columns."""
+    library = _frame(one)
+    if type(one) is not type(other) or _columns(one) != _columns(other):
+        raise BadInput("members and nonmembers must be of one kind, with the same features.")
+    if isinstance(one, Mapping):
+        return {name: np.concatenate((one[name], other[name])) for name in one}
+    if library:
+        module = sys.modules[library]
+        join = module.concat_tables if library == "pyarrow" else module.concat
+        return join([one, other])
+    if _sparse(one):
+        from scipy import sparse
+
+        return sparse.vstack([one, other]).tocsr()
+    return np.concatenate((one, other))
+
+
+def features(x: Any) -> Floats:
+    """What is known of each record itself, as finite numbers: records x features.
+
+    A number that is missing becomes the column's mean, with a column that says so; a column of words becomes counts of
+    hashed values, a text counts of hashed words.
+    """
+    if isinstance(x, Mapping):
+        return np.concatenate([features(part) for part in x.values()], axis=1)
+    library = _frame(x)
+    if library:
+        names = x.column_names if library == "pyarrow" else list(x.columns)
+        return np.concatenate([_column(np.asarray(x[name])) for name in names], axis=1)
+    if _sparse(x):
+        return _few_columns(x)
+    flat = x.reshape(len(x), -1)
+    if flat.dtype.kind in "biufM" or all(not isinstance(value, str) for value in flat.ravel()[:1]):
+        return _numbers(flat)
+    if flat.shape[1] == 1:
+        return _texts(flat[:, 0])
+    return np.concatenate([_column(column) for column in flat.T], axis=1)
+
+
+def identities(x: Any, y: Array) -> list[tuple[bytes, str]]:
+    """Each record with its label, in a form that is equal where they are."""
+    if isinstance(x, np.ndarray):
+        flat = np.ascontiguousarray(x.reshape(len(x), -1))
+        rows = (
+            [row.tobytes() for row in flat] if flat.dtype != object else [repr(row.tolist()).encode() for row in flat]
+        )
+    else:
+        rows = [row.tobytes() for row in features(x)]
+    return [(row, str(label)) for row, label in zip(rows, y, strict=True)]
+
+
+def described(x: Any) -> str:
+    """What one record looks like, without its values."""
+    return f"{len(_columns(x))} columns" if _frame(x) else f"shape {tuple(np.shape(x)[1:])}"
+
+
+def _frame(x: Any) -> str:
+    """The library that a table is of; empty for anything else."""
+    for name, kind in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")):
+        module = sys.modules.get(name)
+        if module is not None and isinstance(x, getattr(module, kind)):
+            return name
+    return ""
+
+
+def _sparse(x: Any) -> bool:
+    module = sys.modules.get("scipy.sparse")
+    return module is not None and bool(module.issparse(x))
+
+
+def _columns(x: Any) -> list[Any]:
+    if isinstance(x, Mapping):
+        return [(name, part.shape[1:]) for name, part in x.items()]
+    if library := _frame(x):
+        return list(x.column_names if library == "pyarrow" else x.columns)
+    return list(x.shape[1:])
+
+
+def _column(values: Array) -> Floats:
+    """One column of a table as numbers."""
+    if values.dtype.kind in "biufmM":
+        return _numbers(values[:, None])
+    try:
+        return _numbers(values.astype(np.float64)[:, None])
+    except (TypeError, ValueError):
+        words = np.array([str(value) for value in values])
+    if np.mean([len(value.split()) for value in words[:1000]]) >= LONG:
+        return _texts(words)
+    names, place, count = np.unique(words, return_inverse=True, return_counts=True)
+    bucket = np.array([zlib.crc32(name.encode()) % CATEGORIES for name in names])
+    bucket = np.arange(len(names)) if len(names) <= CATEGORIES else bucket
+    rare = np.log1p(count)[place][:, None]
+    return np.concatenate((np.eye(int(bucket.max()) + 1)[bucket[place]], rare), axis=1)
+
+
+def _numbers(values: Array) -> Floats:
+    """Finite numbers; what is missing or infinite becomes the mean, and says so in a column of its own."""
+    if values.dtype.kind in "mM":
+        values = np.where(np.isnat(values), np.nan, values.astype("int64").astype(np.float64))
+    try:
+        found = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise BadInput("Records must be numbers, words or texts.") from None
+    known = np.isfinite(found)
+    if known.all():
+        return found
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, found, 0.0).sum(axis=0) / count
+    lost = ~known[:, ~known.all(axis=0)]
+    return np.concatenate((np.where(known, found, mean), lost.astype(np.float64)), axis=1)
+
+
+def _texts(texts: Array) -> Floats:
+    counts = np.zeros((len(texts), WORDS))
+    for row, text in enumerate(texts):
+        for word in str(text).lower().split():
+            counts[row, zlib.crc32(word.encode()) % WORDS] += 1
+    return np.asarray(np.log1p(counts))
+
+
+def _few_columns(x: Any) -> Floats:
+    """A sparse matrix as sums over hashed columns, so that it stays small."""
+    if x.shape[1] <= 4 * WORDS:
+        return np.asarray(x.toarray(), dtype=np.float64)
+    from scipy import sparse
+
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], x.shape[1])
+    place = np.arange(x.shape[1]) % WORDS
+    folding = sparse.csr_matrix((signs, (np.arange(x.shape[1]), place)), shape=(x.shape[1], WORDS))
+    return np.asarray((x @ folding).toarray(), dtype=np.float64)

@@ -1,0 +1,71 @@
+"""Reference models: trained as the target was, on as many records, drawn at random from members and outsiders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..audits.foreign import Border
+from ..audits.runs.batched import Together
+from ..audits.runs.batched import answers as answers_of_many
+from ..core import BadInput, Source
+from .models import Fit, answers
+from .records import take
+
+Array = NDArray[Any]
+
+
+def halves(records: int, models: int, rng: Source) -> NDArray[np.bool_]:
+    """Random halves in pairs, so that every record is in exactly half of an even number of models."""
+    member = np.zeros((records, models), dtype=bool)
+    for k in range(models):
+        member[:, k] = ~member[:, k - 1] if k % 2 else rng.permutation(records) < records // 2
+    return member
+
+
+def subsets(records: int, models: int, share: int, rng: Source) -> NDArray[np.bool_]:
+    """Random training sets of `share` records each, as alike in how often they use each record as they can be.
+
+    Several are cut from one permutation, without overlap; where they are more than half of the records, the parts left
+    out do not overlap. With half of an even number of records these are complementary pairs.
+    """
+    few = min(share, records - share)
+    member = np.zeros((records, models), dtype=bool)
+    for first in range(0, models, max(records // max(few, 1), 1)):
+        order = rng.permutation(records)
+        for k in range(first, min(first + records // max(few, 1), models)):
+            member[order[(k - first) * few : (k - first + 1) * few], k] = True
+    return member if few == share else ~member
+
+
+def trained(
+    fit: Fit, x: Any, y: Array, share: int, count: int, rng: Source, classes: Array | None
+) -> tuple[list[Array], NDArray[np.bool_]]:
+    """What `count` models, each trained on `share` records, say of all records, and who was in which.
+
+    A fit that offers `many` trains them together.
+    """
+    member = subsets(len(y), count, share, rng)
+    if not callable(getattr(fit, "many", None)) or not isinstance(x, np.ndarray):
+        return [answers(_one(fit, x, y, rows, rng), x, classes) for rows in member.T], member
+    size, outputs = Together.of(fit).at_once, []
+    for first in range(0, count, size):
+        sides, told = member[:, first : first + size], ""
+        with Border() as border:
+            told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], x)
+        if isinstance(told, str):
+            raise BadInput(f"The training of reference models {border.problem or told}.")
+        outputs += list(told)
+    return outputs, member
+
+
+def _one(fit: Fit, x: Any, y: Array, rows: NDArray[np.bool_], rng: Source) -> Any:
+    """One model, or one sentence about what its training raised, without the text, which may hold data."""
+    found = None
+    with Border() as border:
+        found = fit(take(x, rows), y[rows], rng.generator())
+    if border.problem:
+        raise BadInput(f"The training of a reference model on {int(rows.sum())} records {border.problem}.")
+    return found
