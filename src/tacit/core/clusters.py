@@ -19,7 +19,8 @@ def design_effect(influence: Floats, record: NDArray[np.generic], target: NDArra
     """Variance of the sum of `influence` over its variance had all rows been independent; at least 1.
 
     One target: 1, where no record is there twice. Few records or targets say little about their own spread, so each
-    part is raised by the ratio of Student's and the normal quantile, squared (Korn and Graubard 1998, section 2).
+    part is raised by the ratio of Student's and the normal quantile, squared (Korn and Graubard 1998, section 2), of
+    three degrees of freedom at least: how much two targets differ says next to nothing about how much targets do.
     """
     rows = float(influence @ influence)
     if rows <= 0.0 or influence.size < 2:
@@ -44,5 +45,5 @@ def _few(count: int) -> float:
     """n / (n - 1) (t_{n-1} / z)^2 at 97.5 %."""
     if count < 2:
         return 1.0
-    student = float(special.stdtrit(count - 1, 0.975)) / float(special.ndtri(0.975))
+    student = float(special.stdtrit(max(count - 1, 3), 0.975)) / float(special.ndtri(0.975))
     return count / (count - 1) * student**2

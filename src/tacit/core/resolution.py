@@ -22,6 +22,8 @@ PART, CLASSES = 0.25, 8
 """What is added to a share, as a part of the smallest share that was seen, and to how many of the other classes."""
 BARE = 1e-3
 """What is added where an output holds only 0 and 1 (labels, a single tree)."""
+NOISE = 1e-6
+"""Shares that rounding could have made are taken as such where none lies between them and this."""
 FEW = 20
 """Positive shares of one of two columns below which the column cannot tell its own smallest step."""
 
@@ -80,7 +82,9 @@ def printed_decimals(shares: NDArray[Any]) -> int | None:
         step = 10.0**-decimals
         if step <= 8 * slack:
             return None
-        if (np.abs(values - np.round(values, decimals)) <= np.maximum(slack * np.abs(values), 1e-12)).all():
+        printed = np.round(values, decimals)
+        near = np.abs(values - printed) <= np.maximum(slack * np.abs(values), 1e-12)
+        if (near & ((printed != 0) | (values == 0))).all():
             return decimals
     return None
 
@@ -88,7 +92,9 @@ def printed_decimals(shares: NDArray[Any]) -> int | None:
 def smallest(shares: NDArray[Any]) -> Floats:
     """Per class, (the smallest share above 0, how many are above 0, whether some are 0)."""
     flat = shares.reshape(-1, shares.shape[-1])
-    positive = flat > 0
+    noise = 4 * float(np.finfo(flat.dtype).eps) if flat.dtype.kind == "f" else 0.0
+    between = bool(((flat > noise) & (flat < NOISE)).any())
+    positive = flat > (0.0 if between else noise)  # sums and 1 - p that miss 0 by rounding are zeros
     least = np.where(positive, flat, np.inf).min(axis=0, initial=np.inf).astype(np.float64)
     return np.stack((least, positive.sum(axis=0).astype(np.float64), (~positive).any(axis=0).astype(np.float64)))
 
