@@ -1,21 +1,75 @@
-"""Recompute what follows from the events and counts stored in some evidence; no data is needed."""
+"""Recompute what follows from the events and counts stored in some evidence; no data is needed.
+
+Numbers are rows of `bounds`; words (which family a bound stays in, what it assumes, the verdict, the sentence) are rows
+of `statements`. What neither can confirm is in `unchecked`, one entry for every part of the evidence that rests on the
+data or on whoever wrote it. `ONLY_DATA` is the list of those parts: a test changes every field of the schema and asks
+that verification notices it, or that the field is on this list.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..core import BadInput, Bound, Claim, Demonstration, Evidence
+from ..core import BadInput, Bound, Claim, Demonstration, Event, Evidence, Side, TacitError, Unsupported
+from ..core.events import Allocation, BandedFactorisation, MatrixFactorisation, Repeat, Shuffled, family
 from ..loss import privacy_loss
+from ..loss.conditions import conditions
+from .bounds.anytime import Anytime, AnytimeCurve
 from .bounds.bayes import credible
+from .bounds.estimators import ClopperPearson, Estimator
+from .bounds.exact import Exact, ExactCurve
+from .bounds.families import Curve
 from .bounds.methods import estimator
+from .bounds.one_run import OneRunEstimator
 from .claims import STATED, limits
 
 TOLERANCE = 1e-6
 """Relative; another machine's floating point moves the last digits only."""
+MOST_RUNS, MOST_POINTS = 1_000_000, 2_000
+"""More runs, or points of a curve, than any honest file holds are not recomputed, and count as not confirmed."""
+PROVEN = ("privacy-loss distribution", "privacy accounting")
+"""Methods of a claim that is read from its event."""
+TOGETHER = (Exact.method, ExactCurve.method), (Anytime.method, AnytimeCurve.method)
+"""Readings that every game judged by an event has together: one alone has lost the other."""
+ONLY_DATA: dict[str, str] = {
+    "subject": "what was examined",
+    "claim.bound.unit": "what one unit is",
+    "claim.bound.assumptions": "what the makers of the bounds assume beyond the theorems",
+    "demonstrations.bound.assumptions": "what the makers of the bounds assume beyond the theorems",
+    "claim.frontier": "which points of curves are stored",
+    "budget": "which points of curves are stored",
+    "demonstrations.threshold": "how the games were played",
+    "demonstrations.game": "how the games were played",
+    "demonstrations.canary": "how the games were played",
+    "demonstrations.planned": "how the games were played",
+    "demonstrations.failed": "how the games were played",
+    "measurements": "the attacks' rates and curves",
+    "utility": "utility",
+    "controls": "what the controls found",
+    "not_covered": "what the proof does not cover",
+    "threat": "the threat model",
+    "provenance": "where the result comes from",
+    "exposures": "which records are exposed",
+    "risk": "how many records are at risk",
+    "groups": "the rates of groups",
+}
+"""Parts of evidence that no recomputation confirms, by their path in its JSON, and how they are called."""
+RESTS_ON = {
+    "claim.event": "that the claimed event is what was run",
+    "demonstrations.counts": "the counts of the games",
+    "demonstrations.bound.confidence": "that confidence and guesses were fixed before the games",
+}
+"""What is recomputed from, and so not confirmed itself."""
+WHOLE_LISTS = {"demonstrations": "that no game was left out"}
+"""Lists of which every item is recomputed, and whose length is not."""
 
 
 @dataclass(frozen=True)
@@ -39,69 +93,233 @@ class Recomputed:
 
 
 @dataclass(frozen=True)
+class Statement:
+    """Words of the evidence beside what its parts say."""
+
+    about: str
+    stored: str
+    recomputed: str
+    equal: bool
+
+    @classmethod
+    def of(cls, about: str, stored: object, recomputed: object) -> Statement:
+        return cls(about, str(stored), str(recomputed), stored == recomputed)
+
+
+@dataclass(frozen=True)
 class Verification:
-    """Whether every bound follows from what is stored with it; `unchecked` is what only the data could confirm."""
+    """Whether all that can be recomputed is as stored; `unchecked` is what only the data could confirm."""
 
     ok: bool
     bounds: tuple[Recomputed, ...]
     unchecked: tuple[str, ...] = ()
+    statements: tuple[Statement, ...] = ()
 
 
 def verify(evidence: Evidence | str | Path) -> Verification:
-    """Recompute the claim from its event, the rates it allows, each lower bound from its counts, and what each could
-    have shown at most. Takes evidence, or the path of an evidence file."""
+    """Recompute the claim and what it assumes from its event, the rates and steps it allows, each lower bound from its
+    counts, and what each could have shown at most. A file's verdict, sentence and derived numbers are recomputed, too.
+
+    Takes evidence, or the path of an evidence file. A part that cannot be recomputed at all counts as not confirmed.
+    """
+    stored: Mapping[str, Any] = {}
     if isinstance(evidence, str | Path):
-        evidence = Evidence.load(evidence)
+        path = Path(evidence)
+        evidence = Evidence.load(path)
+        stored = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(evidence, Evidence):
         raise BadInput(f"verify takes Evidence or the path of an evidence file, not {type(evidence).__name__}.")
-    rows = [] if evidence.claim is None else _claim(evidence.claim)
+    claim = evidence.claim
+    numbers = [] if claim is None else [*_claim(claim), *_budget(evidence, claim)]
+    words = [*_derived(evidence, stored)] + ([] if claim is None else [*_claim_words(claim)])
     for item in evidence.demonstrations:
-        rows += _demonstration(item, evidence.claim)
-    return Verification(all(row.equal for row in rows), tuple(rows), _unchecked(evidence))
+        use = _estimator(item.bound, claim)
+        numbers += _demonstration(item, use)
+        words += _demonstration_words(item, use, claim)
+    words += _games(evidence)
+    ok = all(row.equal for row in numbers) and all(row.equal for row in words)
+    return Verification(ok, tuple(numbers), _unchecked(evidence), tuple(words))
 
 
-def _claim(claim: Claim) -> list[Recomputed]:
-    bound = claim.bound
-    if claim.event is None:
-        rows = [Recomputed.of(bound.method, bound.epsilon, None)]
+def _claim(claim: Claim) -> Iterator[Recomputed]:
+    bound, event = claim.bound, claim.event
+    if event is None:
+        yield Recomputed.of(bound.method, bound.epsilon, None)
     else:
-        found = privacy_loss(claim.event, bound.adjacency).epsilon(bound.delta).upper
-        rows = [Recomputed.of(bound.method, bound.epsilon, found)]
-    return rows + ([_frontier(claim)] if claim.frontier else [])
+        found = _number(lambda: privacy_loss(event, bound.adjacency).epsilon(bound.delta).upper)
+        yield _or_unknown(bound.method, bound.epsilon, found)
+    if claim.frontier:
+        yield _frontier(claim)
 
 
 def _frontier(claim: Claim) -> Recomputed:
     """The point of the frontier that is farthest from what the claim allows; the one near 1 in 1,000 if none is."""
+    name = f"{claim.bound.method}, rates allowed"
     rates, stored = (np.array(column) for column in zip(*claim.frontier, strict=True))
-    found = limits(claim, rates)
+    found = _array(lambda: limits(claim, rates)) if rates.size <= MOST_POINTS else None
+    if found is None:
+        return Recomputed(name, float(stored[0]), None, equal=False)
     apart = np.abs(stored - found)
     worst = int(np.argmax(apart) if apart.any() else np.argmin(np.abs(rates - 1e-3)))
-    return Recomputed.of(f"{claim.bound.method}, rates allowed", float(stored[worst]), float(found[worst]))
+    return Recomputed.of(name, float(stored[worst]), float(found[worst]))
+
+
+def _budget(evidence: Evidence, claim: Claim) -> Iterator[Recomputed]:
+    """What is proven after some steps, from the event with fewer of them."""
+    event, bound = claim.event, claim.bound
+    if event is None or not evidence.budget:
+        return
+    last = max(item.step for item in evidence.budget)
+    for item in evidence.budget[:MOST_POINTS]:
+        fewer = _begun(event, item.step, last)
+        found = None if fewer is None else _epsilon(fewer, bound)
+        yield _or_unknown(f"{bound.method}, after {item.step} steps", item.epsilon, found)
+    if len(evidence.budget) > MOST_POINTS:
+        yield Recomputed(f"{bound.method}, after so many steps", bound.epsilon, None, equal=False)
+
+
+def _begun(event: Event, step: int, last: int) -> Event | None:
+    """The event of the first `step` of `last` steps; passes that have begun count whole."""
+    if isinstance(event, Repeat):
+        inner = event.event
+        length = inner.batches if isinstance(inner, Shuffled) else inner.steps if isinstance(inner, Allocation) else 1
+        each = length if last == event.steps * length else 1
+        return Repeat(inner, -(-step // each)) if 0 < step <= event.steps * each else None
+    if isinstance(event, BandedFactorisation) and 0 < step <= event.steps:
+        return replace(event, steps=step, participations=-(-step // event.separation))
+    if isinstance(event, MatrixFactorisation) and 0 < step <= len(event.encoder):
+        return replace(event, encoder=event.encoder[:step], participations=-(-step // event.separation))
+    return event if step == 1 == last else None
+
+
+def _claim_words(claim: Claim) -> Iterator[Statement]:
+    bound, event = claim.bound, claim.event
+    yield Statement.of("claim, side and confidence", (bound.side.value, bound.confidence), (Side.UPPER.value, 1.0))
+    yield Statement.of("claim, family", bound.assumes, None if event is None else family(event))
+    if event is None:
+        yield Statement.of("claim, method", bound.method, STATED)
+        return
+    yield Statement("claim, method", bound.method, " or ".join(PROVEN), bound.method in PROVEN)
+    yield _listed("claim, conditions", bound, conditions(event))
+
+
+def _listed(about: str, bound: Bound, needed: Iterable[str]) -> Statement:
+    missing = [text for text in needed if text not in bound.assumptions]
+    words = "; ".join(missing) if missing else "all that its theorem assumes"
+    return Statement(about, f"{len(bound.assumptions)} listed", f"missing: {words}" if missing else words, not missing)
+
+
+def _estimator(bound: Bound, claim: Claim | None) -> Estimator | None:
+    event = None if claim is None else claim.event
+    return estimator(bound.method, delta=bound.delta, adjacency=bound.adjacency, event=event)
+
+
+def _demonstration(item: Demonstration, use: Estimator | None) -> list[Recomputed]:
+    bound = item.bound
+    quick = isinstance(use, ClopperPearson | Curve | Anytime | AnytimeCurve)
+    if use is None or (not quick and max(item.counts.n_in, item.counts.n_out) > MOST_RUNS):
+        return [Recomputed(bound.method, bound.epsilon, None, equal=False)]
+    read, most = use.read, use.attainable
+    rows = [
+        _or_unknown(bound.method, bound.epsilon, _number(lambda: read(item.counts, bound.confidence))),
+        _or_unknown(
+            f"{bound.method}, attainable", item.attainable, _number(lambda: most(item.counts, bound.confidence))
+        ),
+    ]
+    if item.credible is not None:
+        found = _pair(lambda: credible(item.counts, bound.delta, bound.confidence))
+        ends = zip(("from", "to"), item.credible, found, strict=True)
+        rows += [_or_unknown(f"credible, {end}", stored, again) for end, stored, again in ends]
+    return rows
+
+
+def _demonstration_words(item: Demonstration, use: Estimator | None, claim: Claim | None) -> Iterator[Statement]:
+    """That a bound is from below, stays in the family that its method reads, and speaks of what is claimed."""
+    bound, name = item.bound, f"{item.bound.method} of {item.game}"
+    yield Statement.of(f"{name}, side", bound.side.value, Side.LOWER.value)
+    if use is not None:
+        yield Statement.of(f"{name}, family", bound.assumes, use.assumes)
+        yield _listed(f"{name}, conditions", bound, use.assumptions)
+    if isinstance(use, OneRunEstimator):
+        yield Statement.of(f"{name}, canaries", item.counts.n_in, item.counts.n_out)
+    if claim is not None:
+        of = claim.bound
+        told, wanted = (bound.delta, bound.adjacency, bound.unit), (of.delta, of.adjacency, of.unit)
+        yield Statement.of(f"{name}, delta, adjacency and unit", told, wanted)
+
+
+def _games(evidence: Evidence) -> Iterator[Statement]:
+    """That readings of one game have equal counts, and that none of them was dropped."""
+    games: dict[tuple[object, ...], list[Demonstration]] = defaultdict(list)
+    for item in evidence.demonstrations:
+        kept = item.game, item.canary, item.threshold, item.planned, item.failed, item.bound.confidence
+        games[kept].append(item)
+    proven = evidence.claim is not None and evidence.claim.event is not None
+    for (game, canary, *_), items in games.items():
+        seen: dict[str, list[tuple[int, ...]]] = defaultdict(list)
+        for item in items:
+            seen[item.bound.method].append(tuple(vars(item.counts).values()))
+        first, *others = (sorted(counts) for counts in seen.values())
+        alike = all(counts == first for counts in others)
+        yield Statement(f"{game} with {canary}, counts", "equal" if alike else "different", "equal", alike)
+        for free, within in TOGETHER if proven else ():
+            yield Statement.of(f"{game} with {canary}, {free}", len(seen[free]), len(seen[within]))
+
+
+def _derived(evidence: Evidence, stored: Mapping[str, Any]) -> Iterator[Statement]:
+    """What a file writes for the reader, beside what follows from its parts."""
+    if not stored:
+        return
+    again = evidence.to_json()
+    for name in ("verdict", "sentence", "attainable", "bounds"):
+        yield Statement.of(name, _rounded(stored.get(name)), _rounded(again[name]))
+
+
+def _rounded(value: object) -> object:
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def _unchecked(evidence: Evidence) -> tuple[str, ...]:
-    """What is in the evidence and cannot be recomputed from it."""
-    parts = {
-        "the counts of the games": evidence.demonstrations,
-        "the attacks' rates and curves": evidence.measurements,
-        "utility": evidence.utility,
-        "what the controls found": evidence.controls,
-    }
-    return tuple(name for name, held in parts.items() if held)
-
-
-def _demonstration(item: Demonstration, claim: Claim | None) -> list[Recomputed]:
-    bound: Bound = item.bound
-    event = None if claim is None else claim.event
-    use = estimator(bound.method, delta=bound.delta, adjacency=bound.adjacency, event=event)
-    if use is None:
-        return [Recomputed.of(bound.method, bound.epsilon, None)]
-    rows = [
-        Recomputed.of(bound.method, bound.epsilon, use.read(item.counts, bound.confidence)),
-        Recomputed.of(f"{bound.method}, attainable", item.attainable, use.attainable(item.counts, bound.confidence)),
+    """What is in the evidence and cannot be recomputed from it, or is what everything is recomputed from."""
+    held = [
+        name for path, name in {**ONLY_DATA, **RESTS_ON, **WHOLE_LISTS}.items() if _holds(evidence, path.split("."))
     ]
-    if item.credible is not None:
-        found = credible(item.counts, bound.delta, bound.confidence)
-        ends = zip(("from", "to"), item.credible, found, strict=True)
-        rows += [Recomputed.of(f"credible, {end}", stored, again) for end, stored, again in ends]
-    return rows
+    return tuple(dict.fromkeys(held))
+
+
+def _holds(value: object, path: list[str]) -> bool:
+    if not path:
+        return value not in (None, "", (), {})
+    if isinstance(value, tuple):
+        return any(_holds(item, path) for item in value)
+    return value is not None and _holds(getattr(value, path[0]), path[1:])
+
+
+def _epsilon(event: Event, bound: Bound) -> float | None:
+    return _number(lambda: privacy_loss(event, bound.adjacency).epsilon(bound.delta).upper)
+
+
+def _or_unknown(method: str, stored: float, found: float | None) -> Recomputed:
+    """A row that is not confirmed where nothing could be computed."""
+    return Recomputed(method, stored, None, equal=False) if found is None else Recomputed.of(method, stored, found)
+
+
+def _number(compute: Callable[[], float]) -> float | None:
+    try:
+        return float(compute())
+    except (TacitError, Unsupported, ArithmeticError, ValueError):
+        return None
+
+
+def _array(compute: Callable[[], Any]) -> Any:
+    try:
+        return compute()
+    except (TacitError, Unsupported, ArithmeticError, ValueError):
+        return None
+
+
+def _pair(compute: Callable[[], tuple[float, float]]) -> tuple[float | None, float | None]:
+    try:
+        return compute()
+    except (TacitError, ArithmeticError, ValueError):
+        return None, None

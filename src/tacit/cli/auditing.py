@@ -117,10 +117,11 @@ def verify(
 
     if (data is None) != (key is None):
         raise BadInput("--data and --key go together.", fix="The key is data.key, written beside the evidence.")
-    told = Evidence.load(evidence)
-    found = recompute(told)
+    found, told = recompute(evidence), Evidence.load(evidence)
     bounds = [asdict(row) for row in found.bounds]
     rows = [(row["method"], _compared(**row)) for row in bounds]
+    wrong = [row for row in found.statements if not row.equal]
+    rows += [(row.about, f"stored {row.stored!r}, recomputed {row.recomputed!r}, DIFFERENT") for row in wrong]
     lines = ["Every bound follows from the evidence." if found.ok else "Some bounds do not follow from the evidence."]
     same = None if data is None else _about(told, data, label, str(key))
     if same is not None:
@@ -128,6 +129,7 @@ def verify(
     if found.unchecked:
         lines.append(f"Not recomputed, as only the data could: {', '.join(found.unchecked)}.")
     checked = {"ok": found.ok and same is not False, "bounds": [{**row, **_finite(row)} for row in bounds]}
+    checked |= {"statements": [asdict(row) for row in found.statements]}
     checked |= {"unchecked": list(found.unchecked), "same_data": same}
     return Result(checked, rows, lines, DONE if checked["ok"] else REFUTED)
 

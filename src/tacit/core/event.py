@@ -36,7 +36,11 @@ class Event:
         schema = data.get("schema", SCHEMA)
         if schema != SCHEMA:
             raise BadInput(f"The event has schema {schema!r}; this version reads {SCHEMA!r}.")
-        event = _decode({key: value for key, value in data.items() if key != "schema"})
+        try:
+            event = _decode({key: value for key, value in data.items() if key != "schema"})
+            hash(event)  # whatever walks through an event later goes as deep as this does
+        except RecursionError:
+            raise BadInput("The event is nested too deeply.") from None
         check_event(event)
         return cast(Event, event)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import check
 from .bound import Bound
-from .errors import BadInput
+from .errors import BadInput, TacitError
 from .events import Event
 from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measurement
 from .interval import Estimate, finite
@@ -59,10 +59,11 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
             **{name: tuple(kind.from_json(item) for item in data.get(name, ())) for name, kind in PARTS.items()},
         )
         stated = [Bound.from_json(item) for item in data["bounds"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = error.message if isinstance(error, BadInput) else "a part is missing or of the wrong type"
+        verdict = evidence.verdict
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        reason = error.message if isinstance(error, TacitError) else "a part is missing or of the wrong type"
         raise BadInput(f"The evidence is damaged: {reason.rstrip('.')}.") from None
-    if stated != list(evidence.bounds) or data.get("verdict") != evidence.verdict.value:
+    if stated != list(evidence.bounds) or data.get("verdict") != verdict.value:
         raise BadInput("The evidence is damaged: its bounds or verdict do not follow from its parts.")
     return evidence
 

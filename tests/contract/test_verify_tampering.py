@@ -1,0 +1,275 @@
+"""Whatever is changed in stored evidence is noticed, or is on the list of what only the data could confirm.
+
+Both tests are generated: fields from the published schema, files from every kind of evidence there is.
+"""
+
+import copy
+import functools
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from tacit.audits import claims, stated, verification, verify
+from tacit.audits.bounds.anytime import Anytime, AnytimeCurve
+from tacit.audits.bounds.bayes import credible
+from tacit.audits.bounds.estimators import ClopperPearson
+from tacit.audits.bounds.exact import Exact, ExactCurve
+from tacit.audits.bounds.methods import FAMILIES, FREE
+from tacit.audits.bounds.one_run import OneRun, OneRunCurve
+from tacit.audits.bounds.updates import UpdatesCurve
+from tacit.audits.choice import bound
+from tacit.audits.verification import MOST_RUNS, ONLY_DATA, RESTS_ON, WHOLE_LISTS
+from tacit.core import (
+    Adjacency,
+    BadInput,
+    Bin,
+    Claim,
+    Control,
+    Counts,
+    Demonstration,
+    Estimate,
+    Evidence,
+    Exposure,
+    GroupRisk,
+    Measurement,
+    Spent,
+    Verdict,
+)
+from tacit.core.events import Gaussian, Repeat
+from tacit.core.evidence_schema import schema
+from tacit.loss import privacy_loss
+
+ADD, DELTA = Adjacency.ADD_REMOVE, 1e-5
+EVENT = Repeat(Gaussian(4.0), 4)
+MANY, FEW = Counts(88, 4, 100, 100), Counts(52, 48, 100, 100)
+SURE = Estimate(0.6, 0.5, 0.7, 0.95, 40)
+KINDS = {
+    "exact": (EVENT, MANY, (Exact, ExactCurve)),
+    "consistent": (EVENT, FEW, (Exact, ExactCurve)),
+    "watched": (EVENT, MANY, (Anytime, AnytimeCurve)),
+    "pair": (None, MANY, (ClopperPearson,)),
+    "one-run": (None, Counts(38, 2, 200, 200), (OneRun,)),
+    "one-run-event": (EVENT, Counts(38, 2, 200, 200), (OneRunCurve,)),
+    "updates": (EVENT, MANY, (UpdatesCurve,)),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def remembered():
+    """Hundreds of files ask the same questions: every answer is computed once."""
+    with pytest.MonkeyPatch.context() as patch:
+        for use in (*FREE.values(), *FAMILIES.values()):
+            patch.setattr(use, "read", functools.cache(use.read))
+        rates = functools.cache(lambda event, bound, rates: claims.limits(Claim(bound, event), rates))
+        patch.setattr(verification, "limits", lambda claim, found: rates(claim.event, claim.bound, tuple(found)))
+        patch.setattr(verification, "credible", functools.cache(credible))
+        yield
+
+
+@functools.cache
+def evidence(kind):
+    """Evidence with every part that the schema has."""
+    event, counts, uses = KINDS[kind]
+    claim = stated(event or (1.0, DELTA), delta=DELTA)
+    shown = []
+    for use in uses:
+        made = use(DELTA) if use in FREE.values() else use(event, ADD, DELTA)
+        belief = credible(counts, DELTA, 0.95) if use in (ClopperPearson, Exact) else None
+        found, most = bound(made, counts, 0.95, ADD), made.attainable(counts, 0.95)
+        shown.append(Demonstration(found, counts, most, 0.5, "runs", "blank", 260, 1, belief))
+    spent = (
+        []
+        if event is None
+        else [Spent(step, privacy_loss(Repeat(event.event, step), ADD).epsilon(DELTA).upper) for step in (1, 2, 4)]
+    )
+    return Evidence(
+        "a model", claim, tuple(shown),
+        (Measurement("loss", SURE, ((0.1, SURE),), 50, 50, 1, ((0.0, 0.1, 0.0, 0.2), (1.0, 1.0, 1.0, 1.0))),),
+        {"accuracy": 0.9}, (Control("planted leak", "found", "found", True),), ("tuning",), {"released": "the model"},
+        {"tacit": "0.1.0"}, (), (Exposure(3, 0.9, SURE),), (Bin(0.0, 0.5, 7),), (GroupRisk("a", SURE, 0.2),),
+        tuple(spent),
+    )  # fmt: skip
+
+
+def leaves(value, path=()):
+    """Paths of all leaves of a JSON document, with the first and last item of every list; and of the lists."""
+    if isinstance(value, dict) and path != ("claim", "event"):
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    elif isinstance(value, list) and value:
+        yield path
+        for place in sorted({0, len(value) - 1}):
+            yield from leaves(value[place], (*path, place))
+    else:
+        yield path
+
+
+def pattern(path):
+    return ".".join(part for part in path if isinstance(part, str))
+
+
+def excused(path, table):
+    return any(pattern(path) == name or pattern(path).startswith(f"{name}.") for name in table)
+
+
+def changes(value):
+    """Other values of the same type, and a shorter list."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, max(value - 1, 0)] if value else [1]
+    if isinstance(value, float):
+        return [value * 1.02 + 1e-3, value * 0.97]
+    if isinstance(value, str):
+        return [value + " indeed", "Laplace", "replace", "lower", "upper", "consistent"]
+    if isinstance(value, list):
+        return [value[:-1], [*value, value[0]]] if value else [["nothing"], [[0.5, 0.5]]]
+    if isinstance(value, dict):
+        return [Gaussian(9.0).to_json(), None]
+    return ["Laplace", 0.5]
+
+
+def put(document, path, value):
+    made = copy.deepcopy(document)
+    place = made
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = value
+    return made
+
+
+def noticed(document, tmp_path):
+    path = tmp_path / "evidence.json"
+    path.write_text(json.dumps(document))
+    try:
+        return not verify(path).ok
+    except BadInput:
+        return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_single_change_is_noticed(kind, tmp_path):
+    document = evidence(kind).to_json()
+    assert not noticed(document, tmp_path)
+    missed = []
+    for path in leaves(document):
+        if path == ("schema",) or excused(path, ONLY_DATA):
+            continue
+        value = document
+        for part in path:
+            value = value[part]
+        for other in changes(value):
+            if other != value and not noticed(put(document, path, other), tmp_path):
+                missed.append((path, value, other))
+    assert missed == []
+
+
+def rewritten(document):
+    """The document with everything that is derived from its parts derived again, as a forger would."""
+    parts = {name: document[name] for name in ("claim", "demonstrations")}
+    bounds = ([parts["claim"]["bound"]] if parts["claim"] else []) + [item["bound"] for item in parts["demonstrations"]]
+    for verdict in Verdict:
+        try:
+            return Evidence.from_json({**document, "bounds": bounds, "verdict": verdict.value}).to_json()
+        except BadInput:
+            continue
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_consistent_change_is_noticed(kind, tmp_path):
+    """One field is changed and all that is written for the reader follows it."""
+    document, missed = evidence(kind).to_json(), []
+    for path in leaves({name: document[name] for name in ("claim", "demonstrations", "budget")}):
+        if excused(path, {**ONLY_DATA, **RESTS_ON}) or pattern(path) in WHOLE_LISTS:
+            continue
+        value = document
+        for part in path:
+            value = value[part]
+        for other in changes(value):
+            forged = rewritten(put(document, path, other)) if other != value else None
+            if forged is not None and not noticed(forged, tmp_path):
+                missed.append((path, value, other))
+    assert missed == []
+
+
+def test_the_family_of_a_claim_is_recomputed(tmp_path):
+    """Defect D7: with the family "Laplace" in the claim a refutation became "consistent", and verify said ok."""
+    made = evidence("exact")
+    assert made.verdict is Verdict.REFUTED
+    claim = replace(made.claim, bound=replace(made.claim.bound, assumes="Laplace"))
+    free = tuple(item for item in made.demonstrations if item.bound.assumes is not None)
+    assert not verify(made.with_(claim=claim)).ok
+    assert made.with_(claim=claim, demonstrations=free).verdict is not Verdict.REFUTED
+    assert not verify(made.with_(claim=claim, demonstrations=free)).ok
+
+
+@pytest.mark.parametrize("kind", ["exact", "consistent", "watched"])
+def test_a_dropped_reading_is_noticed(kind):
+    made = evidence(kind)
+    assert verify(made).ok
+    for place in range(len(made.demonstrations)):
+        rest = made.demonstrations[:place] + made.demonstrations[place + 1 :]
+        assert not verify(made.with_(demonstrations=rest)).ok
+
+
+def test_two_readings_of_one_game_have_the_same_counts():
+    made = evidence("exact")
+    first, second = made.demonstrations
+    use, other = Exact(DELTA), Counts(60, 40, 100, 100)
+    forged = replace(first, counts=other, bound=bound(use, other, 0.95, ADD), credible=None)
+    assert not verify(made.with_(demonstrations=(forged, second))).ok
+
+
+def test_every_part_of_the_schema_is_recomputed_or_listed():
+    """A new part of evidence must find its place in verification."""
+    parts = {"schema", "verdict", "sentence", "bounds", "attainable", "claim", "demonstrations", "budget"}
+    listed = {name.split(".")[0] for name in ONLY_DATA}
+    assert set(schema()["properties"]) <= parts | listed
+    assert {name.split(".")[0] for name in (*ONLY_DATA, *RESTS_ON)} <= set(schema()["properties"])
+    document = evidence("exact").to_json()
+    for name in schema()["properties"]:
+        assert document[name] not in ([], {}, None), name
+
+
+def test_what_is_listed_is_told():
+    made = evidence("exact")
+    assert set(verify(made).unchecked) == {*ONLY_DATA.values(), *RESTS_ON.values(), *WHOLE_LISTS.values()}
+    bare = verify(Evidence("a model"))
+    assert bare.unchecked == (ONLY_DATA["subject"],)
+
+
+@pytest.mark.parametrize("use", [*FREE.values(), *FAMILIES.values()])
+def test_counts_of_any_size_are_safe(use):
+    """Defect D8: counts of 1e9 asked for 7.45 GiB."""
+    size = 2**53
+    counts = Counts(size // 2, size // 3, size, size)
+    assert size > MOST_RUNS
+    made = evidence("exact")
+    shown = replace(made.demonstrations[0], counts=counts, credible=None)
+    forged = replace(shown, bound=replace(shown.bound, method=use.method))
+    assert not verify(made.with_(demonstrations=(forged,))).ok
+
+
+def test_hostile_files_are_refused_in_one_sentence(tmp_path):
+    document = evidence("exact").to_json()
+    nested = Gaussian(1.0).to_json()
+    for _ in range(4000):
+        nested = {"type": "Repeat", "event": nested, "steps": 1}
+    gaussian, event = {"type": "Gaussian", "noise_multiplier": 1e-99}, ("claim", "event")
+    hostile = [
+        put(document, ("claim", "frontier"), [[0.0, 0.5]] * 3000),
+        put(document, ("claim", "bound", "delta"), float("nan")),
+        put(document, event, {"type": "Repeat", "event": gaussian, "steps": 2**53}),
+        put(document, event, {"type": "DiscreteGaussian", "noise_multiplier": 1e99, "sensitivity": 2**53}),
+        put(document, ("demonstrations", 0, "bound", "confidence"), 1.0),
+        put(document, ("budget",), [{"step": 2**60, "epsilon": 1.0}] * 5000),
+    ]
+    assert all(noticed(item, tmp_path) for item in hostile)
+    with pytest.raises(BadInput):
+        Evidence.from_json(put(document, ("claim", "event"), nested))
+
+
+def test_schema_and_dataclass_have_the_same_fields():
+    assert {field.name for field in fields(Evidence)} - {"scores"} <= set(schema()["properties"])
