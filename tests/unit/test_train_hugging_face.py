@@ -305,7 +305,7 @@ def test_items_that_do_not_fit_get_a_sentence(tmp_path) -> None:
         with pytest.raises(BadInput, match=words):
             trainer.train()
 
-    refused([{"input_ids": [3] * (5 + row % 2), "labels": 0} for row in range(40)], "pad texts to one length")
+    refused([{"input_ids": [3] * (5 + row % 2), "labels": 0} for row in range(40)], "texts padded to public lengths")
     refused([{"input_ids": [3] * 5} for row in range(40)], "no labels")
 
 

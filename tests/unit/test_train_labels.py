@@ -10,8 +10,8 @@ from torch import nn
 from tacit.loss import Plan
 from tacit.train import Augment, Progress, Speed, fit, private
 from tacit.train.clip import Clipper, Compiled
-from tacit.train.loop import accuracy
 from tacit.train.step import cross_entropy
+from tacit.train.validation import accuracy
 from train_zoo import CLASSES, classify, furthest, naive, trainable
 
 PLAN = Plan(40, 0.5, 6, 1.0)

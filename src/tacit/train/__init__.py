@@ -11,6 +11,7 @@ from .progress import Progress
 from .project import ball
 from .recipe.scattering import Scattering
 from .sample.augment import Augment, flip_and_crop
+from .sample.collate import Buckets
 from .speed import Speed
 from .step import PrivateStep, private
 
@@ -18,6 +19,7 @@ __all__ = [
     "Adaptive",
     "Augment",
     "Automatic",
+    "Buckets",
     "Flat",
     "PerLayer",
     "PrivateCallback",

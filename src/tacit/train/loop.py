@@ -25,6 +25,7 @@ from .keeping import Kept
 from .models import check_kinds
 from .progress import Progress
 from .sample.augment import Augment
+from .sample.collate import Collate
 from .sample.examples import Batch
 from .speed import Speed
 from .step import PrivateStep, Project, private
@@ -66,6 +67,7 @@ def fit(
     average: str = "none",
     users: ArrayLike | None = None,
     records_per_user: int | None = None,
+    collate: Collate | None = None,
     augment: Augment | None = None,
     project: Project | None = None,
     noise: str = "float32",
@@ -80,9 +82,10 @@ def fit(
     `delta` of the claim defaults to the one that the plan was calibrated for; else to 1e-5, or to a power of ten at
     most 1 / (10 public_size) where that is less.
     `average`: "ema" or "tail" returns an average of the released parameters, which costs no privacy.
-    `users` and `records_per_user` make users the unit (see `PrivateStep.batches`); `augment`, `project` and `noise`
-    as in `private`. `progress`: True writes a line to standard error, of the first process; a function is called as
-    progress(step, info) in every one, so that it may set the learning rate (`step.rank` is 0 in the first).
+    `users` and `records_per_user` make users the unit, `collate` makes tensors of records: see `PrivateStep.batches`.
+    `augment`, `project` and `noise` as in `private`. `progress`: True writes a line to standard error, of the first
+    process; a function is called as progress(step, info) in every one, so that it may set the learning rate
+    (`step.rank` is 0 in the first).
 
     Guarantee and Caller ensures: see `private`.
     """
@@ -93,7 +96,7 @@ def fit(
             raise BadInput("No parameter of the model is trainable.", fix="Set requires_grad of those to be trained.")
         optimizer = torch.optim.SGD(moved, lr=LEARNING_RATE, momentum=MOMENTUM)
     kept = Kept.of(checkpoint)
-    judge = None if validation is None else Validation.of(validation, model, loss)
+    judge = None if validation is None else Validation.of(validation, model, loss, collate)
     frozen = Frozen(model)
     model.train()
     frozen.keep()
@@ -106,7 +109,7 @@ def fit(
     history = [] if kept is None else kept.take_up(step, mean)
     if isinstance(hook, Progress):
         hook.start(step)
-    batches = step.batches(data, users=users, records_per_user=records_per_user)
+    batches = step.batches(data, users=users, records_per_user=records_per_user, collate=collate)
     _run(step, mean, batches, history, kept if alone else None, hook or None)
     mean.apply()
     model.eval()

@@ -19,17 +19,20 @@ class Speed:
     `compile`: "auto", True or False; "auto" compiles on a GPU for long runs. `precision`: "float32" or "bfloat16"
     (autocast; norms, sums and noise stay in float32). `checkpointing`: a model of transformers computes activations
     again in the backward pass, for less memory and two to three times the time; other models say themselves which
-    parts, with torch.utils.checkpoint. Compiled steps keep all activations.
+    parts, with torch.utils.checkpoint. Compiled steps keep all activations. `workers`: processes that read the records
+    of a data set ahead of time, in the order of the sample; 0 reads them in this one.
     """
 
     physical_batch: int | None = None
     compile: str | bool = "auto"
     precision: str = "float32"
     checkpointing: bool = False
+    workers: int = 0
 
     def __post_init__(self) -> None:
         if self.physical_batch is not None:
             check.whole("physical_batch", self.physical_batch)
+        check.whole("workers", self.workers, least=0)
         if self.compile not in ("auto", True, False):
             raise BadInput("compile must be 'auto', True or False.")
         if self.precision not in ("float32", "bfloat16"):

@@ -28,6 +28,7 @@ from .noise.fingerprint import fingerprint
 from .noise.keys import Keystream, Secret, digest
 from .noise.release import Release
 from .sample.augment import Augment, averaged
+from .sample.collate import Buckets, Collate
 from .sample.examples import Batch
 from .sample.labels import known
 from .sample.units import Units, units
@@ -151,13 +152,24 @@ class PrivateStep:
         return self._clipper.clip_norm
 
     def batches(
-        self, data: Any, *, users: ArrayLike | None = None, records_per_user: int | None = None
+        self,
+        data: Any,
+        *,
+        users: ArrayLike | None = None,
+        records_per_user: int | None = None,
+        collate: Collate | None = None,
     ) -> Iterator[Batch]:
         """One sample for each step that is left; every one must be given to the step before the next is drawn.
+
+        `data` are tensors or arrays with a row per record, a tuple or dict of them, a list of records, or a map-style
+        data set, a Hugging Face one among them. `collate` makes tensors of records: it is given a list of one record at
+        a time; `Buckets` pads texts to public lengths.
 
         With `users`, one id per record, a unit is a user: users are sampled, and each contributes the average gradient
         of at most `records_per_user` own records, clipped once. The plan's unit then is "user".
         """
+        if self.sharded and isinstance(collate, Buckets) and len(collate.lengths) > 1:
+            raise BadInput("Processes that share parameters need parts of one length.", fix="Give Buckets one length.")
         self.course.take(self, data, users, records_per_user)
         drawn = units(
             data,
@@ -168,6 +180,8 @@ class PrivateStep:
             physical=self.speed.physical_batch,
             processes=self._workers.count,
             fixed=self._total.compiled is not None,
+            collate=collate,
+            workers=self.speed.workers,
         )
         return self._drawn(drawn)
 

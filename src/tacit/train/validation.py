@@ -17,6 +17,7 @@ from .clip.capture.probe import made_up, not_run, same_random
 from .clip.clipper import Loss
 from .clip.sums import check_losses
 from .clip.tree import mapped, size
+from .sample.collate import Collate
 from .sample.examples import Examples
 from .sample.labels import IGNORED
 
@@ -32,9 +33,9 @@ class Validation:
     loss: Loss | None
 
     @classmethod
-    def of(cls, data: Any, model: nn.Module, loss: Loss | None) -> Validation:
+    def of(cls, data: Any, model: nn.Module, loss: Loss | None, collate: Collate | None = None) -> Validation:
         """Read `data` as training data are read, and try the model on made-up records of their shapes."""
-        found = cls(Examples.of(data), loss)
+        found = cls(Examples.of(data, collate), loss)
         if not found.examples.count:
             raise BadInput("Validation data are empty.", fix="Leave validation out.")
         rows = found.examples.rows(np.arange(min(TRIED, found.examples.count)))

@@ -18,6 +18,7 @@ from .. import checkpoint as checkpoints
 from ..batch_norm import Frozen
 from ..claim import claimed_delta
 from ..info import StepInfo
+from ..sample.collate import Collate
 from ..sample.examples import Batch, MapStyle
 from ..sample.labels import IGNORED, known
 from ..speed import Speed
@@ -40,7 +41,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     `PrivateTrainer(model, args, train_dataset=data, plan=plan)`; then `train()`, and `evidence(delta)` for the claim.
     The plan says how batches are drawn, how many steps there are and how gradients are clipped: batch size, epochs,
     accumulation and `max_grad_norm` of `args` are not used. Every item goes through `data_collator` by itself, and what
-    comes out must have equal shapes (pad to one length).
+    comes out must have equal shapes: pad to one length, or to a few with `collate=Buckets((64, 128))`.
 
     The training loss has no noise, so the Trainer neither prints nor saves it: its logs hold "epsilon_so_far", at
     "delta". `history` has every step's loss and share of clipped examples, for the operator's eyes.
@@ -62,6 +63,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         noise: str = "float32",
         users: ArrayLike | None = None,
         records_per_user: int | None = None,
+        collate: Collate | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -72,7 +74,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         self.plan, self.delta = plan, claimed_delta(plan)
         self.history: list[StepInfo] = []
         self._options = {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed, "noise": noise}
-        self._users = {"users": users, "records_per_user": records_per_user}
+        self._data: dict[str, Any] = {"users": users, "records_per_user": records_per_user, "collate": collate}
         self.args.num_train_epochs, self.args.max_steps = 1, plan.steps
         self.args.max_grad_norm = 0.0  # the plan's clip_norm bounds each record; this would shrink sum and noise alike
         self.args.ignore_data_skip = True  # a resumed run draws the samples that are left, no others
@@ -209,7 +211,7 @@ class _Samples:
         trainer, data = self.trainer, self.trainer.train_dataset
         if isinstance(data, MapStyle) and not isinstance(data, Mapping | tuple | IterableDataset):
             data = _Items(trainer)
-        for batch in trainer.start().batches(data, **trainer._users):
+        for batch in trainer.start().batches(data, **trainer._data):
             yield {"batch": batch}
 
 

@@ -23,6 +23,7 @@ from ...loss import Plan
 from ..batch_norm import Frozen
 from ..clip.clipper import Loss
 from ..sample.augment import Augment
+from ..sample.collate import Collate
 from ..sample.examples import Batch
 from ..speed import Speed
 from ..step import PrivateStep, private
@@ -66,9 +67,17 @@ class PrivateCallback(Callback):  # type: ignore[misc]
         self._samples: _Samples | None = None
         self._sample: _Sample | None = None
 
-    def batches(self, data: Any, *, users: ArrayLike | None = None, records_per_user: int | None = None) -> _Samples:
+    def batches(
+        self,
+        data: Any,
+        *,
+        users: ArrayLike | None = None,
+        records_per_user: int | None = None,
+        collate: Collate | None = None,
+    ) -> _Samples:
         """What `trainer.fit` takes for a data loader: one item per step, drawn when it is asked for."""
-        self._samples = _Samples(self, data, {"users": users, "records_per_user": records_per_user})
+        asked = {"users": users, "records_per_user": records_per_user, "collate": collate}
+        self._samples = _Samples(self, data, asked)
         return self._samples
 
     def evidence(self, delta: float) -> Evidence:

@@ -10,7 +10,7 @@ contribute exactly zero, so nothing is recompiled, and an empty sample needs no 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,12 +18,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import IterableDataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from ...core import BadInput
-from ..clip.tree import mapped, size
+from ..clip.tree import mapped, size, tensors
 from .augment import Several
+from .collate import Collate, array
 from .draw import Index
+from .items import Group, Loader, reader
 
 
 @runtime_checkable
@@ -37,33 +39,72 @@ class MapStyle(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Data with a length that can be asked for some of its rows: tensors, or a map-style data set."""
+    """Data with a length that can be asked for some of its rows: tensors (`direct`), or records read by a `loader`."""
 
     data: Any
     count: int
     direct: bool
+    loader: Loader | None = None
 
     @classmethod
-    def of(cls, data: Any) -> Examples:
+    def of(cls, data: Any, collate: Collate | None = None, workers: int = 0) -> Examples:
+        """Tensors or arrays with a row per record, a tuple or dict of them; a list of records; or a map-style data set.
+
+        `collate` is given every record by itself (see `Buckets`), read by so many `workers`.
+        """
         if isinstance(data, TensorDataset):
             data = data.tensors
-        if isinstance(data, Tensor | np.ndarray | tuple | list | dict):
-            data = as_tensors(data)
-            return cls(data, size(data), direct=True)
-        if isinstance(data, MapStyle) and not isinstance(data, str | bytes | IterableDataset):
-            return cls(data, len(data), direct=False)
+        if _has_columns(data):
+            columns = as_tensors(data) if collate is None else None
+            if columns is not None and _is_rectangular(columns):
+                return cls(columns, size(columns), direct=True)
+            data = Rows.of(data)
+        if isinstance(data, MapStyle) and not isinstance(data, str | bytes | IterableDataset | DataLoader):
+            if not len(data):
+                return cls(data, 0, direct=False)
+            return cls(data, len(data), direct=False, loader=Loader(reader(data, len(data), collate), workers))
         raise BadInput(
-            f"Data must be tensors, arrays or a map-style data set, got {type(data).__name__}.",
+            f"Data must be tensors, arrays, a list of records or a map-style data set, got {type(data).__name__}.",
             fix="Give (x, y), a dict of tensors, or a torch Dataset; a DataLoader has drawn its own batches already.",
         )
 
     def rows(self, index: Index) -> Any:
-        """The chosen examples as one batch, in the shape of `index`."""
-        if self.direct:
+        """The chosen examples as one batch, in the shape of `index`; records of several lengths get the largest."""
+        if self.loader is None:
             places: dict[torch.device, Tensor] = {}
             return mapped(lambda tensor: _picked(tensor, _on(tensor.device, index, places)), self.data)
-        rows = _collated([self.data[int(row)] for row in index.ravel()])
-        return rows if index.ndim == 1 else mapped(lambda tensor: tensor.unflatten(0, index.shape), rows)
+        (group,) = self.loader.source.groups(index, together=True)
+        return group.rows
+
+
+class Rows:
+    """Records of columns that are lists of unequal length, as tokenizers give them, or go to a collate one by one."""
+
+    def __init__(self, columns: Any, count: int) -> None:
+        self.columns, self.count = columns, count
+
+    @classmethod
+    def of(cls, columns: Any) -> Rows:
+        fields = list(columns.values()) if isinstance(columns, Mapping) else columns
+        counts = {len(one) for one in fields} if isinstance(fields, tuple | list) else {len(columns)}
+        if len(counts) != 1:
+            raise BadInput("Columns of the data differ in their number of rows.")
+        return cls(columns, counts.pop())
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, row: int) -> Any:
+        if isinstance(self.columns, Mapping):
+            return {name: _at(column, row) for name, column in self.columns.items()}
+        if isinstance(self.columns, tuple | list):
+            return tuple(_at(column, row) for column in self.columns)
+        return self.columns[row]
+
+
+def _at(column: Any, row: int) -> Any:
+    """An element by its place, also of a column that has labels for its rows (pandas)."""
+    return column.iloc[row] if hasattr(column, "iloc") else column[row]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,27 +128,84 @@ class Batch:
         """
         stride = every * self.physical
         last = math.ceil(len(self.index) / stride) * stride if even else len(self.index)
-        for start in range(first * self.physical, last, stride):
+        starts = range(first * self.physical, last, stride)
+        if self.examples.loader is not None:
+            yield from self._loaded(self.examples.loader, starts)
+            return
+        for start in starts:
             index = self.index[start : start + self.physical]
-            missing = self.physical - len(index) if self.fixed else int(len(index) == 0)
-            mask = torch.ones(len(index) + missing, dtype=torch.bool)
-            mask[len(index) :] = False
+            missing = self._missing(len(index))
             rows = self.examples.rows(_filled(index, missing))
-            if self.shares is not None:
-                shares = _filled(self.shares[start : start + self.physical], missing)
-                rows = Several(rows, torch.from_numpy(shares))
-            yield rows, mask
+            shares = None if self.shares is None else self.shares[start : start + self.physical]
+            yield _part(rows, np.ones(len(index), dtype=np.bool_), shares, missing)
+
+    def _missing(self, count: int) -> int:
+        """How many masked examples fill a physical batch up."""
+        return self.physical - count if self.fixed else int(count == 0)
+
+    def _loaded(self, loader: Loader, starts: range) -> Iterator[tuple[Any, Tensor]]:
+        """Records are read in order; a physical batch goes out when it is full of records of one length."""
+        whole = np.arange(len(self.index))
+        order = np.concatenate([whole[start : start + self.physical] for start in starts] or [whole[:0]])
+        waiting: dict[int | None, Waiting] = {}
+        sent = seen = 0
+        for groups in loader(self.index[order], self.physical):
+            for group in groups:
+                own = waiting.setdefault(group.length, Waiting())
+                own.add(group, order[seen:][group.places])
+                while len(own) >= self.physical:
+                    yield self._sent(own.take(self.physical))
+                    sent += 1
+            seen += sum(len(group.places) for group in groups)
+        for own in waiting.values():
+            if len(own):
+                yield self._sent(own.take(len(own)))
+                sent += 1
+        for _ in range(sent, len(starts)):  # other processes have a part here
+            yield self._sent((loader.source.empty(), np.zeros((1, *self.index.shape[1:]), np.bool_), whole[:0]))
+
+    def _sent(self, found: tuple[Any, NDArray[np.bool_], Index]) -> tuple[Any, Tensor]:
+        rows, good, places = found
+        missing = self._missing(len(good))
+        if missing:
+            rows = mapped(lambda tensor: torch.cat((tensor, tensor.new_zeros(missing, *tensor.shape[1:]))), rows)
+        if self.shares is None:
+            return _part(rows, good, None, missing)
+        shares = (self.shares[places] if len(places) else np.zeros(good.shape, np.float32)) * good
+        return _part(rows, np.ones(len(good), dtype=np.bool_), shares, missing)
 
 
-def _collated(items: list[Any]) -> Any:
-    """One batch of all items, which must be alike."""
-    try:
-        return default_collate(items)
-    except (RuntimeError, TypeError, KeyError) as error:
-        raise BadInput(
-            "Items of the data set cannot be put into one batch.",
-            fix="Give items of tensors and numbers, all of one shape: pad texts to one length, images to one size.",
-        ) from error
+class Waiting:
+    """Records of one length that do not fill a physical batch yet."""
+
+    def __init__(self) -> None:
+        self.rows: Any = None
+        self.good = np.zeros(0, np.bool_)
+        self.places = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def add(self, group: Group, places: Index) -> None:
+        if not len(self):
+            self.rows, self.good, self.places = group.rows, group.good, places
+            return
+        new = iter(tensors(group.rows))
+        self.rows = mapped(lambda tensor: torch.cat((tensor, next(new))), self.rows)
+        self.good, self.places = np.concatenate((self.good, group.good)), np.concatenate((self.places, places))
+
+    def take(self, count: int) -> tuple[Any, NDArray[np.bool_], Index]:
+        """The first `count` of them, which then wait no longer."""
+        found = mapped(lambda tensor: tensor[:count], self.rows), self.good[:count], self.places[:count]
+        self.rows = mapped(lambda tensor: tensor[count:], self.rows)
+        self.good, self.places = self.good[count:], self.places[count:]
+        return found
+
+
+def _part(rows: Any, good: NDArray[np.bool_], shares: NDArray[np.float32] | None, missing: int) -> tuple[Any, Tensor]:
+    """A physical batch with its mask; what fills it up, and what could not be read, is masked."""
+    mask = torch.from_numpy(_filled(good, missing))
+    return (rows if shares is None else Several(rows, torch.from_numpy(_filled(shares, missing)))), mask
 
 
 def _on(device: torch.device, index: Index, places: dict[torch.device, Tensor]) -> Tensor:
@@ -128,17 +226,39 @@ def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:
     return rows if not missing else np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), dtype=rows.dtype)))
 
 
+def _has_columns(data: Any) -> bool:
+    """Tensors or arrays with a row per record, or a tuple, list or mapping of such; not a list of records."""
+    if isinstance(data, list):
+        return bool(data) and all(isinstance(one, Tensor | np.ndarray) for one in data)
+    return isinstance(data, Tensor | np.ndarray | tuple | Mapping)
+
+
+def _is_rectangular(columns: Any) -> bool:
+    """Whether no column is left that did not become a tensor: lists of unequal length, or words."""
+    if isinstance(columns, Tensor):
+        return True
+    if isinstance(columns, dict | tuple):
+        return all(map(_is_rectangular, columns.values() if isinstance(columns, dict) else columns))
+    return not isinstance(columns, list) and not hasattr(columns, "__array__")
+
+
 def as_tensors(data: Any) -> Any:
-    """Arrays become tensors; double-precision numbers become float32, and labels of any width int64."""
-    if isinstance(data, np.ndarray):
-        tensor = torch.from_numpy(np.ascontiguousarray(data))
-        kinds = {torch.float64: torch.float32, torch.int32: torch.int64, torch.int16: torch.int64}
-        return tensor.to(kinds.get(tensor.dtype, tensor.dtype))
-    if isinstance(data, dict):
+    """Arrays, series of data frames and lists of numbers become tensors; double-precision numbers become float32, and
+    labels of any width int64. What is none of these stays as it is."""
+    if isinstance(data, Tensor):
+        return data
+    if isinstance(data, Mapping):
         return {key: as_tensors(value) for key, value in data.items()}
-    if isinstance(data, tuple | list):
+    if isinstance(data, tuple) or (
+        isinstance(data, list) and any(isinstance(one, Tensor | np.ndarray) for one in data)
+    ):
         return tuple(as_tensors(value) for value in data)
-    return data
+    if not isinstance(data, np.ndarray | list) and not hasattr(data, "__array__"):
+        return data
+    try:
+        return array(np.asarray(data))
+    except ValueError:  # lists of unequal length, or something other than numbers
+        return data
 
 
 def check_count(count: int, public_size: int) -> None:

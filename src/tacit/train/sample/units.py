@@ -11,6 +11,7 @@ from ...core import BadInput
 from ...loss import Plan
 from ..noise.keys import Keystream
 from .augment import Augment, Users
+from .collate import Collate
 from .draw import Sampler
 from .examples import Batch, Examples, check_count, physical_size
 
@@ -43,9 +44,11 @@ def units(
     physical: int | None,
     processes: int,
     fixed: bool,
+    collate: Collate | None = None,
+    workers: int = 0,
 ) -> Units:
     """Units of `data`, as many as the plan was made for; `fixed` physical batches all have one size."""
-    examples = Examples.of(data)
+    examples = Examples.of(data, collate, workers)
     people = _people(users, most, examples.count, plan, augment)
     count = examples.count if people is None else len(people.records)
     check_count(count, plan.public_size)

@@ -1,0 +1,192 @@
+"""Make tensors of single records, and pad sequences to lengths that are public.
+
+A record is never seen beside another here: how long it becomes depends on that record and on public lengths alone, so
+that no text's length touches the gradient of another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from ...core import BadInput, check
+from ..clip.tree import mapped
+
+Field = str | int
+Description = tuple[tuple[str, tuple[int, ...]], ...]
+PADS: Mapping[Field, float] = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "labels": -100, 0: 0}
+"""Fields of a record that are sequences, and what they are filled up with, where nothing is said."""
+FIX = (
+    "Give items of tensors and numbers, all of one shape: images of one size, and texts padded to public lengths by "
+    "collate=tacit.train.Buckets((32, 64, 128))."
+)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A `collate` that pads every record to the least of some public `lengths` that holds it; longer ones are cut.
+
+    `pad` says which fields of a record are sequences (names of a dict, numbers of a tuple) and what fills them up; by
+    default those that tokenizers give, or the first of a tuple. `prepare(item)`, if given, makes a record of an item
+    first: it tokenises a text, say. Physical batches hold records of one length: there are as many shapes as lengths.
+
+    Guarantee: a record's length depends on that record and on public numbers alone.
+    """
+
+    lengths: tuple[int, ...]
+    pad: Mapping[Field, float] = field(default_factory=lambda: PADS)
+    prepare: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        given = (self.lengths,) if isinstance(self.lengths, int) else self.lengths
+        lengths = tuple(sorted({check.whole("a length of Buckets", length) for length in given}))
+        if not lengths:
+            raise BadInput("Buckets need at least one length.", fix="Give Buckets((32, 64, 128)), say.")
+        object.__setattr__(self, "lengths", lengths)
+
+    def length(self, sample: Any) -> int:
+        """The public length of one record."""
+        longest = max((len(value) for _, value in self.sequences(sample)), default=0)
+        return self.lengths[min(bisect_left(self.lengths, longest), len(self.lengths) - 1)]
+
+    def padded(self, sample: Any, length: int) -> Any:
+        """The record with its sequences cut or filled up to `length`."""
+        found = {name: _to(value, length, self.pad[name]) for name, value in self.sequences(sample)}
+        return _with(sample, found)
+
+    def sequences(self, sample: Any) -> list[tuple[Field, Tensor]]:
+        """Fields of the record that are padded: those named in `pad` that have a length."""
+        named = sample.items() if isinstance(sample, Mapping) else enumerate(_fields(sample))
+        return [(name, one) for name, one in named if name in self.pad and isinstance(one, Tensor) and one.ndim]
+
+
+Collate = Callable[[list[Any]], Any] | Buckets
+
+
+def _fields(sample: Any) -> list[Any]:
+    return list(sample) if isinstance(sample, tuple | list) else [sample]
+
+
+def _with(sample: Any, found: Mapping[Any, Tensor]) -> Any:
+    if isinstance(sample, Mapping):
+        return {name: found.get(name, one) for name, one in sample.items()}
+    fields = [found.get(place, one) for place, one in enumerate(_fields(sample))]
+    return _like(sample, fields) if isinstance(sample, tuple | list) else fields[0]
+
+
+def _like(sample: tuple[Any, ...] | list[Any], fields: Iterable[Any]) -> Any:
+    """Fields as a tuple; a named one keeps its names."""
+    named = isinstance(sample, tuple) and type(sample) is not tuple
+    return type(sample)(*fields) if named else tuple(fields)
+
+
+def _to(values: Tensor, length: int, fill: float) -> Tensor:
+    missing = length - len(values)
+    if missing <= 0:
+        return values[:length]
+    return torch.cat((values, values.new_full((missing, *values.shape[1:]), fill)))
+
+
+def record(item: Any, collate: Collate | None) -> Any:
+    """One record as tensors: a dict, a tuple or a tensor. `collate` is given a list of this item alone."""
+    if isinstance(collate, Buckets):
+        return as_record(item if collate.prepare is None else collate.prepare(item))
+    if collate is None:
+        return as_record(item)
+    return as_record(mapped(_only, _plain(collate([item]))))
+
+
+def _only(values: Tensor) -> Tensor:
+    if len(values) != 1:
+        raise BadInput("collate was given one item and made another number of rows.", fix="One item is one record.")
+    return values[0]
+
+
+def as_record(value: Any) -> Any:
+    """Numbers, arrays and lists of numbers become tensors, float32 and int64; tensors stay as they are."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Mapping):
+        return {key: as_record(one) for key, one in value.items()}
+    if isinstance(value, tuple) or (isinstance(value, list) and not _numeric(value)):
+        return _like(value, (as_record(one) for one in value))
+    if isinstance(value, str | bytes) or value is None:
+        raise BadInput(f"Items hold {type(value).__name__}, which is no number.", fix=_WORDS)
+    return array(np.asarray(value))
+
+
+_WORDS = "Leave that field out, or turn it into numbers: collate=tacit.train.Buckets((64, 128), prepare=tokenise)."
+
+
+def array(values: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor: double-precision numbers become float32, and whole numbers of any width int64."""
+    if values.dtype.kind not in "fiub":
+        raise BadInput("Data hold something other than numbers.", fix=_WORDS)
+    if values.dtype.kind in "iu" and values.dtype != np.uint8:
+        values = values.astype(np.int64)
+    tensor = torch.from_numpy(np.require(values, requirements=["C", "W"]))
+    return tensor.float() if tensor.dtype == torch.float64 else tensor
+
+
+def _numeric(value: list[Any]) -> bool:
+    """Whether a list is one array of numbers, of any depth, and not several fields of a record."""
+    return all(isinstance(one, int | float | np.number) or (isinstance(one, list) and _numeric(one)) for one in value)
+
+
+def _plain(batch: Any) -> Any:
+    """What collators of transformers give (a mapping of their own) as a plain dict."""
+    return dict(batch) if isinstance(batch, Mapping) else batch
+
+
+def describe(sample: Any, buckets: Buckets | None) -> Description:
+    """Names and shapes of a record's tensors, without the lengths that are padded: what all records must share."""
+    padded = {id(value) for _, value in buckets.sequences(sample)} if buckets is not None else set()
+    found: list[tuple[str, tuple[int, ...]]] = []
+
+    def note(name: str, value: Any) -> None:
+        if isinstance(value, Tensor):
+            found.append((name, tuple(value.shape[1:] if id(value) in padded else value.shape)))
+            return
+        for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
+            note(f"{name}.{key}", one)
+
+    note("", sample)
+    return tuple(sorted(found))
+
+
+def fitted(pattern: Any, sample: Any) -> Any:
+    """The record in the order and with the kinds of numbers of a pattern that it shares names with.
+
+    Whole numbers may stand where the pattern has others; the reverse would cut them off, and is refused.
+    """
+    if isinstance(pattern, Tensor):
+        if sample.numel() and sample.is_floating_point() and not pattern.is_floating_point():
+            raise BadInput("A record has fractions where others have whole numbers.")
+        return sample.to(pattern.dtype)
+    if isinstance(pattern, Mapping):
+        return {key: fitted(one, sample[key]) for key, one in pattern.items()}
+    return _like(pattern, (fitted(one, other) for one, other in zip(pattern, sample, strict=True)))
+
+
+def pattern_of(samples: list[Any]) -> Any:
+    """Zeros with the shapes of the first of some alike records, and the widest kinds of numbers among all."""
+    first = samples[0]
+    if isinstance(first, Tensor):
+        kinds = [one.dtype for one in samples if one.numel()]  # an empty list does not say of what it is
+        return torch.zeros_like(first, dtype=reduce(torch.promote_types, kinds) if kinds else first.dtype)
+    if isinstance(first, Mapping):
+        return {key: pattern_of([one[key] for one in samples]) for key in first}
+    return _like(first, (pattern_of(list(same)) for same in zip(*samples, strict=True)))
+
+
+def stacked(samples: list[Any]) -> Any:
+    """One batch of records that are alike."""
+    return default_collate(samples)
