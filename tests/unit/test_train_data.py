@@ -313,3 +313,22 @@ def test_compiled_steps_take_buckets(monkeypatch) -> None:
     step = private(model, optimizer, PLAN, loss=read, speed=Speed(compile=True), rng=0)
     infos = [step(batch) for batch in step.batches(RECORDS, collate=Buckets(LENGTHS))]
     assert all(info.idle == 0 for info in infos)
+
+
+def test_a_run_on_texts_goes_on_from_its_checkpoint_and_on_no_other_texts(tmp_path) -> None:
+    from tacit.train import checkpoint as checkpoints
+
+    def make():
+        torch.manual_seed(0)
+        model = Reads()
+        return private(model, torch.optim.SGD(model.parameters(), lr=0.1), PLAN, loss=read, rng=0)
+
+    step = make()
+    batches = step.batches(RECORDS, collate=Buckets(LENGTHS))
+    step(next(batches))
+    kept = checkpoints.write(step.state_dict(), tmp_path / "run.secret")
+    resumed = make()
+    resumed.load_state_dict(checkpoints.read(kept))
+    with pytest.raises(BadInput, match="other data"):
+        resumed.batches(RECORDS[::-1], collate=Buckets(LENGTHS))
+    assert len([resumed(batch) for batch in resumed.batches(RECORDS, collate=Buckets(LENGTHS))]) == PLAN.steps - 1

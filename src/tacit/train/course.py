@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..core import BadInput
 from ..core.charger import Fence
+from .sample.collate import Collate
 from .terms import DATA, Terms, check_same, data_term, optimizer_terms, terms
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Course:
     number: int | None = None
     kept: bool = False
     fenced: bool = False
-    _data: tuple[Any, Any, int | None] | None = None
+    _data: tuple[Any, Any, int | None, Collate | None] | None = None
 
     def agree(self, step: PrivateStep) -> None:
         """Compare all terms but the data's, before anything is exchanged that could hang or be silently mixed."""
@@ -52,12 +53,12 @@ class Course:
         """A keyed hash of the secret that a seeded run began with."""
         return hmac.new(self.key, secret, hashlib.sha256).hexdigest()
 
-    def take(self, step: PrivateStep, data: Any, users: Any, most: int | None) -> None:
+    def take(self, step: PrivateStep, data: Any, users: Any, most: int | None, collate: Collate | None) -> None:
         """Name the data: to the other processes, and to the state that this run goes on from."""
-        self._data = (data, users, most)
+        self._data = (data, users, most, collate)
         if step._workers.count == 1 and DATA not in self.terms:
             return
-        found, refusal = data_term(data, users, most, self.key)
+        found, refusal = data_term(data, users, most, self.key, collate)
         check_same(step._workers.all_of({DATA: found}))
         if refusal is not None:
             raise refusal
@@ -69,7 +70,8 @@ class Course:
     def whole_terms(self) -> Terms:
         """All terms, the data's too where there are data; hashing them is put off until somebody asks."""
         if DATA not in self.terms and self._data is not None:
-            self.terms[DATA] = data_term(*self._data, self.key)[0]
+            *named, collate = self._data
+            self.terms[DATA] = data_term(*named, self.key, collate)[0]
         return self.terms
 
     def enter(self, step: PrivateStep) -> None:

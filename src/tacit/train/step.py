@@ -170,7 +170,7 @@ class PrivateStep:
         """
         if self.sharded and isinstance(collate, Buckets) and len(collate.lengths) > 1:
             raise BadInput("Processes that share parameters need parts of one length.", fix="Give Buckets one length.")
-        self.course.take(self, data, users, records_per_user)
+        self.course.take(self, data, users, records_per_user, collate)
         drawn = units(
             data,
             self.plan,

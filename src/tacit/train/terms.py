@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from .. import __version__
 from ..core import BadInput, TacitError
-from .sample.examples import Examples
+from .sample.collate import Collate, record
+from .sample.examples import Examples, Rows
 
 if TYPE_CHECKING:
     from .step import PrivateStep
@@ -80,19 +81,24 @@ def versions() -> Terms:
     }
 
 
-def data_term(data: Any, users: ArrayLike | None, most: int | None, key: bytes) -> tuple[str, TacitError | None]:
+def data_term(
+    data: Any, users: ArrayLike | None, most: int | None, key: bytes, collate: Collate | None = None
+) -> tuple[str, TacitError | None]:
     """A keyed hash of the data and of whose records they are, or why they were refused.
 
-    Tensors and arrays are hashed whole. A map-style data set is known by its kind, its length and the fingerprint that
-    data sets of Hugging Face carry: its items may be costly to load, and random.
+    Tensors and arrays are hashed whole, and so are lists of records, as tensors. Another map-style data set is known by
+    its kind, its length and the fingerprint that data sets of Hugging Face carry: its items may be costly to load, and
+    random.
     """
     code = hmac.new(key, digestmod=hashlib.sha256)
     try:
-        examples = Examples.of(data)
+        examples = Examples.of(data, collate)
     except TacitError as error:
         return "refused", error
     if examples.direct:
         _update(code, examples.data)
+    elif isinstance(examples.data, list | Rows):
+        _update_records(code, examples.data, collate)
     else:
         mark = getattr(examples.data, "_fingerprint", "")
         kind = type(examples.data)
@@ -114,6 +120,15 @@ def _update(code: hmac.HMAC, data: Any) -> None:
     for name, value in items:
         code.update(f"{name!r}:".encode())
         _update(code, value)
+
+
+def _update_records(code: hmac.HMAC, records: list[Any] | Rows, collate: Collate | None) -> None:
+    """Records in memory; one that cannot be read is known by that alone, since it contributes nothing."""
+    for row in range(len(records)):
+        try:
+            _update(code, record(records[row], collate))
+        except Exception:
+            code.update(b"unread;")
 
 
 def differing(every: list[Terms]) -> list[str]:
