@@ -67,7 +67,7 @@ def test_a_run_restored_in_the_middle_of_a_pass_continues_bit_for_bit(name: str)
         if step.done == 2:
             state = {**step.state_dict(), "model": {k: v.clone() for k, v in model.state_dict().items()}}
     again = small(seed=3)
-    resumed = made(again, PLANS[name], rng=9)
+    resumed = made(again, PLANS[name])
     resumed.load_state_dict(state)
     for batch in resumed.batches(DATA):
         resumed(batch)

@@ -167,7 +167,7 @@ def plan(
         "noise_multiplier": made.noise_multiplier,
         "clip_norm": made.clip_norm,
     }
-    words = {"adjacency": made.adjacency.value, "sampling": made.sampling, "clipping": made.clipping.name}
+    words = {"adjacency": made.adjacency.value, "sampling": made.sampling.name, "clipping": made.clipping.name}
     assumptions = list(made.assumptions)
     data = {**numbers, "bands": made.bands, "epsilon": found.to_json(), "delta": delta, **words}
     rows = [(name, f"{value:.10g}") for name, value in numbers.items()]

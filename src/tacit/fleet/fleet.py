@@ -24,6 +24,8 @@ from ..core.errors import BadInput
 from ..core.observations import Observations
 from ..core.randomness import Source, source
 from ..loss import Plan
+from ..loss.clipping import FLAT
+from ..loss.sampling import POISSON
 from .device import Batch, Compiled, Gradients, fixed_size
 from .fused import Fused, takes
 from .memory import BLOCK, at_once
@@ -158,7 +160,7 @@ class Models:
 
 def trainable(schedule: Epochs | Plan) -> None:
     """Refuse a plan that no fleet follows."""
-    if isinstance(schedule, Plan) and (schedule.sampling, schedule.clipping.name) != ("poisson", "flat"):
+    if isinstance(schedule, Plan) and (schedule.sampling, schedule.clipping) != (POISSON, FLAT):
         raise BadInput("A fleet trains privately with Poisson sampling and flat clipping only.")
 
 

@@ -7,6 +7,7 @@ from .dynamics import NoisyDescent
 from .explain import Theorem, explain
 from .plan import Plan, plan
 from .reading import epsilon
+from .sampling import Sampling
 
 __all__ = [
     "Adaptive",
@@ -16,6 +17,7 @@ __all__ = [
     "NoisyDescent",
     "PerLayer",
     "Plan",
+    "Sampling",
     "Setting",
     "Theorem",
     "calibrate",

@@ -11,24 +11,13 @@ from functools import partial
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.bound import Bound
-from ..core.errors import BadInput, PrivacyWarning, Unsupported
+from ..core.errors import BadInput, PrivacyWarning
 from ..core.events import Event
 from .calibration import least_noise
-from .clipping import FLAT, Adaptive, Clipping
+from .clipping import FLAT, Clipping
 from .conditions import conditions, upper_bound
-from .cyclic import cyclic_event
 from .dispatch import privacy_loss
-from .reading import sampled_event, whole_passes
-
-ADJACENCIES: dict[str, tuple[Adjacency, ...]] = {
-    "poisson": tuple(Adjacency),
-    "full": tuple(Adjacency),
-    "fixed-size": (Adjacency.REPLACE,),
-    "shuffled": (Adjacency.REPLACE, Adjacency.ZERO_OUT),
-    "allocation": (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT),
-    "cyclic": (Adjacency.REPLACE, Adjacency.ZERO_OUT),
-}
-"""How batches are drawn, and for which neighbours there is a theorem (soundness rule 4)."""
+from .sampling import POISSON, Sampling
 
 
 @dataclass(frozen=True)
@@ -39,9 +28,10 @@ class Plan:
     `sampling` says how a batch is drawn, which holds a share `rate` of the units: "poisson" (each with probability
     rate), "fixed-size" (exactly rate x public_size, without replacement), "shuffled" (passes of 1/rate batches in a
     shuffled order), "allocation" (passes in which each unit picks one of 1/rate steps), "cyclic" (1/rate batches that
-    come round in one order) or "full" (all, rate 1); each has its own event. `clipping` is one of "flat", "per-layer",
-    "automatic", "adaptive", or a `Clipping`. `bands`: noise correlated over so many steps of cyclic batches. `delta`:
-    the one that the noise was calibrated for, if any, at which the claim is stated; it changes nothing that is done.
+    come round in one order) or "full" (all, rate 1), or a `Sampling`; each has its own event. `clipping` is one of
+    "flat", "per-layer", "automatic", "adaptive", or a `Clipping`. `bands`: noise correlated over so many steps of
+    cyclic batches. `delta`: the one that the noise was calibrated for, if any, at which the claim is stated; it changes
+    nothing that is done.
 
     Guarantee: `event` under `adjacency`, for the training that follows this plan.
     Caller ensures: one `unit` contributes at most one clipped vector per step.
@@ -53,7 +43,7 @@ class Plan:
     noise_multiplier: float
     clip_norm: float = 1.0
     adjacency: Adjacency = Adjacency.ADD_REMOVE
-    sampling: str = "poisson"
+    sampling: Sampling = POISSON
     unit: str = "record"
     clipping: Clipping = FLAT
     bands: int = 1
@@ -67,21 +57,12 @@ class Plan:
         set_("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
         set_("clip_norm", check.positive("clip_norm", self.clip_norm))
         set_("adjacency", Adjacency.of(self.adjacency))
+        set_("sampling", Sampling.of(self.sampling))
         set_("clipping", Clipping.of(self.clipping))
         set_("bands", check.whole("bands", self.bands))
         if self.delta is not None:
             set_("delta", check.delta(self.delta))
-        if self.sampling not in ADJACENCIES:
-            raise BadInput(f"sampling {self.sampling!r} is not known.", fix=f"Use one of: {', '.join(ADJACENCIES)}.")
-        if self.adjacency not in ADJACENCIES[self.sampling]:
-            allowed = " or ".join(ADJACENCIES[self.sampling])
-            raise Unsupported(f"{self.sampling} sampling", self.adjacency, fix=f"Use it with {allowed}.")
-        if self.bands > 1 and self.sampling != "cyclic":
-            raise BadInput("Correlated noise goes with cyclic batches.", fix='Give sampling="cyclic", or bands=1.')
-        if self.sampling == "cyclic" and isinstance(self.clipping, Adaptive):
-            raise BadInput(
-                "Cyclic batches need a clip norm that stays.", fix="Use flat, per-layer or automatic clipping."
-            )
+        self.sampling.check(self.adjacency, self.clipping, self.bands)
         self.event  # noqa: B018  a schedule without an event is refused here
 
     @property
@@ -90,10 +71,8 @@ class Plan:
         return self._event(self.steps)
 
     def _event(self, steps: int) -> Event:
-        if self.sampling == "cyclic":
-            return cyclic_event(self.noise_multiplier, self.bands, steps, whole_passes(self.rate, self.sampling))
         release = self.clipping.release(self.noise_multiplier, self.expected_batch)
-        return sampled_event(release, self.rate, steps, self.sampling, self.public_size)
+        return self.sampling.event(release, self.rate, steps, self.public_size, self.bands)
 
     @property
     def hint(self) -> str:
@@ -108,12 +87,12 @@ class Plan:
     @property
     def steps_per_pass(self) -> int:
         """How many steps a pass over the units has; 1 where there are no passes."""
-        return round(1 / self.rate) if self.sampling in ("shuffled", "allocation", "cyclic") else 1
+        return self.sampling.steps_per_pass(self.rate)
 
     @property
     def steps_per_draw(self) -> int:
         """How many steps share one draw of who takes part: one, a pass, or all."""
-        return self.steps if self.sampling == "cyclic" else self.steps_per_pass
+        return self.sampling.steps_per_draw(self.rate, self.steps)
 
     @property
     def sensitivity(self) -> float:
@@ -146,8 +125,7 @@ class Plan:
             raise BadInput(f"step must be at most {self.steps}, got {step}.")
         if step == 0:
             return self._made(0.0, check.delta(delta), self.event)
-        begun = 1 if self.sampling == "cyclic" else self.steps_per_pass
-        return self._bound(self._event(-(-step // begun) * begun), delta)
+        return self._bound(self._event(self.sampling.begun(self.rate, step)), delta)
 
     def calibrated(self, *, epsilon: float, delta: float) -> Plan:
         """The same plan with the least noise that keeps its claim at most `epsilon`."""
@@ -194,7 +172,7 @@ def plan(
     batch_size: int | None = None,
     clip_norm: float = 1.0,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
-    sampling: str = "poisson",
+    sampling: Sampling | str = POISSON,
     clipping: Clipping | str = "flat",
     bands: int = 1,
 ) -> Plan:
@@ -209,13 +187,9 @@ def plan(
     batch = check.whole("batch_size", batch_size)
     if batch > size:
         raise BadInput(f"batch_size must be at most public_size {size}, got {batch}.")
-    rate, passes = batch / size, check.positive("epochs", epochs)
-    if sampling in ("shuffled", "allocation", "cyclic"):
-        rate = 1 / max(1, round(size / batch))
-    elif sampling == "full":
-        rate = 1.0
-    whole = sampling not in ("poisson", "fixed-size")
-    steps = max(1, round(passes)) * round(1 / rate) if whole else max(1, round(passes / rate))
+    drawn = Sampling.of(sampling)
+    rate = drawn.nearest_rate(batch, size)
+    steps = drawn.steps(rate, check.positive("epochs", epochs))
     start = Plan(
         size,
         rate,
@@ -223,7 +197,7 @@ def plan(
         1.0,
         clip_norm,
         Adjacency.of(adjacency),
-        sampling,
+        drawn,
         clipping=Clipping.of(clipping),
         bands=bands,
     )

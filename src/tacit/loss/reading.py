@@ -2,70 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
-
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
-from ..core.events import (
-    Allocation,
-    Event,
-    FixedSize,
-    Gaussian,
-    Poisson,
-    Repeat,
-    Shuffled,
-)
+from ..core.events import Event, Gaussian
 from ..core.interval import Interval
 from .dispatch import privacy_loss
+from .sampling import POISSON, Sampling
 
 
-def training_event(noise_multiplier: float, rate: float, steps: int, sampling: str = "poisson") -> Event:
+def training_event(noise_multiplier: float, rate: float, steps: int, sampling: Sampling | str = POISSON) -> Event:
     """`steps` Gaussian sums over batches that hold a share `rate` of the records, drawn as `sampling` says."""
-    return sampled_event(Gaussian(noise_multiplier), rate, steps, sampling)
-
-
-def sampled_event(release: Event, rate: float, steps: int, sampling: str, size: int | None = None) -> Event:
-    """`release` on `steps` batches that hold a share `rate` of `size` records, drawn as `sampling` says."""
-    if sampling == "poisson":
-        return Repeat(Poisson(rate, release), steps)
-    if sampling == "full":
-        if rate != 1.0:
-            raise BadInput(f"full sampling takes every record in every step: rate must be 1, got {rate:g}.")
-        return Repeat(release, steps)
-    share = Fraction(check.probability("rate", rate, zero=False)).limit_denominator(10**9)
-    if sampling == "fixed-size":
-        batch, size = (share.numerator, share.denominator) if size is None else (_batch(rate, size), size)
-        return Repeat(FixedSize(batch, size, release), steps)
-    if sampling not in ("shuffled", "allocation"):
-        raise BadInput(
-            f"sampling {sampling!r} is not known.", fix="Use one of: poisson, fixed-size, shuffled, allocation, full."
-        )
-    batches = whole_passes(rate, sampling)
-    if check.whole("steps", steps) % batches:
-        raise BadInput(f"{sampling} sampling goes in passes of {batches} steps, got {steps} steps.")
-    one = Shuffled(batches, release) if sampling == "shuffled" else Allocation(1, batches, release)
-    return Repeat(one, steps // batches)
-
-
-def whole_passes(rate: float, sampling: str) -> int:
-    """Steps of one pass over the units: 1/rate, which must be a whole number."""
-    batches = round(1 / rate)
-    if not math.isclose(batches * rate, 1.0, rel_tol=1e-6):
-        raise BadInput(f"{sampling} sampling goes in passes of 1 / rate steps: {1 / rate:g} is not a whole number.")
-    return batches
-
-
-def _batch(rate: float, size: int) -> int:
-    """A fixed batch size must be a whole number of records."""
-    batch = round(rate * size)
-    if not math.isclose(batch, rate * size, rel_tol=1e-9) or batch < 1:
-        raise BadInput(
-            f"A fixed batch of rate x public_size = {rate * size:g} records is not a whole number.",
-            fix="Give rate = batch / public_size.",
-        )
-    return batch
+    return Sampling.of(sampling).event(Gaussian(noise_multiplier), rate, steps)
 
 
 def epsilon(

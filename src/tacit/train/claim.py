@@ -72,7 +72,7 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
             "clip_norm": plan.clip_norm,
             "clipping": plan.clipping.name,
             "public_size": plan.public_size,
-            "sampling": plan.sampling,
+            "sampling": plan.sampling.name,
             "precision": step.speed.precision,
             "noise": step.noise,
             "torch": torch.__version__,

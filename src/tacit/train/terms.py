@@ -43,7 +43,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 def terms(step: PrivateStep) -> Terms:
     """All terms but the data's, which `batches` gets."""
-    plan = {f"plan.{item.name}": repr(getattr(step.plan, item.name)) for item in fields(step.plan)}
+    plan = {f"plan.{item.name}": repr(getattr(step.plan, item.name)) for item in fields(step.plan) if item.compare}
     speed = {f"speed.{item.name}": repr(getattr(step.speed, item.name)) for item in fields(step.speed)}
     found = {
         **plan,

@@ -1,11 +1,4 @@
-r"""Who takes part in a step: one way to draw for each `sampling` of a plan, in index space.
-
-    poisson      each unit independently with probability `rate`
-    fixed-size   exactly rate x public_size units, uniformly without replacement
-    full         everybody
-    shuffled     a pass is a uniform order of all units, cut into 1/rate batches of equal size (or one more)
-    allocation   a pass is an independent uniform step for each unit (balls and bins)
-    cyclic       one shuffle, cut into 1/rate batches that come round in the same order
+"""Who takes part in a step: one way to draw for each `Sampling` of a plan (`tacit.loss.sampling`), in index space.
 
 Each is what the plan's event says, and no two are accounted alike: the draw is part of the proof.
 """
@@ -21,6 +14,15 @@ from numpy.typing import NDArray
 
 from ...core import BadInput, Source
 from ...loss import Plan
+from ...loss.sampling import (
+    Allocated,
+    Everyone,
+    InCycles,
+    Independent,
+    InShuffledOrder,
+    Sampling,
+    WithoutReplacement,
+)
 from ..noise.keys import Keystream
 
 Index = NDArray[np.int64]
@@ -35,8 +37,8 @@ class Sampler:
     _pass: tuple[bytes, list[Index]] = field(default=(b"", []), repr=False)
 
     def __post_init__(self) -> None:
-        """Under replace-one the number of units is public, and a fixed size is a share of exactly that number."""
-        if self.plan.sampling == "fixed-size" and self.count != self.plan.public_size:
+        """Where the number of units is public, a fixed size is a share of exactly that number."""
+        if self.plan.sampling.exact and self.count != self.plan.public_size:
             raise BadInput(
                 f"Batches of a fixed size need exactly public_size = {self.plan.public_size} {self.plan.unit}s.",
                 fix="Make the plan for the number of units there are; under replace it is public.",
@@ -44,12 +46,9 @@ class Sampler:
 
     def __call__(self, order: int, key: bytes) -> Index:
         """The units of step number `order`; `key` is its draw's own."""
-        if self.plan.sampling in ONCE:
-            return ONCE[self.plan.sampling](self.plan, self.count, Keystream(key))
         if self._pass[0] != key:
-            batches = self.plan.steps_per_pass
-            self._pass = key, PASSES[self.plan.sampling](self.count, batches, Keystream(key))
-        return self._pass[1][order % self.plan.steps_per_pass]
+            self._pass = key, DRAWS[type(self.plan.sampling)](self.plan, self.count, Keystream(key))
+        return self._pass[1][order % len(self._pass[1])]
 
 
 def poisson(count: int, rate: float, source: Source) -> Index:
@@ -100,13 +99,13 @@ def allocated(count: int, batches: int, source: Source) -> list[Index]:
     return np.split(np.argsort(step, kind="stable"), ends)
 
 
-ONCE: dict[str, Callable[[Plan, int, Source], Index]] = {
-    "poisson": lambda plan, count, source: poisson(count, plan.rate, source),
-    "fixed-size": lambda plan, count, source: without_replacement(count, round(plan.expected_batch), source),
-    "full": lambda plan, count, source: np.arange(count),
+Draw = Callable[[Plan, int, Source], list[Index]]
+DRAWS: dict[type[Sampling], Draw] = {
+    Independent: lambda plan, count, source: [poisson(count, plan.rate, source)],
+    WithoutReplacement: lambda plan, count, source: [without_replacement(count, round(plan.expected_batch), source)],
+    Everyone: lambda plan, count, source: [np.arange(count)],
+    InShuffledOrder: lambda plan, count, source: shuffled(count, plan.steps_per_pass, source),
+    Allocated: lambda plan, count, source: allocated(count, plan.steps_per_pass, source),
+    InCycles: lambda plan, count, source: shuffled(count, plan.steps_per_pass, source),
 }
-PASSES: dict[str, Callable[[int, int, Source], list[Index]]] = {
-    "shuffled": shuffled,
-    "allocation": allocated,
-    "cyclic": shuffled,
-}
+"""For every kind of sampling, the units of all steps of one draw: of a single step, or of a pass."""
