@@ -13,6 +13,7 @@ import pytest
 
 from tacit.audits import audit
 from tacit.core import BadInput, NotFinished
+from tacit.core.errors import FileWarning
 
 RNG = np.random.default_rng(0)
 DATA = (RNG.normal(size=(20, 3)), np.arange(20) % 2)
@@ -129,6 +130,86 @@ def test_time_budgets_are_refused_and_an_audit_that_ended_leaves_nothing(tmp_pat
     with pytest.raises(NotFinished):
         play(broken, path)
     assert not list(tmp_path.iterdir())
+
+
+def interrupted(path, runs=9, **change):
+    with pytest.raises(Stop):
+        play(ended_after(runs), path, **change)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("place", ["cut", "garbage", "flipped"])
+def test_a_damaged_tail_costs_only_the_tail(tmp_path, place):
+    path = tmp_path / "checkpoint.jsonl"
+    data = interrupted(path)
+    last = data.rstrip(b"\n").rfind(b"\n") + 1
+    flipped = data[: last + 12] + bytes([data[last + 12] ^ 1]) + data[last + 13 :]
+    path.write_bytes({"cut": data[: last + 9], "garbage": data + b"\x00\xff", "flipped": flipped}[place])
+    rest = ended_after(10_000)
+    assert same(play(rest, path), play(noisy, None))
+    assert len(rest.calls) == len(play_calls({})) - (9 if place == "garbage" else 8)
+
+
+def test_a_damaged_middle_is_reported_and_costs_one_run(tmp_path):
+    path = tmp_path / "checkpoint.jsonl"
+    lines = interrupted(path).splitlines(keepends=True)
+    lines[4] = lines[4].replace(b'"score": ', b'"score": 1')
+    path.write_bytes(b"".join(lines))
+    rest = ended_after(10_000)
+    with pytest.warns(FileWarning, match=r"damaged in 1 places \(line 5\)"):
+        found = play(rest, path)
+    assert len(rest.calls) == len(play_calls({})) - 8
+    assert found.provenance["checkpoint_lines_damaged"] == 1
+    assert found.demonstrations == play(noisy, None).demonstrations
+
+
+def test_a_damaged_head_is_refused_and_nothing_that_follows_is_lost(tmp_path):
+    """Twice: the first refusal must not have changed the file. With a seed the line follows from the settings."""
+    path = tmp_path / "checkpoint.jsonl"
+    data = interrupted(path, rng=None)
+    for damage in (data[5:], data.replace(b"tacit", b"tacot", 1), b"\n" + data):
+        path.write_bytes(damage)
+        for _ in range(2):
+            with pytest.raises(BadInput, match=r"line 1, which holds the randomness.* 9 later lines|10 later lines"):
+                play(noisy, path, rng=None)
+            assert path.read_bytes() == damage
+    data = interrupted(tmp_path / "seeded.jsonl")
+    (tmp_path / "seeded.jsonl").write_bytes(data.replace(b"tacit", b"tacot", 1))
+    rest = ended_after(10_000)
+    assert same(play(rest, tmp_path / "seeded.jsonl"), play(noisy, None))
+    assert len(rest.calls) == len(play_calls({})) - 9
+
+
+def test_a_line_of_another_audit_does_not_count(tmp_path):
+    path, other = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    interrupted(path)
+    foreign = interrupted(other, rng=6).splitlines(keepends=True)
+    path.write_bytes(path.read_bytes() + foreign[2])
+    rest = ended_after(10_000)
+    assert same(play(rest, path), play(noisy, None))
+
+
+def test_a_full_disk_keeps_the_runs_so_far(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.jsonl"
+    from tacit.core import lines
+
+    real, calls = os.write, []
+
+    def short(handle, data):
+        calls.append(1)
+        if len(calls) == 6:
+            real(handle, data[:10])
+            raise OSError(28, "No space left on device")
+        return real(handle, data)
+
+    monkeypatch.setattr(lines.os, "write", short)
+    with pytest.raises(NotFinished, match="the disk is full"):
+        play(noisy, path)
+    monkeypatch.undo()
+    assert len(path.read_text().splitlines()) == 6
+    rest = ended_after(10_000)
+    assert same(play(rest, path), play(noisy, None))
+    assert len(rest.calls) == len(play_calls({})) - 5
 
 
 def command(folder, *words):

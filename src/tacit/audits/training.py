@@ -19,7 +19,7 @@ from .games import GAMES, Outcome
 from .runs import cluster
 from .runs.batched import Together
 from .runs.budget import Budget
-from .runs.journal import Journal, identity
+from .runs.journal import Journal
 from .runs.workers import ISOLATIONS, sendable
 from .stage import Stage, said
 
@@ -76,10 +76,8 @@ def audit(
     journal = None
     if checkpoint is not None:
         about = {"fit": name_of(fit), "game": game, "canary": named, "runs": runs, "confidence": confidence}
-        about |= {"claim": claimed.bound.to_json(), "data": identity(x, y)} | (
-            {"fleet": fleet.at_once} if fleet else {}
-        )
-        journal = Journal.open(checkpoint, about, rng)
+        about |= {"claim": claimed.bound.to_json()} | ({"fleet": fleet.at_once} if fleet else {})
+        journal = Journal.open(checkpoint, about, (x, y), rng)
     budget = Budget.of(isolation, seconds, source(rng) if journal is None else journal.chance, journal, fleet)
     spread = cluster.session() if isolation == "ray" else contextlib.nullcontext()
     with spread, journal or contextlib.nullcontext():
@@ -152,5 +150,6 @@ def _provenance(budget: Budget, outcome: Outcome) -> dict[str, Any]:
         "runs_done": len(outcome.results) - failed,
         "runs_failed": failed,
         "failures": said(outcome.results, short=True),
+        **({"checkpoint_lines_damaged": budget.journal.damaged} if budget.journal and budget.journal.damaged else {}),
         "seconds": round(time.monotonic() - budget.began, 3),
     }
