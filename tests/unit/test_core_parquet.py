@@ -63,7 +63,7 @@ def test_bad_scores(tmp_path, columns):
 def test_what_is_no_parquet_file(tmp_path):
     (tmp_path / "s.parquet").write_text("score,member\n1,1\n", encoding="utf-8")
     for path in (tmp_path / "s.parquet", tmp_path / "absent.parquet"):
-        with pytest.raises(BadInput, match="cannot be read as a Parquet file"):
+        with pytest.raises(BadInput, match="cannot be read"):
             Scores.read(path)
 
 

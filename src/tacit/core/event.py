@@ -35,7 +35,7 @@ class Event:
             raise BadInput("An event is a JSON object with a `type`.")
         schema = data.get("schema", SCHEMA)
         if schema != SCHEMA:
-            raise BadInput(f"The event has schema {schema!r}; this version reads {SCHEMA!r}.")
+            raise BadInput(f"The event has schema {str(schema)[:60]!r}; this version reads {SCHEMA!r}.")
         try:
             event = _decode({key: value for key, value in data.items() if key != "schema"})
             hash(event)  # whatever walks through an event later goes as deep as this does
@@ -129,10 +129,14 @@ def _decode(value: Any) -> Any:
     name = value.get("type")
     cls = Event.registry.get(str(name))
     if cls is None:
-        raise BadInput(f"Event type {name!r} is not known.", fix=f"Known types: {', '.join(sorted(Event.registry))}.")
+        raise BadInput(
+            f"Event type {str(name)[:60]!r} is not known.", fix=f"Known types: {', '.join(sorted(Event.registry))}."
+        )
     arguments = {key: _decode(item) for key, item in value.items() if key != "type"}
     try:
         return cls(**arguments)
-    except TypeError:
+    except BadInput:
+        raise
+    except (TypeError, ValueError, OverflowError, AttributeError, RecursionError):
         allowed = ", ".join(field_.name for field_ in fields(cls))
         raise BadInput(f"Event {name} takes the fields: {allowed or 'none'}.") from None

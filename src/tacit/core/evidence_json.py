@@ -15,6 +15,7 @@ from .events import Event
 from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measurement
 from .interval import Estimate, finite
 from .risk import Bin, Exposure, GroupRisk, Spent
+from .schema_check import misfit
 
 PARTS: dict[str, Any] = {"exposures": Exposure, "risk": Bin, "groups": GroupRisk, "budget": Spent}
 """Lists that evidence of earlier versions does not have."""
@@ -44,7 +45,11 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
     """Read evidence; a newer or foreign schema, or a damaged part, is refused with one sentence."""
     found = data.get("schema")
     if found != schema:
-        raise BadInput(f"The file has schema {found!r}; this version reads {schema!r}.")
+        raise BadInput(f"The file has schema {str(found)[:60]!r}; this version reads {schema!r}.")
+    from .evidence_schema import schema as published
+
+    if problem := misfit(dict(data), published()):
+        raise BadInput(f"The evidence is damaged: {problem}.")
     try:
         evidence = Evidence(
             subject=str(data["subject"]),
@@ -59,11 +64,11 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
             **{name: tuple(kind.from_json(item) for item in data.get(name, ())) for name, kind in PARTS.items()},
         )
         stated = [Bound.from_json(item) for item in data["bounds"]]
-        verdict = evidence.verdict
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        verdict = evidence.verdict.value
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, TacitError) as error:
         reason = error.message if isinstance(error, TacitError) else "a part is missing or of the wrong type"
         raise BadInput(f"The evidence is damaged: {reason.rstrip('.')}.") from None
-    if stated != list(evidence.bounds) or data.get("verdict") != verdict.value:
+    if stated != list(evidence.bounds) or data.get("verdict") != verdict:
         raise BadInput("The evidence is damaged: its bounds or verdict do not follow from its parts.")
     return evidence
 

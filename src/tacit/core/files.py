@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import stat
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from .errors import BadInput, NotFinished
 
@@ -57,6 +58,31 @@ def opened(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> IO[byte
         os.close(handle)
         raise BadInput(problem, fix=fix)
     return os.fdopen(handle, "rb")
+
+
+class Limited(io.RawIOBase):
+    """A stream that refuses to give more than `most` bytes: what a small file decompresses to may have no end."""
+
+    def __init__(self, stream: IO[bytes], most: int, path: Path, file: IO[bytes]) -> None:
+        self._stream, self._left, self._path, self._file = stream, most, path, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise BadInput(
+                f"{shown(self._path)} holds more than so small a file should.", fix="Decompress it yourself."
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        self._file.close()  # a stream that decompresses leaves open what it reads from
+        super().close()
 
 
 def content(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> bytearray:

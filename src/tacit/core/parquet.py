@@ -6,6 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BadInput, MissingExtra
+from .files import opened, shown
+
+MOST = 2**40
+COLUMNS = 100_000
+SMALL, DENSE = 2**24, 1000
+"""Values that any file may hold, and how many per byte a larger one may."""
 
 
 def table(path: Path) -> Any:
@@ -15,14 +21,28 @@ def table(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError:
         raise MissingExtra("parquet") from None
-    try:
-        found: Any = pyarrow.parquet.read_table(path)
-    except (OSError, pyarrow.ArrowException):
-        raise BadInput(f"{path.name} cannot be read as a Parquet file.") from None
+    with opened(path, MOST) as file:
+        try:
+            told = pyarrow.parquet.ParquetFile(file).metadata
+            _check_size(path, told.num_rows * told.num_columns, told.num_columns)
+            file.seek(0)
+            found: Any = pyarrow.parquet.ParquetFile(file).read()
+        except BadInput:
+            raise
+        except (OSError, pyarrow.ArrowException, ValueError, KeyError, TypeError, OverflowError, MemoryError):
+            raise BadInput(f"{shown(path)} cannot be read as a Parquet file.") from None
     nested = [field.name for field in found.schema if pyarrow.types.is_nested(field.type)]
     if nested:
-        raise BadInput(f"{path.name}: column {nested[0]!r} holds more than one value per row.")
+        raise BadInput(f"{shown(path)}: column {nested[0]!r} holds more than one value per row.")
     return found
+
+
+def _check_size(path: Path, cells: int, columns: int) -> None:
+    """Refuse what is far larger in memory than on disk, before memory is asked for."""
+    if not 0 <= columns <= COLUMNS:
+        raise BadInput(f"{shown(path)} has more than {COLUMNS:,} columns.")
+    if cells < 0 or cells > max(SMALL, DENSE * path.stat().st_size):
+        raise BadInput(f"{shown(path)} says that it holds {cells:,} values, which so small a file cannot.")
 
 
 def rows(path: Path) -> tuple[list[str], list[list[str]]]:

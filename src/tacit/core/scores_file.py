@@ -1,87 +1,220 @@
-"""`scores.csv` in and out, Parquet in: score, member, optionally attack, record, target, group, randomised."""
+"""`scores.csv` in and out, Parquet in: score, member, optionally attack, record, target, group, randomised.
+
+Rows are read and written a part at a time, so that ten million of them fit into memory. The file tells who was a
+member: only its owner may read it. Text that a spreadsheet would take for a formula is written with an apostrophe
+before it, which reading takes away.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import check
 from .errors import BadInput
-from .files import written
+from .files import opened, shown, unwritten
 from .scores import Scores
 
 COLUMNS = ("score", "member", "attack", "record", "target", "group", "randomised")
+PART = 100_000
+"""Rows that are read or written at a time."""
+MOST = 2**36
+"""Bytes of a file of scores."""
+LONGEST = 10_000
+"""Characters of one value."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+WORDS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+Column = NDArray[Any]
 
 
 def write(scores: Sequence[Scores], path: str | Path) -> Path:
-    """Write all attacks into one file, whole or not at all."""
-    text = io.StringIO(newline="")
-    table = csv.writer(text)
-    table.writerow(COLUMNS)
-    for item in scores:
-        groups = item.group if item.group is not None else np.full(len(item), "")
-        rows = zip(item.score, item.member, item.record, item.target, groups, strict=True)
-        for score, member, record, target, group in rows:
-            table.writerow((repr(float(score)), int(member), item.attack, record, target, group, int(item.randomised)))
-    return written(path, text.getvalue())
+    """Write all attacks into one file, whole or not at all, for its owner alone to read."""
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    with unwritten(path, partial):
+        partial.unlink(missing_ok=True)
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(COLUMNS)
+            for item in scores:
+                for start in range(0, len(item), PART):
+                    table.writerows(_rows(item, slice(start, start + PART)))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    return path
+
+
+def _rows(item: Scores, part: slice) -> Iterable[tuple[object, ...]]:
+    score = item.score[part].tolist()
+    return zip(
+        score,
+        item.member[part].astype(np.int8).tolist(),
+        itertools.repeat(_harmless(item.attack), len(score)),
+        _names(item.record[part]),
+        _names(item.target[part]),
+        itertools.repeat("", len(score)) if item.group is None else _names(item.group[part]),
+        itertools.repeat(int(item.randomised), len(score)),
+        strict=True,
+    )
+
+
+def _names(values: Column) -> list[Any]:
+    return values.tolist() if values.dtype.kind in "iufb" else [_harmless(str(value)) for value in values.tolist()]
+
+
+def _harmless(text: str) -> str:
+    """Text that no spreadsheet takes for a formula; a number stays one."""
+    if not text.startswith((*FORMULA, "'")) or _is_number(text):
+        return text
+    return f"'{text}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def read(path: str | Path) -> list[Scores]:
     """Read a file, one `Scores` per attack, in order of first appearance."""
     path = Path(path)
-    header, rows = _parquet(path) if path.suffix == ".parquet" else _csv(path)
-    if not {"score", "member"} <= header:
-        raise BadInput(f"{path.name} must have the columns score and member.")
-    if not rows:
-        raise BadInput(f"{path.name} holds no rows.")
-    attacks: dict[str, list[dict[str, str]]] = {}
-    for row in rows:
-        attacks.setdefault(row.get("attack") or "scores", []).append(row)
-    return [_scores(part, attack, path.name) for attack, part in attacks.items()]
+    name = shown(path)
+    columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
+    if not {"score", "member"} <= columns.keys():
+        raise BadInput(f"{name} must have the columns score and member.")
+    if not len(columns["score"]):
+        raise BadInput(f"{name} holds no rows.")
+    if (attacks := columns.get("attack")) is None:
+        return [_scores(columns, "scores", name)]
+    texts, first, place = np.unique(attacks, return_index=True, return_inverse=True)
+    if texts.size == 1:
+        return [_scores(columns, str(texts[0]) or "scores", name)]
+    return [
+        _scores({key: column[place == k] for key, column in columns.items()}, str(texts[k]) or "scores", name)
+        for k in np.argsort(first)
+    ]
 
 
-def _csv(path: Path) -> tuple[set[str], list[dict[str, str]]]:
+def _scores(columns: dict[str, Column], attack: str, name: str) -> Scores:
+    randomised = columns.get("randomised", np.zeros(1, dtype=bool))
+    if randomised.any() != randomised.all():
+        raise BadInput(f"{name}: column randomised must be the same in all rows of one attack.")
+    return Scores(
+        columns["score"],
+        columns["member"],
+        attack=attack,
+        randomised=bool(randomised[0]),
+        record=columns.get("record"),
+        target=columns.get("target"),
+        group=columns.get("group"),
+    )
+
+
+def _csv(path: Path) -> dict[str, Column]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            table = csv.DictReader(file)
-            return set(table.fieldnames or ()), list(table)
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise BadInput(f"{path.name} cannot be read as a CSV file.") from None
+        with opened(path, MOST) as file, io.TextIOWrapper(file, newline="", encoding="utf-8-sig") as text:
+            return _joined(_read_parts(text, shown(path)))
+    except (OSError, UnicodeDecodeError):
+        raise BadInput(f"{shown(path)} cannot be read as a CSV file.") from None
+    except csv.Error as error:
+        raise BadInput(f"{shown(path)} cannot be read as a CSV file: {str(error)[:80]}.") from None
 
 
-def _parquet(path: Path) -> tuple[set[str], list[dict[str, str]]]:
+def _read_parts(text: IO[str], name: str) -> Iterator[dict[str, Column]]:
+    table = csv.reader(text)
+    header = next(table, [])
+    known = {key: place for place, key in enumerate(header) if key in COLUMNS}
+    yield {key: np.zeros(0, dtype=_kind(key)) for key in known}
+    number, width = 2, len(header)
+    while rows := list(itertools.islice(table, PART)):
+        if any(len(row) != width for row in rows):
+            rows = _even(rows, width, name, number)
+        if rows:
+            part = list(zip(*rows, strict=True))
+            yield {key: _column(key, part[place], name) for key, place in known.items()}
+        number += PART
+
+
+def _even(rows: list[list[str]], width: int, name: str, number: int) -> list[list[str]]:
+    """Without blank lines; a row with fewer or more values is named."""
+    for place, row in enumerate(rows):
+        if row and len(row) != width:
+            raise BadInput(f"{name}: row {number + place} has {len(row)} values where the header names {width}.")
+    return [row for row in rows if row]
+
+
+def _kind(key: str) -> type:
+    return {"score": np.float64, "member": np.bool_, "randomised": np.bool_}.get(key, np.str_)
+
+
+def _column(key: str, values: Sequence[str], name: str) -> Column:
+    if key == "score":
+        try:
+            return np.array(values, dtype=np.float64)
+        except ValueError:
+            raise BadInput(f"{name}: column score must hold a number in every row.") from None
+    return _flags(key, values, name) if key in ("member", "randomised") else _named(values, name, key)
+
+
+def _flags(key: str, values: Sequence[str], name: str) -> Column:
+    words = {text: WORDS.get(text.strip().lower()) for text in set(values)}
+    if key == "randomised" and set(words) == {""}:
+        return np.zeros(len(values), dtype=bool)
+    if None in words.values():
+        raise BadInput(f"{name}: column {key} must hold 0 or 1 in every row.")
+    return np.array([words[text] for text in values], dtype=bool)
+
+
+def _named(values: Sequence[str], name: str, key: str) -> Column:
+    """Names of records, targets, groups and attacks: whole numbers where all are, else texts."""
+    if key in ("record", "target") and _plain(values):
+        return np.array(values, dtype=np.int64)
+    if max(map(len, values)) > LONGEST:
+        raise BadInput(f"{name}: column {key} holds a text of more than {LONGEST:,} characters.")
+    return np.array([text[1:] if text.startswith("'") else text for text in values], dtype=np.str_)
+
+
+def _plain(values: Sequence[str]) -> bool:
+    """Whether all are whole numbers of at most 18 digits, none spelt with zeros before it."""
+    every = "".join(values)
+    if not every.isascii() or not every.isdecimal() or not 0 < min(map(len, values)) <= max(map(len, values)) < 19:
+        return False
+    return all(text[0] != "0" or text == "0" for text in values)
+
+
+def _joined(parts: Iterator[dict[str, Column]]) -> dict[str, Column]:
+    """Whole columns; one that is empty in every row is left out, as if it were not there."""
+    every = list(parts)
+    found: dict[str, Column] = {}
+    for key in list(every[0]):
+        pieces = [part.pop(key) for part in every]
+        pieces = pieces[1:] or pieces
+        mixed = len({piece.dtype.kind for piece in pieces}) > 1
+        whole = np.concatenate([piece.astype(np.str_) if mixed else piece for piece in pieces])
+        if whole.dtype.kind != "U" or whole.size == 0 or (whole != "").any():
+            found[key] = whole
+    return found
+
+
+def _parquet(path: Path) -> dict[str, Column]:
     from .parquet import rows
 
     header, found = rows(path)
-    return set(header), [dict(zip(header, row, strict=True)) for row in found]
-
-
-def _scores(rows: list[dict[str, str]], attack: str, name: str) -> Scores:
-    def column(key: str) -> list[str] | None:
-        values = [row.get(key) or "" for row in rows]
-        return values if any(values) else None
-
-    def flags(key: str) -> NDArray[np.bool_]:
-        return check.flags(f"{name}: column {key}", [row[key] or "" for row in rows])
-
-    try:
-        score = [float(row["score"]) for row in rows]
-    except (TypeError, ValueError):
-        raise BadInput(f"{name}: column score must hold a number in every row.") from None
-    randomised = set(flags("randomised").tolist()) if column("randomised") else {False}
-    if len(randomised) > 1:
-        raise BadInput(f"{name}: column randomised must be the same in all rows of one attack.")
-    return Scores(
-        score,
-        flags("member"),
-        attack=attack,
-        randomised=randomised.pop(),
-        record=column("record"),
-        target=column("target"),
-        group=column("group"),
-    )
+    if twice := next((key for key in header if header.count(key) > 1), None):
+        raise BadInput(f"{shown(path)} has two columns named {shown(twice)!r}.")
+    columns = {key: [row[place] for row in found] for place, key in enumerate(header) if key in COLUMNS}
+    if not found:
+        return {key: np.zeros(0) for key in columns}
+    made = {key: _column(key, values, shown(path)) for key, values in columns.items()}
+    return {key: column for key, column in made.items() if column.dtype.kind != "U" or (column != "").any()}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..core.errors import BadInput
+from ..core.files import Limited, opened
 from .frames import Table, check_header, from_arrow
 from .values import Values
 
@@ -20,6 +21,9 @@ OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".
 """How a compressed file is opened, by the end of its name."""
 ENDINGS = (".csv", *(f".csv{ending}" for ending in OPENERS))
 DELIMITERS = (",", ";", "\t", "|")
+MOST, LARGE, DENSE = 2**40, 2**30, 250
+"""Bytes: of a file; of what any compressed file may hold; how many times larger than on disk a larger one may be."""
+HEADER = 2**24
 _UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
@@ -38,15 +42,27 @@ def read_csv(path: Path) -> Table:
 
 
 def _opened(path: Path) -> IO[str]:
-    opener = OPENERS.get(path.suffix, open)
-    found: IO[str] = opener(path, "rt", newline="", encoding="utf-8-sig")
-    return found
+    return io.TextIOWrapper(_bytes(path), newline="", encoding="utf-8-sig")
+
+
+def _bytes(path: Path) -> Any:
+    """The file's bytes, decompressed; more than so small a file can sensibly hold are refused."""
+    file = opened(path, MOST)
+    if path.suffix not in OPENERS:
+        return file
+    most = max(LARGE, DENSE * path.stat().st_size)
+    return io.BufferedReader(Limited(OPENERS[path.suffix](file, "rb"), most, path, file))
 
 
 def _header(file: IO[str], name: str) -> tuple[list[str], str]:
-    line = next((line for line in file if line.strip()), None)
+    lines = iter(lambda: file.readline(HEADER + 1), "")
+    line = next((line for line in lines if line.strip()), None)
     if line is None:
         raise BadInput(f"{name} is empty.")
+    if len(line) > HEADER:
+        raise BadInput(
+            f"{name}: its first line has more than {HEADER:,} characters.", fix="It should name the columns."
+        )
     delimiter = max(DELIMITERS, key=line.count)
     header = next(csv.reader(io.StringIO(line), delimiter=delimiter))
     return [column.strip() for column in header], delimiter
@@ -61,7 +77,7 @@ def _by_arrow(path: Path, header: list[str], delimiter: str) -> Table | None:
         return None
     text = pyarrow.string()
     try:
-        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+        with _bytes(path) as file:
             read = pyarrow.csv.read_csv(
                 file,
                 read_options=pyarrow.csv.ReadOptions(column_names=header, skip_rows=0, block_size=1 << 22),
@@ -70,7 +86,7 @@ def _by_arrow(path: Path, header: list[str], delimiter: str) -> Table | None:
                     column_types=dict.fromkeys(header, text), strings_can_be_null=False
                 ),
             )
-    except (pyarrow.ArrowException, *_UNREADABLE):
+    except (pyarrow.ArrowException, ValueError, *_UNREADABLE):
         return None
     if not read.num_rows or [str(read[column][0]).strip().lstrip("\ufeff") for column in header] != header:
         return None

@@ -8,8 +8,6 @@ zeros, and a record with another label is left out.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,11 @@ import numpy as np
 
 from ..core import check, parquet
 from ..core.errors import BadInput
+from ..core.files import shown
 from .csv_file import read_csv
 from .frames import Table, check_header, from_arrow
 from .frames import named as names_of
+from .npz_file import read_npz
 from .schema import Schema
 from .values import Values
 
@@ -31,6 +31,11 @@ Words = dict[str, tuple[str, ...]]
 ROLES = {"label": "y", "members": "members", "groups": "groups", "unit": "unit", "canaries": "canaries"}
 """What names a column, and which array it becomes."""
 FLAGS = ("members", "canaries")
+WORDS, ROLE_WORDS, LONGEST = 1000, 10_000_000, 1000
+"""Public limits: distinct words of a column that becomes indicators, those of labels, groups and units, and the
+characters of a word."""
+INDICATORS = 2**34
+"""Bytes that one column's indicators may take."""
 
 
 def read_table(
@@ -112,14 +117,8 @@ def _flags(table: Table, column: str) -> Any:
 
 def _npz(path: Path, named: Mapping[str, str | None]) -> dict[str, Any]:
     wanted = {key: named.get(role) or key for role, key in ROLES.items()} | {"x": "x"}
-    found: dict[str, Any] = {}
-    try:
-        with path.open("rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if isinstance(arrays, np.lib.npyio.NpzFile):
-                found = {key: arrays[name] for key, name in wanted.items() if name in arrays.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise BadInput(f"{path.name} is not an .npz file without pickles.") from None
+    arrays = read_npz(path, set(wanted.values()))
+    found = {key: arrays[name] for key, name in wanted.items() if name in arrays}
     asked = {"x", "y"} | {ROLES[role] for role, name in named.items() if name}
     if missing := sorted(wanted[key] for key in asked - found.keys()):
         raise BadInput(f"{path.name} must hold the arrays x and y; it has no {' and no '.join(missing)}.")
@@ -141,7 +140,7 @@ def _table(table: Table, named: Mapping[str, str | None], lists: Words) -> dict[
         table[column]  # one that is not there is refused
     if len(set(taken.values())) < len(taken):
         raise BadInput("Labels, members, groups, unit and canaries must be different columns.")
-    found: dict[str, Any] = {key: _texts(table[column]) for key, column in taken.items()}
+    found: dict[str, Any] = {key: _texts(table[column], column) for key, column in taken.items()}
     words: Words = {}
     left = {name: table[name] for name in table.columns if name not in taken.values() or name == taken.get("groups")}
     found["x"] = _features(left, words, lists)
@@ -153,8 +152,9 @@ def _table(table: Table, named: Mapping[str, str | None], lists: Words) -> dict[
     return {**found, "words": words, "derived": derived, "rows": np.flatnonzero(kept)}
 
 
-def _texts(values: Values) -> Any:
+def _texts(values: Values, name: str) -> Any:
     """The texts of a column, as they are in the file; a missing value is empty."""
+    check_words(name, values.texts, ROLE_WORDS)
     return np.array([*values.texts, ""])[values.codes]
 
 
@@ -167,7 +167,10 @@ def _features(columns: dict[str, Values], words: Words, lists: Words) -> Any:
     for name, values in columns.items():
         numbers = values.as_numbers().astype(np.float32)
         if name in lists or np.isnan(numbers).mean() > 0.5:
-            words[name] = lists.get(name) or tuple(sorted({*_texts(values).tolist()}))
+            if name not in lists:
+                check_words(name, values.texts, WORDS)
+            words[name] = lists.get(name) or _all_words(values)
+            _check_width(name, len(values), len(words[name]))
             parts.append(_indicators(values, words[name]))
         else:
             _check_finite(name, numbers)
@@ -175,6 +178,32 @@ def _features(columns: dict[str, Values], words: Words, lists: Words) -> Any:
     if not parts:
         raise BadInput("The data needs at least one column besides labels, members, groups and unit.")
     return np.concatenate(parts, axis=1)
+
+
+def check_words(name: str, texts: Sequence[str], most: int) -> None:
+    """Refuse a column of too many or too long words before memory is asked for them; `most` is a public limit."""
+    if len(texts) > most:
+        raise BadInput(
+            f"Column {shown(name)!r} holds more than {most:,} different words.",
+            fix="Leave it out, or give its public words as categories or in a schema.",
+        )
+    if any(len(text) > LONGEST for text in texts):
+        raise BadInput(f"Column {shown(name)!r} holds a text of more than {LONGEST:,} characters.", fix="Leave it out.")
+
+
+def _all_words(values: Values) -> tuple[str, ...]:
+    """The distinct texts that rows have, sorted; a missing value is the empty text."""
+    texts = (*values.texts, "")
+    codes = np.zeros(0, dtype=np.int64) if values.codes is None else np.unique(values.codes)
+    return tuple(sorted({texts[code] for code in codes.tolist()}))
+
+
+def _check_width(name: str, rows: int, words: int) -> None:
+    if rows * words * 4 > INDICATORS:
+        raise BadInput(
+            f"Column {shown(name)!r} would become {words:,} numbers in each of {rows:,} records.",
+            fix="Give fewer words.",
+        )
 
 
 def _indicators(values: Values, words: tuple[str, ...]) -> Any:

@@ -107,7 +107,12 @@ def _texts(series: Any) -> Values:
     """Texts, categories and mixed objects, each by its words."""
     try:
         return from_arrow(series)
-    except (ImportError, TypeError, ValueError):  # Arrow takes one kind of value per column; Python takes any
+    except (
+        ImportError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # Arrow takes one kind of value per column
         values = series.to_list()
     return Values.of_texts([None if value is None or value != value else str(value) for value in values])
 

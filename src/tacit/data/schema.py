@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput
-from ..core.files import written
+from ..core.files import shown, written
+from ..core.toml_text import read_toml
 from .values import canonical, days
 
 if TYPE_CHECKING:
@@ -165,14 +165,7 @@ class Schema:
     @classmethod
     def read(cls, path: str | Path) -> Schema:
         """Read the TOML file that `save` writes."""
-        path = Path(path)
-        try:
-            with path.open("rb") as file:
-                return cls.from_table(tomllib.load(file), path.name)
-        except OSError:
-            raise BadInput(f"{path.name} cannot be read.", fix="tacit init TABLE writes a schema.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path.name} is not TOML: {str(error).splitlines()[0]}.") from None
+        return cls.from_table(read_toml(path, fix="tacit init TABLE writes a schema."), shown(Path(path)))
 
     @classmethod
     def from_table(cls, found: Mapping[str, Any], name: str) -> Schema:
@@ -241,6 +234,7 @@ def _text(value: Any) -> bool:
 def _known(found: Mapping[str, Any], names: Sequence[str], where: str) -> None:
     for key in found:
         if key not in names:
+            key = shown(key)
             near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)[0]
             raise BadInput(f"{where}: {key!r} is not known.", fix=f"Did you mean {near!r}? Known: {', '.join(names)}.")
 

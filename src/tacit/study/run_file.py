@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import BadInput
+from ..core.files import shown
+from ..core.toml_text import read_toml
 
 Fits = Callable[[Any], bool]
 
@@ -81,13 +82,7 @@ class RunFile:
     @classmethod
     def read(cls, path: str | Path) -> RunFile:
         path = Path(path)
-        try:
-            with path.open("rb") as file:
-                found = tomllib.load(file)
-        except OSError:
-            raise BadInput(f"{path.name} cannot be read.", fix="Give the path of a run.toml.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path.name} is not TOML: {str(error).splitlines()[0]}.") from None
+        found = read_toml(path, fix="Give the path of a run.toml.")
         for section, table in found.items():
             _known(section, SECTIONS, "section")
             if not isinstance(table, dict):
@@ -125,6 +120,7 @@ def _home(key: str) -> str:
 
 def _known(name: str, names: Any, what: str, fix: str = "") -> None:
     if name not in names:
+        name = shown(name)
         near = OTHER_NAMES.get(name, "")
         near = near if near in names else difflib.get_close_matches(name, list(names), n=1, cutoff=0.0)[0]
         raise BadInput(f"{name!r} is not a {what}.", fix=fix or f"Did you mean {near!r}? Known: {', '.join(names)}.")
