@@ -16,6 +16,7 @@ from command import Command
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = (
+    "init",
     "attack",
     "audit",
     "bracket",

@@ -102,8 +102,11 @@ MAKE = 'make = "their_code:make"'
         ("bracket", {"model": MAKE, "plan": PLAN, "audit": "confidence = 2.0"}, "confidence must be in (0, 1)"),
         ("bracket", {"model": MAKE, "plan": PLAN + '\nadjacency = "replace"'}, "under add-remove adjacency"),
         ("bracket", {"model": 'fit = "their_code:fails"', "plan": "epsilon = 1.0"}, "raised KeyError"),
-        ("bracket", {"model": MAKE, "plan": PLAN, "train": 'average = "ema"'}, "know no average"),
-        ("bracket", {"model": MAKE, "plan": PLAN, "data": 'source = "who.npz"\nunit = "who"'}, "with single records"),
+        (
+            "bracket",
+            {"model": 'fit = "their_code:fit"', "data": 'source = "who.npz"\nunit = "who"'},
+            "kind or make",
+        ),
         ("bracket", {"model": 'fit = "their_code:fit"', "audit": 'start = "crafted"'}, "goes with [model] make"),
         ("attack", {"model": 'make = "their_code:narrow"\nfile = "narrow.safetensors"'}, "given records of shape (2,)"),
         ("attack", {"model": 'predict = "their_code:ragged"'}, "one row per record and one column per class"),
@@ -155,7 +158,8 @@ def test_bracket_compares_groups(tacit_, model):
     assert [item.step for item in found.budget] == [1, 2]
     assert found.risk
     pool = np.load("grouped.npz")["members"].astype(bool)
-    assert {bool(pool[item.record]) for item in found.exposures} == {True}
+    if "fit" in model:  # which trains on halves of the members; else references also learn what was held out
+        assert {bool(pool[item.record]) for item in found.exposures} == {True}
     page = Path("there/report.html").read_text()
     assert "Risk of groups" in page
     assert 'data-path="/0/groups/0/group">few' in page
@@ -274,15 +278,63 @@ def test_a_checkpoint_that_is_none(tacit_, junk):
     assert Path("tacit-train.unfinished/checkpoint.secret").read_bytes() == junk
 
 
-def test_members_are_the_pool_of_a_bracket(tacit_, monkeypatch):
-    """Others are never trained on: they give the test accuracy."""
-    seen = []
-    monkeypatch.setattr("tacit.study.experiment.Experiment.bracket", lambda self, recipe: seen.append(self))
-    status, _, err = tacit_("bracket", run_file(MAKE, plan=PLAN))
-    assert (status, err.splitlines()[-1].split(" was raised")[0]) == (3, "tacit: TypeError")
+def test_a_bracket_is_about_the_model_that_is_kept(tacit_):
+    """Trained on the members, attacked as it is, and beside the page in the same folder."""
+    small = {"attack": "references = 4", "audit": "runs = 16"}
+    status, _, err = tacit_("bracket", run_file(model=MAKE, plan=PLAN, **small), "--out", "there", "--seed", "1")
+    assert status in (0, 3), err
+    found = Evidence.load("there/evidence.json")
     members = np.load("data.npz")["members"].astype(bool)
-    assert seen[0].x.tolist() == np.load("data.npz")["x"][members].astype(np.float32).tolist()
-    assert len(seen[0].test[0]) == 60 - members.sum()
+    kept = np.load("there/records.npz")
+    assert kept["trained_on"].tolist() == members.tolist()
+    assert f"{members.sum()} records" in found.provenance["released_model_trained_on"]
+    assert found.measurements[0].members == members.sum()
+    assert Path("there/model.safetensors").is_file()
+    assert Path("there/records.npz").stat().st_mode & 0o777 == 0o600
+    assert "tuning" not in found.threat
+
+
+def test_training_then_a_bracket_of_its_folder(tacit_):
+    small = {"attack": "references = 4", "audit": "runs = 16", "describe": 'owner = "Ward 4"\ntuning = "none"'}
+    path = run_file(model=MAKE, plan=PLAN, **small)
+    assert tacit_("train", path, "--out", "there", "--seed", "1")[0] == 0
+    first = Evidence.load("there/evidence.json")
+    assert (first.described["owner"], first.threat["tuning"]) == ("Ward 4", "none")
+    status, _, err = tacit_("bracket", "there", "--out", "page", "--seed", "2")
+    assert status in (0, 3), err
+    found = Evidence.load("page/evidence.json")
+    assert found.provenance["parameters_sha256"] == first.provenance["parameters_sha256"]
+    assert found.claim.bound == first.claim.bound
+    assert found.described["owner"] == "Ward 4"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda: np.savez("data.npz", **{**np.load("data.npz"), "x": np.ones((60, 2))}), "data have changed"),
+        (lambda: Path("there/records.npz").write_bytes(b"junk"), "records.npz is damaged"),
+        (lambda: Path("there/run.toml").unlink(), "no run.toml"),
+        (lambda: Path("there/data.key").write_bytes(bytes(32)), "data have changed"),
+    ],
+)
+def test_a_folder_that_no_longer_fits_is_refused(tacit_, change, said):
+    tacit_("train", run_file(model=MAKE, plan=PLAN), "--out", "there", "--seed", "1")
+    change()
+    status, _, err = tacit_("bracket", "there")
+    assert status == 2
+    assert said in err
+
+
+def test_users_are_the_unit_of_a_bracket_too(tacit_):
+    """The canary is a user of its own; fleets know no users, so train.fit makes all runs of the audit."""
+    np.savez("who.npz", **np.load("data.npz"), unit=np.arange(60) // 2)
+    run = run_file(model=MAKE, plan=PLAN, data='source = "who.npz"', audit="runs = 16")
+    status, _, err = tacit_("bracket", run, "--out", "there", "--seed", "1")
+    assert status in (0, 3), err
+    found = Evidence.load("there/evidence.json")
+    assert {bound.unit for bound in found.bounds} == {"user"}
+    assert "by train.fit" in found.provenance["audit_runs"]
+    assert "fleet" not in found.provenance["audit_runs"]
 
 
 def test_a_warning_is_a_sentence(tacit_):

@@ -58,7 +58,9 @@ def test_model_evidence_and_a_plot_for_the_operator(tacit_) -> None:
     status, out, err = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1)
     assert status == 0
     found = json.loads(out)
-    names = ["evidence.json", "manifest.json", "model.safetensors", "training.svg"]
+    names = [
+        "data.key", "evidence.json", "manifest.json", "model.safetensors", "records.npz", "run.toml", "training.svg",
+    ]  # fmt: skip
     assert sorted(path.name for path in Path("run").iterdir()) == names
     weights = load_file(found["model"])
     assert torch.equal(weights["a.weight"], weights["b.weight"])
@@ -100,7 +102,8 @@ def test_canaries_that_were_left_out_do_not_count_in_accuracy(tacit_, canaries: 
     found = json.loads(out)
     assert found["accuracy"]["validation"] == (1.0 if canaries else 0.5)
     evidence = json.loads(Path(found["evidence"]).read_text())
-    assert evidence["utility"] == {"test accuracy": found["accuracy"]["validation"]}
+    assert evidence["utility"]["test accuracy"] == found["accuracy"]["validation"]
+    assert evidence["utility"]["most frequent class"] == found["accuracy"]["baseline"]
 
 
 def test_where_only_canaries_were_left_out_there_is_no_accuracy(tacit_) -> None:

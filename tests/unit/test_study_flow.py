@@ -88,7 +88,9 @@ def test_train_then_report_then_verify(tacit_, tmp_path):
     assert status == 0
     assert found["epsilon"]["upper"] <= 4.0
     assert found["accuracy"]["validation"] > 0.85
-    assert {path.name for path in Path("run").iterdir()} == {"model.safetensors", "evidence.json", "training.svg"}
+    assert {path.name for path in Path("run").iterdir()} == {
+        "data.key", "evidence.json", "manifest.json", "model.safetensors", "records.npz", "run.toml", "training.svg",
+    }  # fmt: skip
     assert tacit_("verify", "run/evidence.json")[0] == 0
     status, out, _ = tacit_("report", "run/evidence.json", "--out", "page.html", "--json")
     assert json.loads(out)["bytes"] == Path("page.html").stat().st_size

@@ -32,6 +32,7 @@ if typing.TYPE_CHECKING:
     from ..core.errors import TacitError
 
 VERBS = {
+    "init": ("starting", "Describe a table: write a schema and a run file that works at once."),
     "epsilon": ("accounting", "Certified epsilon of an event, or of Gaussian training."),
     "calibrate": ("accounting", "The least noise, or the largest rate or number of steps, that meets a target."),
     "plan": ("accounting", "A plan of private training that meets (epsilon, delta)."),
@@ -264,7 +265,8 @@ def main() -> None:
 
         sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
         with contextlib.suppress(typer.Exit):
-            fail(BadInput(sentence, fix="See tacit --help."), as_json="--json" in sys.argv)
+            known = [word for word in sys.argv[1:2] if word in VERBS]  # the verb's own help says what it takes
+            fail(BadInput(sentence, fix=f"See {' '.join(['tacit', *known])} --help."), as_json="--json" in sys.argv)
         sys.exit(BAD_INPUT)
     except typer.Exit as leave:
         status = leave.exit_code

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -12,19 +11,25 @@ import typer
 from ..core.errors import BadInput
 from ..core.evidence import Evidence
 from ..core.manifest import WEIGHTS_FIELD, sha256
-from ..core.run_folder import run_folder
+from ..core.run_folder import RunFolder, run_folder
 from ..data import Records
 from ..study.run_file import RunFile
 from .app import AGAIN, Result, note, verb
 from .auditing import audited
-from .entry import Guarded, resolve, resolve_callable
-from .inputs import canary, read_records, require, seeded
+from .entry import Guarded, resolve
+from .inputs import canary, read_records, seeded
 from .measuring import loaded, measured
+from .training import described, evidence_of, saved, trained
+
+if TYPE_CHECKING:
+    from ..study.run_training import RunTraining
+
+MODELS = ("kind", "make", "predict", "fit")
 
 
 @verb("bracket")
 def bracket(
-    run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and claim.")],
+    run: Annotated[str, typer.Argument(metavar="run.toml|DIR", help="Data, model and claim; or what train wrote.")],
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where report and evidence go.")] = None,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
@@ -32,14 +37,24 @@ def bracket(
     """Attack, audit and account for one training: epsilon held from both sides, in one report."""
     from ..reports import report
     from ..study.sealing import KEY_FILE, sealed
+    from ..study.training_files import kept
 
-    file = RunFile.read(run)
-    records = read_records(file)
-    if records.unit is not None:
-        raise BadInput("bracket plays with single records: `unit` in [data] must go.", fix="tacit train takes unit.")
-    chance = seeded(file.get("output").get("seed") if seed is None else seed)
-    with run_folder(out or file.get("output").get("folder", "tacit-bracket"), again=again) as held:
-        evidence = sealed(_how(file)(file, records, chance), records.x, records.y, held.results / KEY_FILE)
+    there = Path(run) if Path(run).is_dir() else None
+    file = RunFile.read(run) if there is None else kept(there)
+    seed = file.get("output").get("seed") if seed is None else seed
+    usual = file.get("output").get("folder", "tacit-bracket") if there is None else f"{str(there).rstrip('/')}-bracket"
+    with run_folder(out or usual, again=again) as held:
+        if there is not None or _trains(file):
+            evidence, records = _bracket_trained(file, there, held, seed)
+        else:
+            records = read_records(file)
+            if records.unit is not None:
+                raise BadInput(
+                    "`unit` in [data] goes with [model] kind or make: nobody else's training knows whose a record is.",
+                )
+            evidence = _how(file)(file, records, seeded(seed))
+        evidence = evidence.with_(described={**evidence.described, **file.described})
+        evidence = sealed(evidence, records.x, records.y, held.results / KEY_FILE)
         evidence.save(held.results / "evidence.json")
         report(evidence, held.results / "report.html")
         held.commit("bracket")
@@ -53,11 +68,16 @@ def bracket(
     return Result({**result.data, **more}, [*result.rows, ("report", str(page))], result.lines, result.status)
 
 
+def _trains(file: RunFile) -> bool:
+    """Whether the model is one of ours, which is yet to be trained."""
+    return file.one_of("model", MODELS) in ("kind", "make") and "file" not in file.get("model")
+
+
 def _how(file: RunFile) -> Any:
     """A training to be run, or a model to be taken: one that answers, or one whose weights are in a file."""
     table = file.get("model")
-    how = file.one_of("model", ("fit", "make", "predict"))
-    if how == "predict" or (how == "make" and "file" in table):
+    how = file.one_of("model", MODELS)
+    if how in ("predict", "kind", "make"):
         return _bracket_taken
     if "file" in table:
         raise BadInput("`file` in [model] holds the weights of what `make` returns.", fix="Leave it out beside fit.")
@@ -66,7 +86,7 @@ def _how(file: RunFile) -> Any:
             "`evidence` in [model] and `canaries` in [data] go with a model that is taken as it is.",
             fix="Give [model] predict, or make with file.",
         )
-    return _bracket_make if how == "make" else _bracket_fit
+    return _bracket_fit
 
 
 def _bracket_taken(file: RunFile, records: Records, chance: Any) -> Evidence:
@@ -108,7 +128,7 @@ def _model(file: RunFile) -> tuple[Any, dict[str, str]]:
     table = file.get("model")
     if "predict" in table:
         return resolve(str(table["predict"])), {}
-    model = loaded(Guarded(str(table["make"])), file)
+    model = loaded(Guarded(str(table["make"])), Path(str(table["file"])))
     return model, {WEIGHTS_FIELD: sha256(Path(str(table["file"])))}
 
 
@@ -163,16 +183,42 @@ def _claimed(table: dict[str, Any], records: int) -> Any:
     return stated((table["epsilon"], delta), delta=delta, adjacency=table.get("adjacency"))
 
 
-def _bracket_make(file: RunFile, records: Records, chance: Any) -> Evidence:
-    """A torch model of ours by a plan of ours: in fleets."""
-    require("torch", "torch")
-    if extra := {"schedule", "average"} & file.get("train").keys():
-        raise BadInput(f"The fleets of bracket know no {' and no '.join(sorted(extra))}: leave it out of [train].")
-    from ..study.experiment import Recipe
-    from ..study.training import experiment, optimizer, planned
+def _bracket_trained(file: RunFile, there: Path | None, held: RunFolder, seed: int | None) -> tuple[Evidence, Records]:
+    """A torch model by a plan of ours: the one in the folder, or one that is trained now and kept beside the page."""
+    from ..core import source
+    from ..study.released import bracket_released
+    from ..study.training import effort as efforts
 
-    trial = experiment(records, file.get("attack"), file.get("audit"), chance, note)
-    plan, delta = planned(file.get("plan"), len(trial.x) // 2)
-    make = resolve_callable(file.need("model", "make"))
-    recipe = Recipe(file.path.stem, make, optimizer(file.get("train")), plan)
-    return replace(trial, delta=delta).bracket(recipe)[0]
+    if "evidence" in file.get("model") or "canaries" in file.get("data"):
+        raise BadInput(
+            "`evidence` in [model] and `canaries` in [data] go with a model that is taken as it is.",
+            fix="Give [model] predict, or make with file.",
+        )
+    training = described(file, there)
+    cost = training.plan.expected_batch * training.plan.steps * float(np.prod(training.records.x.shape[1:]))
+    effort = efforts(file.get("attack"), file.get("audit"), in_fleets=training.in_fleets, cost=cost)
+    chance = source(seeded(seed))
+    if there is None:
+        done = trained(training, held, seed)
+        model, evidence = done.model, saved(training, done, evidence_of(training, done, file), file, held.results)
+    else:
+        model, evidence = _kept_model(training, there)
+    attacks = file.get("attack").get("attacks", "auto")
+    return bracket_released(training, model, evidence, effort, attacks, chance, note), training.records
+
+
+def _kept_model(training: RunTraining, folder: Path) -> tuple[Any, Evidence]:
+    """The model of an earlier training and its evidence, if the data and the weights are still those it is about."""
+    from ..study.sealing import KEY_FILE, same_data
+    from ..study.taking import about
+
+    evidence = Evidence.load(folder / "evidence.json")
+    if not same_data(evidence, training.records.x, training.records.y, folder / KEY_FILE):
+        raise BadInput(
+            "The data have changed since the training: the records are not those the model was trained on.",
+            fix="Train again, or bring back the data and the schema of the training.",
+        )
+    model = loaded(training.make, folder / "model.safetensors").eval()
+    if about(evidence, model) is False:
+        raise BadInput("model.safetensors does not hold the model that evidence.json is about.", fix="Train it again.")
+    return model, evidence

@@ -84,7 +84,7 @@ def _attack_run(file: RunFile, names: list[str] | None, references: int | None, 
         note("training the target on the members")
         fit, found = found, found(sides[0].x, sides[0].y, np.random.default_rng(seed))
     elif how == "make":
-        found = loaded(found, file)
+        found = loaded(found, Path(str(file.need("model", "file"))))
     groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
     more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups}
     count = table.get("references", 16) if references is None else references
@@ -93,12 +93,11 @@ def _attack_run(file: RunFile, names: list[str] | None, references: int | None, 
     return evidence.with_(exposures=renamed(evidence.exposures, rows))
 
 
-def loaded(make: Any, file: RunFile) -> Any:
+def loaded(make: Any, path: Path) -> Any:
     """A torch model with its weights, from safetensors only."""
     require("safetensors", "torch")
     from safetensors.torch import load_file
 
-    path = Path(str(file.need("model", "file")))
     if path.suffix != ".safetensors":
         raise BadInput("[model] file must be .safetensors.", fix="Pickles can run code; save with safetensors.")
     if not path.is_file():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from ..core.errors import BadInput, MissingExtra, NotFinished
+from ..core.errors import MissingExtra, NotFinished
 from ..core.evidence import Evidence
 from ..core.files import Lasting
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
@@ -20,10 +18,14 @@ from .app import AGAIN, Result, note, terminal, verb
 from .entry import resolve_callable
 from .inputs import one_process, read_records, require, seeded
 
+if TYPE_CHECKING:
+    from ..study.run_training import RunTraining
+    from ..train import Trained
+
 OWN_SIZE = "the number of records: the plan gave no public_size, so that of the data was used"
 OWN_WORDS = "the words of {}: they were read off the data; [data] categories would make them public"
+OWN_FACTS = "kind, range or words of {}: they were read off the data; the schema marks them public = false"
 READABLE = "whether the data could be read, with labels the model has outputs for: told to the operator, of every value"
-RECORDS_PER_USER = 8
 
 
 @verb("train")
@@ -36,66 +38,103 @@ def train(
 ) -> Result:
     """Train a model with differential privacy and write its weights, its evidence and a plot for the operator."""
     file = RunFile.read(run)
+    training = described(file)
+    wanted = out or file.get("output").get("folder", "tacit-train")
+    seed = file.get("output").get("seed") if seed is None else seed
+    with run_folder(wanted, state="checkpoint.secret", resume=resume, again=again) as held:
+        done = trained(training, held, seed)
+        saved(training, done, evidence_of(training, done, file), file, held.results)
+        plot = _plot(done.history, training.plan, training.delta, held.results / "training.svg")
+        held.commit("train")
+    names = {"model": WEIGHTS, "evidence": "evidence.json", "plot": None if plot is None else plot.name}
+    written = {key: None if name is None else held.final / name for key, name in names.items()}
+    return _told(held.final, written, training, accuracies(training, done.model))
+
+
+def described(file: RunFile, folder: Path | None = None) -> RunTraining:
+    """The training that a run file describes, with its data; that which is in a folder already, if one is given."""
     require("torch", "torch")
     require("safetensors", "torch")
     one_process()
-    from ..audits import stated
-    from ..study.training import planned, trained
+    from ..study.run_training import RunTraining
+    from ..study.training_files import trained_on
+
+    how = file.one_of("model", ("kind", "make"))
+    make = resolve_callable(file.need("model", how)) if how == "make" else None
+    records = read_records(file)
+    return RunTraining.of(file, records, make, None if folder is None else trained_on(folder, records))
+
+
+def trained(training: RunTraining, held: RunFolder, seed: int | None) -> Trained:
+    """Run it; what is needed to resume it is kept beside the folder."""
     from ..train import Progress
+
+    plan = training.plan
+    bound = plan.bound(training.delta)
+    note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
+    more: dict[str, Any] = {} if held.state is None else {"checkpoint": Lasting(held.state)}
+    try:
+        return training.train(seeded(seed), progress=Progress(training.delta, terminal()), **more)
+    except KeyboardInterrupt:
+        if held.state is not None and held.state.exists():
+            note(f"\nThe training can be resumed: tacit train ... --out {held.final} --resume")
+        raise
+
+
+def accuracies(training: RunTraining, model: Any) -> dict[str, float | None]:
+    """On the records that were trained on, on those held out, and of the most frequent class there."""
+    from ..study.run_training import baseline
     from ..train.validation import accuracy
 
-    make = resolve_callable(file.need("model", "make"))
-    records = read_records(file)
-    inside = _training_rows(records)
-    table = file.get("plan")
-    users = None if records.unit is None else records.unit[inside]
-    plan, delta = planned(table, int(inside.sum()) if users is None else len(np.unique(users)))
-    more: dict[str, Any] = {}
-    if users is not None:
-        plan = replace(plan, unit="user")
-        more = {"users": users, "records_per_user": table.get("records_per_user", RECORDS_PER_USER)}
-    elif "records_per_user" in table:
-        raise BadInput("records_per_user goes with `unit` in [data]: whose record each one is.")
-    seed = file.get("output").get("seed") if seed is None else seed
-    wanted = out or file.get("output").get("folder", "tacit-train")
-    with run_folder(wanted, state="checkpoint.secret", resume=resume, again=again) as held:
-        bound = plan.bound(delta)
-        note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
-        data = (records.x[inside], records.y[inside])
-        more |= {"checkpoint": Lasting(held.work / "checkpoint.secret"), "delta": delta}
-        more["progress"] = Progress(delta, terminal())
-        done = trained(make, data, plan, file.get("train"), seeded(seed), **more)
-        judged = ~inside if records.canaries is None else ~inside & ~records.canaries  # they are made to be misjudged
-        held_out = (records.x[judged], records.y[judged])
-        rates: dict[str, Any] = {"train": accuracy(done.model, data)}
-        rates["validation"] = accuracy(done.model, held_out) if len(held_out[0]) else None
-        evidence = done.evidence.with_(
-            subject=file.path.stem,
-            claim=stated(plan, delta=delta),
-            utility={} if rates["validation"] is None else {"test accuracy": rates["validation"]},
-            not_covered=(*done.evidence.not_covered, *_own(records, table)),
-        )
-        written = _write(held, done, evidence, plan, delta)
-        held.commit("train")
-    return _told(held.final, written, plan, bound, rates)
+    held = training.held_out
+    x, y = training.records.x[held], training.records.y[held]
+    return {
+        "train": accuracy(model, training.data),
+        "validation": accuracy(model, (x, y)) if len(y) else None,
+        "baseline": baseline(y) if len(y) else None,
+    }
 
 
-def _write(held: RunFolder, done: Any, evidence: Evidence, plan: Any, delta: float) -> dict[str, Path | None]:
-    """Weights, evidence that names them by their hash, and a plot: their names once they are in place."""
+def evidence_of(training: RunTraining, done: Trained, file: RunFile) -> Evidence:
+    """What the training proves, what it does not cover, and what its owner says of it."""
+    from ..audits import stated
+    from ..study.released import ACCURACY, BASELINE
+
+    rates = accuracies(training, done.model)
+    found = {ACCURACY: rates["validation"], BASELINE: rates["baseline"]}
+    told = file.described
+    threat = {key: value for key, value in done.evidence.threat.items() if key != "tuning"}
+    return done.evidence.with_(
+        subject=file.path.stem,
+        claim=stated(training.plan, delta=training.delta),
+        utility={key: value for key, value in found.items() if value is not None},
+        not_covered=(*done.evidence.not_covered, *_own(training.records, file.get("plan"))),
+        threat={**threat, **{key: told[key] for key in ("tuning", "access", "earlier releases") if key in told}},
+        described=told,
+    )
+
+
+def saved(training: RunTraining, done: Trained, evidence: Evidence, file: RunFile, folder: Path) -> Evidence:
+    """Write weights, which records were used, and the run file, so that `bracket` finds the model; and evidence that
+    names weights and data by their hashes."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    weights, told = held.results / WEIGHTS, held.results / "evidence.json"
+    from ..study.sealing import KEY_FILE, sealed
+    from ..study.training_files import keep
+
+    weights = folder / WEIGHTS
     # tied parameters are written once for each of their names
     tensors = {name: tensor.contiguous().clone() for name, tensor in done.model.state_dict().items()}
     try:
         save_file(tensors, weights)
     except (SafetensorError, OSError):
         raise NotFinished(f"{WEIGHTS} cannot be written.", fix="Make room on the disk, then use --resume.") from None
-    evidence.with_(provenance={**evidence.provenance, WEIGHTS_FIELD: sha256(weights)}).save(told)
-    plot = _plot(done.history, plan, delta, held.results / "training.svg")
-    files = {"model": weights, "evidence": told, "plot": plot}
-    return {name: None if path is None else held.final / path.name for name, path in files.items()}
+    keep(training, file, folder)
+    evidence = evidence.with_(provenance={**evidence.provenance, WEIGHTS_FIELD: sha256(weights)})
+    evidence = sealed(evidence, training.records.x, training.records.y, folder / KEY_FILE)
+    evidence.save(folder / "evidence.json")
+    return evidence
 
 
 def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:
@@ -110,40 +149,39 @@ def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:
     return path
 
 
-def _training_rows(records: Records) -> Any:
-    """The members, or all but every tenth record; all records of every tenth user where there are users."""
-    if records.members is not None:
-        if not records.members.any():
-            raise BadInput("`members` names no record to train on.")
-        return records.members
-    number = np.arange(len(records.x)) if records.unit is None else np.unique(records.unit, return_inverse=True)[1]
-    return number % 10 != 0
-
-
 def _own(records: Records, plan: dict[str, Any]) -> tuple[str, ...]:
     """What was taken from the data itself before training, which the proof does not cover."""
     size = () if "public_size" in plan else (OWN_SIZE,)
-    words = (OWN_WORDS.format(", ".join(records.derived)),) if records.derived else ()
+    text = OWN_WORDS if records.schema is None else OWN_FACTS
+    words = (text.format(", ".join(records.derived)),) if records.derived else ()
     return (*size, *words, READABLE)
 
 
-def _told(folder: Path, written: dict[str, Path | None], plan: Any, bound: Any, rates: dict[str, Any]) -> Result:
+def _told(folder: Path, written: dict[str, Any], training: RunTraining, rates: dict[str, Any]) -> Result:
     from ..loss import privacy_loss
 
-    held = rates["validation"]
-    interval = privacy_loss(plan.event, plan.adjacency).epsilon(bound.delta)
+    held, plan = rates["validation"], training.plan
+    interval, bound = privacy_loss(plan.event, plan.adjacency).epsilon(training.delta), plan.bound(training.delta)
     data = {
         "out": str(folder),
         **{name: None if path is None else str(path) for name, path in written.items()},
         "steps": plan.steps,
         "epsilon": interval.to_json(),
-        "delta": bound.delta,
-        "assumptions": list(bound.assumptions),
+        "delta": training.delta,
         "accuracy": rates,
+        "assumptions": list(bound.assumptions),
     }
+    shown = "no record was held out"
+    if held is not None:
+        shown = f"{held:.2%} on held-out records; the most frequent class has {rates['baseline']:.2%}"
+        if held <= rates["baseline"]:
+            note("The model is no better than answering with the most frequent class for everybody.")
     rows = [
-        ("epsilon", f"{interval.upper:.6g} at delta {bound.delta:g}"),
-        ("accuracy", "no record was held out" if held is None else f"{held:.2%} on held-out records"),
+        ("epsilon", f"{interval.upper:.6g} at delta {training.delta:g}"),
+        ("accuracy", shown),
         *((name, str(path)) for name, path in written.items() if path is not None),
     ]
-    return Result(data, rows, [f"Assumes that {text}." for text in bound.assumptions])
+    lines = [f"Assumes that {text}." for text in bound.assumptions]
+    return Result(
+        data, rows, [*lines, f"Next: tacit bracket {folder} attacks and audits this model, and writes a page."]
+    )

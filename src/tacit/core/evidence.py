@@ -119,6 +119,7 @@ class Evidence:
     `not_covered` lists what the proof does not speak of; `threat` says what is released and what the attacker sees.
     `exposures` are the most exposed records (their names are membership information), `risk` counts all records by
     their memorisation, `groups` compares groups, `budget` is what is proven step by step.
+    `described` is what its owner says of it (title, owner, purpose, tuning, ...): nobody else can know.
     """
 
     subject: str
@@ -135,6 +136,7 @@ class Evidence:
     risk: tuple[Bin, ...] = ()
     groups: tuple[GroupRisk, ...] = ()
     budget: tuple[Spent, ...] = ()
+    described: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:

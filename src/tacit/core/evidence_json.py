@@ -38,6 +38,7 @@ def encode(evidence: Evidence) -> dict[str, Any]:
         "threat": dict(evidence.threat),
         "provenance": _plain(evidence.provenance),
         **{name: [item.to_json() for item in getattr(evidence, name)] for name in PARTS},
+        "described": dict(evidence.described),
     }
 
 
@@ -61,6 +62,7 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
             not_covered=tuple(data["not_covered"]),
             threat=dict(data["threat"]),
             provenance=dict(data["provenance"]),
+            described={str(key): str(value) for key, value in data.get("described", {}).items()},
             **{name: tuple(kind.from_json(item) for item in data.get(name, ())) for name, kind in PARTS.items()},
         )
         stated = [Bound.from_json(item) for item in data["bounds"]]

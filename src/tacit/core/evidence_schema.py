@@ -44,7 +44,8 @@ def schema() -> Json:
             threat={"type": "object", "additionalProperties": TEXT},
             provenance={"type": "object", "additionalProperties": SCALAR},
             optional={"exposures": _list("exposure"), "risk": _list("bin"), "groups": _list("group"),
-                      "budget": _list("spent")},
+                      "budget": _list("spent"),
+                      "described": {"type": "object", "additionalProperties": TEXT}},
         ),
         "$defs": _definitions(),
     }  # fmt: skip

@@ -59,7 +59,8 @@ class Records:
 
     @property
     def classes(self) -> int:
-        return int(self.y.max()) + 1
+        """How many there are: by the schema, or by the largest label."""
+        return int(self.y.max()) + 1 if self.schema is None else len(self.schema.classes)
 
 
 def load(

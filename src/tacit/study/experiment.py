@@ -51,7 +51,6 @@ THREAT = {
     "attacker sees": "outputs on chosen records",
     "trust": "whoever trains holds the records and is trusted with them",
     "composition": "this one training run; other releases on the same records are not counted",
-    "tuning": "not counted: the settings are the authors' choice, made beforehand",
 }
 FLEET, OWN = "runs, fleet code", "runs, train.fit"
 """The two games of a private training's audit, by the code that trained."""
@@ -60,6 +59,7 @@ OWN_SHARE = 0.2
 SHARED_ORDER = "secrecy of the batch order: the audit's runs share one, and its lower bound holds for who knows it"
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
+Again = Callable[[nn.Module, NDArray[Any], NDArray[Any], np.random.Generator], Predict]
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,19 @@ class Effort:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained: a network, an optimizer, and a plain or a private schedule."""
+    """What is trained: a network, an optimizer, and a plain or a private schedule.
+
+    `again(start, x, y, rng) -> predict` is one more private run by the code that trains what is released, `train.fit`
+    with this optimizer where nothing else is said. Without `in_fleets` no fleet takes the same steps as that code, and
+    it alone makes the audit's runs.
+    """
 
     name: str
     make: Callable[[], nn.Module]
     optimizer: MakeOptimizer
     schedule: Epochs | Plan
+    again: Again | None = None
+    in_fleets: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +150,7 @@ class Experiment:
         found, measurement_tests = self._attack(recipe, seen)
         make = maker(self.effort.canary)[1]
         game = pair(self.x[member[:, 0]], self.y[member[:, 0]], make, self.chance.generator(), Adjacency.ADD_REMOVE)
-        shown, audit_tests = self._audit(recipe, start, claim, game)
+        shown, audit_tests = self.audit(recipe, start, claim, game)
         base = Evidence(subject=recipe.name, not_covered=()) if released is None else released.evidence
         evidence = base.with_(
             subject=recipe.name,
@@ -152,7 +159,7 @@ class Experiment:
             measurements=found,
             utility={"test accuracy": accuracy},
             controls=(*measurement_tests, *of_audit(audit_tests)),
-            not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else _codes(shown)),
+            not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else codes(shown)),
             threat=THREAT,
             provenance={**base.provenance, **provenance(self.chance, **self._counted(released is not None))},
             groups=groups(seen, self.effort.attacks[-1], self.effort.confidence, self.chance),
@@ -200,13 +207,18 @@ class Experiment:
         baseline, blind = blind_baseline(self.x, side, self.chance, label=self.y, confidence=effort.confidence)
         return (*found, baseline), (*controls(ATTACKS["lira"], first, others, self.chance), blind)
 
-    def _audit(
+    def audit(
         self, recipe: Recipe, start: nn.Module, claim: Claim, game: Pair
     ) -> tuple[tuple[Demonstration, ...], tuple[Control, ...]]:
         """The first model's own records with and without one canary, in a fleet and, for a plan, by `train.fit`."""
         effort, plan = self.effort, recipe.schedule
-        self.note(f"{recipe.name}: auditing with {effort.runs} models")
         start = crafted(start, *self.test) if effort.start == "crafted" else start
+        if isinstance(plan, Plan) and not recipe.in_fleets:
+            self.note(f"{recipe.name}: auditing train.fit itself with {effort.own_runs} models")
+            own = play(self._own(recipe, plan, start, game), effort.own_runs, self.chance)
+            tests = (audit_controls.null(own, self.chance), audit_controls.planted_leak(own, self.chance))
+            return self._shown(own, claim, effort.audit_confidence, OWN, game), tests
+        self.note(f"{recipe.name}: auditing with {effort.runs} models")
         fleet = Fleet(start if isinstance(plan, Plan) else recipe.make, recipe.optimizer)
         scores = play(runner(fleet, game, plan, self.chance), effort.runs, self.chance)
         tests = (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
@@ -226,6 +238,8 @@ class Experiment:
         """Runs of the very code that trains the released model, from the same public start, each in a process."""
 
         def train(x: Array, y: Labels, rng: np.random.Generator) -> Predict:
+            if recipe.again is not None:
+                return recipe.again(start, x, y, rng)
             model = copy.deepcopy(start)
             optimizer = recipe.optimizer(list(model.parameters()))
             data = (torch.as_tensor(x), torch.as_tensor(y))
@@ -261,7 +275,7 @@ class Experiment:
         return {"references": effort.references, "runs_of_the_fleet": effort.runs, **own}
 
 
-def _codes(shown: tuple[Demonstration, ...]) -> str:
+def codes(shown: tuple[Demonstration, ...]) -> str:
     """What the audit says of the code that trained the released model."""
     fleet, own = shown[0], shown[-1]
     return (

@@ -40,10 +40,12 @@ KINDS: dict[str, Fits] = {
     SWITCH: lambda value: isinstance(value, str | bool),
     LISTS: lambda value: isinstance(value, dict) and all(map(_list(_string), value.values())),
 }
+DESCRIBED = ("title", "owner", "purpose", "data", "people", "tuning", "access", "earlier_releases")
+"""What only the owner of a model can say of it."""
 SECTIONS: dict[str, dict[str, str]] = {
     "data": {"source": TEXT, "label": TEXT, "groups": TEXT, "members": TEXT, "unit": TEXT, "categories": LISTS,
-             "canaries": TEXT},
-    "model": {"make": TEXT, "file": TEXT, "predict": TEXT, "fit": TEXT, "evidence": TEXT},
+             "canaries": TEXT, "schema": TEXT},
+    "model": {"kind": TEXT, "make": TEXT, "file": TEXT, "predict": TEXT, "fit": TEXT, "evidence": TEXT},
     "plan": {
         "epsilon": NUMBER, "delta": NUMBER, "epochs": NUMBER, "batch_size": WHOLE, "clip_norm": NUMBER,
         "adjacency": TEXT, "rate": NUMBER, "steps": WHOLE, "noise_multiplier": NUMBER, "public_size": WHOLE,
@@ -60,6 +62,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "isolation": TEXT,
     },
     "output": {"folder": TEXT, "seed": WHOLE},
+    "describe": dict.fromkeys(DESCRIBED, TEXT),
 }  # fmt: skip
 """Every section's keys, and what kind of value each takes."""
 OTHER_NAMES = {
@@ -67,7 +70,7 @@ OTHER_NAMES = {
     "sample_rate": "rate", "sampling_prob": "rate", "iterations": "steps", "neighboring_relation": "adjacency",
     "alpha": "confidence", "significance": "confidence", "eps": "epsilon", "target_epsilon": "epsilon",
     "target_delta": "delta", "num_epochs": "epochs", "batch": "batch_size", "dataset": "source", "path": "source",
-    "target": "label", "user": "unit", "users": "unit",
+    "target": "label", "user": "unit", "users": "unit", "type": "kind",
 }  # fmt: skip
 """What other libraries call these keys."""
 
@@ -103,6 +106,11 @@ class RunFile:
         if value is None:
             raise BadInput(f"{self.path.name} needs `{key}` in [{section}].")
         return value
+
+    @property
+    def described(self) -> dict[str, str]:
+        """What [describe] says."""
+        return {key.replace("_", " "): str(value) for key, value in self.get("describe").items()}
 
     def one_of(self, section: str, keys: tuple[str, ...]) -> str:
         """Which of several keys is given; exactly one must be."""

@@ -61,7 +61,7 @@ class Given:
             return cls(made, Evidence(subject="", not_covered=() if made is None else (WORD,)))
         if not verify(claim).ok:
             raise BadInput("The evidence's bounds do not follow from its events and counts.", fix="See tacit verify.")
-        made, same = None if claim.claim is None else _with_frontier(claim.claim), _about(claim, target)
+        made, same = None if claim.claim is None else _with_frontier(claim.claim), about(claim, target)
         if same is False:
             raise BadInput(
                 "The parameters are not those that the evidence is about.",
@@ -81,7 +81,7 @@ def trained(target: Any) -> bool:
     return loop is not None and isinstance(target, loop.Trained)
 
 
-def _about(evidence: Evidence, target: Any) -> bool | None:
+def about(evidence: Evidence, target: Any) -> bool | None:
     """Whether the evidence names just these parameters; None where it, or the model, cannot say."""
     torch, model = sys.modules.get("torch"), target.model if trained(target) else target
     if torch is None or not isinstance(model, torch.nn.Module):

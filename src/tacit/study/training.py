@@ -11,15 +11,14 @@ import torch
 from torch import nn
 
 from ..core import BadInput, check, source
-from ..data import Records
 from ..fleet import MakeOptimizer
 from ..loss import Plan
 from ..train import PrivateStep, Speed, Trained, fit
-from .experiment import Effort, Experiment
+from .experiment import Effort
 from .planning import planned
 from .start import fresh
 
-__all__ = ["experiment", "optimizer", "planned", "scheduled", "speed", "trained"]
+__all__ = ["effort", "optimizer", "planned", "scheduled", "speed", "trained"]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
@@ -88,31 +87,25 @@ def trained(
     )
 
 
-def experiment(records: Records, attack: Any, audit: Any, rng: Any, note: Callable[[str], None]) -> Experiment:
-    """An experiment from [attack] and [audit]; the test accuracy is that on the records that are no members, or on
-    every sixth one where `members` is not given."""
-    rows = np.arange(len(records.x)) % 6 == 0 if records.members is None else ~records.members
-    if rows.all() or not rows.any():
-        raise BadInput("`members` must hold both 0 and 1: records to train on, and others to test on.")
+def effort(attack: dict[str, Any], audit: dict[str, Any], *, in_fleets: bool, cost: float) -> Effort:
+    """How much is trained, from [attack] and [audit]. `cost` is that of one run, in numbers that pass through a model:
+    where it is large, `train.fit` makes fewer runs of its own unless it makes all of them."""
     if audit.get("game", "runs") != "runs" or "seconds" in audit:
         raise BadInput(
-            "A model of [model] make is audited by the game runs, without seconds.", fix="Say how many runs."
+            "A model of [model] make or kind is audited by the game runs, without seconds.", fix="Say how many runs."
         )
     if "isolation" in audit:
         raise BadInput("`isolation` in [audit] goes with [model] fit: a model of make is trained in fleets of its own.")
-    asked: dict[str, Any] = {**attack, **{key: audit[key] for key in ("runs", "canary", "start") if key in audit}}
+    asked: dict[str, Any] = {key: attack[key] for key in ("references", "fpr") if key in attack}
+    asked |= {key: audit[key] for key in ("runs", "canary", "start") if key in audit and audit[key] != "auto"}
     if "confidence" in audit:
         asked["audit_confidence"] = audit["confidence"]
-    if "attacks" in asked:
-        asked["attacks"] = [asked["attacks"]] if isinstance(asked["attacks"], str) else asked["attacks"]
-        if not asked["attacks"]:
-            raise BadInput("Name at least one attack.")
-    if asked.get("canary") == "auto":
-        del asked["canary"]
-    effort = Effort(targets=min(16, asked.get("references", 48)), **asked)
-    held_out = (records.x[rows], records.y[rows])
-    groups = None if records.groups is None else records.groups[~rows]
-    return Experiment(
-        records.x[~rows], records.y[~rows], held_out, source(rng), effort=effort, note=note, groups=groups,
-        numbers=np.flatnonzero(~rows),
-    )  # fmt: skip
+    if not in_fleets:
+        asked["own_runs"] = asked.pop("runs", 40 if cost < LARGE else 16)
+    elif cost > LARGE:
+        asked = {"own_runs": 16, "runs": 500, "references": 16, **asked}
+    return Effort(targets=1, **asked)
+
+
+LARGE = 1e8
+"""Numbers that pass through a model in one training, beyond which fewer trainings are made."""

@@ -1,0 +1,119 @@
+"""A model that `train` made: attacked as it is, its own training audited, and both put beside its claim.
+
+The attack's members are the records that the model was trained on, its non-members those that were held out; reference
+models learn random halves of both together. The audit repeats the same training, on the same records, with and without
+one canary. The evidence says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from ..audits import stated
+from ..audits.canary import maker, pair
+from ..audits.demonstration import same_adjacency
+from ..core import Adjacency, BadInput, Evidence, Source
+from ..core.evidence import Scalar
+from . import taking
+from .experiment import Effort, Experiment, Recipe, codes
+from .membership import attack
+from .models import accuracy
+from .risk import by_steps, renamed
+from .run_training import RunTraining, baseline
+from .start import fresh
+
+ACCURACY, BASELINE = "test accuracy", "most frequent class"
+
+
+def bracket_released(
+    training: RunTraining,
+    model: nn.Module,
+    evidence: Evidence,
+    effort: Effort,
+    attacks: Any,
+    chance: Source,
+    note: Callable[[str], None] = lambda text: None,
+) -> Evidence:
+    """Evidence from both sides about one trained model; `evidence` is that of its training, with the claim."""
+    records, plan = training.records, training.plan
+    sides = [np.flatnonzero(side) for side in (training.inside & _usual(training), training.held_out)]
+    if len(sides[1]) < 2:
+        raise BadInput("No records were held out, so there is nobody to tell members from.", fix="Give `members`.")
+    given = taking.Given.of(model, evidence, training.delta)
+    claim = given.claim or stated(plan, delta=training.delta)
+    same_adjacency(claim, Adjacency.ADD_REMOVE)
+    members, others = ((records.x[rows], records.y[rows]) for rows in sides)
+    rows = np.concatenate(sides)
+    references = training.reference()
+    count = effort.references if references is not None else 0
+    note(f"{training.name}: attacking the model with {count} reference models")
+    measured = attack(
+        model,
+        members,
+        others,
+        attacks=attacks,
+        references=count,
+        fit=references,
+        groups=None if records.groups is None else records.groups[rows],
+        confidence=effort.confidence,
+        rng=chance,
+        fpr=effort.fpr,
+    )
+    audited = _audited(training, effort, claim, chance, note)
+    whole = taking.together(measured, given, [audited], training.name)
+    place = rows if records.rows is None else records.rows[rows]
+    return whole.with_(
+        subject=training.name,
+        exposures=renamed(whole.exposures, place),
+        budget=evidence.budget or by_steps(claim),
+        utility={**evidence.utility, ACCURACY: accuracy(model, *others), BASELINE: baseline(others[1])},
+        provenance={**whole.provenance, **_who(training, count, effort)},
+    )
+
+
+def _audited(
+    training: RunTraining, effort: Effort, claim: Any, chance: Source, note: Callable[[str], None]
+) -> Evidence:
+    """Runs of the released model's own training, with and without one canary."""
+    x, y = training.data
+    held = training.held_out
+    trial = Experiment(
+        x, y, (training.records.x[held], training.records.y[held]), chance, training.delta, effort, note
+    )  # fmt: skip
+    recipe = Recipe(
+        training.name, training.make, training.optimizer, training.plan, training.again, training.in_fleets
+    )  # fmt: skip
+    start = fresh(training.make, x, y, chance)
+    game = pair(x, y, maker(effort.canary)[1], chance.generator(), Adjacency.ADD_REMOVE)
+    shown, tests = trial.audit(recipe, start, claim, game)
+    return Evidence(
+        subject=training.name,
+        demonstrations=shown,
+        controls=tests,
+        not_covered=(codes(shown),) if training.in_fleets else (),
+    )
+
+
+def _usual(training: RunTraining) -> Any:
+    """Records that are no canaries."""
+    canaries = training.records.canaries
+    return np.ones(len(training.inside), dtype=bool) if canaries is None else ~canaries
+
+
+def _who(training: RunTraining, references: int, effort: Effort) -> dict[str, Scalar]:
+    """What was trained on what."""
+    inside, held = int(training.inside.sum()), int(training.held_out.sum())
+    unit = "" if training.users is None else f" of {len(np.unique(training.users))} users"
+    own = f"{effort.own_runs} by train.fit"
+    runs = f"{effort.runs} by a fleet, {own}" if training.in_fleets else own
+    return {
+        "released_model_trained_on": f"{inside} records{unit}; {held} other records were held out",
+        "reference_models": f"{references}, each trained on a random half of all {inside + held} records",
+        "audit_runs": f"{runs}: the released model's {inside} records, with or without one canary",
+        "records": inside,
+        "references": references,
+    }

@@ -1,0 +1,171 @@
+"""The private training that a run file describes, as one value: `train` runs it, `bracket` attacks and audits it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from ..core import BadInput
+from ..data import Records
+from ..fleet import Fleet, MakeOptimizer
+from ..loss import Plan
+from ..train import Trained
+from ..train.recipe.networks import learning_rate, network
+from .models import Predict, predictor
+from .planning import planned
+from .run_file import RunFile
+from .training import optimizer, trained
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+Make = Callable[..., nn.Module]
+RECORDS_PER_USER = 8
+EVERY = 10
+"""Without `members`, every so-manieth record, or user, is held out."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunTraining:
+    """A maker of models, a plan, settings, the records, and which of them are trained on (`inside`)."""
+
+    name: str
+    records: Records
+    inside: Mask
+    make: Callable[[], nn.Module]
+    plan: Plan
+    delta: float
+    settings: dict[str, Any] = field(default_factory=dict)
+    records_per_user: int | None = None
+
+    @classmethod
+    def of(cls, file: RunFile, records: Records, make: Make | None, inside: Mask | None = None) -> RunTraining:
+        """From [model], [plan] and [train]. `make` is what [model] make names, if it does; `inside` says who was
+        trained on earlier, else `members` does."""
+        inside = training_rows(records) if inside is None else inside
+        table, unit = file.get("plan"), records.unit
+        units = int(inside.sum()) if unit is None else len(np.unique(unit[inside]))
+        plan, delta = planned(table, units)
+        each: int | None = None
+        if unit is not None:
+            plan, each = replace(plan, unit="user"), int(table.get("records_per_user", RECORDS_PER_USER))
+        elif "records_per_user" in table:
+            raise BadInput("records_per_user goes with `unit` in [data]: whose record each one is.")
+        settings = file.get("train")
+        if "kind" in file.get("model") and settings.get("optimizer", "sgd") == "sgd":
+            settings.setdefault("lr", learning_rate(plan))
+        return cls(file.path.stem, records, inside, maker(file, records, make), plan, delta, settings, each)
+
+    @property
+    def data(self) -> tuple[Array, Array]:
+        """The records that are trained on."""
+        return self.records.x[self.inside], self.records.y[self.inside]
+
+    @property
+    def users(self) -> Array | None:
+        """Whose each of these records is."""
+        return None if self.records.unit is None else self.records.unit[self.inside]
+
+    @property
+    def held_out(self) -> Mask:
+        """Records that are not trained on; canaries, which are made to be misjudged, are left out."""
+        return ~self.inside if self.records.canaries is None else ~self.inside & ~self.records.canaries
+
+    @property
+    def in_fleets(self) -> bool:
+        """Whether a fleet can take the same steps as `train.fit`: many models at once."""
+        plain = (
+            self.settings.get("schedule", "constant") == "constant" and self.settings.get("average", "none") == "none"
+        )
+        return plain and self.users is None and (self.plan.sampling, self.plan.clipping.name) == ("poisson", "flat")
+
+    @property
+    def optimizer(self) -> MakeOptimizer:
+        return optimizer(self.settings)
+
+    def train(self, rng: Any, **more: Any) -> Trained:
+        """The training itself."""
+        return self._trained(self.make, self.data, self.users, rng, **more)
+
+    def again(self, start: nn.Module, x: Array, y: Array, rng: np.random.Generator) -> Predict:
+        """One more run by the same code from a public start, on these records and perhaps a canary, a new user's."""
+        users = self.users
+        if users is not None and len(x) > len(users):
+            users = np.concatenate((users, np.full(len(x) - len(users), users.max() + 1)))
+        return predictor(self._trained(lambda: copy.deepcopy(start), (x, y), users, rng).model)
+
+    def reference(self) -> References | None:
+        """How reference models are trained; None where no fleet can."""
+        return References(self.make, self.optimizer, self.plan) if self.in_fleets else None
+
+    def _trained(self, make: Any, data: Any, users: Array | None, rng: Any, **more: Any) -> Trained:
+        if users is not None:
+            more |= {"users": users, "records_per_user": self.records_per_user}
+        return trained(make, data, self.plan, self.settings, rng, delta=self.delta, **more)
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """Reference models of an attack, many at once: the same plan on other records, which share one batch order.
+
+    No claim is made about them. An audit of a claim that counts on secret samples may not use it (soundness rule 16).
+    """
+
+    make: Callable[[], nn.Module]
+    optimizer: MakeOptimizer
+    plan: Plan
+    at_once: int = 64
+    isolation: str = "none"
+
+    def __call__(self, x: Array, y: Array, rng: np.random.Generator) -> Predict:
+        predict = self.many(x, y, np.ones((len(y), 1), dtype=bool), [rng])
+        return lambda records: predict(records)[0]
+
+    def many(self, x: Array, y: Array, member: Mask, rngs: list[np.random.Generator]) -> Predict:
+        """predict(x) -> logits of shape (models, records, classes)."""
+        plan = replace(self.plan, public_size=max(1, round(float(member.sum(0).mean()))))
+        models = Fleet(self.make, self.optimizer).train(x, y, member, plan, rng=rngs[0])
+        return lambda records: models.logits(records).transpose(1, 0, 2)
+
+
+def training_rows(records: Records) -> Mask:
+    """The members, or all but every tenth record; all records of every tenth user where there are users."""
+    if records.members is not None:
+        if not records.members.any():
+            raise BadInput("`members` names no record to train on.")
+        return records.members
+    number = np.arange(len(records.x)) if records.unit is None else np.unique(records.unit, return_inverse=True)[1]
+    return np.asarray(number % EVERY != 0)
+
+
+def maker(file: RunFile, records: Records, make: Make | None) -> Callable[[], nn.Module]:
+    """What makes a fresh model: [model] kind, or make() or make(features, classes) of the user's."""
+    table = file.get("model")
+    if "kind" in table:
+        if records.x.ndim != 2:
+            raise BadInput("[model] kind is for tables: records that are rows of numbers.", fix="Give make.")
+        return functools.partial(network, str(table["kind"]), records.x.shape[1], records.classes)
+    assert make is not None
+    return functools.partial(make, records.x.shape[1], records.classes) if _takes_two(make) else make
+
+
+def _takes_two(make: Callable[..., Any]) -> bool:
+    """Whether a maker must be told the numbers of features and classes."""
+    try:
+        wanted = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(item.default is inspect.Parameter.empty and item.kind in place for item in wanted) == 2
+
+
+def baseline(y: Array) -> float:
+    """The share of the most frequent class: what a model that learnt nothing would get right."""
+    return float(np.bincount(y).max() / len(y)) if len(y) else float("nan")

@@ -1,0 +1,157 @@
+"""A schema and a run file for somebody's table, such that `tacit train` works at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..core import BadInput
+from ..core.files import written
+from ..data import Schema, Table, columns_of, infer
+from ..data.inference import identifiers
+from ..data.schema import Limit
+from ..data.values import parsed
+
+RATE, STEPS, EPSILON = 0.1, 200, 3.0
+"""A tenth of the records at every step, twenty passes: found on five public tables (benchmarks/tables.py)."""
+Ask = Callable[[str, str], str]
+"""ask(question, answer if none is given) -> answer"""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a table: by options, or by answers on a terminal."""
+
+    label: str | None = None
+    unit: str | None = None
+    groups: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[Limit, Limit]] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+
+
+def described(path: Path, facts: Facts, ask: Ask | None = None) -> tuple[Schema, Table, Facts]:
+    """The schema of a table; columns that name records are left out. `ask` is there on a terminal only."""
+    table = columns_of(path)
+    if ask is not None:
+        facts = _asked(table, facts, ask)
+    if facts.label is None:
+        raise BadInput(
+            "Which column is to be predicted is not said.",
+            fix=f"Give --label COLUMN, one of: {', '.join(list(table.columns)[:30])}.",
+        )
+    schema = _inferred(table, facts)
+    names = tuple(name for name in identifiers(table, schema) if name not in (*facts.ranges, *facts.words))
+    if names:
+        facts = replace(facts, drop=(*facts.drop, *names))
+        schema = _inferred(table, facts)
+    return schema, table, facts
+
+
+def run_text(table: str, schema: str, rows: int) -> str:
+    """The run file: everything that `train` and `bracket` need, with what each line means."""
+    delta = min(1e-5, 10.0 ** math.floor(-math.log10(10 * max(rows, 1))))
+    return f"""\
+[data]
+source = {_quoted(table)}
+schema = {_quoted(schema)}        # kinds, ranges and words of the columns: check that they are public
+
+[model]
+kind = "linear"                   # or "mlp"; or make = "your_module:make_model"
+
+[plan]
+epsilon = {EPSILON:g}                       # the promise: at most this much privacy loss for anybody in the table
+delta = {delta:.0e}                     # with this probability of a miss: well below one in the number of records
+rate = {RATE:g}                        # everybody takes part in a step with this probability
+steps = {STEPS}
+
+[describe]                        # for the page; what is not said there is shown as "not stated"
+# title = ""
+# owner = ""
+# purpose = ""
+# tuning = ""                     # how settings were chosen: on other data, on these data (not covered), not at all
+# access = ""                     # who can reach the model
+# earlier_releases = ""           # what else was published from these data
+"""
+
+
+def write(path: Path, schema: Schema, rows: int, folder: Path) -> tuple[Path, Path]:
+    """Write both files into a folder; nothing that is there is overwritten."""
+    stem = path.name.split(".")[0]
+    files = folder / f"{stem}.schema.toml", folder / f"{stem}.run.toml"
+    if there := next((file for file in files if file.exists()), None):
+        raise BadInput(f"{there} is there already.", fix="Remove it, or give another --out DIR.")
+    return schema.save(files[0]), written(files[1], run_text(str(path), str(files[0]), rows))
+
+
+def facts_of(
+    label: str | None, unit: str | None, groups: Sequence[str], ranges: Sequence[str], words: Sequence[str],
+    drop: Sequence[str],
+) -> Facts:  # fmt: skip
+    """From options: --range age=0,120 and --words sex=female,male."""
+    return Facts(
+        label,
+        unit,
+        tuple(groups),
+        {name: _range(name, text) for name, text in (_named("range", item, "age=0,120") for item in ranges)},
+        {name: _list(text) for name, text in (_named("words", item, "sex=female,male") for item in words)},
+        tuple(drop),
+    )
+
+
+def _inferred(table: Table, facts: Facts) -> Schema:
+    return infer(
+        table,
+        label=facts.label,
+        unit=facts.unit,
+        groups=facts.groups,
+        ranges=facts.ranges,
+        words=facts.words,
+        drop=facts.drop,
+    )
+
+
+def _named(option: str, text: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise BadInput(f"--{option} takes COLUMN=VALUES.", fix=f"For example --{option} {example}.")
+    return name, value
+
+
+def _range(name: str, text: str) -> tuple[Limit, Limit]:
+    ends = [end.strip() for end in text.split(",")]
+    if len(ends) != 2:
+        raise BadInput(f"The range of {name!r} must be two values.", fix=f"For example --range {name}=0,120.")
+    numbers = [parsed(end) for end in ends]
+    return (ends[0], ends[1]) if any(map(math.isnan, numbers)) else (numbers[0], numbers[1])
+
+
+def _list(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+def _asked(table: Table, facts: Facts, ask: Ask) -> Facts:
+    """What was not given as an option; an empty answer leaves it to the data."""
+    names = list(table.columns)
+    if facts.label is None:
+        facts = replace(facts, label=ask("Which column is to be predicted?", names[-1]))
+    if facts.unit is None:
+        answer = ask("Which column says whose record a row is? (empty: every row is another person)", "")
+        facts = replace(facts, unit=answer or None)
+    schema, ranges, words = _inferred(table, facts), dict(facts.ranges), dict(facts.words)
+    for column in schema.columns:
+        if column.public or column.name in (*ranges, *words):
+            continue
+        if column.range is not None:
+            answer = ask(f"Public range of {column.name}, LOW,HIGH (empty: read off the data)", "")
+            ranges |= {column.name: _range(column.name, answer)} if answer else {}
+        else:
+            answer = ask(f"Public words of {column.name}, A,B,... (empty: read off the data)", "")
+            words |= {column.name: _list(answer)} if answer else {}
+    return replace(facts, ranges=ranges, words=words)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

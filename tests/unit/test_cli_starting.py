@@ -1,0 +1,86 @@
+"""tacit init: from somebody's table to a model, without a line of Python."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command import Command
+from tacit.core import Evidence
+from tacit.data import Schema
+
+
+@pytest.fixture
+def tacit_(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    age, job = rng.integers(18, 80, 400), rng.choice(["clerk", "nurse", "?"], 400)
+    ill = np.where(age + 20 * (job == "nurse") + rng.normal(size=400) * 10 > 60, "yes", "no")
+    rows = [f"{1000 + k},{a},{j},{v}" for k, (a, j, v) in enumerate(zip(age, job, ill, strict=True))]
+    Path("people.csv").write_text("\n".join(["number,age,job,ill", *rows]) + "\n")
+    return Command(capsys, monkeypatch)
+
+
+def test_from_a_table_to_a_trained_model(tacit_):
+    status, out, err = tacit_("init", "people.csv", "--label", "ill", "--range", "age=0,120", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["left_out"] == ["number"]
+    assert "'number' is left out" in err
+    schema = Schema.read("people.schema.toml")
+    assert schema["age"].range == (0, 120)
+    assert schema.derived == ("job", "ill")
+    status, out, _ = tacit_("train", found["run"], "--out", "run", "--json", "--seed", "1")
+    rates = json.loads(out)["accuracy"]
+    assert status == 0
+    assert rates["validation"] > rates["baseline"] + 0.1
+    evidence = Evidence.load("run/evidence.json")
+    assert any("job, ill: they were read off the data" in text for text in evidence.not_covered)
+
+
+def test_a_model_that_learns_nothing_is_told_so(tacit_):
+    tacit_("init", "people.csv", "--label", "ill", "--drop", "age", "--drop", "job", "--range", "number=0,9")
+    text = Path("people.run.toml").read_text().replace("epsilon = 3 ", "epsilon = 0.01 ")
+    Path("people.run.toml").write_text(text)
+    status, out, err = tacit_("train", "people.run.toml", "--seed", "1")
+    assert status == 0
+    assert "the most frequent class has" in out
+    assert "no better than answering with the most frequent class" in err
+
+
+def test_on_a_terminal_it_asks(tacit_, monkeypatch):
+    answers = iter(["ill", "", "0,120", "clerk,nurse", "no,yes"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("tacit.cli.starting._ask", lambda question, usual: next(answers, ""))
+    assert tacit_("init", "people.csv", "--drop", "number")[0] == 0
+    assert Schema.read("people.schema.toml").derived == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["people.csv"], "--label COLUMN"),
+        (["people.csv", "--label", "sick"], "no column 'sick'"),
+        (["nobody.csv", "--label", "ill"], "nobody.csv is not there"),
+        (["people.csv", "--label", "ill", "--range", "age"], "--range takes COLUMN=VALUES"),
+        (["people.csv", "--label", "ill", "--range", "age=1"], "range of 'age' must be two values"),
+        (["people.csv", "--label", "number"], "'number' has 400 different values"),
+        (["people.csv", "--label", "ill", "--range", "age=9,1"], "'age': range must be two numbers"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(tacit_, words, said):
+    status, _, err = tacit_("init", *words)
+    assert status == 2
+    assert said in err
+    assert not list(Path().glob("*.toml"))
+
+
+def test_nothing_is_overwritten(tacit_):
+    Path("people.run.toml").write_text("mine")
+    status, _, err = tacit_("init", "people.csv", "--label", "ill")
+    assert status == 2
+    assert "people.run.toml is there already" in err
+    assert Path("people.run.toml").read_text() == "mine"
+    assert not Path("people.schema.toml").exists()
