@@ -1,5 +1,6 @@
 """tacit init: from somebody's table to a model, without a line of Python."""
 
+import io
 import json
 from pathlib import Path
 
@@ -50,11 +51,15 @@ def test_a_model_that_learns_nothing_is_told_so(tacit_):
 
 
 def test_on_a_terminal_it_asks(tacit_, monkeypatch):
-    answers = iter(["ill", "", "0,120", "clerk,nurse", "no,yes"])
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("tacit.cli.starting._ask", lambda question, usual: next(answers, ""))
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal("\n\n0,120\nclerk,nurse\nno,yes\n"))
+    monkeypatch.setattr("tacit.cli.starting.terminal", lambda: shown)
     assert tacit_("init", "people.csv", "--drop", "number")[0] == 0
+    assert "Which column is to be predicted? [ill]: " in shown.getvalue()
     assert Schema.read("people.schema.toml").derived == ()
 
 

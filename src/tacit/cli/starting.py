@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from .app import Result, note, verb
-from .inputs import out_folder
+from ..core.errors import BadInput
+from .app import Result, note, terminal, verb
 
 NOT_PUBLIC = "read off the data: not public, and not covered by any proof until you check it and delete that line"
 
@@ -28,11 +28,11 @@ def init(
     """Describe a table: write a schema and a run file that works at once."""
     from ..study.starting import described, facts_of, write
 
-    asked = sys.stdin.isatty() and sys.stderr.isatty()
+    asked = sys.stdin.isatty() and terminal().isatty()
     given = facts_of(label, unit, group or (), range or (), words or (), drop or ())
     path = Path(table)
     schema, found, facts = described(path, given, _ask if asked else None)
-    files = write(path, schema, found.rows, out_folder(out))
+    files = write(path, schema, found.rows, _folder(out))
     left = [name for name in found.columns if name not in {column.name for column in schema.columns} | {schema.unit}]
     columns = [
         {"name": column.name, "kind": column.kind, "public": column.public, "role": _role(schema, column.name)}
@@ -53,9 +53,20 @@ def init(
     return Result(data, rows, lines)
 
 
+def _folder(path: str) -> Path:
+    """A folder to write to, made if it is not there."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError:
+        raise BadInput(f"The folder {path} cannot be made.") from None
+    return Path(path)
+
+
 def _ask(question: str, usual: str) -> str:
-    answer: str = typer.prompt(question, default=usual, show_default=bool(usual), err=True)
-    return answer.strip()
+    out = terminal()
+    out.write(f"{question}{f' [{usual}]' if usual else ''}: ")
+    out.flush()
+    return sys.stdin.readline().strip() or usual
 
 
 def _role(schema: object, name: str) -> str:

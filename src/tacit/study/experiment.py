@@ -229,7 +229,7 @@ class Experiment:
         own = play(self._own(recipe, plan, start, game), effort.own_runs, self.chance)
         shown = (
             *self._shown(scores, claim, 1 - (1 - OWN_SHARE) * error, FLEET, game),
-            *self._shown(own, claim, 1 - OWN_SHARE * error, OWN, game)[-1:],
+            *self._shown(own, claim, 1 - OWN_SHARE * error, OWN, game),
         )
         both = f"one of two games of this audit, which hold together with confidence {effort.audit_confidence:.10g}"
         return tuple(_assuming(item, both) for item in shown), tests
