@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput
+from . import makers
+from .makers import Maker
 
 Array = NDArray[Any]
-FEATURES = 1024
-Maker = Callable[[Array, Array, np.random.Generator], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,62 +63,34 @@ def pair(x: Array, y: Array, maker: Maker, rng: np.random.Generator, adjacency: 
     return Pair(x, y, canary_x[None], canary_y[None], adjacency)
 
 
-def blank(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-    """A record of zeros with the rarest label."""
-    return np.zeros_like(x[0]), _rarest(y)
-
-
-def mislabelled(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-    """A real record, drawn at random, with the label that fits it least."""
-    record = x[int(rng.integers(len(x)))].copy()
-    return record, _least_fitting(x, y, record)
-
-
-def backdoor(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-    """A real record with a corner pattern at the data's largest value and the label that fits it least.
-
-    The corner is the first tenth of every axis, at least one entry of it.
-    """
-    record = x[int(rng.integers(len(x)))].copy()
-    axes = record.shape[:2] if record.ndim == 2 else record.shape[-2:] if record.ndim > 2 else record.shape
-    corner = tuple(slice(0, max(1, size // 10)) for size in axes)
-    record[(..., *corner) if record.ndim > 2 else corner] = x.max()
-    return record, _least_fitting(x, y, record)
-
-
-def unseen(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-    """A blank record but for the feature that varies least, at the data's largest value, with the rarest label.
-
-    Hardly another record has a gradient along its own, so nothing covers its trace but the noise.
-    """
-    record = np.zeros_like(x[0])
-    record.flat[int(np.argmin(x.reshape(len(x), -1).std(axis=0)))] = x.max()
-    return record, _rarest(y)
-
-
-def clip_aware(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-    """Along the direction in which the records vary least, as long as the longest of them, with the rarest label.
-
-    Clipping shortens every gradient alike, so what counts is that nobody else's points the same way.
-    Reference: Jagielski, Ullman and Oprea 2020, ClipBKD. Of very many features, those that vary least.
-    """
-    flat = x.reshape(len(x), -1).astype(np.float64)
-    few = np.argsort(flat.std(axis=0), kind="stable")[:FEATURES]
-    _, vectors = np.linalg.eigh(flat[:, few].T @ flat[:, few])
-    record = np.zeros(flat.shape[1])
-    record[few] = vectors[:, 0] * np.linalg.norm(flat, axis=1).max()
-    return record.reshape(x.shape[1:]), _rarest(y)
-
-
 CANARIES: dict[str, Maker] = {
-    "backdoor": backdoor,
-    "blank": blank,
-    "clip-aware": clip_aware,
-    "mislabelled": mislabelled,
-    "unseen": unseen,
+    "backdoor": makers.backdoor,
+    "blank": makers.blank,
+    "clip-aware": makers.clip_aware,
+    "duplicate": makers.duplicate,
+    "mislabelled": makers.mislabelled,
+    "missing": makers.missing,
+    "near-duplicates": makers.near_duplicates,
+    "outlier": makers.outlier,
+    "rare": makers.rare,
+    "unseen": makers.unseen,
 }
 AUTO = ("backdoor", "blank", "mislabelled", "unseen")
-"""Those that "auto" compares; along its direction the least varying feature is nearly what clip-aware is."""
+"""Canaries of a game of updates that is told "auto"; along its direction the least varying feature is nearly what
+clip-aware is. A game of runs plays them and those of `unusual` in a pilot (portfolio.py)."""
+UNUSUAL = ("outlier", "rare", "missing", "near-duplicates", "duplicate")
+"""Canaries that show what is read off the data before training; they are watched through other records' eyes too."""
+
+
+def fitting(x: Array) -> tuple[str, ...]:
+    """The names of all canaries that such data can hold, those that have told most first."""
+    words = x.dtype.kind in "UO"
+    extreme = ("outlier",) if x.dtype.kind in "fiu" else ()
+    usual = ("mislabelled",) if words else ("unseen", *extreme, "blank", "mislabelled", "backdoor")
+    rare = ("rare",) if makers.categorical(x).any() else ()
+    missing = ("missing",) if x.dtype.kind in "fUO" else ()
+    near = () if words else ("near-duplicates",)
+    return (*usual, *rare, *missing, *near, "duplicate")
 
 
 def maker(canary: str | Maker) -> tuple[str, Maker]:
@@ -129,15 +100,3 @@ def maker(canary: str | Maker) -> tuple[str, Maker]:
     if canary not in CANARIES:
         raise BadInput(f"Canary {canary!r} is not known.", fix=f"Use auto, a callable, or: {', '.join(CANARIES)}.")
     return canary, CANARIES[canary]
-
-
-def _rarest(y: Array) -> Any:
-    labels, count = np.unique(y, return_counts=True)
-    return labels[np.argmin(count)]
-
-
-def _least_fitting(x: Array, y: Array, record: Array) -> Any:
-    """The class whose mean is farthest from the record: what a trained model finds hardest to believe."""
-    labels = np.unique(y)
-    distance = [float(np.linalg.norm(x[y == label].mean(axis=0) - record)) for label in labels]
-    return labels[int(np.argmax(distance))]

@@ -8,14 +8,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Calibration, Claim, Control, Demonstration, Scores
+from ..core import BadInput, Calibration, Claim, Control, Demonstration, Scores, Source
 from ..core.events import Repeat
 from . import controls
-from .canary import AUTO, Maker, maker, pair
-from .demonstration import FEWEST, Played, chosen, demonstrate, demonstrate_once, same_adjacency, watch
+from .canary import AUTO, UNUSUAL, maker, pair
+from .choice import Choice
+from .demonstration import FEWEST, SHARE, Played, chosen, demonstrate, demonstrate_once, same_adjacency, watch
+from .makers import Maker
+from .portfolio import Pilot, pilot
+from .runs.budget import Budget
 from .runs.workers import Result
 from .scoring import balanced, failures, scored
-from .stage import Stage, unusable
+from .stage import Rehearsal, Stage, unusable
 from .stepping import Steps, View
 from .updates import demonstrate_updates
 
@@ -24,6 +28,8 @@ LEAST = 10
 FIRST = 32
 """Runs that choose the threshold of a sequential game, at least; a twentieth of a long one."""
 BATCH = 16
+PILOTED = 100
+"""Runs of a game that can pay for a pilot; fewer are all needed to judge."""
 REHEARSED = 32
 """Runs that choose how the steps of a canary are scored, at most."""
 REFERENCES = 4
@@ -42,56 +48,95 @@ class Outcome:
     scores: Scores
     results: tuple[Result, ...]
     planned: int
-    played: Mapping[str, int] = field(default_factory=dict)
+    played: Mapping[str, str | int] = field(default_factory=dict)
 
 
 Game = Callable[[Stage, Claim, str | Maker, int, float], Outcome]
 
 
 def many_runs(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
-    """Balanced runs with and without one canary; the number of runs is fixed beforehand."""
+    """Balanced runs with and without one canary; the number of runs is fixed beforehand.
+
+    A fifth of them choose how runs are scored, and the threshold; the rest judge.
+    """
     if runs < LEAST:
         raise BadInput(f"A game of runs needs at least {LEAST} runs, got {runs}.")
-    chance, rehearsal = stage.budget.chance, stage.rehearse(canary, runs)
-    planned = stage.budget.affordable(runs, rehearsal.times, LEAST)
+    chance, lead = stage.budget.chance, _lead(stage, canary, runs)
+    planned = stage.budget.affordable(runs - lead.runs, lead.times, LEAST)
     coins = balanced(planned, chance)
-    results = stage.budget.patient(rehearsal.times).run(rehearsal.task, coins.tolist())
-    scores = _scores(results, coins, stage)
+    results = stage.budget.patient(lead.times).run(lead.task, lead.coins(coins))
+    offers = lead.scores(results, coins)
+    _usable(offers[0], results, stage)
+    first, rest = _parts(coins, chance)
+    choice = chosen([Calibration(one.take(first)) for one in offers], claim, confidence)
+    scores = next(one for one in offers if one.attack == choice.attack)
     shown = demonstrate(
-        scores,
+        scores.take(rest),
         claim=claim,
         confidence=confidence,
         rng=chance,
         game="runs",
-        canary=rehearsal.canary,
+        canary=lead.canary,
         planned=planned,
-        failed=failures(scores),
+        failed=failures(offers[0]),
+        choice=choice,
     )
-    return Outcome(shown, _controls(scores, stage), scores, tuple(results), planned)
+    return Outcome(shown, _controls(scores, stage), scores, tuple(results), planned, _told(lead, choice))
 
 
 def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
-    """The same in small batches, looking after each; it ends when the claim is refuted or the runs are used up."""
+    """Play in small batches and test after each; stops when the claim is refuted or the runs are used up."""
     if runs < FIRST + 2 * FEWEST:
         raise BadInput(f"A sequential game needs at least {FIRST + 2 * FEWEST} runs, got {runs}.")
-    rehearsal = stage.rehearse(canary, min(runs, 800))
-    budget = stage.budget.patient(rehearsal.times)
-    batches: list[Scores] = []
-    results: list[Result] = []
-
-    def play() -> Iterator[Scores]:
-        while (done := len(results)) < runs and not budget.over:
-            coins = balanced(min(budget.batch(BATCH) if done else max(FIRST, runs // 20), runs - done), budget.chance)
-            found = budget.run(rehearsal.task, coins.tolist())
-            results.extend(found)
-            batches.append(scored(np.array([result.score for result in found]), coins, first=done))
-            yield batches[-1]
-
-    shown = watch(play(), claim=claim, confidence=confidence, played=Played("sequential", rehearsal.canary, runs))
-    scores = _joined(batches)
+    lead = _lead(stage, canary, min(runs, 800))
+    most = runs - lead.runs
+    turns = _Turns(lead, stage.budget.patient(lead.times), most)
+    first = turns.play(max(FIRST, most // 20))
+    choice = chosen([Calibration(one) for one in first], claim, confidence)
+    played = Played("sequential", lead.canary, most)
+    shown = watch(turns.rest(choice.attack), claim=claim, confidence=confidence, played=played, choice=choice)
+    scores = turns.scores(choice.attack)
     lost = failures(scores)
     shown = tuple(replace(item, failed=lost) for item in shown)
-    return Outcome(shown, _controls(scores, stage), scores, tuple(results), runs)
+    return Outcome(shown, _controls(scores, stage), scores, tuple(turns.results), most, _told(lead, choice))
+
+
+def _lead(stage: Stage, canary: str | Maker, runs: int) -> Pilot | Rehearsal:
+    """Runs that do not count: a pilot, where the canary is to be chosen and the runs can pay for it."""
+    asked = canary == "auto" or canary in UNUSUAL
+    return pilot(stage, canary, runs) if asked and runs >= PILOTED else stage.rehearse(canary, runs)
+
+
+def _told(lead: Pilot | Rehearsal, choice: Choice) -> dict[str, str | int]:
+    """For the evidence: what the pilot tried, and how runs were scored."""
+    return {**lead.told, "seen_by": choice.attack} if isinstance(lead, Pilot) else {}
+
+
+class _Turns:
+    """The batches of a sequential game."""
+
+    def __init__(self, lead: Pilot | Rehearsal, budget: Budget, most: int) -> None:
+        self.lead, self.budget, self.most = lead, budget, most
+        self.results: list[Result] = []
+        self.coins: list[bool] = []
+
+    def play(self, count: int) -> list[Scores]:
+        """Scores of the next batch under every statistic on offer."""
+        coins, done = balanced(count, self.budget.chance), len(self.results)
+        found = self.budget.run(self.lead.task, self.lead.coins(coins))
+        self.results += found
+        self.coins += coins.tolist()
+        return self.lead.scores(found, coins, done)
+
+    def rest(self, statistic: str) -> Iterator[Scores]:
+        """The other batches under one statistic, until the runs or the time are used up."""
+        while len(self.results) < self.most and not self.budget.over:
+            offers = self.play(min(self.budget.batch(BATCH), self.most - len(self.results)))
+            yield next(one for one in offers if one.attack == statistic)
+
+    def scores(self, statistic: str) -> Scores:
+        """All runs under one statistic."""
+        return next(one for one in self.lead.scores(self.results, np.array(self.coins)) if one.attack == statistic)
 
 
 def one_run(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
@@ -178,14 +223,17 @@ def _controls(scores: Scores, stage: Stage, procedure: controls.Procedure | None
     return controls.null(scores, chance, procedure), controls.planted_leak(scores, chance, procedure)
 
 
-def _scores(results: Sequence[Result], coins: NDArray[np.bool_], stage: Stage) -> Scores:
-    scores = scored(np.array([result.score for result in results]), coins)
+def _usable(scores: Scores, results: Sequence[Result], stage: Stage) -> Scores:
+    """The scores, if some run of each side gave one."""
     if not (np.isfinite(scores.members).any() and np.isfinite(scores.nonmembers).any()):
         raise unusable(results, stage.budget.fleet)
     return scores
 
 
-def _joined(batches: Sequence[Scores]) -> Scores:
-    return scored(
-        np.concatenate([batch.score for batch in batches]), np.concatenate([batch.member for batch in batches])
-    )
+def _parts(coins: NDArray[np.bool_], chance: Source) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Runs that choose and runs that judge, both sides in the same proportion."""
+    order = chance.permutation(coins.size)
+    sides = [order[coins[order]], order[~coins[order]]]
+    cuts = [max(1, round(SHARE * side.size)) for side in sides]
+    first = np.concatenate([side[:cut] for side, cut in zip(sides, cuts, strict=True)])
+    return first, np.setdiff1d(order, first)

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Adjacency, NotFinished
-from .canary import AUTO, Maker, maker, pair
+from ..core import Adjacency, NotFinished, Scores
+from .canary import AUTO, maker, pair
 from .foreign import Fit
+from .makers import Maker
 from .runs.batched import Together
 from .runs.budget import Budget
 from .runs.tasks import ManyCanaries, Run
 from .runs.workers import Result
-from .scoring import balanced, separation
+from .scoring import balanced, scored, separation
 
 Array = NDArray[Any]
 
@@ -29,6 +30,16 @@ class Rehearsal:
     canary: str
     task: Run
     times: tuple[float, ...]
+    runs: int = 0
+    """Of the audit's runs that were used up."""
+
+    def coins(self, coins: NDArray[np.bool_]) -> list[bool]:
+        """What each run is told, of the game's coins."""
+        return [bool(coin) for coin in coins]
+
+    def scores(self, results: Sequence[Result], coins: NDArray[np.bool_], first: int = 0) -> list[Scores]:
+        """The canary's margin is the only way in which these runs are scored."""
+        return [scored(np.array([result.score for result in results]), coins, first=first)]
 
 
 @dataclass(frozen=True, eq=False)

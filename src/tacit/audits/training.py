@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, Claim, Evidence, Source, check, source
 from ..core.files import Lasting
-from .canary import Maker, maker
+from .canary import maker
 from .claims import Stated, stated
 from .foreign import Fit
 from .games import GAMES, Outcome
+from .makers import Maker
 from .runs import cluster
 from .runs.batched import Together
 from .runs.budget import Budget

@@ -17,7 +17,10 @@ from .entry import resolve, resolve_callable
 from .inputs import canary as canary_maker
 from .inputs import read_data, read_event, seeded
 
-CANARY_HELP = "auto, backdoor, blank, clip-aware, mislabelled, unseen, or PKG:NAME."
+CANARY_HELP = (
+    "auto, backdoor, blank, clip-aware, duplicate, mislabelled, missing, near-duplicates, outlier, rare, unseen, "
+    "or PKG:NAME."
+)
 
 
 @verb("audit")
@@ -31,9 +34,7 @@ def audit(
     pair: Annotated[str | None, typer.Option(metavar="PKG:NAME", help="(D, D') for a mechanism.")] = None,
     adjacency: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
     game: Annotated[str, typer.Option(help="runs, sequential, one-run or updates.")] = "runs",
-    canary: Annotated[
-        str, typer.Option(help="auto, backdoor, blank, clip-aware, mislabelled, unseen or PKG:NAME.")
-    ] = "auto",
+    canary: Annotated[str, typer.Option(help=CANARY_HELP)] = "auto",
     runs: Annotated[int, typer.Option(help="How many runs; of one-run, canaries.")] = 1000,
     seconds: Annotated[float | None, typer.Option(help="Time budget; the number of runs is fixed to fit it.")] = None,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
@@ -152,7 +153,8 @@ def _stopped(shown: Demonstration, evidence: Evidence, asked: int | None) -> str
     runs = _runs(shown, evidence)
     if runs["done"] + runs["failed"] < runs["planned"]:
         return "the claim was refuted" if evidence.verdict == "refuted" else "the time was up"
-    fewer = asked is not None and shown.planned < asked
+    paid = evidence.provenance.get("pilot_runs") or 0
+    fewer = asked is not None and shown.planned + int(paid) < asked
     return "as many runs as the time allowed" if fewer else "all runs done"
 
 

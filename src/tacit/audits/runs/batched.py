@@ -132,14 +132,14 @@ class Together:
                 continue
             if one.problem:
                 raise _other(f"alone a run {one.problem}, among others it gave a score")
-            gap, size = np.abs(np.asarray(one.score) - among[place].score), 1 + np.abs(one.score)
+            gap, size = _gap(one.score, among[place].score), 1 + np.abs(np.nan_to_num(one.score))
             if not (gap <= np.minimum(AGREE * size, np.maximum(ROUNDING * size, SPREAD * spread))).all():
                 raise _other(f"scores of one run lie {float(np.max(gap)):.3g} apart")
             self.compared, self.apart = self.compared + 1, max(self.apart, float(np.max(gap)))
         ended = {place: one.score for place, one in zip(places, alone, strict=True) if not one.problem}
         for place, twin in itertools.combinations(ended, 2):
             same = _mark(jobs[place], among[place]) == _mark(jobs[twin], among[twin])
-            if same and not np.allclose(ended[place], ended[twin], rtol=EXACT, atol=EXACT):
+            if same and not np.allclose(ended[place], ended[twin], rtol=EXACT, atol=EXACT, equal_nan=True):
                 raise _other("two runs that score alike among others do not when they are made alone")
 
     def remember(self, task: Task, jobs: Sequence[Job], results: Sequence[Result]) -> None:
@@ -222,13 +222,21 @@ def _mark(job: Job, result: Result) -> bytes:
     return np.asarray(job.coin).tobytes() + np.asarray(result.score).tobytes()
 
 
+def _gap(one: Any, other: Any) -> NDArray[np.float64]:
+    """How far scores lie apart; two that both lack an answer agree, one that lacks it alone is infinitely far."""
+    one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    lacking = np.isnan(one), np.isnan(other)
+    gap = np.where(lacking[0] != lacking[1], np.inf, np.nan_to_num(np.abs(one - other)))
+    return np.asarray(gap)
+
+
 def _spread(jobs: Sequence[Job], among: Sequence[Result]) -> float:
     """By how much runs of one coin differ, as a deviation; infinite where no two have one coin."""
     groups: dict[bytes, list[Any]] = {}
     for job, result in zip(jobs, among, strict=True):
         if not result.problem:
             groups.setdefault(np.asarray(job.coin).tobytes(), []).append(result.score)
-    found = [float(np.mean(np.var(scores, axis=0, ddof=1))) for scores in groups.values() if len(scores) > 1]
+    found = [float(np.mean(np.nan_to_num(np.var(s, axis=0, ddof=1)))) for s in groups.values() if len(s) > 1]
     return math.sqrt(max(found)) if found else math.inf
 
 

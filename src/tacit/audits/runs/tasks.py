@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core import Adjacency
 from ..canary import Pair
-from ..foreign import Fit, last_margin, margins_of, outputs
+from ..foreign import Border, Fit, last_margin, margins_of, outputs
 from .batched import answers
 
 Array = NDArray[Any]
@@ -43,6 +45,126 @@ class Run:
     def _margin(self, told: Array, names: Array | None) -> tuple[float, str]:
         label = np.concatenate((self.pair.y[:PROBE], self.pair.canary_y))
         return last_margin(told, names, label, np.unique(self.pair.y))
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """One run with one of several canaries, or with none: (which, seed words) -> (what it says of all seen, problem).
+
+    `which` is a place among `pairs`, which share their records, or -1. What the model says is the margin of each seen
+    record's label, as sign(m) log(1 + |m|); NaN where it has no finite answer, which is an observation like others.
+    Seen are some of the data (`data` columns of them, the first), every canary, and records that show what the model
+    makes of nothing: blank, average and missing ones.
+    """
+
+    fit: Fit
+    pairs: tuple[Pair, ...]
+    twins: tuple[tuple[int, Array], ...] = ()
+    """Records that only a model which knows a canary tells from it, by the canary's place among the pairs."""
+
+    def __call__(self, which: int, words: tuple[int, ...]) -> tuple[NDArray[np.float64] | float, str]:
+        data = self.pairs[which].data(True) if which >= 0 else self.pairs[0].data(False)
+        model = self.fit(*data, generator(words))
+        return self._said(*_answered(lambda records: outputs(model, records), self.seen_x))
+
+    def together(self, which: Sequence[int], words: Sequence[tuple[int, ...]]) -> list[tuple[Any, str]]:
+        """The same of many runs, in one call of fit.many."""
+        x, y, member = self._pool(np.array(which))
+        predict = self.fit.many(x, y, member, [generator(item) for item in words])  # type: ignore[attr-defined]
+        if not callable(predict):
+            return [(math.nan, "returned no predict(x)")] * len(words)
+
+        def of_all(records: Array) -> tuple[Array, None]:
+            return np.moveaxis(np.asarray(predict(records), dtype=np.float64), 0, 1), None
+
+        told, _ = _answered(of_all, self.seen_x)
+        if told.ndim != 3 or told.shape[1] != len(words):
+            return [(math.nan, "predicted another shape than (runs, records, classes)")] * len(words)
+        return [self._said(told[:, run], None) for run in range(len(words))]
+
+    @functools.cached_property
+    def seen_x(self) -> Array:
+        first = self.pairs[0]
+        canaries = [pair.canary_x for pair in self.pairs]
+        return np.concatenate((first.x[self._rows], *canaries, *(one for _, one in self.twins), *_nothing(first.x)))
+
+    @functools.cached_property
+    def seen_y(self) -> Array:
+        first = self.pairs[0]
+        canaries = [pair.canary_y for pair in self.pairs]
+        known = np.concatenate((first.y[self._rows], *canaries, *(canaries[which] for which, _ in self.twins)))
+        return np.concatenate((known, np.repeat(first.y[:1], len(self.seen_x) - len(known))))
+
+    @property
+    def data(self) -> int:
+        """How many of the seen records are the data's own."""
+        return len(self._rows)
+
+    def column(self, which: int) -> int:
+        """Where a canary is among the seen records."""
+        return self.data + which
+
+    def twins_of(self, which: int) -> list[int]:
+        """Where its twins are."""
+        return [self.column(len(self.pairs) + place) for place, (mine, _) in enumerate(self.twins) if mine == which]
+
+    @property
+    def _rows(self) -> NDArray[np.int64]:
+        n = len(self.pairs[0].x)
+        return np.unique(np.linspace(0, n - 1, PROBE).astype(np.int64))
+
+    def _pool(self, which: NDArray[np.int64]) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """All records, every canary after them, and who (columns) learns which (rows)."""
+        first, count = self.pairs[0], len(self.pairs)
+        x = np.concatenate((first.x, *(pair.canary_x for pair in self.pairs)))
+        y = np.concatenate((first.y, *(pair.canary_y for pair in self.pairs)))
+        member = np.ones((len(x), which.size), dtype=bool)
+        member[-count:] = np.arange(count)[:, None] == which
+        if first.adjacency is Adjacency.REPLACE:
+            member[-count - 1] = which < 0
+        return x, y, member
+
+    def _said(self, told: Array, names: Array | None) -> tuple[NDArray[np.float64] | float, str]:
+        answered: NDArray[np.bool_] = np.asarray(np.isfinite(told).all(axis=1))
+        mine = told[: self.data][answered[: self.data]]
+        if not len(mine):
+            return math.nan, "predicted NaN"
+        if len(mine) > 1 and (mine == mine[0]).all():
+            return math.nan, "predicted a constant"
+        found = np.full(len(told), np.nan)
+        margin = margins_of(told[answered], names, self.seen_y[answered], np.unique(self.pairs[0].y))
+        found[answered] = np.sign(margin) * np.log1p(np.abs(margin))
+        return found, ""
+
+
+def _answered(ask: Callable[[Array], tuple[Array, Array | None]], seen: Array) -> tuple[Array, Array | None]:
+    """The answers to all records; where one of them makes the model raise, each is asked for alone, NaN for those."""
+    told: tuple[Array, Array | None] | None = None
+    with Border() as border:
+        told = ask(seen)
+    if not border.problem and told is not None:
+        return told
+    rows: list[tuple[Array, Array | None] | None] = []
+    for place in range(len(seen)):
+        row: tuple[Array, Array | None] | None = None
+        with Border():
+            row = ask(seen[place : place + 1])
+        rows.append(row)
+    good = next((row for row in rows if row is not None), None)
+    if good is None:
+        return ask(seen)  # raises what it raised
+    none = np.full_like(good[0], np.nan)
+    return np.concatenate([none if row is None else row[0] for row in rows]), good[1]
+
+
+def _nothing(x: Array) -> list[Array]:
+    """Records that hold nothing in particular: blank, the average, and all missing, as the data can hold them."""
+    if x.dtype.kind in "UOb":
+        return []
+    blank = np.zeros_like(x[:1])
+    if x.dtype.kind != "f":
+        return [blank]
+    return [blank, np.nan_to_num(np.nanmean(x, axis=0, keepdims=True)).astype(x.dtype), np.full_like(x[:1], np.nan)]
 
 
 @dataclass(frozen=True, eq=False)
