@@ -131,8 +131,7 @@ def test_a_step_leaves_no_sum_behind() -> None:
     step._total.settled = lambda *given: seen.append(keep(*given)) or seen[-1]
     for batch in step.batches((torch.randn(50, 6), torch.arange(50) % 3)):
         step(batch)
-        total, _ = seen.pop()
-        for parameter, tensor in zip(model.parameters(), total, strict=True):
+        for parameter, tensor in zip(model.parameters(), seen.pop().total, strict=True):
             assert parameter.grad.data_ptr() == tensor.data_ptr()
 
 

@@ -19,7 +19,7 @@ from tacit.train.clip.compile.replay import Replay, recordable
 from tacit.train.noise.gaussian import on_processor
 from tacit.train.sample.examples import Batch
 from tacit.train.scale.recorded import Whole, fits
-from tacit.train.scale.totals import Part
+from tacit.train.scale.totals import Summed
 
 
 def trained(
@@ -49,9 +49,8 @@ def trained(
 
 
 def as_on_a_gpu(step: PrivateStep):
-    def key(batch: Batch, parts: list[Part]) -> Tensor:
-        seen = [value for part, _ in parts for value in (part.norms, part.losses)]
-        return step._device_key(batch, seen, step._total.latest)
+    def key(batch: Batch, summed: Summed) -> Tensor:
+        return step._device_key(batch, summed)
 
     return key
 

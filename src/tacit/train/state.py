@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from ..core import BadInput
-from .noise.keys import Secret
 from .terms import check_continues, optimizer_terms, terms
 
 if TYPE_CHECKING:
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
 SCHEMA = "tacit.private-step/2"
 DAMAGED = KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, AssertionError
 """What torch and Python raise for states whose parts are missing or of the wrong type."""
+
+
+@dataclass(frozen=True, eq=False)
+class Position:
+    """Where a run is: its name and number of steps `done`, the clip norm, the `secret` and the key of the `sample` at
+    hand, the past of correlated `noise`, and the `source` of randomness (its name, and if it is cryptographic)."""
+
+    run: str
+    done: int
+    clip_norm: float
+    secret: bytes
+    sample: bytes
+    noise: list[Tensor]
+    source: tuple[str, bool]
 
 
 def check_whole(step: PrivateStep) -> None:
@@ -28,21 +43,21 @@ def check_whole(step: PrivateStep) -> None:
 def saved(step: PrivateStep) -> dict[str, Any]:
     """Tensors and plain values only."""
     check_whole(step)
-    device, model = step._release.device, step.model.state_dict()
+    device, model, at = step.device, step.model.state_dict(), step.position
     step.course.kept = True
     return {
         "schema": SCHEMA,
-        "run": step.run,
-        "done": step.done,
+        "run": at.run,
+        "done": at.done,
         "terms": dict(step.course.whole_terms()),
         "optimizer_terms": optimizer_terms(step.optimizer, step.parameters),
         "data_key": step.course.key,
         "start": step.course.start,
-        "clip_norm": step.clip_norm,
-        "secret": step._secret.value,
-        "sample": step._sample_key,
-        "noise": step._release.correlated.past,
-        "source": [step.source_name, step.cryptographic],
+        "clip_norm": at.clip_norm,
+        "secret": at.secret,
+        "sample": at.sample,
+        "noise": at.noise,
+        "source": list(at.source),
         "model": dict(model),
         "metadata": {name: dict(told) for name, told in getattr(model, "_metadata", {}).items()},
         "optimizer": step.optimizer.state_dict(),
@@ -68,7 +83,7 @@ def restore(step: PrivateStep, state: dict[str, Any]) -> None:
 def _compare(step: PrivateStep, state: dict[str, Any]) -> None:
     """Other terms than the run began with; the optimizer may also be as it was when the state was saved."""
     check_continues(state["terms"], terms(step), state["optimizer_terms"])
-    fresh, step.course.key = step._secret.value, state["data_key"]
+    fresh, step.course.key = step.position.secret, state["data_key"]
     if not step.cryptographic and state["start"] and step.course.seed_mark(fresh) != state["start"]:
         raise BadInput("The state belongs to a run with another seed.", fix="Give the seed that the run began with.")
 
@@ -79,11 +94,16 @@ def _put(step: PrivateStep, state: dict[str, Any]) -> None:
     step.model.load_state_dict(model)
     step.optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["dropout"].cpu())
-    if step._release.device.type == "cuda" and state["device_dropout"] is not None:
-        torch.cuda.set_rng_state(state["device_dropout"].cpu(), step._release.device)
-    step.run, step.done = str(state["run"]), int(state["done"])
-    step._clipper.clip_norm = float(state["clip_norm"])
-    step._secret, step._sample_key = Secret(bytes(state["secret"])), bytes(state["sample"])
-    step._release.correlated.past = [tensor.to(step._release.device) for tensor in state["noise"]]
-    step.source_name, step.cryptographic = state["source"]
+    if step.device.type == "cuda" and state["device_dropout"] is not None:
+        torch.cuda.set_rng_state(state["device_dropout"].cpu(), step.device)
+    name, cryptographic = state["source"]
+    step.position = Position(
+        str(state["run"]),
+        int(state["done"]),
+        float(state["clip_norm"]),
+        bytes(state["secret"]),
+        bytes(state["sample"]),
+        list(state["noise"]),
+        (str(name), bool(cryptographic)),
+    )
     step.course.terms, step.course.start, step.course.kept = dict(state["terms"]), str(state["start"]), True

@@ -19,7 +19,7 @@ from .batch_norm import Frozen
 from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.adaptive import next_norm
-from .clip.clipper import Loss
+from .clip.clipper import Loss, coarsest
 from .course import Course
 from .info import StepInfo
 from .models import Watched, check_kinds, check_model, compute_again, trainable
@@ -33,10 +33,10 @@ from .sample.examples import Batch
 from .sample.labels import known
 from .sample.units import Units, units
 from .scale.recorded import Whole, fits
-from .scale.totals import Part, Totals, marks
+from .scale.totals import Part, Summed, Totals, adding
 from .scale.workers import Workers
 from .speed import Speed
-from .state import restore, saved
+from .state import Position, restore, saved
 
 Project = Callable[[nn.Module], object]
 
@@ -109,15 +109,16 @@ class PrivateStep:
         self.run = secrets.token_hex(16)
         self.parameters = trained = trainable(model, optimizer)
         self._workers = Workers.of(model, trained)
-        weigh, whole = Weigh.of(plan.clipping, trained), self._workers.together(trained)
-        self._clipper = Clipper(model, averaged(loss), whole, plan.clip_norm, speed.precision, weigh)
         self._own = self._workers.own(trained)
         self._watched = None if self.sharded else Watched(model, optimizer, trained)
-        device = next(iter(trained.values())).device
-        self._total = Totals(self._clipper, self._workers, augment, compiled=speed.compiles(plan.steps, device))
-        self._release = Release(plan, self._own, self._clipper.rounding, noise)
-        if self._release.grid is not None:
-            self._total.on(self._release.grid)
+        whole = self._workers.together(trained)
+        self._release = Release(plan, self._own, coarsest(whole, speed.precision), noise)
+        device = self._release.device
+        compiled = speed.compiles(plan.steps, device)
+        add, kind = adding(self._workers, self._release.grid, compiled=compiled)
+        weigh = Weigh.of(plan.clipping, trained)
+        self._clipper = Clipper(model, averaged(loss), whole, plan.clip_norm, speed.precision, weigh, add)
+        self._total = Totals(self._clipper, self._workers, augment, compiled=compiled, kind=kind)
         self._recorded = device.type == "cuda"
         self._whole: Whole | None = None
         self._secret = Secret.of(rng)
@@ -145,6 +146,25 @@ class PrivateStep:
     def sharded(self) -> bool:
         """Whether processes hold the parameters in parts (FSDP2)."""
         return self._workers.even
+
+    @property
+    def device(self) -> torch.device:
+        """Where the trained parameters lie."""
+        return self._release.device
+
+    @property
+    def position(self) -> Position:
+        """All of the run that moves, beside model and optimizer."""
+        source = self.source_name, self.cryptographic
+        past = self._release.correlated.past
+        return Position(self.run, self.done, self.clip_norm, self._secret.value, self._sample_key, past, source)
+
+    @position.setter
+    def position(self, at: Position) -> None:
+        self.run, self.done, (self.source_name, self.cryptographic) = at.run, at.done, at.source
+        self._clipper.clip_norm = at.clip_norm
+        self._secret, self._sample_key = Secret(at.secret), at.sample
+        self._release.correlated.past = [tensor.to(self.device) for tensor in at.noise]
 
     @property
     def clip_norm(self) -> float:
@@ -231,18 +251,18 @@ class PrivateStep:
 
     def _parted(self, batch: Batch) -> list[Part]:
         """Part by part."""
-        total, parts = self._total(batch)
-        key = self._noise_key(batch, parts)
+        summed = self._total(batch)
+        key = self._noise_key(batch, summed)
         noise = self._release.noise(self._workers.key(key), self.clip_norm)
-        settled, parts = self._total.settled(batch, total, parts)
-        if settled is not total:  # one that was not finite says little about the data
-            key = self._noise_key(batch, parts)
+        settled = self._total.settled(batch, summed)
+        if settled.total is not summed.total:  # one that was not finite says little about the data
+            key = self._noise_key(batch, settled)
             noise = self._release.noise(self._workers.key(key), self.clip_norm)
-        self._release(settled, noise, self._workers.key(key), self.clip_norm)
+        self._release(settled.total, noise, self._workers.key(key), self.clip_norm)
         self._workers.hand_over(self._own)
-        self._adapt(parts, key)
+        self._adapt(settled.parts, key)
         self._release.correlated.advance()
-        return parts
+        return settled.parts
 
     def _at_once(self, batch: Batch) -> list[Part]:
         """The usual step on a GPU."""
@@ -250,27 +270,27 @@ class PrivateStep:
             self._whole = Whole(self._total, self._release, batch.examples, batch.physical, recorded=self._recorded)
         parts = self._whole(batch, lambda: self._two_keys(batch))
         if parts is None:
-            total, parts = self._total.slowly(batch)
-            self._release(total, None, self._noise_key(batch, parts), self.clip_norm)
+            summed = self._total.slowly(batch)
+            parts = summed.parts
+            self._release(summed.total, None, self._noise_key(batch, summed), self.clip_norm)
         return parts
 
-    def _noise_key(self, batch: Batch, parts: list[Part]) -> bytes | Tensor:
+    def _noise_key(self, batch: Batch, summed: Summed) -> bytes | Tensor:
         """The key of this step's noise: of norms, losses and which sum it was; made on a GPU that has the whole sum."""
-        seen = [value for clipped, _ in parts for value in (clipped.norms, clipped.losses)]
-        total, self._total.latest = self._total.latest, []
+        total = summed.total
         if total and total[0].is_cuda and self._workers.count == 1 and self._release.grid is None:
-            return self._device_key(batch, seen, total)
-        every = self._workers.gathered([marks(total)])
-        seen += [mark.cpu() for each in every for mark in each]
+            return self._device_key(batch, summed)
+        every = self._workers.gathered([summed.marks])
+        seen = summed.seen + [mark.cpu() for each in every for mark in each]
         named = self.done.to_bytes(8, "little"), self._plan
         return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
 
-    def _device_key(self, batch: Batch, seen: list[Tensor], total: list[Tensor]) -> Tensor:
+    def _device_key(self, batch: Batch, summed: Summed) -> Tensor:
         """The same, made where the sum lies."""
-        device = total[0].device
+        device = summed.total[0].device
         keys = words_of(self._two_keys(batch), device)
-        mark = fingerprint(self._release.joined(self._release.own(total)), keys)
-        return derived(torch.cat((mark, torch.cat(seen).to(device).view(torch.int32))), keys)
+        mark = fingerprint(self._release.joined(self._release.own(summed.total)), keys)
+        return derived(torch.cat((mark, torch.cat(summed.seen).to(device).view(torch.int32))), keys)
 
     def _two_keys(self, batch: Batch) -> bytes:
         """What the device needs to derive a key: of the secret, the step, the plan and the batch."""

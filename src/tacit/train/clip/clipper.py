@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,9 +40,8 @@ class Clipper:
 
     @property
     def rounding(self) -> str:
-        """The coarsest precision at work: autocast's, or that of the parameters themselves."""
-        reduced = any(tensor.dtype in REDUCED for tensor in self.parameters.values())
-        return "bfloat16" if reduced else self.precision
+        """The coarsest precision at work."""
+        return coarsest(self.parameters, self.precision)
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
         with self.products():
@@ -106,6 +105,11 @@ class Clipper:
 
     def _buffers(self) -> list[tuple[str, int, int]]:
         return [(name, id(tensor), tensor._version) for name, tensor in self.model.named_buffers()]
+
+
+def coarsest(parameters: Mapping[str, Tensor], precision: str) -> str:
+    """The coarsest precision at work: autocast's, or that of the parameters themselves."""
+    return "bfloat16" if any(tensor.dtype in REDUCED for tensor in parameters.values()) else precision
 
 
 @contextmanager

@@ -6,7 +6,7 @@ A GPU is not waited for until the noise is under way too: `__call__` launches, `
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...core import BadInput
 from ..clip import Clipped, Clipper, Compiled
+from ..clip.sums import Add
 from ..clip.tree import mapped
 from ..noise.grid import Grid
 from ..sample.augment import Augment
@@ -27,52 +28,65 @@ Part = tuple[Clipped, Tensor]
 """What a physical batch gave besides its sum, and its mask."""
 
 
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """The clipped sum of a sample by parameter, and what else its physical batches gave.
+
+    `total` holds if all norms turn out finite. `parts` may still be on their way from a GPU: see `Totals.settled`.
+    """
+
+    total: list[Tensor]
+    parts: list[Part]
+    coming: _Coming
+
+    @property
+    def seen(self) -> list[Tensor]:
+        """Norms and losses of every part."""
+        return [value for clipped, _ in self.parts for value in (clipped.norms, clipped.losses)]
+
+    @property
+    def marks(self) -> list[Tensor]:
+        """A few numbers that say which sum it was, for the key of its noise."""
+        return marks(self.total)
+
+
 class Totals:
     """Clips and adds up the physical batches of a sample; `kind` is the type of number that sums are kept in."""
 
-    def __init__(self, clipper: Clipper, workers: Workers, augment: Augment | None, *, compiled: bool) -> None:
-        self.clipper, self.workers, self.augment = clipper, workers, augment
-        clipper.add = workers.add
-        if compiled and clipper.add is not None:
-            raise BadInput("Steps on parameters in parts are eager.", fix="Use Speed(compile=False).")
+    def __init__(
+        self,
+        clipper: Clipper,
+        workers: Workers,
+        augment: Augment | None,
+        *,
+        compiled: bool,
+        kind: torch.dtype = torch.float32,
+    ) -> None:
+        self.clipper, self.workers, self.augment, self.kind = clipper, workers, augment, kind
         self.compiled = Compiled(clipper) if compiled else None
         self.parameters = clipper.parameters
         self.device = next(iter(self.parameters.values())).device
         self.replayed = compiled and self.device.type == "cuda"
-        self.kind = torch.float32
-        self.latest: list[Tensor] = []
 
-    def on(self, grid: Grid) -> None:
-        """Add up whole numbers from now on."""
-        if self.compiled is not None or self.clipper.add is not None:
-            raise BadInput(
-                "Noise on a grid goes with eager steps and parameters in one piece.", fix="Use Speed(compile=False)."
-            )
-        self.kind = torch.float64
-        self.clipper.add = grid.sums
+    def __call__(self, batch: Batch) -> Summed:
+        """Clip and add up; a GPU is not waited for."""
+        return self._summed(batch, self.clipper if self.compiled is None else self.compiled.launched)
 
-    def __call__(self, batch: Batch) -> tuple[list[Tensor], list[Part]]:
-        """The sum by parameter, which holds if all norms turn out finite, and what else each part gave."""
-        total, parts = self._summed(batch, self.clipper if self.compiled is None else self.compiled.launched)
-        alone = self.workers.count == 1
-        self._coming = _Coming(parts if alone else [])
-        return total, parts if alone else self.workers.gathered(_Coming(parts).here() or parts)
-
-    def settled(self, batch: Batch, total: list[Tensor], parts: list[Part]) -> tuple[list[Tensor], list[Part]]:
-        """The sum as it is to be released, or another, and what each part gave in the processor's memory."""
-        parts = self._coming.here() or parts
+    def settled(self, batch: Batch, summed: Summed) -> Summed:
+        """The sum as it is to be released, the same or another, and what each part gave in the processor's memory."""
+        parts = summed.coming.here() or summed.parts
         if self.compiled is None or all(bool(clipped.norms.isfinite().all()) for clipped, _ in parts):
-            return total, parts
+            return replace(summed, parts=parts)
         return self.slowly(batch)
 
-    def slowly(self, batch: Batch) -> tuple[list[Tensor], list[Part]]:
+    def slowly(self, batch: Batch) -> Summed:
         """The same by the eager clipper, which gives a gradient that is not finite no weight."""
-        total, parts = self._summed(batch, self.clipper)
-        return total, self.workers.gathered(_Coming(parts).here() or parts)
+        found = self._summed(batch, self.clipper)
+        return replace(found, parts=found.coming.here() or found.parts)
 
-    def _summed(self, batch: Batch, clip: Clip) -> tuple[list[Tensor], list[Part]]:
+    def _summed(self, batch: Batch, clip: Clip) -> Summed:
         total: list[Tensor] = []
-        parts = []
+        parts: list[Part] = []
         with self.workers.whole():
             for rows, mask in batch.parts(self.workers.rank, self.workers.count, even=self.workers.even):
                 clipped = _kept(clip(self._prepared(rows), mask.to(self.device, non_blocking=True)))
@@ -83,8 +97,10 @@ class Totals:
                     kept = self.replayed or len(batch.index) > batch.physical
                     total = [tensor.clone() for tensor in sums] if kept else sums
                 parts.append((replace(clipped, sums={}), mask))
-        self.latest = self.workers.total(total, list(self.parameters.values()), self.kind)
-        return self.latest, parts
+        total = self.workers.total(total, list(self.parameters.values()), self.kind)
+        if self.workers.count == 1:
+            return Summed(total, parts, _Coming(parts))
+        return Summed(total, self.workers.gathered(_Coming(parts).here() or parts), _Coming([]))
 
     def _prepared(self, rows: Any) -> Any:
         rows = mapped(lambda tensor: tensor.to(self.device, non_blocking=True), rows)
@@ -93,6 +109,19 @@ class Totals:
                 self.augment.check(rows)
             rows = self.augment(rows)
         return rows
+
+
+def adding(workers: Workers, grid: Grid | None, *, compiled: bool) -> tuple[Add | None, torch.dtype]:
+    """How clipped gradients are added up, None for as they are, and the type of number that sums are kept in."""
+    if compiled and workers.add is not None:
+        raise BadInput("Steps on parameters in parts are eager.", fix="Use Speed(compile=False).")
+    if grid is None:
+        return workers.add, torch.float32
+    if compiled or workers.add is not None:
+        raise BadInput(
+            "Noise on a grid goes with eager steps and parameters in one piece.", fix="Use Speed(compile=False)."
+        )
+    return grid.sums, torch.float64
 
 
 def marks(total: list[Tensor]) -> list[Tensor]:
