@@ -164,3 +164,28 @@ def test_signals_in_parts_on_disk_are_those_in_memory(tmp_path, network):
 def test_bad_input(call):
     with pytest.raises(BadInput):
         call(fleet().train(X, Y, MEMBER[:, :2], Epochs(1, 20), rng=1))
+
+
+class Squared(nn.Tanh):
+    def forward(self, x):
+        return x * x
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Fleet(make, lambda parameters: torch.optim.Adam(parameters, lr=0.5), models_at_once=64),
+        Fleet(make, lambda parameters: torch.optim.SGD(parameters, lr=0.4), models_at_once=64),
+        Fleet(make, lambda parameters: torch.optim.SGD(parameters, lr=0.5, momentum=0.9), models_at_once=64),
+        Fleet(lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)), fleet().optimizer, models_at_once=64),
+        Fleet(lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)), fleet().optimizer, models_at_once=64),
+        Fleet(lambda: nn.Sequential(nn.Linear(4, 5), Squared(), nn.Linear(5, 3)), fleet().optimizer, models_at_once=64),
+        Fleet(make(), fleet().optimizer, models_at_once=64),
+    ],
+    ids=["optimizer", "learning rate", "momentum", "width", "activation", "forward", "start"],
+)
+def test_another_network_or_optimizer_is_another_fleet(tmp_path, other):
+    with pytest.raises(Stop):
+        spread(fleet(), X, Y, MEMBER, SCHEDULES[0], rng=1, folder=tmp_path / "f", progress=interrupted)
+    with pytest.raises(BadInput, match="another fleet"):
+        spread(other, X, Y, MEMBER, SCHEDULES[0], rng=1, folder=tmp_path / "f")

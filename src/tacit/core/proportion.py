@@ -42,24 +42,22 @@ def difference_limit(first: tuple[int, int], second: tuple[int, int], confidence
     turned round (Santner and Snell 1980; Chan and Zhang 1999). It needs far fewer observations than the difference of
     two Clopper and Pearson limits: 4 of 4 against 0 of 4 shows a difference at 99.5 %.
     """
-    error = SAFETY * (1 - check.probability("confidence", confidence, one=False))
-    (hits, n), (others, m) = first, second
-    seen = hits / n - others / m
-    reach = np.floor(m * (np.arange(n + 1) / n - seen) + 1e-9).astype(int)  # X2 must be at most this, by X1
-
-    def chance(gap: float) -> float:
-        p2 = np.linspace(max(0.0, -gap), min(1.0, 1.0 - gap), GRID)[:, None]
-        p1 = np.clip(p2 + gap, 0.0, 1.0)
-        x = np.arange(n + 1)
-        log_mass = (
-            special.gammaln(n + 1) - special.gammaln(x + 1) - special.gammaln(n - x + 1)
-            + special.xlogy(x, p1) + special.xlog1py(n - x, -p1)
-        )  # fmt: skip
-        inside = np.where(reach >= m, 1.0, special.bdtr(np.clip(reach, 0, m), m, p2))
-        return float((np.exp(log_mass) * np.where(reach < 0, 0.0, inside)).sum(axis=1).max())
-
-    low, high = -1.0, seen
+    error = 1 - check.probability("confidence", confidence, one=False)
+    low, high = -1.0, first[0] / first[1] - second[0] / second[1]
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if chance(middle) > error else (middle, high)
+        low, high = (low, middle) if difference_chance(first, second, middle) > error else (middle, high)
     return low
+
+
+def difference_chance(first: tuple[int, int], second: tuple[int, int], gap: float = 0.0) -> float:
+    """At most P[a difference as large as this | p1 <= p2 + gap]: the p-value that `difference_limit` turns round."""
+    (hits, n), (others, m) = first, second
+    x = np.arange(n + 1)
+    reach = np.floor(m * (x / n - (hits / n - others / m)) + 1e-9).astype(int)  # X2 must be at most this, by X1
+    p2 = np.linspace(max(0.0, -gap), min(1.0, 1.0 - gap), GRID)[:, None]
+    p1 = np.clip(p2 + gap, 0.0, 1.0)
+    ways = special.gammaln(n + 1) - special.gammaln(x + 1) - special.gammaln(n - x + 1)
+    mass = np.exp(ways + special.xlogy(x, p1) + special.xlog1py(n - x, -p1))
+    inside = np.where(reach >= m, 1.0, special.bdtr(np.clip(reach, 0, m), m, p2))
+    return float((mass * np.where(reach < 0, 0.0, inside)).sum(axis=1).max()) / SAFETY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,20 @@ from ..attacks import (
     References,
     blind_baseline,
     disparity,
+    duplicates_control,
     known_split,
     measure,
     named,
+    near_duplicates,
     null,
     planted_leak,
 )
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
 from .models import Fit, answers, classes_of, inside, is_regressor, refit
 from .outputs import Reading
+from .pooling import pool
 from .provenance import provenance
-from .records import features, identities, joined, kept, size
+from .records import features
 from .reference_models import trained
 from .risk import records, unnamed
 
@@ -70,32 +73,29 @@ def attack(
     if not isinstance(fpr, Sequence):
         raise BadInput("fpr must be a sequence of false-positive rates.")
     x, y, member = pool(members, nonmembers)
-    train, classes = refit(target, fit), classes_of(target, y)
-    told = answers(target, x, classes)
-    reading = Reading.of(told, y, classes, "values" if output == "auto" and is_regressor(target) else output)
-    wanted = check.whole("references", references, least=0) if train is not None else 0
-    taught, sides = trained(train, x, y, int(member.sum()), wanted, randomness, classes) if wanted else ([], None)
-    read = reading.coarsest(taught)
-    seen = reading.observe([told], member[:, None], read)
-    others = None if sides is None else reading.observe(taught, sides, read)
+    wanted = check.whole("references", references, least=0)
+    asked = _asked(target, x, y, member, refit(target, fit), wanted, randomness, output)
     if groups is not None:
-        seen = observed_groups(seen, groups)
+        asked = replace(asked, seen=observed_groups(asked.seen, groups))
+    if looks := _looks(_chosen(attacks, asked.seen, asked.others)):
+        asked = replace(asked, seen=inside(target, x, asked.seen))
+    copies = near_duplicates(asked.seen.need("features"), member, y)
+    test = duplicates_control(copies, member)
+    if test.passed and copies.any():
+        asked, member, y = asked.without(copies), member[~copies], y[~copies]
+    seen, others = asked.seen, asked.others
     chosen = _chosen(attacks, seen, others)
-    known = features(x)
-    seen = replace(seen, features=known, record=np.arange(len(y)))
-    looks = any({"internals", "gradient_norm"} & set(getattr(rule, "needs", ())) for rule in chosen)
-    seen = inside(target, x, seen) if looks else seen
     told = known_split(seen, randomness) if any(map(_learns, chosen)) else (seen, seen)
     given = {id(rule): told if _learns(rule) else (seen, others) for rule in chosen}
     scores = [rule(*given[id(rule)]) for rule in chosen]
     if not all(isinstance(item, Scores) for item in scores):
         raise BadInput("An attack must return Scores.")
-    baseline, blind = blind_baseline(known, member, randomness, label=y, confidence=confidence)
+    baseline, blind = blind_baseline(seen.need("features"), member, randomness, label=y, confidence=confidence)
     return Evidence(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
         groups=() if groups is None else tuple(disparity(scores[-1], randomness, confidence=confidence)),
-        controls=(*controls(chosen[-1], *given[id(chosen[-1])], randomness), blind),
+        controls=(*controls(chosen[-1], *given[id(chosen[-1])], randomness), blind, *((test,) if copies.any() else ())),
         not_covered=(*NOT_COVERED, *_understated(others)),
         threat={
             "released": "final model",
@@ -105,6 +105,44 @@ def attack(
         scores=tuple(scores),
         **({} if others is None else records(others, *randomness.spawn(1))),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What the target, and its reference models, said of all records."""
+
+    seen: Observations
+    others: Observations | None
+
+    def without(self, rows: NDArray[np.bool_]) -> _Asked:
+        """Both without some records."""
+        others = None if self.others is None else self.others.select(records=~rows)
+        return _Asked(self.seen.select(records=~rows), others)
+
+
+def _asked(
+    target: Any,
+    x: Any,
+    y: NDArray[Any],
+    member: NDArray[np.bool_],
+    train: Fit | None,
+    wanted: int,
+    rng: Source,
+    said: str,
+) -> _Asked:
+    """Ask the target, train its references on as many records as it has members, and read both in the same way."""
+    classes, rows = classes_of(target, y), np.arange(len(y))
+    told = answers(target, x, classes)
+    reading = Reading.of(told, y, classes, "values" if said == "auto" and is_regressor(target) else said)
+    taught: list[Any] = []
+    sides = None
+    if train is not None and wanted:
+        keep = reading.keeping(wanted)
+        taught, sides = trained(train, x, y, int(member.sum()), wanted, rng, classes, keep)
+    read = reading.coarsest(taught)
+    seen = replace(reading.observe([told], member[:, None], read), features=features(x), record=rows)
+    others = None if sides is None else replace(reading.observe(taught, sides, read), record=rows)
+    return _Asked(seen, others)
 
 
 def read_scores(path: str) -> Evidence:
@@ -148,6 +186,11 @@ def _understated(others: Observations | None) -> tuple[str, ...]:
     return unnamed(others.models)
 
 
+def _looks(chosen: Sequence[AnyAttack]) -> bool:
+    """Whether an attack looks inside the model."""
+    return any({"internals", "gradient_norm"} & set(getattr(rule, "needs", ())) for rule in chosen)
+
+
 def _learns(rule: AnyAttack) -> bool:
     """Whether an attack learns from records of known membership."""
     return isinstance(rule, Attack) and rule.references.of_target
@@ -157,45 +200,6 @@ def _sight(looks: bool, known: int) -> str:
     """What the attackers saw, in words."""
     seen = "outputs on chosen records" + (", layers and gradients" if looks else "")
     return seen + (f"; the membership of {known} other records" if known else "")
-
-
-def pool(members: Any, nonmembers: Any) -> tuple[Any, NDArray[Any], NDArray[np.bool_]]:
-    """Records, labels and membership of both; records stay in the kind of table they came in."""
-    try:
-        (x_in, y_in), (x_out, y_out) = members, nonmembers
-    except (TypeError, ValueError):
-        raise BadInput("members and nonmembers must each be a pair (x, y).") from None
-    x_in, x_out, y_in, y_out = kept(x_in), kept(x_out), _labels(y_in), _labels(y_out)
-    if size(x_in) != len(y_in) or size(x_out) != len(y_out):
-        raise BadInput("members and nonmembers need x and y of one length and features of one shape.")
-    if len(y_in) < 2 or len(y_out) < 2:
-        raise BadInput("An attack needs at least two members and two non-members.")
-    x = joined(x_in, x_out)
-    if overlap((x_in, y_in), (x_out, y_out)):
-        raise BadInput("Some records are both members and non-members.", fix="Give two disjoint sets.")
-    member = np.concatenate((np.ones(len(y_in), dtype=bool), np.zeros(len(y_out), dtype=bool)))
-    return x, np.concatenate((y_in, y_out)), member
-
-
-def _labels(y: Any) -> NDArray[Any]:
-    """One label per record; words as words, nothing missing."""
-    found = np.asarray(y)
-    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
-    if found.ndim != 1:
-        raise BadInput("Labels must be one per record.", fix="Give the column of labels, or class numbers.")
-    if found.dtype.kind == "O":
-        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
-        found = found.astype(np.float64) if numbers else found
-    missing = np.isnan(found) if found.dtype.kind == "f" else np.array([value is None for value in found.ravel()])
-    if missing.any():
-        raise BadInput(f"{int(missing.sum())} labels are missing.", fix="Leave out records without a label.")
-    return found.astype(str) if found.dtype.kind == "O" else found
-
-
-def overlap(one: tuple[Any, NDArray[Any]], other: tuple[Any, NDArray[Any]]) -> bool:
-    """Whether some record with its label is in both; numbers are compared as one kind of number."""
-    known = identities(joined(one[0], other[0]), np.concatenate((one[1], other[1])))
-    return not set(known[: len(one[1])]).isdisjoint(known[len(one[1]) :])
 
 
 def _chosen(

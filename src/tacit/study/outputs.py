@@ -6,7 +6,7 @@ means what it means of the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -33,6 +33,15 @@ class Form(StrEnum):
     PROBABILITIES = "probabilities"
     LOGITS = "logits"
     VALUES = "values"
+
+
+@dataclass(frozen=True, eq=False)
+class Digest:
+    """What one model says of every record's own label and of all others together, and what is added to its zeros."""
+
+    own: Floats
+    others: Floats
+    added: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,24 +92,55 @@ class Reading:
             )
         return answer
 
-    def observe(self, answers: Sequence[Array], member: ArrayLike, read: Resolution | None = None) -> Observations:
+    def keeping(self, models: int) -> Callable[[Array], Any]:
+        """What is kept of so many models' answers: all where memory allows it, else what is said of the true label."""
+        large = models * len(self.labels) * self.classes > KEPT
+        return self.digest if large and self.form in (Form.PROBABILITIES, Form.LOGITS) else _whole
+
+    def digest(self, answer: Array) -> Digest:
+        """The true label's share and all others' together (of logits: their logarithms), and the smallest step."""
+        table, rows = self._like_the_target(answer), np.arange(len(self.labels))
+        if self.form is Form.LOGITS:
+            z = table.astype(np.float64)
+            own = z[rows, self.labels]
+            z[rows, self.labels] = -np.inf
+            return Digest(own, special.logsumexp(z, axis=1), (LEAST,))
+        shown = self.resolution.shown(table)
+        added, own = Resolution.of(shown).added, shown[rows, self.labels]
+        shown[rows, self.labels] = 0.0
+        return Digest(own, shown.sum(axis=1), added)
+
+    def observe(self, answers: Sequence[Any], member: ArrayLike, read: Resolution | None = None) -> Observations:
         """Signals of several models on the same records."""
         if self.form is Form.VALUES:
             return residuals(answers, self.labels, np.asarray(member, dtype=bool))
+        if isinstance(answers[0], Digest):
+            return self._digested(answers, member, self.resolution if read is None else read)
         tables = [self._like_the_target(answer) for answer in answers]
         if self.form is Form.LOGITS:
             return self._small(Observations.from_logits, tables, member)
         resolution = self.resolution if read is None else read
         return self._small(Observations.from_probabilities, tables, member, resolution=resolution)
 
-    def coarsest(self, answers: Sequence[Array]) -> Resolution:
+    def _digested(self, answers: Sequence[Digest], member: ArrayLike, read: Resolution) -> Observations:
+        own, others = (np.stack([getattr(part, name) for part in answers], axis=1) for name in ("own", "others"))
+        if self.form is Form.PROBABILITIES:
+            own, others = read.logarithms(own, others, self.labels, self.classes)
+        return Observations.from_margin(own - others, label=self.labels, member=member)
+
+    def coarsest(self, answers: Sequence[Any]) -> Resolution:
         """The target's resolution, or that of other models on the same records where theirs is coarser."""
         if self.form is not Form.PROBABILITIES or not answers:
             return self.resolution
-        kinds = [Resolution.of(self.resolution.shown(self._like_the_target(answer))) for answer in answers]
-        width = max(len(each.added) for each in kinds)
-        some = [np.broadcast_to(each.added, width) for each in kinds if max(each.added) > LEAST]
+        steps = [self._step(answer) for answer in answers]
+        width = max(len(each) for each in steps)
+        some = [np.broadcast_to(each, width) for each in steps if max(each) > LEAST]
         return self.resolution.joined(Resolution(tuple(np.median(some, axis=0).tolist()))) if some else self.resolution
+
+    def _step(self, answer: Any) -> tuple[float, ...]:
+        if isinstance(answer, Digest):
+            return answer.added
+        return Resolution.of(self.resolution.shown(self._like_the_target(answer))).added
 
     def _like_the_target(self, answer: Array) -> Array:
         """Another model's answer in the target's form: shares for shares, the likeliest label for labels."""
@@ -137,6 +177,10 @@ class Reading:
             return build(np.stack(tables, axis=1), self.labels, member=side, **more)  # type: ignore[no-any-return]
         margins = [build(table[:, None], self.labels, **more).need("margin") for table in tables]
         return Observations.from_margin(np.concatenate(margins, axis=1), label=self.labels, member=side)
+
+
+def _whole(answer: Array) -> Array:
+    return answer
 
 
 def residuals(answers: Sequence[Array], y: Floats, member: NDArray[np.bool_]) -> Observations:

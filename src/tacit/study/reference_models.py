@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,15 +42,22 @@ def subsets(records: int, models: int, share: int, rng: Source) -> NDArray[np.bo
 
 
 def trained(
-    fit: Fit, x: Any, y: Array, share: int, count: int, rng: Source, classes: Array | None
-) -> tuple[list[Array], NDArray[np.bool_]]:
+    fit: Fit,
+    x: Any,
+    y: Array,
+    share: int,
+    count: int,
+    rng: Source,
+    classes: Array | None,
+    keep: Callable[[Array], Any],
+) -> tuple[list[Any], NDArray[np.bool_]]:
     """What `count` models, each trained on `share` records, say of all records, and who was in which.
 
-    A fit that offers `many` trains them together.
+    `keep` says what is kept of each answer. A fit that offers `many` trains them together.
     """
     member = subsets(len(y), count, share, rng)
     if not callable(getattr(fit, "many", None)) or not isinstance(x, np.ndarray):
-        return [answers(_one(fit, x, y, rows, rng), x, classes) for rows in member.T], member
+        return [keep(answers(_one(fit, x, y, rows, rng), x, classes)) for rows in member.T], member
     size, outputs = Together.of(fit).at_once, []
     for first in range(0, count, size):
         sides, told = member[:, first : first + size], ""
@@ -57,7 +65,7 @@ def trained(
             told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], x)
         if isinstance(told, str):
             raise BadInput(f"The training of reference models {border.problem or told}.")
-        outputs += list(told)
+        outputs += [keep(np.asarray(part)) for part in told]
     return outputs, member
 
 

@@ -22,8 +22,10 @@ from ..audits.claims import Stated, with_frontier
 from ..audits.demonstration import Played, same_adjacency
 from ..audits.scoring import scored
 from ..core import Adjacency, BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
-from .membership import features, of_audit, overlap, pool
+from .membership import of_audit
 from .models import answers, classes_of, observe
+from .pooling import overlap, pool
+from .records import features
 
 Array = NDArray[Any]
 FEWEST = 50

@@ -1,0 +1,57 @@
+"""Members and outsiders as one pool of records with labels, whatever tables they came in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput
+from .records import identities, joined, kept, size
+
+
+def pool(members: Any, nonmembers: Any) -> tuple[Any, NDArray[Any], NDArray[np.bool_]]:
+    """Records, labels and membership of both; records stay in the kind of table they came in."""
+    try:
+        (x_in, y_in), (x_out, y_out) = members, nonmembers
+    except (TypeError, ValueError):
+        raise BadInput("members and nonmembers must each be a pair (x, y).") from None
+    x_in, x_out, y_in, y_out = kept(x_in), kept(x_out), _labels(y_in), _labels(y_out)
+    if size(x_in) != len(y_in) or size(x_out) != len(y_out):
+        raise BadInput("members and nonmembers need x and y of one length and features of one shape.")
+    if len(y_in) < 2 or len(y_out) < 2:
+        raise BadInput("An attack needs at least two members and two non-members.")
+    x = joined(x_in, x_out)
+    if 2 * repeated(x, np.concatenate((y_in, y_out)), len(y_in)) > min(len(y_in), len(y_out)):
+        raise BadInput("Most records are both members and non-members.", fix="Give two disjoint sets.")
+    member = np.concatenate((np.ones(len(y_in), dtype=bool), np.zeros(len(y_out), dtype=bool)))
+    return x, np.concatenate((y_in, y_out)), member
+
+
+def _labels(y: Any) -> NDArray[Any]:
+    """One label per record; words as words, nothing missing."""
+    found = np.asarray(y)
+    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.ndim != 1:
+        raise BadInput("Labels must be one per record.", fix="Give the column of labels, or class numbers.")
+    if found.dtype.kind == "O":
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
+        found = found.astype(np.float64) if numbers else found
+    missing = np.isnan(found) if found.dtype.kind == "f" else np.array([value is None for value in found.ravel()])
+    if missing.any():
+        raise BadInput(f"{int(missing.sum())} labels are missing.", fix="Leave out records without a label.")
+    return found.astype(str) if found.dtype.kind == "O" else found
+
+
+def repeated(x: Any, y: NDArray[Any], first: int) -> int:
+    """How many of the records after the `first` ones are, with their label, among those."""
+    known = identities(x, y)
+    before = set(known[:first])
+    return sum(name in before for name in known[first:])
+
+
+def overlap(one: tuple[Any, NDArray[Any]], other: tuple[Any, NDArray[Any]]) -> bool:
+    """Whether some record with its label is in both; numbers are compared as one kind of number."""
+    known = identities(joined(one[0], other[0]), np.concatenate((one[1], other[1])))
+    return not set(known[: len(one[1])]).isdisjoint(known[len(one[1]) :])
