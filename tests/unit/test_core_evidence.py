@@ -69,6 +69,28 @@ def test_the_sentence_quotes_the_numbers():
     assert "at most 4 (delta 1e-05) by proof and at least 2 by demonstration" in WHOLE.sentence
 
 
+def test_lower_bounds_of_two_kinds_are_told_apart():
+    """One that assumes the claim's noise says so, and what holds without; one at its ceiling says that."""
+    assumed = replace(shown(2.4), bound=replace(shown(2.4).bound, assumes="gaussian"))
+    of_family = replace(claim(), bound=replace(claim().bound, assumes="gaussian"))
+    found = replace(WHOLE, claim=of_family, demonstrations=(shown(0.42), assumed)).sentence
+    assert "at least 2.4 (if the noise is of the claimed kind; 0.42 without that) by demonstration" in found
+    plain = replace(WHOLE, claim=None, demonstrations=(shown(2.74, attainable=2.75),)).sentence
+    assert "epsilon is at least 2.74 (the most this audit can show)." in plain
+    assert "(" not in replace(WHOLE, claim=None, measurements=()).sentence
+
+
+def test_without_references_the_sentence_says_that_it_understates():
+    assert "understates" in replace(WHOLE, provenance={"references": 0}).sentence
+    assert "understates" not in replace(WHOLE, provenance={"references": 4}).sentence
+    assert "understates" not in replace(WHOLE, provenance={"references": 0}, measurements=()).sentence
+
+
+def test_a_failed_control_says_what_it_found():
+    failed = replace(WHOLE, controls=(Control("blind baseline", "", "area 0.7. Draw both at random", False),))
+    assert "the control blind baseline did not behave (area 0.7. Draw both at random)." in failed.sentence
+
+
 def test_the_best_of_several_attacks_is_quoted_with_the_confidence_that_all_of_them_share():
     """Four intervals at 98.75 % hold together at 95 %; one that a blind baseline has is not among them."""
     each = [replace(measurement(), attack=name, auc=replace(measurement().auc, confidence=0.9875)) for name in "abcd"]

@@ -9,13 +9,17 @@ import numpy as np
 from .evidence import Claim, Evidence, Measurement, Verdict
 from .interval import Estimate
 
+CEILING = 0.98
+"""From this part of its attainable maximum on, a lower bound says how many runs there were, not how much leaks."""
+
 
 def sentence(evidence: Evidence) -> str:
     """What a person should take away; a failed control is said first."""
-    failed = [control.name for control in evidence.controls if not control.passed]
+    failed = [control for control in evidence.controls if not control.passed]
     if failed:
-        return f"This experiment cannot be relied on: the control {', '.join(failed)} did not behave."
-    parts = [text for text in (_found(evidence), _judged(evidence)) if text]
+        names = ", ".join(control.name for control in failed)
+        return f"This experiment cannot be relied on: the control {names} did not behave ({failed[0].found})."
+    parts = [text for text in (_found(evidence), _understated(evidence), _judged(evidence)) if text]
     return " ".join(parts) or "Nothing was measured and nothing is claimed."
 
 
@@ -66,6 +70,13 @@ def _found(evidence: Evidence) -> str:
     return f"{text}; the {_word(evidence.claim)} allows at most {math.ceil(limit * scale):,}."
 
 
+def _understated(evidence: Evidence) -> str:
+    """Attacks without reference models find far less than is there to be found."""
+    if not evidence.attacks or evidence.provenance.get("references") != 0:
+        return ""
+    return "No reference models were trained, so this understates what an attacker can find."
+
+
 def _too_few(evidence: Evidence) -> str:
     """What can be said when there are too few outsiders for any of the rates."""
     if not evidence.attacks:
@@ -87,19 +98,37 @@ def _sure(evidence: Evidence) -> str:
 def _judged(evidence: Evidence) -> str:
     shown, claim = evidence.lower, evidence.claim
     if claim is None:
-        return "" if shown is None else f"No bound is claimed; epsilon is at least {shown.bound.epsilon:.3g}."
+        return "" if shown is None else f"No bound is claimed; epsilon is at least {_shown(evidence)}."
     if math.isinf(claim.bound.epsilon):
         return "The claim allows any epsilon: it promises nothing."
     epsilon = f"{claim.bound.epsilon:.3g}"
     if shown is None:
         return f"{_bounded(claim)}; it is untested, as no audit was made."
-    at_least = f"{shown.bound.epsilon:.3g}"
+    at_least = _shown(evidence)
     if evidence.verdict is Verdict.REFUTED:
         return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}."
     if evidence.verdict is Verdict.UNINFORMATIVE:
         most = f"{evidence.attainable:.3g}"
         return f"The audit could not have contradicted epsilon <= {epsilon}: it can show {most} at most."
     return f"{_bounded(claim)} and at least {at_least} by demonstration."
+
+
+def _shown(evidence: Evidence) -> str:
+    """The lower bound, with what it assumes and whether it is the most that could have been shown.
+
+    Two bounds beside each other are alike only if both hold for any mechanism, or both for the claim's family.
+    """
+    best = evidence.lower
+    if best is None:
+        return "0"
+    words = []
+    if best.bound.assumes is not None:
+        free = [item.bound.epsilon for item in evidence.demonstrations if item.bound.assumes is None]
+        rest = f"; {max(free):.3g} without that" if free else ""
+        words.append(f"if the noise is of the claimed kind{rest}")
+    if best.bound.epsilon >= CEILING * best.attainable > 0:
+        words.append("the most this audit can show")
+    return f"{best.bound.epsilon:.3g}" + (f" ({'; '.join(words)})" if words else "")
 
 
 def _bounded(claim: Claim) -> str:
