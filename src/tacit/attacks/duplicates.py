@@ -71,8 +71,9 @@ def duplicates_control(found: Flags, member: Flags) -> Control:
 def _names(label: NDArray[np.generic]) -> NDArray[np.int64]:
     """Labels as numbers that are equal where they are; a regression's in twentieths of their spread."""
     if label.dtype.kind == "f":
-        return np.asarray(np.round(label / max(NEAR * float(label.std()), 1e-300)).astype(np.int64))
-    return np.unique(label, return_inverse=True)[1].ravel().astype(np.int64)
+        value = label.astype(np.float64)
+        return np.asarray(np.round(value / max(NEAR * float(value.std()), 1e-300)).astype(np.int64))
+    return np.asarray(np.unique(label, return_inverse=True)[1].ravel().astype(np.int64))
 
 
 def _usual(x: Floats) -> float:
