@@ -34,13 +34,17 @@ class Validation:
 
     @classmethod
     def of(cls, data: Any, model: nn.Module, loss: Loss | None, collate: Collate | None = None) -> Validation:
-        """Read `data` as training data are read, and try the model on made-up records of their shapes."""
+        """Read `data` as training data are read, and try the model on made-up records of their shapes.
+
+        A model whose parameters are cut up among processes is not tried: to run it would move them.
+        """
         found = cls(Examples.of(data, collate), loss)
         if not found.examples.count:
             raise BadInput("Validation data are empty.", fix="Leave validation out.")
         rows = found.examples.rows(np.arange(min(TRIED, found.examples.count)))
-        with _evaluating(model), same_random():
-            found._try(model, rows)
+        if all(type(tensor.data) is Tensor for tensor in model.parameters()):  # parts of parameters gather in a run
+            with _evaluating(model), same_random():
+                found._try(model, rows)
         return found
 
     def _try(self, model: nn.Module, rows: Any) -> None:
