@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tacit.train.clip import Clipper, Compiled
 from tacit.train.clip.compile import compiled, graph, head, nodes
-from tacit.train.clip.rules import terms
+from tacit.train.clip.rules import outer
 
 aten = torch.ops.aten
 SUMMED = aten._log_softmax_backward_data.default
@@ -282,7 +282,7 @@ def test_a_whole_step_in_reduced_precision(biased: bool, monkeypatch: pytest.Mon
         return steps[-1]
 
     monkeypatch.setattr(head, "MANY", 0)
-    monkeypatch.setattr(terms, "narrow", lambda values: values.dtype == torch.bfloat16)
+    monkeypatch.setattr(outer, "narrow", lambda values: values.dtype == torch.bfloat16)
     monkeypatch.setattr(compiled, "rewritten", kept)
     monkeypatch.setattr(torch, "compile", lambda traced, **_: traced)
     torch.manual_seed(1)

@@ -16,8 +16,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from tacit.train.clip import Clipper
 from tacit.train.clip.compile import inner
 from tacit.train.clip.compile.compiled import Compiled
-from tacit.train.clip.rules import terms
-from tacit.train.clip.rules.terms import Outer
+from tacit.train.clip.rules import outer as terms
+from tacit.train.clip.rules.outer import Outer
 from train_zoo import CLASSES, classify, trainable
 
 DEVICE = "cuda"
@@ -28,17 +28,20 @@ import torch
 
 from kernel_mutants import changed
 from tacit.train.clip.compile import inner, inner_kernels
-from tacit.train.clip.rules import terms
+from tacit.train.clip.rules import outer as terms
 from tacit.train.clip.compile.inner import Tile
 
 MUTANTS = {
     "a pair counted once": ("T, M, 2.0)", "T, M, 1.0)"),
     "a block with itself counted twice": ("T, M, 1.0)", "T, M, 2.0)"),
+    "parts of a block with itself left out": ("if TIMES == 1.0:", "if TIMES == 3.0:"),
     "signs kept": ("tl.abs(two)", "two"),
     "the other side's inner products": ("tl.abs(two)", "tl.abs(one)"),
     "lengths of one block only": ("across[None, :]", "down[None, :]"),
     "no block but itself": ("second = (first + apart) % BLOCKS", "second = first + 0 * apart"),
     "rows of the next sequence": ("(row < T)[:, None]", "(row < 2 * T)[:, None]"),
+    "parts that may cancel counted by their product": ("tl.sqrt(own) * down[:, None]", "own * down[:, None]"),
+    "parts of other pairs counted too": ("row[:, None] == column[None, :]", "row[:, None] >= 0"),
     "numbers of the next row": ("(place < LENGTH)[None, :]", "(place < 2 * LENGTH)[None, :]"),
 }
 
@@ -48,7 +51,8 @@ def naive(left, right):
     ours, other = left @ left.mT, right @ right.mT
     lengths = left.norm(dim=-1)
     return torch.stack([
-        (ours * other).sum((1, 2)), (lengths[:, :, None] * lengths[:, None, :] * other.abs()).sum((1, 2))
+        (ours * other).sum((1, 2)), (lengths[:, :, None] * lengths[:, None, :] * other.abs()).sum((1, 2)),
+        (lengths * right.norm(dim=-1)).sum(1), right.square().sum((1, 2)),
     ])
 
 
@@ -77,10 +81,13 @@ for rows, columns in ((5, 24), (24, 5)):
     left, right = torch.randn(3, 2, 21, rows).half(), torch.randn(3, 2, 21, columns).half()
     narrower = (left, right) if rows < columns else (right, left)
     for sides, same in ((narrower, True), (narrower[::-1], False)):
-        norms, room = naive(*(side.flatten(0, 1) for side in sides)).view(2, 3, 2).sum(2)
+        norms, room, reach, _ = naive(*(side.flatten(0, 1) for side in sides)).view(4, 3, 2)
+        norms, room = norms.sum(1), room.sum(1)
+        counted = norms + terms.inner_error(32, 21, torch.bfloat16) * reach.square().sum(1)
         outer = terms.Outer(left, right, torch.Size((2, rows, columns)))
-        torch.testing.assert_close(outer.norm2({}).double(), norms, rtol=1e-5, atol=0)
-        assert torch.allclose(outer.slack2({}).double(), terms.UNIT**2 * room, rtol=1e-5) is same
+        torch.testing.assert_close(outer.norm2({}).double(), counted, rtol=3e-6, atol=0)
+        assert (counted > norms * (1 + 1e-5)).all()
+        assert torch.allclose(outer.slack2({}).double(), (1 + terms.EVEN) * terms.UNIT**2 * room, rtol=1e-5) is same
     gradients = torch.einsum("bgtp,bgtd->bgpd", left.double(), right.double())
     torch.testing.assert_close(norms, gradients.square().sum((1, 2, 3)))
 """

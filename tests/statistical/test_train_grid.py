@@ -16,8 +16,8 @@ from tacit.loss import Plan
 from tacit.train import Speed, fit, private
 from tacit.train.claim import FLOATING
 from tacit.train.clip import Clipper, Weigh
+from tacit.train.clip.rounding import OWN
 from tacit.train.noise.grid import Grid
-from tacit.train.noise.release import ROUNDING
 from train_zoo import CLASSES, ZOO, gradients, length, trainable
 
 COUNT = 60_000
@@ -30,7 +30,7 @@ def released(noise: str, value: float = 0.0, mutant: float = 1.0) -> tuple[np.nd
     plan = Plan(10, 1.0, 1, 1.0, clip_norm=1.0, sampling="full")
     step = private(model, torch.optim.SGD(model.parameters(), lr=1.0), plan, loss=moved, rng=11, noise=noise)
     if mutant != 1.0:
-        step._release.grid.noise = Grid(COUNT, 1.0, mutant, ROUNDING["float32"]).noise
+        step._release.grid.noise = Grid(COUNT, 1.0, mutant, OWN["float32"]).noise
     x = torch.zeros(10, COUNT)
     x[0] = value / math.sqrt(COUNT)
     step(next(step.batches((x, torch.zeros(10)))))
@@ -72,7 +72,7 @@ def test_whole_numbers_do_not_tell_where_they_came_from() -> None:
     noise = torch.randn(COUNT)
     floating = coarse(noise.double().numpy()), coarse((noise + 1.0).double().numpy())
     assert floating[1] - floating[0] > 0.1
-    grid = Grid(1, 1.0, 1.0, ROUNDING["float32"])
+    grid = Grid(1, 1.0, 1.0, OWN["float32"])
     found = []
     for value in (0.0, 1.0):
         sums = [torch.full((COUNT,), value / grid.spacing, dtype=torch.float64)]
@@ -90,7 +90,7 @@ def test_contributions_are_rounded_before_they_are_added(name: str, clipping: st
     model, batch = case.make(), case.batch(5)
     parameters = trainable(model)
     count = sum(tensor.numel() for tensor in parameters.values())
-    grid = Grid(count, 0.5, 1.0, ROUNDING["float32"])
+    grid = Grid(count, 0.5, 1.0, OWN["float32"])
     weigh = Weigh.of(Plan(10, 0.5, 1, 1.0, clipping=clipping).clipping, parameters)
     mask = torch.tensor([True, True, False, True, True])
     exact = Clipper(model, case.loss, parameters, 0.5, weigh=weigh)(batch, mask)
@@ -106,7 +106,7 @@ def test_one_example_moves_the_sum_by_at_most_the_bound() -> None:
     case = ZOO["mlp"]
     model, (x, y) = case.make(), case.batch(6)
     parameters = trainable(model)
-    grid = Grid(sum(tensor.numel() for tensor in parameters.values()), 0.01, 1.0, ROUNDING["float32"])
+    grid = Grid(sum(tensor.numel() for tensor in parameters.values()), 0.01, 1.0, OWN["float32"])
     clipper = Clipper(model, case.loss, parameters, 0.01, add=grid.sums)
     assert min(length(row.values()) for row in gradients(model, case.loss, (x, y))) > 0.01
     whole = clipper((x, y), torch.ones(6, dtype=torch.bool))
@@ -123,7 +123,7 @@ def test_a_contribution_that_is_too_long_counts_as_zero() -> None:
     torch.manual_seed(1)
     model, batch = case.make(), case.batch(4)
     parameters = trainable(model)
-    grid = Grid(sum(tensor.numel() for tensor in parameters.values()), 0.01, 1.0, ROUNDING["float32"])
+    grid = Grid(sum(tensor.numel() for tensor in parameters.values()), 0.01, 1.0, OWN["float32"])
     fault = Weigh()
     object.__setattr__(fault, "shares", (100.0,))
     found = Clipper(model, case.loss, parameters, 0.01, weigh=fault, add=grid.sums)(batch, torch.ones(4, dtype=bool))

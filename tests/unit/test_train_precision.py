@@ -7,9 +7,10 @@ from torch import nn
 from tacit.loss import Plan
 from tacit.train import Speed, private
 from tacit.train.clip import Clipper, Forward
-from tacit.train.clip.rules import terms
+from tacit.train.clip.rounding import ROUNDING
+from tacit.train.clip.rules import outer as terms
 from tacit.train.clip.sums import group_slack, group_squares, per_example
-from tacit.train.noise.release import ROUNDING, Release
+from tacit.train.noise.release import Release
 from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
 
 NAMES = [

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tacit.train import fit
-from tacit.train.noise.release import ROUNDING
+from tacit.train.clip.rounding import ROUNDING
 from train_sharded import CASES, DATA, LOUD, flat, made, noise, trained
 
 SCRIPT = Path(__file__).resolve().parents[1] / "train_sharded.py"

@@ -22,6 +22,7 @@ NOT_COVERED = (
     "the true batch sizes, the run time and checkpoints, which stay with the operator",
 )
 FLOATING = "rounding of floating-point noise (granularity attacks)"
+GPU_SUMS = "rounding of sums over records on a GPU beyond 1/128 of the clip norm: assumed, not proven"
 
 
 def warn_delta(delta: float, public_size: int) -> None:
@@ -48,6 +49,8 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
     """The whole plan's bound: a run stopped early, by looking at its own output, claims no less (soundness rule 3)."""
     plan = step.plan
     not_covered = (*NOT_COVERED, FLOATING) if step.noise == "float32" else NOT_COVERED
+    if step.noise == "float32" and next(iter(step.parameters.values())).is_cuda:
+        not_covered = (*not_covered, GPU_SUMS)
     if step.ledger is None:
         not_covered = (*not_covered, "other releases: no ledger was given")
     not_covered = (*not_covered, *step.course.not_covered)
@@ -75,6 +78,7 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
             "sampling": plan.sampling.name,
             "precision": step.speed.precision,
             "noise": step.noise,
+            "rounding": step.rounding,
             "torch": torch.__version__,
             "python": platform.python_version(),
         },

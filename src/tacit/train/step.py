@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.adaptive import next_norm
 from .clip.clipper import Loss, coarsest
+from .clip.rounding import at_most
 from .course import Course
 from .info import StepInfo
 from .models import Watched, check_kinds, check_model, compute_again, trainable
@@ -116,7 +118,7 @@ class PrivateStep:
         device = self._release.device
         compiled = speed.compiles(plan.steps, device)
         add, kind = adding(self._workers, self._release.grid, compiled=compiled)
-        weigh = Weigh.of(plan.clipping, trained)
+        weigh = replace(Weigh.of(plan.clipping, trained), most=at_most(plan.expected_batch))
         self._clipper = Clipper(model, averaged(loss), whole, plan.clip_norm, speed.precision, weigh, add)
         self._total = Totals(self._clipper, self._workers, augment, compiled=compiled, kind=kind)
         self._recorded = device.type == "cuda"
@@ -165,6 +167,11 @@ class PrivateStep:
         self._clipper.clip_norm = at.clip_norm
         self._secret, self._sample_key = Secret(at.secret), at.sample
         self._release.correlated.past = [tensor.to(self.device) for tensor in at.noise]
+
+    @property
+    def rounding(self) -> float:
+        """r: rounding may carry a record's contribution to (1 + r) clip norms, and the noise is scaled by that."""
+        return self._release.rounding if self._release.grid is None else self._release.own_rounding
 
     @property
     def clip_norm(self) -> float:

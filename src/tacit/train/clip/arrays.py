@@ -3,23 +3,82 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .rounding import SHORT, cut
+
 ALIGNED = 8
 # the C library's: larger blocks are always mapped by themselves; and how far from the heap at least
 MAPPED, FAR = 2**25, 2**36
 REDUCED = (torch.bfloat16, torch.float16)
-ROUNDING = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
-"""How far rounding may carry a contribution beyond the clip norm: what the noise has room for (soundness rule 11)."""
+PART = 1024
+"""Squares that are added up in float32; their sums are added up in float64."""
 
 
 def square(values: Tensor) -> Tensor:
-    """Squared norm of everything but the first axis."""
-    length = torch.linalg.vector_norm(flat(values), dim=1)
-    return length * length
+    """Squared norm of everything but the first axis, in float64."""
+    return squares(flat(values))
+
+
+def squares(values: Tensor) -> Tensor:
+    """Squared norm along the last axis, in float64; off by a share of at most (PART + 4) ROUND, and underflow."""
+    values = wide(values)
+    count = values.shape[-1]
+    whole = count // PART
+    if count <= PART:
+        return torch.linalg.vector_norm(values, dim=-1).double().square()
+    parts = values[..., : whole * PART].unflatten(-1, (whole, PART))
+    found = torch.linalg.vector_norm(parts, dim=-1).double().square().sum(-1)
+    if count > whole * PART:
+        found = found + torch.linalg.vector_norm(values[..., whole * PART :], dim=-1).double().square()
+    return found
+
+
+def summed(weight: Tensor, values: Tensor) -> Tensor:
+    r"""\sum_i c_i v_i of rows (B, d), as short sums of rows; in float64 where the weights are."""
+    if weight.dtype == torch.float64 != values.dtype:
+        parts = zip(weight.split(SHORT), values.split(SHORT), strict=True)
+        return added(some @ rows.double() for some, rows in parts)
+    count = len(values) // SHORT * SHORT
+    if values.is_cuda or len(values) <= SHORT:
+        return weight @ values
+    whole = weight[:count].view(-1, 1, SHORT), values[:count].view(-1, SHORT, values.shape[1])
+    found = torch.bmm(*whole).sum((0, 1))
+    return found.add_(weight[count:] @ values[count:]) if count < len(values) else found
+
+
+def crossed(left: Tensor, right: Tensor) -> Tensor:
+    r"""\sum_k l_k r_k^T of rows (groups, K, p) and (groups, K, d) or without groups, as short sums on a processor.
+
+    In float64 where one of the sides is.
+    """
+    if left.is_cuda:
+        return product(left.mT, right) if left.ndim > 2 else left.mT @ right
+    left, right = wide(left), wide(right)
+    kind = torch.promote_types(left.dtype, right.dtype)
+    length = cut(left.shape[-2], kind)
+    found = place = None
+    for some, others in zip(left.split(length, -2), right.split(length, -2), strict=True):
+        sides = some.mT.to(kind), others.to(kind)
+        if found is None:
+            found = torch.matmul(*sides)
+        else:  # memory in moderate pieces is reused, not mapped anew
+            place = torch.matmul(*sides, out=torch.empty_like(found) if place is None else place)
+            found.add_(place)
+    assert found is not None
+    return found
+
+
+def added(parts: Iterator[Tensor]) -> Tensor:
+    """The sum of some tensors, made one after the other."""
+    found = next(parts)
+    for one in parts:
+        found.add_(one)
+    return found
 
 
 def flat(values: Tensor) -> Tensor:
@@ -35,6 +94,11 @@ def wide(values: Tensor) -> Tensor:
 def narrow(values: Tensor) -> bool:
     """Whether products take these numbers as they are: a GPU multiplies them exactly and adds up in float32."""
     return values.dtype == torch.bfloat16 and values.is_cuda
+
+
+def coarse(values: Tensor) -> bool:
+    """Whether products of such float32 numbers may be made in TF32."""
+    return values.is_cuda and values.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:

@@ -23,8 +23,10 @@ from ...core import BadInput
 from .arrays import REDUCED, Room
 from .capture.capture import Capture, Entry, no_rule
 from .recompute.hooks import checkpointed
+from .rounding import LARGE, PRODUCTS, ROUND, borne, needs_float64
+from .rules.outer import Memo
 from .rules.rules import RULES, fallback
-from .rules.terms import Dense, Memo, Term, Viewed, housed, join, norm2, pulled, slack2, weighted
+from .rules.terms import Dense, Term, Viewed, housed, join, norm2, pulled, slack2, sway2, weighted
 from .weigh import FLAT, Weigh
 
 Terms = dict[str, list[Term]]
@@ -87,18 +89,51 @@ def clipped_terms(
     """The clipped sum from its terms; `finite`: the caller looks at the norms itself, and no branch is taken here."""
     memo: Memo = {}
     squares = group_squares(terms, losses, weigh, memo)
-    norms = squares.sum(0).sqrt()
-    kept = norms.isfinite()
+    norms, kept = shown(squares, losses)
     if not finite and not bool(kept.all()):
         terms = {name: [term.only(kept) for term in parts] for name, parts in terms.items()}
+        memo = {}
     lengths = squares.sqrt() + group_slack(terms, squares, weigh, memo)
     weight = weigh(lengths, mask & kept, clip_norm)
+    sway = group_sway(terms, squares, weigh, memo)
+    weight, rough = for_sums(sway, weight, mask, clip_norm, weigh.most, norms.dtype, longest(terms) if finite else None)
+    if finite:  # the caller repeats the step without a graph
+        norms = torch.where(rough, torch.inf, norms)
     sums = (add or weighted_sums)(parameters, terms, weight, weigh)
-    return Clipped(sums, norms, losses, mask & (weight < 1).any(0))
+    return Clipped(sums, norms, losses, mask & kept & (weight < 1).any(0))
+
+
+def for_sums(
+    sway: Tensor,
+    weight: Tensor,
+    mask: Tensor,
+    clip_norm: float | Tensor,
+    most: int,
+    kind: torch.dtype,
+    longest: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Weights in float64 if the sum needs that, of `kind` if not, and whether that is too rough after all.
+
+    `longest`: decide by this number of additions, not by the records.
+    """
+    if weight.is_cuda:
+        return weight.to(kind), torch.zeros_like(mask.any())
+    weight = borne(sway, weight, clip_norm, most)
+    rough = needs_float64(sway, weight, mask, clip_norm, most)
+    if bool(rough) if longest is None else longest * most * ROUND > PRODUCTS:
+        return weight, torch.zeros_like(rough)
+    return weight.to(kind), rough
+
+
+def shown(squares: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
+    """Norms of whole gradients, infinite where they count as not finite, and whose are finite."""
+    norms = squares.sum(0).sqrt()
+    kept = norms <= LARGE
+    return torch.where(kept, norms, torch.inf).to(torch.promote_types(losses.dtype, torch.float32)), kept
 
 
 def weighted_sums(parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor, weigh: Weigh) -> dict[str, Tensor]:
-    """The clipped sum of every parameter; one that no operation used is a declared zero."""
+    """The clipped sum of every parameter, in float64 where the weights are; zero for one that no operation used."""
     return {
         name: weighted(terms[name], weight[weigh.group(name)])
         if name in terms
@@ -108,24 +143,34 @@ def weighted_sums(parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor
 
 
 def group_squares(terms: Terms, losses: Tensor, weigh: Weigh = FLAT, memo: Memo | None = None) -> Tensor:
-    """Squared norms of every group of parameters, (groups, B), in float32 at least."""
-    kind = torch.promote_types(losses.dtype, torch.float32)
-    found = [torch.zeros_like(losses, dtype=kind) for _ in weigh.shares]
+    """Squared norms of every group of parameters, (groups, B), in float64, never too little (`terms`)."""
     memo = {} if memo is None else memo
-    for name, parts in terms.items():
-        found[weigh.group(name)] = found[weigh.group(name)] + norm2(parts, memo)
-    return torch.stack(found)
+    return _grouped(terms, torch.zeros_like(losses, dtype=torch.float64), weigh, lambda parts: norm2(parts, memo))
 
 
 def group_slack(terms: Terms, squares: Tensor, weigh: Weigh, memo: Memo) -> Tensor:
     """How far rounding may carry each group's contribution beyond its norm, per unit of weight: (groups, B)."""
-    slacks = {name: slack for name, parts in terms.items() if isinstance(slack := slack2(parts, memo), Tensor)}
-    if not slacks:
+    return _grouped(terms, torch.zeros_like(squares[0]), weigh, lambda parts: slack2(parts, memo)).sqrt()
+
+
+def group_sway(terms: Terms, squares: Tensor, weigh: Weigh, memo: Memo) -> Tensor:
+    """How far rounding of sums may move them on a processor, per unit of weight and of rounding: (groups, B)."""
+    if squares.is_cuda:
         return torch.zeros_like(squares)
-    found = list(torch.zeros_like(squares))
-    for name, slack in slacks.items():
-        found[weigh.group(name)] = found[weigh.group(name)] + slack
-    return torch.stack(found).sqrt()
+    return _grouped(terms, torch.zeros_like(squares[0]), weigh, lambda parts: sway2(parts, memo)).sqrt()
+
+
+def _grouped(terms: Terms, zero: Tensor, weigh: Weigh, of: Callable[[list[Term]], Tensor | float]) -> Tensor:
+    """Numbers of all parameters, added up by group."""
+    found = [zero for _ in weigh.shares]
+    for name, parts in terms.items():
+        found[weigh.group(name)] = found[weigh.group(name)] + of(parts)
+    return torch.stack(found)
+
+
+def longest(terms: Terms) -> int:
+    """The most additions that a number passes through in any sum."""
+    return max((term.links for parts in terms.values() for term in parts), default=0)
 
 
 def per_example(

@@ -16,15 +16,20 @@ from torch import Tensor
 
 from ...core import BadInput
 from ...loss import Automatic, Clipping, PerLayer
+from .rounding import MOST
 
 
 @dataclass(frozen=True)
 class Weigh:
-    """Weights of gradients from their norms. `groups` says where parameters belong; the rest are in group 0."""
+    """Weights of gradients from their norms. `groups` says where parameters belong; the rest are in group 0.
+
+    `most`: how many records a step's sample has at most; sums over more are made more exactly (`rounding`).
+    """
 
     shares: tuple[float, ...] = (1.0,)
     gamma: float | None = None
     groups: Mapping[str, int] = field(default_factory=dict)
+    most: int = MOST
 
     @classmethod
     def of(cls, clipping: Clipping, names: Iterable[str]) -> Weigh:

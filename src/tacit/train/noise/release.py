@@ -1,8 +1,8 @@
 r"""What leaves a step: (S + N(0, (z C (1 + r))^2 I)) / (rate * public_size), as the gradients of the parameters.
 
-S is the clipped sum, C the clip norm, z the noise multiplier; r is how far rounding may carry a contribution beyond C
-(soundness rule 11). Noise in float32 is one flat draw, correlated over steps where the plan has bands; noise on a grid
-is whole numbers (`grid`).
+S is the clipped sum, C the clip norm, z the noise multiplier; r is how far rounding may carry a contribution beyond C,
+sums over records included (`clip.rounding`, soundness rules 11 and 24); on a grid sums are exact. Noise in float32 is
+one flat draw, correlated over steps where the plan has bands; noise on a grid is whole numbers (`grid`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...core import BadInput
 from ...loss import Adaptive, Plan
-from ..clip.arrays import ROUNDING
+from ..clip.rounding import OWN, ROUNDING
 from .correlated import Correlated
 from .gaussian import Normals, add
 from .grid import Grid
@@ -32,6 +32,7 @@ class Release:
         if noise not in KINDS:
             raise BadInput(f"noise must be 'float32' or 'grid', got {noise!r}.")
         self.plan, self.parameters, self.rounding = plan, list(parameters.values()), ROUNDING[precision]
+        self.own_rounding = OWN[precision]
         self.count = sum(tensor.numel() for tensor in self.parameters)
         self.device = self.parameters[0].device
         self.normals = Normals(self.device)
@@ -45,7 +46,7 @@ class Release:
                 "Noise on a grid goes with a clip norm that stays and independent noise.",
                 fix='Use other clipping than "adaptive", and bands=1.',
             )
-        return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.rounding)
+        return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.own_rounding)
 
     def noise(self, key: bytes | Tensor, clip_norm: float) -> Tensor | None:
         """What one step adds, already divided; none where it is independent, and added to the sum as it is made."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...core import BadInput
 from ..clip import Clipped, Clipper, Compiled
+from ..clip.rounding import sum_kind
 from ..clip.sums import Add
 from ..clip.tree import mapped
 from ..noise.grid import Grid
@@ -51,7 +52,11 @@ class Summed:
 
 
 class Totals:
-    """Clips and adds up the physical batches of a sample; `kind` is the type of number that sums are kept in."""
+    """Clips and adds up the physical batches of a sample; `kind` is the type of number that sums are kept in.
+
+    Float32, or float64 where a sample is so large that adding up in float32 would move its sum by more than the noise
+    has room for (`clip.rounding`). On a processor noise is then added in float64 too.
+    """
 
     def __init__(
         self,
@@ -67,10 +72,19 @@ class Totals:
         self.parameters = clipper.parameters
         self.device = next(iter(self.parameters.values())).device
         self.replayed = compiled and self.device.type == "cuda"
+        self.most = clipper.weigh.most
 
     def __call__(self, batch: Batch) -> Summed:
         """Clip and add up; a GPU is not waited for."""
-        return self._summed(batch, self.clipper if self.compiled is None else self.compiled.launched)
+        larger = self._larger(batch)
+        return self._summed(batch, self.clipper if self.compiled is None or larger else self.compiled.launched)
+
+    def _larger(self, batch: Batch) -> bool:
+        """Whether there are more records than a compiled step was made for; an uncompiled one is made ready."""
+        larger = len(batch.index) > self.most
+        if larger:
+            self.clipper.weigh = replace(self.clipper.weigh, most=2 * len(batch.index))
+        return larger
 
     def settled(self, batch: Batch, summed: Summed) -> Summed:
         """The sum as it is to be released, the same or another, and what each part gave in the processor's memory."""
@@ -87,17 +101,20 @@ class Totals:
     def _summed(self, batch: Batch, clip: Clip) -> Summed:
         total: list[Tensor] = []
         parts: list[Part] = []
+        kind = torch.promote_types(self.kind, sum_kind(self.clipper.weigh.most, batch.physical))
         with self.workers.whole():
             for rows, mask in batch.parts(self.workers.rank, self.workers.count, even=self.workers.even):
                 clipped = _kept(clip(self._prepared(rows), mask.to(self.device, non_blocking=True)))
-                sums = [clipped.sums[name].to(self.kind) for name in self.parameters]
+                sums = [clipped.sums[name].to(kind) for name in self.parameters]
                 if total:
                     torch._foreach_add_(total, sums)
                 else:  # the next part may overwrite the memory of this one, and the next step that of a recording
                     kept = self.replayed or len(batch.index) > batch.physical
                     total = [tensor.clone() for tensor in sums] if kept else sums
                 parts.append((replace(clipped, sums={}), mask))
-        total = self.workers.total(total, list(self.parameters.values()), self.kind)
+        total = self.workers.total(total, list(self.parameters.values()), kind)
+        if self.device.type == "cuda":  # noise is made in float32 there
+            total = [tensor.to(self.kind) for tensor in total]
         if self.workers.count == 1:
             return Summed(total, parts, _Coming(parts))
         return Summed(total, self.workers.gathered(_Coming(parts).here() or parts), _Coming([]))

@@ -25,9 +25,9 @@ from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ....core import BadInput
-from ..arrays import ROUNDING
 from ..capture.probe import made_up, same_random
 from ..clipper import Clipper
+from ..rounding import ROUNDING
 from ..sums import Clipped, Forward, clipped_terms, per_example
 from ..tree import describe, mapped
 from .graph import DECOMPOSED, is_random, rewritten

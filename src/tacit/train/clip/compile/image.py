@@ -13,7 +13,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..arrays import narrow
-from ..rules.terms import Memo, Outer
+from ..rounding import LOST, SHORT, links
+from ..rules.outer import Memo, Outer
 
 _GEOMETRY = "SymInt[] kernel, SymInt[] stride, SymInt[] padding, SymInt[] dilation, int each"
 
@@ -36,11 +37,25 @@ class Image:
     patches: Outer
 
     def norm2(self, memo: Memo) -> Tensor:
-        return image_squares(*self._sides(), *self._geometry())
+        return image_squares(*self._sides(), *self._geometry()).double()
+
+    def reach(self, memo: Memo) -> Tensor:
+        return self.patches.reach(memo)
+
+    @property
+    def depth(self) -> int:
+        return self.patches.depth
 
     def slack2(self, memo: Memo) -> Tensor | float:
         """Nothing is rounded: products of bfloat16 are exact in float32, and so are the weights."""
-        return 0.0
+        return self.shape.numel() * LOST**2
+
+    def sway2(self, memo: Memo) -> Tensor:
+        return self.links**2 * self.norm2(memo)
+
+    @property
+    def links(self) -> int:
+        return links(len(self.gradient) // self.each, SHORT)
 
     def weighted(self, weight: Tensor) -> Tensor:
         return image_weighted(*self._sides(), weight, *self._geometry())

@@ -56,7 +56,7 @@ def pays(left: Tensor, right: Tensor) -> bool:
 
 @torch.library.custom_op("tacit::inner_sums", mutates_args=())
 def inner_sums(left: Tensor, right: Tensor, lengths: Tensor, positions: int) -> Tensor:
-    """(2, sequences, parts); see `inner_kernels`."""
+    """(4, sequences, parts); see `inner_kernels`."""
     from .inner_kernels import sums
 
     left, right, lengths = left.contiguous(), right.contiguous(), lengths.contiguous()
@@ -66,4 +66,4 @@ def inner_sums(left: Tensor, right: Tensor, lengths: Tensor, positions: int) -> 
 @inner_sums.register_fake
 def _(left: Tensor, right: Tensor, lengths: Tensor, positions: int) -> Tensor:
     count = len(left) // positions
-    return left.new_empty(2, count, chosen(count, positions).pairs(positions), dtype=torch.float32)
+    return left.new_empty(4, count, chosen(count, positions).pairs(positions), dtype=torch.float32)

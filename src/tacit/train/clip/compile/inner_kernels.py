@@ -2,12 +2,13 @@ r"""Inner products of sequences on NVIDIA GPUs, added up where they are made: no
 
 For two sides l (T x p) and r (T x d) of a sum of outer products, `sums` gives per sequence, in parts,
 
-    \sum_{ts} (l_t . l_s)(r_t . r_s)     and     \sum_{ts} |l_t| |l_s| |r_t . r_s|
+    \sum_{ts} (l_t . l_s)(r_t . r_s),    \sum_{ts} |l_t| |l_s| |r_t . r_s|,    \sum_t |l_t| |r_t|,    \sum_t |r_t|^2
 
 One program makes both inner products of one block of positions with another in registers, in float32 from products of
 numbers as they are. Both are symmetric, so each pair of blocks is visited once: blocks i and i + k (modulo their
-number), k up to half of it. A block with itself (k = 0) is read once; any other pair counts twice. The parts are
-added up by the caller, in an order that does not change from run to run.
+number), k up to half of it. A block with itself (k = 0) is read once; any other pair counts twice. Sums over a block
+run along one axis and then the other, so that a number passes few additions. The parts are added up by the caller, in
+an order that does not change from run to run.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from .inner import Tile
 
 
 def sums(left: Tensor, right: Tensor, lengths: Tensor, positions: int, tile: Tile) -> Tensor:
-    """(2, sequences, pairs of blocks) from the rows of all sequences, one sequence after the other.
+    """(4, sequences, pairs of blocks) from the rows of all sequences, one sequence after the other.
 
     `left` is (sequences T, p) and `right` (sequences T, d), as a layer's own product has them; `lengths` are left's.
     """
     count, pairs = len(left) // positions, tile.pairs(positions)
-    found = left.new_empty(2, count, pairs, dtype=torch.float32)
+    found = left.new_empty(4, count, pairs, dtype=torch.float32)
     with torch.cuda.device_of(left):
         _sums[(count * pairs,)](
             left, right, lengths, found, count * pairs,
@@ -91,5 +92,17 @@ def _store(  # type: ignore[no-untyped-def]
     row, column = first * M + tl.arange(0, M), second * M + tl.arange(0, M)
     down = tl.load(lengths + row, mask=row < T, other=0.0)
     across = tl.load(lengths + column, mask=column < T, other=0.0)
-    tl.store(found + program, TIMES * tl.sum(one * two))
-    tl.store(found + programs + program, TIMES * tl.sum(tl.abs(two) * across[None, :] * down[:, None]))
+    tl.store(found + program, TIMES * _total(one * two))
+    tl.store(found + programs + program, TIMES * _total(tl.abs(two) * across[None, :] * down[:, None]))
+    if TIMES == 1.0:  # a block with itself
+        own = tl.where(row[:, None] == column[None, :], two, 0.0)
+        tl.store(found + 2 * programs + program, _total(tl.sqrt(own) * down[:, None]))
+        tl.store(found + 3 * programs + program, _total(own))
+    else:
+        tl.store(found + 2 * programs + program, 0.0)
+        tl.store(found + 3 * programs + program, 0.0)
+
+
+@triton.jit
+def _total(block):  # type: ignore[no-untyped-def]
+    return tl.sum(tl.sum(block, 1), 0)

@@ -31,8 +31,11 @@ from ..sums import (
     Terms,
     by_parameter,
     check_losses,
+    for_sums,
     group_slack,
     group_squares,
+    group_sway,
+    shown,
     weighted_sums,
 )
 from ..weigh import FLAT, Weigh
@@ -280,17 +283,18 @@ def clipped_again(
 
 def _twice(capture: Again, losses: Tensor, mask: Tensor, clip_norm: float | Tensor, weigh: Weigh) -> Clipped:
     squares = group_squares({}, losses.detach(), weigh)
-    slack2 = torch.zeros_like(squares)
+    slack2, sway2 = torch.zeros_like(squares), torch.zeros_like(squares)
 
     def measure(terms: Terms) -> None:
         memo: Any = {}
         squares.add_(group_squares(terms, losses, weigh, memo))
         slack2.add_(group_slack(terms, squares, weigh, memo).square())
+        sway2.add_(group_sway(terms, squares, weigh, memo).square())
 
     capture.backward(losses, measure, last=False)
-    norms = squares.sum(0).sqrt()
-    kept = norms.isfinite()
+    norms, kept = shown(squares, losses)
     weight = weigh(squares.sqrt() + slack2.sqrt(), mask & kept, clip_norm)
+    weight, _ = for_sums(sway2.sqrt(), weight, mask, clip_norm, weigh.most, norms.dtype)
     sums = {name: torch.zeros_like(tensor, dtype=weight.dtype) for name, tensor in capture.parameters.items()}
     whole = bool(kept.all())
 
@@ -300,4 +304,4 @@ def _twice(capture: Again, losses: Tensor, mask: Tensor, clip_norm: float | Tens
         sums.update(weighted_sums({name: sums[name] for name in terms}, terms, weight, weigh))
 
     capture.backward(losses, add, last=True)
-    return Clipped(sums, norms, losses.detach(), mask & (weight < 1).any(0))
+    return Clipped(sums, norms, losses.detach(), mask & kept & (weight < 1).any(0))

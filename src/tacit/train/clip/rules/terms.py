@@ -7,7 +7,11 @@ A parameter W used by an operation has, for example i, a gradient G_i. A few for
     Dense   G_i itself                     biases, norms, bare parameters and everything else
 
 A parameter used several times (tied weights) has several terms, and G_i is their sum: like terms are joined along t,
-an Outer and a Gather meet in an exact cross term, and any other mixture is written out.
+an Outer and a Gather meet in a cross term, and any other mixture is written out.
+
+Every form has a squared norm that is never less than the square of what it adds per unit of weight, but for a share
+(OWN) that the noise has room for: `norm2` counts what rounding may hide, `slack2` what rounding adds. `sway2` is how
+far rounding of the sum over examples may move it.
 
 In reduced precision on a GPU the weighted sum of an Outer rounds c_i l_it, so example i contributes c_i G_i + E_i. With
 u the unit of rounding, |e_it| <= u c_i |l_it| and
@@ -26,13 +30,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..arrays import REDUCED, Room, aligned, flat, kept_only, narrow, product, square, wide
-from ..compile.inner import inner_sums, pays
-from ..cost import inner_is_cheaper
-
-PIECE = 2**24
-UNIT = 1.01 * 2.0**-8
-Memo = dict[tuple[int, torch.Size, torch.dtype], Tensor]
+from ..arrays import Room, flat, kept_only, square, squares, summed, wide
+from ..rounding import LOST, ROUND, SHORT, inner_error, links, traced
+from .outer import Memo, Outer, once
 
 
 @dataclass(eq=False)
@@ -41,16 +41,32 @@ class Dense:
 
     values: Tensor
     key: int | None = None
+    _squared: Tensor | None = field(default=None, repr=False)
 
     def norm2(self, memo: Memo) -> Tensor:
-        return once(memo, self.key, self.values)
+        self._squared = once(memo, self.key, self.values) if self._squared is None else self._squared
+        return self._squared
+
+    def reach(self, memo: Memo) -> Tensor:
+        return self.norm2(memo).sqrt()
+
+    @property
+    def depth(self) -> int:
+        return 0
 
     def slack2(self, memo: Memo) -> Tensor | float:
-        return 0.0
+        return self.values.shape[1:].numel() * LOST**2
+
+    def sway2(self, memo: Memo) -> Tensor:
+        return self.links**2 * self.norm2(memo)
+
+    @property
+    def links(self) -> int:
+        return links(len(self.values), SHORT)
 
     def weighted(self, weight: Tensor) -> Tensor:
         r"""\sum_i c_i G_i."""
-        return (weight @ flat(self.values)).view(self.values.shape[1:])
+        return summed(weight, flat(self.values)).view(self.values.shape[1:])
 
     def dense(self) -> Tensor:
         return self.values
@@ -61,167 +77,68 @@ class Dense:
 
 
 @dataclass(eq=False)
-class Outer:
-    """Sums of outer products, one per group: `left` (B, groups, T, p), `right` (B, groups, T, d), `shape` of W.
-
-    W is read as (groups, p, d), row by row. `keys` name the two sides among all terms of a step: layers that share an
-    input (queries, keys and values) or an output's gradient (both weights of an LSTM) share its inner products, but for
-    those that a compiled step adds up in a kernel: made again, half or so of each is about what all of them cost kept.
-    """
-
-    left: Tensor
-    right: Tensor
-    shape: torch.Size
-    keys: tuple[int, int] | None = None
-    room: Room | None = None
-    _written: list[Tensor] | None = field(default=None, repr=False)
-    _sizes: tuple[int, int] = field(default=(0, 0), repr=False)
-    _added: tuple[Tensor, ...] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        """Under autocast one side is kept in reduced precision, and the product was made of both in it."""
-        self._sizes = self.left.shape[-1], self.right.shape[-1]
-        if self.left.dtype != self.right.dtype:
-            least = min(self.left.dtype, self.right.dtype, key=lambda kind: kind.itemsize)
-            self.left, self.right = self.left.to(least), self.right.to(least)
-        if narrow(self.left):
-            self.left, self.right = aligned(self.left), aligned(self.right)
-
-    def norm2(self, memo: Memo) -> Tensor:
-        r"""|G|^2 by the cheaper of two forms: \sum_{ts} (l_t.l_s)(r_t.r_s), or G written out and kept."""
-        if self.left.shape[1:3] == (1, 1):
-            left, right = self.keys or (None, None)
-            return once(memo, left, self.left) * once(memo, right, self.right)
-        if self.left.shape[2] == 1:
-            return (_squares(self.left) * _squares(self.right)).sum((1, 2))
-        if self._by_inner():
-            if pays(self.left, self.right):
-                return self._sums()[0].clamp(min=0)
-            inner, other = (self._inner(side, memo) for side in (0, 1))
-            return (inner * other).view(len(self.left), -1).sum(1).clamp(min=0)
-        return torch.cat([square(piece) for piece in self._pieces()])
-
-    def slack2(self, memo: Memo) -> Tensor | float:
-        r"""u^2 \sum_{ts} |l_t| |l_s| |r_t.r_s| where l is the side that is rounded; 0 where nothing is."""
-        if not narrow(self.left):
-            return 0.0
-        if self.left.shape[2] == 1:
-            return UNIT**2 * self.norm2(memo)
-        if not self._by_inner():
-            return 0.0
-        if pays(self.left, self.right):
-            return UNIT**2 * self._sums()[1]
-        side = self._rounded()
-        lengths = self._inner(side, memo).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
-        other = self._inner(1 - side, memo).abs()
-        bound = (lengths[:, :, None] * lengths[:, None, :] * other).view(len(self.left), -1).sum(1)
-        return UNIT**2 * bound
-
-    def weighted(self, weight: Tensor) -> Tensor:
-        if self._written is not None:
-            weights = weight.split([len(piece) for piece in self._written])
-            found, *rest = (part @ piece for part, piece in zip(weights, self._written, strict=True))
-            for one in rest:
-                found.add_(one)
-            return found.view(self.shape)
-        sides, side = [self.left, self.right], self._rounded()
-        scaled = wide(sides[side]) * weight.view(-1, 1, 1, 1)
-        sides[side] = scaled.to(sides[side].dtype) if narrow(self.left) else scaled
-        if self.left.shape[1] == 1 and not narrow(self.left):
-            left, right = (wide(values).flatten(0, 2) for values in sides)
-            return torch.mm(left.mT, right).view(self.shape)
-        left, right = (values.transpose(0, 1).flatten(1, 2) for values in sides)
-        return self._cut(product(left.mT, right)).reshape(self.shape)
-
-    def _by_inner(self) -> bool:
-        batch, groups, positions, rows = self.left.shape
-        return inner_is_cheaper(positions, rows, self.right.shape[-1], batch * groups, self.left.device.type)
-
-    def _rounded(self) -> int:
-        """The side that carries the weights: the one with fewer numbers."""
-        return 0 if self.left.numel() <= self.right.numel() else 1
-
-    def _cut(self, found: Tensor) -> Tensor:
-        """Without what was added to the two sides to align them."""
-        return found[..., : self._sizes[0], : self._sizes[1]]
-
-    def dense(self) -> Tensor:
-        return torch.cat(self._pieces()).view(-1, *self.shape)
-
-    def _pieces(self) -> list[Tensor]:
-        """G written out and kept, some examples at a time: memory in moderate pieces is reused, not mapped anew."""
-        if self._written is None:
-            rows = len(self.left)
-            if self.left.device.type == "cpu":
-                rows = max(1, PIECE // (4 * self.shape.numel()))
-            sides = zip(self.left.split(rows), self.right.split(rows), strict=True)
-            self._written = [self._product(left.flatten(0, 1).mT, right.flatten(0, 1)) for left, right in sides]
-        return self._written
-
-    def _product(self, left: Tensor, right: Tensor) -> Tensor:
-        """Some examples' G, one row each, in kept memory where there is any."""
-        groups = self.left.shape[1]
-        if self.room is None or narrow(left):
-            return self._cut(product(left, right)).reshape(len(left) // groups, -1)
-        left, right = wide(left), wide(right)
-        place = self.room.take((len(left), left.shape[1], right.shape[2]), left)
-        return torch.bmm(left, right, out=place).view(len(left) // groups, -1)
-
-    def _inner(self, side: int, memo: Memo) -> Tensor:
-        """Inner products of one side's rows, made once for all terms that share it."""
-        values = (self.left, self.right)[side]
-        key = None if self.keys is None else (self.keys[side], values.shape, values.dtype)
-        if key is None or key not in memo:
-            rows = values.flatten(0, 1)
-            found = product(rows, rows.mT)
-            if key is None:
-                return found
-            memo[key] = found
-        return memo[key]
-
-    def _sums(self) -> tuple[Tensor, ...]:
-        """What `norm2` and `slack2` add up over pairs of positions, from one kernel.
-
-        A compiler may make the lengths before the numbers are rounded, 2^-8 shorter at most: `UNIT` has that to spare.
-        """
-        if self._added is None:
-            side = self._rounded()
-            sides = [values.flatten(0, 2) for values in (self.left, self.right)]
-            lengths = torch.linalg.vector_norm(wide(sides[side]), dim=-1)
-            parts = inner_sums(sides[side], sides[1 - side], lengths, self.left.shape[2])
-            self._added = parts.view(2, len(self.left), -1).sum(2).unbind()
-        return self._added
-
-    def only(self, kept: Tensor) -> Outer:
-        rows, columns = self._sizes
-        return Outer(kept_only(self.left[..., :rows], kept), kept_only(self.right[..., :columns], kept), self.shape)
-
-
-@dataclass(eq=False)
 class Gather:
     """Rows of a table: `index` (B, T), `rows` (B, T, d), `shape` of the table."""
 
     index: Tensor
     rows: Tensor
     shape: torch.Size
+    _slot: Tensor | None = field(default=None, repr=False)
+    _lengths: Tensor | None = field(default=None, repr=False)
 
     def norm2(self, memo: Memo) -> Tensor:
         """Rows looked up more than once are added up first, in a slot of their own per example."""
         if self.index.shape[1] == 1:
             return square(self.rows)
-        ordered, order = self.index.sort(dim=1)
-        fresh = torch.ones_like(ordered)
-        fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        slot = torch.empty_like(order).scatter_(1, order, fresh.cumsum(1) - 1)
-        rows = wide(self.rows)
-        return square(torch.zeros_like(rows).scatter_add(1, slot[..., None].expand_as(rows), rows))
+        return square(self._added(wide(self.rows)))
+
+    def exact2(self) -> Tensor:
+        """The same, added up in float64."""
+        return self._added(self.rows.double()).flatten(1).square().sum(1)
+
+    def _added(self, rows: Tensor) -> Tensor:
+        if self._slot is None:
+            ordered, order = self.index.sort(dim=1)
+            fresh = torch.ones_like(ordered)
+            fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+            self._slot = torch.empty_like(order).scatter_(1, order, fresh.cumsum(1) - 1)
+        slot = self._slot.view(*self._slot.shape, *(1,) * (rows.ndim - 2)).expand_as(rows)
+        return torch.zeros_like(rows).scatter_add(1, slot, rows)
+
+    def lengths(self) -> Tensor:
+        """Of every row, (B, T), in float64."""
+        self._lengths = squares(self.rows).sqrt() if self._lengths is None else self._lengths
+        return self._lengths
+
+    def reach(self, memo: Memo) -> Tensor:
+        r"""\sum_t |r_t|, in float64."""
+        return self.lengths().sum(1)
+
+    @property
+    def depth(self) -> int:
+        return self.rows.shape[1]
 
     def slack2(self, memo: Memo) -> Tensor | float:
-        return 0.0
+        """A row looked up m times is rounded in m - 1 additions, each by a share of the sum of all lengths."""
+        least = self.rows.shape[1:].numel() * LOST**2
+        if self.index.shape[1] == 1:
+            return least
+        times, lengths = self._added(torch.ones_like(self.lengths())), self._added(self.lengths())
+        return ((times - 1).clamp(min=0) * lengths).square().sum(1) * (2 * ROUND**2) + 2 * least
+
+    def sway2(self, memo: Memo) -> Tensor:
+        return self.links**2 * self.reach(memo).square()
+
+    @property
+    def links(self) -> int:
+        return links(SHORT, SHORT)
 
     def weighted(self, weight: Tensor) -> Tensor:
-        rows = (wide(self.rows) * weight[:, None, None]).flatten(0, 1)
-        return rows.new_zeros(self.shape).index_add_(0, self.index.flatten(), rows)
+        """Added up in float64 on a processor where a row is looked up very often."""
+        rows, index = (wide(self.rows) * weight[:, None, None]).flatten(0, 1), self.index.flatten()
+        if not rows.is_cuda and (traced(rows) or _often(index)):
+            rows = rows.double()
+        return rows.new_zeros(self.shape).index_add_(0, index, rows).to(weight.dtype)
 
     def dense(self) -> Tensor:
         rows = wide(self.rows)
@@ -243,11 +160,32 @@ class Viewed:
     def norm2(self, memo: Memo) -> Tensor:
         return norm2(self.terms, memo)
 
+    def reach(self, memo: Memo) -> Tensor:
+        return sum((term.reach(memo) for term in self.terms[1:]), start=self.terms[0].reach(memo))
+
+    @property
+    def depth(self) -> int:
+        return max(term.depth for term in self.terms) + len(self.terms)
+
     def slack2(self, memo: Memo) -> Tensor | float:
         return slack2(self.terms, memo)
 
+    def sway2(self, memo: Memo) -> Tensor:
+        return sway2(self.terms, memo)
+
+    @property
+    def links(self) -> int:
+        return max(term.links for term in self.terms)
+
     def weighted(self, weight: Tensor) -> Tensor:
-        total = weighted(self.terms, weight).to(self.tensor.dtype)
+        total = weighted(self.terms, weight)
+        found = self._pulled(total)
+        if total.dtype != torch.float64 or self.tensor.dtype == torch.float64:
+            return found
+        return found.double() + self._pulled(total - total.to(self.tensor.dtype))  # what rounding would lose
+
+    def _pulled(self, total: Tensor) -> Tensor:
+        total = total.to(self.tensor.dtype)
         return torch.autograd.grad(self.tensor, self.parameter, total, retain_graph=True)[0]
 
     def dense(self) -> Tensor:
@@ -258,17 +196,36 @@ class Viewed:
 
 
 class Term(Protocol):
-    """Per-example gradients of one parameter in some form."""
+    """Per-example gradients of one parameter in some form.
+
+    `reach` is the sum of the lengths of an example's parts, before any of them cancel; `depth` is how many additions
+    one of its numbers passes through when the gradient is written out, `links` when the sum over examples is made.
+    """
 
     def norm2(self, memo: Memo) -> Tensor: ...
 
+    def reach(self, memo: Memo) -> Tensor: ...
+
+    @property
+    def depth(self) -> int: ...
+
     def slack2(self, memo: Memo) -> Tensor | float: ...
+
+    def sway2(self, memo: Memo) -> Tensor: ...
+
+    @property
+    def links(self) -> int: ...
 
     def weighted(self, weight: Tensor) -> Tensor: ...
 
     def dense(self) -> Tensor: ...
 
     def only(self, kept: Tensor) -> Term: ...
+
+
+def _often(index: Tensor) -> bool:
+    """Whether a row is looked up more often than a short sum is long; an index outside the table raises elsewhere."""
+    return len(index) > SHORT and int(index.clamp(min=0).bincount().max()) > SHORT
 
 
 def housed(terms: Iterable[Term], room: Room) -> None:
@@ -313,21 +270,43 @@ def join(terms: Sequence[Term]) -> list[Term]:
     return joined + [term for term in terms if not isinstance(term, Outer | Gather | Dense)]
 
 
+def _tied(terms: Sequence[Term]) -> tuple[Outer, Gather] | None:
+    """The one mixture that is not written out: a table that is looked up, and multiplied with (tied weights)."""
+    if len(terms) == 2 and isinstance(terms[0], Outer) and isinstance(terms[1], Gather):
+        return (terms[0], terms[1]) if terms[0].left.shape[1] == 1 else None
+    return None
+
+
 def norm2(terms: Sequence[Term], memo: Memo | None = None) -> Tensor:
-    """Per-example squared norm of the sum of joined terms, exactly."""
+    """Per-example squared norm of the sum of joined terms."""
     memo = {} if memo is None else memo
     if len(terms) == 1:
         return terms[0].norm2(memo)
-    if len(terms) == 2 and isinstance(terms[0], Outer) and isinstance(terms[1], Gather):
-        outer, gather = terms
-        if outer.left.shape[1] == 1:
-            return (outer.norm2(memo) + gather.norm2(memo) + 2 * cross(outer, gather)).clamp(min=0)
-    return square(total(terms))
+    if (tied := _tied(terms)) is None:
+        return square(total(terms))
+    outer, gather = tied
+    error = inner_error(gather.rows.shape[-1], gather.depth + outer.depth, torch.float64)
+    both = cross(outer, gather) + error * outer.reach(memo) * gather.reach(memo)
+    return (outer.norm2(memo) + gather.exact2() + 2 * both).clamp(min=0)
 
 
 def slack2(terms: Sequence[Term], memo: Memo) -> Tensor | float:
-    r"""Squared bound on what rounding adds to the sum of the terms: (\sum_j s_j)^2 <= m \sum_j s_j^2."""
-    return len(terms) * sum((term.slack2(memo) for term in terms), start=0.0)
+    r"""Squared bound on what rounding adds to the sum of the terms: (\sum_j s_j)^2 <= m \sum_j s_j^2.
+
+    Terms that are written out one by one are rounded once more each, where their sum may cancel.
+    """
+    if len(terms) == 1:
+        return terms[0].slack2(memo)
+    parts = [term.slack2(memo) + (ROUND * (term.depth + len(terms)) * term.reach(memo)).square() for term in terms]
+    return 2 * len(terms) * sum(parts, start=0.0)
+
+
+def sway2(terms: Sequence[Term], memo: Memo) -> Tensor:
+    r"""Squared bound on how far rounding of the sum over examples may move it: (\sum_j s_j)^2 <= m \sum_j s_j^2."""
+    found = terms[0].sway2(memo)
+    for term in terms[1:]:
+        found = found + term.sway2(memo)
+    return len(terms) * found
 
 
 def weighted(terms: Sequence[Term], weight: Tensor) -> Tensor:
@@ -341,25 +320,10 @@ def weighted(terms: Sequence[Term], weight: Tensor) -> Tensor:
 def cross(outer: Outer, gather: Gather) -> Tensor:
     r"""<\sum_t l_t r_t^T, \sum_s e_{k_s} q_s^T> = \sum_{ts} l_t[k_s] (r_t . q_s), per example."""
     rows, columns = outer._sizes
-    left, right = wide(outer.left[:, 0, :, :rows]), wide(outer.right[:, 0, :, :columns])
+    left, right = outer.left[:, 0, :, :rows].double(), outer.right[:, 0, :, :columns].double()
     index = gather.index[:, None, :].expand(-1, left.shape[1], -1)
     picked = left.gather(2, index)
-    return (picked * (right @ wide(gather.rows).mT)).sum((1, 2))
-
-
-def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
-    """`square`, made once for all terms that share the values; not where one of them may have rounded them."""
-    if key is None or values.dtype in REDUCED:
-        return square(values)
-    place = key, torch.Size((len(values), values.shape[1:].numel())), values.dtype
-    if place not in memo:
-        memo[place] = square(values)
-    return memo[place]
-
-
-def _squares(values: Tensor) -> Tensor:
-    """Squared norm along the last axis."""
-    return torch.linalg.vector_norm(wide(values), dim=-1).square()
+    return (picked * (right @ gather.rows.double().mT)).sum((1, 2))
 
 
 def _join_outer(terms: Sequence[Outer]) -> Outer:
