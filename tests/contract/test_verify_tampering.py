@@ -263,6 +263,7 @@ def test_hostile_files_are_refused_in_one_sentence(tmp_path):
         put(document, ("claim", "bound", "delta"), float("nan")),
         put(document, event, {"type": "Repeat", "event": gaussian, "steps": 2**53}),
         put(document, event, {"type": "DiscreteGaussian", "noise_multiplier": 1e99, "sensitivity": 2**53}),
+        put(document, event, {"type": "Allocation", "times": 1, "steps": 2**53, "event": gaussian}),
         put(document, ("demonstrations", 0, "bound", "confidence"), 1.0),
         put(document, ("budget",), [{"step": 2**60, "epsilon": 1.0}] * 5000),
     ]

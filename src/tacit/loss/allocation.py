@@ -1,125 +1,206 @@
-r"""Random allocation: a record takes part in one of t releases, chosen uniformly (balls and bins).
+r"""Random allocation: a record takes part in k of t releases, chosen uniformly (k = 1: balls and bins).
 
-One record added or removed: P = mean over i of N(e_i, s^2 I_t) against Q = N(0, s^2 I_t), with ratio
+Let (P, Q) dominate one release, r = dP/dQ. For k = 1 the pair of the whole is the mean over i of Q x .. P_i .. x Q
+against Q^t, whatever the mechanism (docs/proofs/accounting.md, Theorem 5), with the ratio
 
-    R = (1/t) sum_i r_i,   r_i = e^{(2 x_i - 1)/2s^2},   x_i independent N(0, s^2) under Q.
+    R = (1/t) sum_i r_i,   r_i independent under Q.
 
-H_K(P, Q) = E_Q (R - K)_+ and H_K(Q, P) = E_Q (1 - K R)_+ grow in the convex order of R, which sums of independent
-variables keep. From above, r_i is split between the two ends of its cell on a lattice of values, mean kept. From
-below, cells are merged into one outcome, and the value then moved down to the lattice for the first function (which
-rises with R), up for the second (which falls). The t-fold sum is built by doubling; what leaves the lattice on the
-way is dropped, and its P mass counts as telling all.
+*From above.* H_K(P, Q) = E_Q (R - K)_+ and H_K(Q, P) = E_Q (1 - K R)_+ grow in the convex order of R, which sums of
+independent variables keep: r_i is split between the two ends of its cell on a lattice of values, mean kept. k of t
+releases are dominated by k passes of one in floor(t/k).
 
-Reference: Chua et al. 2025 (balls-and-bins sampling); docs/proofs/accounting.md, Theorem 5.
+*From below*, any k. Looking only at s = sum_i y_i, y_i = log(1 - k/t + (k/t) r_i) rounded to a lattice, is
+post-processing. Under Q all y_i are Q's; under P k of them are P's: two sums of independent variables.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
-from scipy import fft
-from scipy.special import ndtr
 
 from .composed import Release
 from .noise import Array
-from .pairs import Bracketed, Tabulated
-from .window import EPS
+from .pairs import Bracketed, Discrete, Levels, Pair, Tabulated
+from .quadrature import NotMet
+from .sums import Law, lattice_step, law_of, law_with_jumps
 
-REACH = 8.0
-"""Deviations beyond which one ratio is cut off; its P mass there, about 1e-15, counts as telling all."""
-
-
-def allocated(scale: float, steps: int) -> Release:
-    """One pass over `steps` Gaussian releases of noise `scale`, each record in one of them."""
-    width, size, points = _lattice(scale, steps)
-    upper = _table(*_split(scale, width, size), width, steps, points, sign=1)
-    down = _table(*_merged(scale, width, size, up=False), width, steps, points, sign=-1)
-    up = _table(*_merged(scale, width, size, up=True), width, steps, points, sign=-1)
-    return Release(Bracketed(upper, down), Bracketed(upper.mirrored(), up.mirrored()))
-
-
-def _lattice(scale: float, steps: int) -> tuple[float, int, int]:
-    """Width and number of lattice values for one ratio and for the sum of `steps` of them."""
-    points = 1 << (15 if steps <= 32 else 17)
-    spread = math.sqrt(math.expm1(min(1 / scale**2, 40.0)) * steps)
-    top = math.exp(min((1 + 2 * REACH * scale) / (2 * scale**2), 40.0))
-    width = (steps + 10 * spread + min(top, 30.0 * steps + 30.0)) / points
-    return width, int(min(top, 30.0 * steps + 30.0) / width) + 1, points
+POINTS = 1 << 16
+"""Values that the sum is spread over, about."""
+REACHES = (1e-6, -25.0), (1e-10, -35.0), (0.0, -52.0)
+"""For every delta from the first number on: log of the mass beyond which ratios are cut off, which counts as telling
+all."""
+RARE = 1e-3
+"""How many large ratios come up in all steps on average: small and large ones are added up apart."""
+FINE = 60.0
+"""Lattice points per spread of one y, where there is room."""
+CELLS = 3000
+"""Outcomes that are kept of the sum from below."""
+QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore")
+"""What is no number is found by its error bound, which is then no number either."""
+NOTHING = Discrete(((1.0, 1.0),))
+"""A pair that tells nothing."""
 
 
-def _cells(scale: float, cuts: Array) -> tuple[Array, Array, float]:
-    """Q masses and means times masses (that is, P masses) of r between cuts, and the P mass beyond the last."""
-    with np.errstate(divide="ignore"):
-        x = scale * np.log(np.maximum(cuts, 0.0)) + 0.5 / scale
-    q, p = ndtr(x), ndtr(x - 1 / scale)
-    return np.diff(q), np.diff(p), float(ndtr(1 / scale - x[-1]))
+def allocated(pair: Pair, times: int, steps: int) -> tuple[tuple[Release, int], ...]:
+    """`times` of `steps` releases, each dominated by `pair`: passes from above, and one whole from below."""
+    above, below = above_levels(pair, steps // times), [below_levels(pair, times, steps, way) for way in (0, 1)]
+    if times == 1:
+        return ((Release(Bracketed(above, below[0]), Bracketed(above.mirrored(), below[1])), 1),)
+    passes = Release(Bracketed(above, NOTHING), Bracketed(above.mirrored(), NOTHING))
+    return (passes, times), (Release(Bracketed(NOTHING, below[0]), Bracketed(NOTHING, below[1])), 1)
 
 
-def _split(scale: float, width: float, size: int) -> tuple[Array, float]:
-    """Both ends of every cell, mass and mean kept."""
-    q, p, lost = _cells(scale, width * np.arange(size + 1, dtype=np.float64))
-    right = np.clip(p / width - q * np.arange(size), 0.0, q)
-    return np.append(q - right, 0.0) + np.append(0.0, right), lost
+def above_levels(pair: Pair, steps: int) -> Levels:
+    """Tables for large, small and tiny delta: the farther out ratios are kept, the coarser is the lattice."""
+    return Levels(tuple((least, partial(from_above, pair, steps, reach)) for least, reach in REACHES), pair)
 
 
-def _merged(scale: float, width: float, size: int, *, up: bool) -> tuple[Array, float]:
-    """One outcome per cell; cuts are moved until no mean lies on the wrong side of its lattice value."""
-    values, side = width * np.arange(size + 1, dtype=np.float64), -1.0 if up else 1.0
-    cuts = np.append(values - width / 2, values[-1] + width / 2)
-    for _ in range(6):
-        q, p, lost = _cells(scale, np.maximum(cuts, 0.0))
-        lack = np.maximum(side * (values * q - p), 0.0)
-        if not np.any(lack > 1e-14 * width * q):
+def below_levels(pair: Pair, times: int, steps: int, way: int) -> Levels:
+    """Sums of ratios, which are sharper, and of logarithms, which reach farther; one direction."""
+
+    def table(reach: float, ratios: bool) -> Pair:
+        return from_below(pair, times, steps, reach, ratios=ratios)[way]
+
+    return Levels(((1e-11, partial(table, -30.0, times == 1)), (0.0, partial(table, -60.0, False))), None)
+
+
+@lru_cache(maxsize=64)
+@QUIET
+def from_above(pair: Pair, steps: int, reach: float) -> Tabulated:
+    """A pair that dominates one pass over `steps` releases."""
+    top = math.exp(min(pair.reach(reach)[1], 60.0))
+    spread = math.sqrt(steps * _variance(pair, top))
+    width = (30 * spread + 3 * top) / POINTS
+    for _ in range(5):
+        mass, p_far, q_far = _split(pair, width, min(math.ceil(top / width) + 1, 2 * POINTS))
+        try:
+            found = law_with_jumps(lattice_step(mass, width), steps, RARE)
+        except NotMet:
+            width *= 2
+            continue
+        if not np.isfinite(found.most).all():
             break
-        move = 1.2 * lack / np.maximum(q, 1e-300)
-        move = np.maximum(np.append(move, 0.0), np.append(0.0, move))
-        cuts = np.clip(cuts + side * move, np.append(values - width, values[-1]), np.append(values, values[-1] + width))
-    wrong = side * (values * q - p) > 1e-13 * width * q
-    moved = np.roll(np.where(wrong, q, 0.0), -1 if not up else 1)
-    return np.where(wrong, 0.0, q) + moved, lost
+        return _dominating(pair, found, steps, min(p_far + steps * q_far, 1.0), min(steps * q_far, 1.0))
+    return Tabulated(np.zeros(0), np.zeros(0), np.zeros(0), 1.0, 1.0, pair)
 
 
-def _table(mass: Array, lost: float, width: float, steps: int, points: int, sign: int) -> Tabulated:
-    """The sum of `steps` ratios over `steps`: losses log R, P = R Q; value 0 is an outcome that only Q has."""
-    q, dropped = _power(mass, steps, width, points, sign)
-    values = width / steps * np.arange(q.size)
-    keep = np.flatnonzero((q > 0) & (values > 0))
-    logs, p, q = np.log(values[keep]), values[keep] * q[keep], q[keep]
-    if sign < 0:
-        return Tabulated(logs, p, q)
-    return Tabulated(logs, p, q, min(lost + dropped, 1.0), max(1.0 - float(q.sum()), 0.0) + 1e-13)
+def _variance(pair: Pair, top: float) -> float:
+    """About E_Q min(r, top)^2 - 1, from cells a few percent wide: only to choose a width by."""
+    low, _ = pair.reach(-50.0)
+    edges = np.linspace(max(low, -60.0), math.log(top), 400)
+    p, _ = pair.masses(edges)
+    return max(float(p[1:-1] @ np.exp(edges[1:])) + float(p[-1]) * top - 1.0, 1e-12)
 
 
-def _power(mass: Array, steps: int, width: float, points: int, sign: int) -> tuple[Array, float]:
-    """The `steps`-fold convolution by doubling, cut to `points` values, and a bound of the P mass cut away.
-
-    A block of m ratios that leaves the lattice at value v has P mass at most (v + t)/t, and there are t/m such blocks.
-    """
-    block, size, rest, dropped = mass, 1, steps, 0.0
-    total = np.ones(1)
-    while True:
-        if rest % 2:
-            total, lost = _convolved(total, block, width, steps, points, sign) if total.size > 1 else (block, 0.0)
-            dropped += lost
-        rest //= 2
-        if not rest:
-            return total, dropped
-        block, lost = _convolved(block, block, width, steps, points, sign)
-        size *= 2
-        dropped += lost * steps / size
+def _split(pair: Pair, width: float, size: int) -> tuple[Array, float, float]:
+    """Q masses at 0, w, .., size w: both ends of every cell, mass and mean kept; and P and Q masses beyond."""
+    p, q = pair.masses(np.log(width * np.arange(1, size + 1)))
+    inner_q = q[:-1]
+    right = np.clip(p[:-1] / width - inner_q * np.arange(size), 0.0, inner_q)
+    return np.append(inner_q - right, 0.0) + np.append(0.0, right), float(p[-1]) + pair.infinite, float(q[-1])
 
 
-def _convolved(a: Array, b: Array, width: float, steps: int, points: int, sign: int) -> tuple[Array, float]:
-    """A linear convolution cut to `points`, each entry moved outward by its error bound; and the P mass beyond.
+def _dominating(pair: Pair, law: Law, steps: int, p_lost: float, q_lost: float) -> Tabulated:
+    """Losses log R with P = R Q; a value of 0 is an outcome that only Q has."""
+    ratios = law.values / steps
+    positive = (ratios > 0) & (law.most > 0)
+    q = law.most[positive]
+    p = ratios[positive] * q
+    none = float(law.most[~positive].sum())
+    p_lost += law.weighted / steps
+    if p.size:
+        p[0] += float(ratios[positive][0]) * law.below
+    q_lost += none + law.below + law.above
+    return Tabulated(np.log(ratios[positive]), p, q, min(p_lost, 1.0), min(q_lost, 1.0), pair)
 
-    Masses and means of the whole are known exactly, so what was cut is what is missing.
-    """
-    size = fft.next_fast_len(a.size + b.size - 1, real=True)
-    kept = fft.irfft(fft.rfft(a, size) * fft.rfft(b, size), size)[: min(a.size + b.size - 1, points)]
-    values = width / steps * np.arange(max(a.size, b.size, kept.size))
-    sums = [(float(item.sum()), float(item @ values[: item.size])) for item in (a, b, kept)]
-    (mass_a, mean_a), (mass_b, mean_b), (mass, mean) = sums
-    missing = max(mass_a * mass_b - mass, 0.0) + max(mean_a * mass_b + mass_a * mean_b - mean, 0.0) + 4e-14
-    error = 12 * EPS * math.log2(size) * float(np.linalg.norm(a) * np.linalg.norm(b))
-    return np.maximum(kept + sign * error, 0.0), missing
+
+@dataclass(frozen=True)
+class Statistic:
+    """A function y of one ratio, by the loss at given y, on a lattice of this width between its least and largest y."""
+
+    loss_of: Callable[[Array], Array]
+    width: float
+    low: float
+    high: float
+
+
+@lru_cache(maxsize=64)
+@QUIET
+def from_below(pair: Pair, times: int, steps: int, reach: float, *, ratios: bool) -> tuple[Pair, Pair]:
+    """The sums of rounded y under P and under Q, in both directions; of r itself where ratios can be added."""
+    statistic = (_ratio(pair, steps, reach) if ratios else None) or _log_mixture(pair, times, steps, reach)
+    for _ in range(6):
+        try:
+            return _tabulated(pair, statistic, times, steps)
+        except NotMet:
+            statistic = replace(statistic, width=2 * statistic.width)
+    return NOTHING, NOTHING
+
+
+def _ratio(pair: Pair, steps: int, reach: float) -> Statistic | None:
+    """y = r: the best there is, if cells are narrow enough to tell ratios apart."""
+    top = math.exp(min(pair.reach(reach)[1], 60.0))
+    variance = _variance(pair, top)
+    width = (30 * math.sqrt(steps * variance) + 3 * top) / POINTS
+    narrow = width**2 / 12 < 1e-3 * variance and width < 0.5
+    return Statistic(_log, width, 0.0, top) if narrow else None
+
+
+def _log(y: Array) -> Array:
+    return np.asarray(np.log(np.maximum(y, 1e-300)))
+
+
+def _log_mixture(pair: Pair, times: int, steps: int, reach: float) -> Statistic:
+    """y = log(1 - k/t + (k/t) r), as for a Poisson sample."""
+    rate = times / steps
+    low, high = (math.log1p(rate * math.expm1(min(loss, 60.0))) for loss in pair.reach(reach))
+    edges, loss_of = np.linspace(low, high, 400), partial(_losses, rate=rate)
+    spread = _spread(pair, loss_of(edges), edges)
+    width = max(spread / FINE, 30 * spread * math.sqrt(steps) / POINTS, (high - low) / POINTS)
+    return Statistic(loss_of, width, low, high)
+
+
+def _spread(pair: Pair, losses: Array, edges: Array) -> float:
+    _, q = pair.masses(losses)
+    middle = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]])
+    mean = float(q @ middle) / float(q.sum())
+    return math.sqrt(max(float(q @ (middle - mean) ** 2), 1e-24))
+
+
+def _losses(y: Array, rate: float) -> Array:
+    """The loss log r at which log(1 - rate + rate r) is y."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.log1p(np.expm1(y) / rate)
+    return np.asarray(np.where(np.isnan(found), -1e300, np.maximum(found, -1e300)))
+
+
+def _tabulated(pair: Pair, use: Statistic, times: int, steps: int) -> tuple[Pair, Pair]:
+    first = math.floor(use.low / use.width) - 1
+    points = np.arange(first, math.ceil(use.high / use.width) + 2, dtype=np.float64)
+    p, q = pair.masses(use.loss_of(use.width * (points[:-1] + 0.5)))
+    p[-1] += pair.infinite
+    one_p, one_q = (lattice_step(mass, use.width, first) for mass in (p, q))
+    absent = law_of([(one_q, steps)])
+    present = law_of([(one_p, times), *(((one_q, steps - times),) if steps > times else ())])
+    return _outcomes(present, absent), _outcomes(absent, present)
+
+
+def _outcomes(present: Law, absent: Law) -> Pair:
+    """Neighbouring sums merged into one outcome; P from below, Q from above. Where Q is not known P is dropped."""
+    start = max(present.start, absent.start)
+    stop = min(present.start + present.mass.size, absent.start + absent.mass.size)
+    p = present.least[start - present.start : stop - present.start]
+    q = absent.most[start - absent.start : stop - absent.start]
+    if p.size > CELLS:
+        cuts = np.linspace(0, p.size, CELLS, endpoint=False).astype(int)
+        p, q = np.add.reduceat(p, cuts), np.add.reduceat(q, cuts)
+    held = (p > 1e-300) & (q > 1e-300) & np.isfinite(q)
+    losses = np.log(p[held]) - np.log(q[held])
+    order = np.argsort(losses)
+    if not order.size:
+        return NOTHING
+    return Tabulated(losses[order], p[held][order], q[held][order])

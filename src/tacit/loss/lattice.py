@@ -25,6 +25,8 @@ SLACK = 8.5
 STEEPEST = 8.0
 """Largest tilt times width: beyond, neighbouring points would differ by more than numbers can hold."""
 POINTS = 1 << 17
+SIZES = 1e-4, 1e-8, 1e-14
+"""Deltas that are read from different levels of a pair."""
 TRIED = 400
 """Widths tried where outcomes are scattered."""
 
@@ -47,6 +49,8 @@ class Lattice:
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         """Smallest epsilon with delta(epsilon) <= delta; anything up to `known` is as good as `known`."""
+        if self.leveled:
+            return self._level(delta).epsilon(delta, known)
         if delta == 0 or self.largest <= known:
             return Interval(0.0 if delta else self.largest * (1 - 4e-15 * (len(self.pairs) + 8)), self.largest)
         left = delta - self._infinite
@@ -66,6 +70,10 @@ class Lattice:
 
     def delta(self, epsilon: float) -> Interval:
         """Smallest delta at this epsilon."""
+        if self.leveled:
+            levels = [self._level(size).delta(epsilon) for size in SIZES]
+            least = max(item.lower for item in levels)
+            return Interval(least, max(min(item.upper for item in levels), least))
         rough = min(0.0, _chernoff(self._coarse(-700.0), chernoff(epsilon))[0])
         log_mass = rough - math.log(self._steps) - 20.0
         _, tilt = _chernoff(self._coarse(log_mass), chernoff(epsilon))
@@ -84,6 +92,8 @@ class Lattice:
     @cached_property
     def profile(self) -> tuple[Array, Array, Array]:
         """Epsilons from 0 up, with lower and upper ends of delta there: for reading a trade-off curve many times."""
+        if self.leveled:
+            return self._level(SIZES[1]).profile
         found: list[tuple[Window, Window]] = []
 
         def ends(low: Window, high: Window) -> Interval:
@@ -94,6 +104,14 @@ class Lattice:
         low, high = found[-1]
         epsilons = np.concatenate([[0.0], high.losses[high.losses > 0]])
         return epsilons, low.deltas(epsilons), high.deltas(epsilons)
+
+    @property
+    def leveled(self) -> bool:
+        """Whether some pair was computed in several ways."""
+        return any(pair.leveled for pair, _ in self.pairs)
+
+    def _level(self, delta: float) -> Lattice:
+        return Lattice(tuple((pair.level(delta), count) for pair, count in self.pairs), self.aim)
 
     @property
     def _infinite(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -29,6 +30,15 @@ class Pair(ABC):
     @abstractmethod
     def mirrored(self) -> Pair:
         """The pair (Q, P), with its loss rising again."""
+
+    @property
+    def leveled(self) -> bool:
+        """Whether the pair is computed in several ways."""
+        return False
+
+    def level(self, delta: float) -> Pair:
+        """The pair to read a delta of about this size from, where it is computed in several ways."""
+        return self
 
     @property
     def upper(self) -> Pair:
@@ -316,13 +326,17 @@ class Halves(Pair):
 
 @dataclass(frozen=True, eq=False)
 class Tabulated(Pair):
-    """Many outcomes, given by rising losses with their P and Q masses; equal only to itself."""
+    """Many outcomes, given by rising losses with their P and Q masses; equal only to itself.
+
+    `plain` is a pair without numerics that dominates it, too, if one is known.
+    """
 
     losses: Array
     p: Array
     q: Array
     tells_all: float = 0.0
     mirror_tells_all: float = 0.0
+    plain: Pair | None = None
 
     @property
     def infinite(self) -> float:
@@ -330,7 +344,8 @@ class Tabulated(Pair):
 
     def mirrored(self) -> Tabulated:
         back = -self.losses[::-1], self.q[::-1], self.p[::-1]
-        return Tabulated(*back, self.mirror_tells_all, self.tells_all)
+        plain = None if self.plain is None else self.plain.mirrored()
+        return Tabulated(*back, self.mirror_tells_all, self.tells_all, plain)
 
     def masses(self, losses: Array) -> tuple[Array, Array]:
         cells = np.searchsorted(losses, self.losses, side="left")
@@ -353,6 +368,13 @@ class Bracketed(Pair):
 
     above: Pair
     below: Pair
+
+    @property
+    def leveled(self) -> bool:
+        return self.above.leveled or self.below.leveled
+
+    def level(self, delta: float) -> Bracketed:
+        return Bracketed(self.above.level(delta), self.below.level(delta)) if self.leveled else self
 
     @property
     def upper(self) -> Pair:
@@ -378,3 +400,36 @@ class Bracketed(Pair):
 
     def reach(self, log_mass: float) -> tuple[float, float]:
         return self.above.reach(log_mass)
+
+
+@dataclass(frozen=True, eq=False)
+class Levels(Pair):
+    """One pair computed in several ways: (the least delta that a way is good for, how to compute it), falling.
+
+    Each way is right on its own. `plain` is a pair without numerics that dominates all of them, if one is known.
+    """
+
+    ways: tuple[tuple[float, Callable[[], Pair]], ...]
+    plain: Pair | None = None
+    back: bool = False
+
+    def level(self, delta: float) -> Pair:
+        make = next(make for least, make in self.ways if delta >= least)
+        return make().mirrored() if self.back else make()
+
+    @property
+    def leveled(self) -> bool:
+        return True
+
+    @property
+    def _usual(self) -> Pair:
+        return self.level(1e-8)
+
+    def mirrored(self) -> Levels:
+        return Levels(self.ways, None if self.plain is None else self.plain.mirrored(), not self.back)
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        return self._usual.masses(losses)
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        return self._usual.reach(log_mass)

@@ -18,13 +18,14 @@ from collections.abc import Iterator
 
 from .closed import GaussianTotal
 from .noise import GaussianNoise
-from .pairs import Location, Pair
+from .pairs import Levels, Location, Pair, Tabulated
 
 Counted = tuple[tuple[Pair, int], ...]
 
 
 def epsilon_at_most(pairs: Counted, delta: float) -> float:
     """An epsilon with delta(epsilon) <= delta."""
+    pairs = _plain(pairs)
     left = delta - _told(pairs)
     if left < 0:
         return math.inf
@@ -33,8 +34,17 @@ def epsilon_at_most(pairs: Counted, delta: float) -> float:
 
 def delta_at_most(pairs: Counted, epsilon: float) -> float:
     """A bound of delta(epsilon)."""
+    pairs = _plain(pairs)
     found = [GaussianTotal(mu).delta(max(epsilon - pure, 0.0)).upper for mu, pure in _ways(pairs) if pure <= epsilon]
     return min(min(found, default=1.0) + _told(pairs), 1.0)
+
+
+def _plain(pairs: Counted) -> Counted:
+    """What was computed, replaced by what it was computed from."""
+    found = [(pair.upper, count) for pair, count in pairs]
+    return tuple(
+        (pair.plain if isinstance(pair, Tabulated | Levels) and pair.plain else pair, count) for pair, count in found
+    )
 
 
 def _ways(pairs: Counted) -> Iterator[tuple[float, float]]:

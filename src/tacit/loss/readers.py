@@ -19,7 +19,7 @@ from .saddle import Saddle
 FAILED = (NotMet, ArithmeticError, ValueError)
 """How a method says that its numbers do not hold this loss."""
 MODEST = 100.0
-"""An epsilon above this is compared with what the plain theorems give."""
+"""An epsilon above this, or from a lattice alone, is compared with what the plain theorems give."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class Sure:
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         found = _read(lambda: self.reader.epsilon(delta, known))
-        if found.upper <= MODEST or found.lower == math.inf:
+        quick = found.upper <= MODEST and not isinstance(self.reader, Lattice)
+        if quick or found.lower == math.inf:
             return found
         most = epsilon_at_most(self.pairs, delta)
         return found if found.upper <= most else Interval(min(found.lower, most), max(most, known))
@@ -97,7 +98,7 @@ def _power(read: Callable[[], Interval], fpr: float) -> Interval:
 def direction(pairs: Counted) -> Direction:
     """The sharpest reader: closed form, contour, then lattice."""
     if any(pair.infinite >= 1 for pair, _ in pairs):
-        return Never() if any(pair.lower.infinite >= 1 for pair, _ in pairs) else Unknown()
+        return Never() if any(pair.lower.infinite >= 1 for pair, _ in pairs) else Sure(Unknown(), pairs)
     if all(mu(pair) is not None for pair, _ in pairs):
         return GaussianTotal(math.sqrt(math.fsum(count * (mu(pair) or 0.0) ** 2 for pair, count in pairs)))
     if len(pairs) == 1 and pairs[0][1] == 1:

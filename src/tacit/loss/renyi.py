@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.interval import Interval
 from .noise import Array, GaussianNoise
-from .pairs import Location, Pair
+from .pairs import Levels, Location, Pair, Tabulated
 from .quadrature import Nodes, NotMet
 from .steps import LARGEST, upper_step
 from .tilted import conversion
@@ -42,6 +42,9 @@ class Renyi:
 
 def divergences(pair: Pair, tilts: Array) -> Array:
     """An upper bound of D_{1+t}(P || Q): by quadrature, or from the upper lattice, whose u lies above the pair's."""
+    plain = pair.upper.plain if isinstance(pair.upper, Tabulated | Levels) else None
+    if plain is not None:
+        return divergences(plain, tilts)
     if pair.infinite > 0:
         return np.full(tilts.shape, np.inf)
     if isinstance(pair, Location) and type(pair.noise) is GaussianNoise:

@@ -94,7 +94,7 @@ class Window:
 def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
     """Convolve over a window that holds all but `TAIL` of the tilted mass on either side."""
     width = parts[0][0].width
-    log_m, low, high = _extent(parts, tilt)
+    log_m, low, high = extent(parts, tilt)
     needed = (high - low) / width + 2
     if not needed <= LARGEST_SIZE:
         raise NotMet
@@ -131,14 +131,14 @@ def _above(mass: Array) -> Array:
 MOVES = np.array([0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.4])
 
 
-def _extent(parts: Counts, tilt: float) -> tuple[float, float, float]:
+def extent(parts: Counts, tilt: float, shares: Array = MOVES) -> tuple[float, float, float]:
     """log M(t), and losses beyond which the tilted composition has mass at most TAIL, by Chernoff at other tilts."""
     spread = 0.0
     for step, count in parts:
         weights = _tilted(step, tilt)
         spread += count * float(weights @ (step.losses - weights @ step.losses) ** 2)
     need = -math.log(TAIL) + 1e-3
-    moves = MOVES * math.sqrt(2 * need / max(spread, 1e-300))
+    moves = shares * math.sqrt(2 * need / max(spread, 1e-300))
     logs = log_moments(parts, np.concatenate([[tilt], tilt + moves, tilt - moves]))
     base, up, down = float(logs[0]), logs[1 : 1 + moves.size], logs[1 + moves.size :]
     first = math.fsum(count * float(step.losses[0]) for step, count in parts)
@@ -166,18 +166,18 @@ def convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float]:
     transform = 4 * EPS * math.log2(size)
     pieces = []
     for step, count in parts:
-        folded = _folded(_tilted(step, tilt), step.start, size)
-        spectrum = fft.rfft(folded)
+        circle = folded(_tilted(step, tilt), step.start, size)
+        spectrum = fft.rfft(circle)
         spectrum[spectrum == 0] = 1e-300
         logs = np.log(spectrum)
         log_total += count * logs
         log_size += count * (np.abs(logs.real) + math.pi)
-        pieces.append((logs.real, count, transform * float(np.linalg.norm(folded))))
+        pieces.append((logs.real, count, transform * float(np.linalg.norm(circle))))
     total = np.exp(log_total)
-    error = _mean(np.abs(total) * (2 * log_size + 8), size) * EPS
+    error = mean_of(np.abs(total) * (2 * log_size + 8), size) * EPS
     for logs_real, count, rms in pieces:
         rest = np.exp(np.minimum(log_total.real - logs_real, 0.0))
-        error += count * rms * math.sqrt(_mean(rest**2, size))
+        error += count * rms * math.sqrt(mean_of(rest**2, size))
     density = fft.irfft(total, size)
     return density, error + transform * float(np.linalg.norm(density))
 
@@ -191,14 +191,14 @@ def _few_moves(tilted: Array, start: int, count: int, size: int) -> tuple[Array,
     mass = float(tilted[main])
     moves = tilted / mass
     moves[main] = 0.0
-    folded = _folded(moves, -main, size)
-    x = fft.rfft(folded)
+    circle = folded(moves, -main, size)
+    x = fft.rfft(circle)
     some, slope = _two_or_more(x, count)
     transform = 4 * EPS * math.log2(size)
     more = fft.irfft(some, size)
-    error = transform * float(np.linalg.norm(folded)) * math.sqrt(_mean(np.abs(slope) ** 2, size))
-    error += 64 * EPS * _mean(np.abs(some) * (1 + np.abs(count * x)), size) + transform * float(np.linalg.norm(more))
-    density = more + count * folded
+    error = transform * float(np.linalg.norm(circle)) * math.sqrt(mean_of(np.abs(slope) ** 2, size))
+    error += 64 * EPS * mean_of(np.abs(some) * (1 + np.abs(count * x)), size) + transform * float(np.linalg.norm(more))
+    density = more + count * circle
     density[0] += 1.0
     scale = math.exp(count * math.log(mass))
     return np.roll(scale * density, (start + main) * count % size), scale * (error + 8 * EPS)
@@ -216,7 +216,7 @@ def _two_or_more(x: Complex, n: int) -> tuple[Complex, Complex]:
     return np.where(small, series, whole), slope
 
 
-def _folded(mass: Array, start: int, size: int) -> Array:
+def folded(mass: Array, start: int, size: int) -> Array:
     """`mass` placed from `start` on, around a circle of `size` points."""
     if mass.size > size:
         return np.bincount(np.arange(start, start + mass.size) % size, mass, minlength=size).astype(np.float64)
@@ -228,6 +228,6 @@ def _folded(mass: Array, start: int, size: int) -> Array:
     return circle
 
 
-def _mean(half: Array, size: int) -> float:
+def mean_of(half: Array, size: int) -> float:
     """Mean over all frequencies of a real, even function known on the non-negative ones."""
     return float(2 * half.sum() - half[0]) / size

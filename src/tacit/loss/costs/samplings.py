@@ -112,21 +112,38 @@ def _(event: Shuffled, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
-    """Once in t steps: balls and bins. k times: k passes of once in floor(t/k).
+    """Once in t steps: balls and bins of any release with one dominating pair. k times: k passes of once in floor(t/k).
 
-    Reference: Chua et al. 2025; Feldman and Shenfeld 2025, on k-out-of-t allocation.
+    Reference: docs/proofs/accounting.md, Theorem 5; Feldman and Shenfeld 2025, on k-out-of-t allocation.
     """
-    base = _plain(loss_of(event.event, Adjacency.ADD_REMOVE, 1))
-    if adjacency is Adjacency.REPLACE or group > 1 or base is None or type(base[0]) is not GaussianNoise:
+    if adjacency is Adjacency.REPLACE or group > 1:
         raise Unsupported(
-            event, adjacency, fix="Random allocation is supported for one Gaussian, add-remove or zero-out."
+            event, adjacency, fix="Random allocation is supported for one record, add-remove or zero-out."
         )
-    noise, shift = base
-    steps = event.steps // event.times
-    if steps == 1:
-        return event.times * loss_of(event.event, adjacency, 1)
-    release = replace(allocated(noise.scale / shift, steps), tight=event.times == 1)
-    return event.times * once(release)
+    inner = loss_of(event.event, Adjacency.ADD_REMOVE, 1)
+    if event.steps // event.times == 1:
+        return event.times * inner if event.steps == event.times else _loose(event.times * inner)
+    if not inner.releases and not inner.curves:
+        return Composed()
+    base = _plain(inner)
+    pair = Location(base[0], ((1.0, base[1]),)) if base else _only(event, inner, adjacency)
+    tight = all(item.tight for item, _ in inner.releases)
+    found = Composed(allocated(pair, event.times, event.steps))
+    return found if tight else _loose(found)
+
+
+def _loose(loss: Composed) -> Composed:
+    """The same from above alone."""
+    return Composed(tuple((replace(item, tight=False), count) for item, count in loss.releases), loss.curves)
+
+
+def _only(event: Event, inner: Composed, adjacency: Adjacency) -> Pair:
+    """The pair of a single release."""
+    if len(inner.releases) != 1 or inner.releases[0][1] != 1 or inner.curves:
+        raise Unsupported(
+            event, adjacency, fix="Allocation is supported for one release, or for several Gaussian ones."
+        )
+    return inner.releases[0][0].remove.upper
 
 
 def _plain(loss: Composed) -> tuple[Noise, float] | None:
