@@ -33,8 +33,8 @@ _ROOMS = {
     "data": ("Column", "Schema"),
     "loss": ("Plan", "Setting", "Theorem", "calibrate", "epsilon", "explain", "plan", "privacy_loss"),
     "train": ("Speed", "fit", "private"),
-    "audits": ("Choice", "audit", "audit_mechanism", "choose", "lower_bound", "verify"),
-    "study": ("attack", "bracket"),
+    "audits": ("Choice", "audit_mechanism", "choose", "lower_bound", "verify"),
+    "study": ("attack", "audit", "bracket"),
     "reports": ("report",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
@@ -49,7 +49,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from . import events as events
     from . import train as train
     from .audits import Choice as Choice
-    from .audits import audit as audit
     from .audits import audit_mechanism as audit_mechanism
     from .audits import choose as choose
     from .audits import lower_bound as lower_bound
@@ -84,6 +83,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from .loss import privacy_loss as privacy_loss
     from .reports import report as report
     from .study import attack as attack
+    from .study import audit as audit
     from .study import bracket as bracket
     from .train import Speed as Speed
     from .train import fit as fit

@@ -1,6 +1,5 @@
 """The flows that use everything: attack, bracket, quickstart."""
 
-from .bracketing import bracket
-from .membership import attack
+from .framed import attack, audit, bracket
 
-__all__ = ["attack", "bracket"]
+__all__ = ["attack", "audit", "bracket"]

@@ -43,6 +43,10 @@ def bracket_released(
     sides = [np.flatnonzero(side) for side in (training.inside & _usual(training), training.held_out)]
     if len(sides[1]) < 2:
         raise BadInput("No records were held out, so there is nobody to tell members from.", fix="Give `members`.")
+    alike = _alike(records.x, records.y, *sides)
+    sides[1] = sides[1][~alike]
+    if len(sides[1]) < 2:
+        raise BadInput("Every record that was held out equals one that was trained on.", fix="Hold out other records.")
     given = taking.Given.of(model, evidence, training.delta)
     claim = given.claim or stated(plan, delta=training.delta)
     same_adjacency(claim, Adjacency.ADD_REMOVE)
@@ -71,7 +75,7 @@ def bracket_released(
         exposures=renamed(whole.exposures, place),
         budget=evidence.budget or by_steps(claim),
         utility={**evidence.utility, ACCURACY: accuracy(model, *others), BASELINE: baseline(others[1])},
-        provenance={**whole.provenance, **_who(training, count, effort)},
+        provenance={**whole.provenance, **_who(training, count, effort), "held_out_duplicates": int(alike.sum())},
     )
 
 
@@ -96,6 +100,12 @@ def _audited(
         controls=tests,
         not_covered=(codes(shown),) if training.in_fleets else (),
     )
+
+
+def _alike(x: Any, y: Any, inside: Any, outside: Any) -> Any:
+    """Which of the held-out records equal one that was trained on: neither members nor outsiders, they are left out."""
+    known = {(x[row].tobytes(), int(y[row])) for row in inside}
+    return np.array([(x[row].tobytes(), int(y[row])) in known for row in outside], dtype=bool)
 
 
 def _usual(training: RunTraining) -> Any:

@@ -17,6 +17,8 @@ from ..core import BadInput
 from ..data import Records
 from ..fleet import Fleet, MakeOptimizer
 from ..loss import Plan
+from ..loss.clipping import FLAT
+from ..loss.sampling import POISSON
 from ..train import Trained
 from ..train.recipe.networks import learning_rate, network
 from .models import Predict, predictor
@@ -84,7 +86,7 @@ class RunTraining:
         plain = (
             self.settings.get("schedule", "constant") == "constant" and self.settings.get("average", "none") == "none"
         )
-        return plain and self.users is None and (self.plan.sampling, self.plan.clipping.name) == ("poisson", "flat")
+        return plain and self.users is None and (self.plan.sampling, self.plan.clipping) == (POISSON, FLAT)
 
     @property
     def optimizer(self) -> MakeOptimizer:

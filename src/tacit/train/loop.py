@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from ..core import BadInput, Charger, Evidence, Source, TacitError
@@ -29,10 +29,13 @@ from .sample.collate import Collate
 from .sample.examples import Batch
 from .speed import Speed
 from .step import PrivateStep, Project, private
+from .tables import Tabular, encoded, features, probabilities
 from .validation import Validation
 
 if TYPE_CHECKING:
+    from ..data import Schema
     from ..loss import Plan
+    from ..reports.page import Page
 
 # Clipped gradients have norm at most one and noise dominates: plain SGD with a large step and momentum.
 LEARNING_RATE = 0.2
@@ -49,10 +52,44 @@ class Trained:
     model: nn.Module
     evidence: Evidence
     history: tuple[StepInfo, ...]
+    schema: Schema | None = None
+
+    def predict_proba(self, x: Any) -> NDArray[np.float64]:
+        """The probability of every class for the records of a data frame, by the training's schema, or of an array."""
+        return probabilities(self.model, features(x, self.schema))
+
+    def predict(self, x: Any) -> NDArray[Any]:
+        """The most likely class of every record: its word where there is a schema, else its number."""
+        likely = self.predict_proba(x).argmax(1)
+        return likely if self.schema is None else np.array(self.schema.classes)[likely]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write model.safetensors, evidence.json and, where there is one, schema.toml: nothing that is secret."""
+        from safetensors.torch import save_file
+
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        tensors = {name: tensor.contiguous().clone() for name, tensor in self.model.state_dict().items()}
+        save_file(tensors, place / "model.safetensors")
+        self.evidence.save(place / "evidence.json")
+        if self.schema is not None:
+            self.schema.save(place / "schema.toml")
+        return place
+
+    def report(self, path: str | Path = "report.html") -> Page:
+        """Write the page of this training's evidence."""
+        from ..reports import report
+
+        return report(self.evidence, path)
+
+    def __repr__(self) -> str:
+        bound = self.evidence.upper
+        told = "" if bound is None else f", epsilon {bound.epsilon:.4g} at delta {bound.delta:g}"
+        return f"Trained({type(self.model).__name__}, {len(self.history)} steps{told})"
 
 
 def fit(
-    model: nn.Module,
+    model: nn.Module | str,
     data: Any,
     plan: Plan,
     *,
@@ -72,6 +109,7 @@ def fit(
     project: Project | None = None,
     noise: str = "float32",
     progress: bool | Hook = False,
+    schema: Schema | str | Path | None = None,
 ) -> Trained:
     """Train `model` on `data` under `plan` and return it with its evidence.
 
@@ -87,8 +125,18 @@ def fit(
     process; a function is called as progress(step, info) in every one, so that it may set the learning rate
     (`step.rank` is 0 in the first).
 
+    `data` may be a data frame (pandas, polars, Arrow) that holds its label column, with `schema`: a Schema or its file;
+    or the name of the label column, and then kinds, ranges and words are read off the data, which the evidence says.
+    `model` may then be "linear" or "mlp", made for that schema and trained with a learning rate that follows from the
+    plan. A schema with a `unit` makes users the unit of privacy.
+
     Guarantee and Caller ensures: see `private`.
     """
+    given = Tabular.of(data, plan, schema, users, records_per_user)
+    data, plan, users, records_per_user = given.data, given.plan, given.users, given.records_per_user
+    validation = validation if given.schema is None else encoded(validation, given.schema)
+    if isinstance(model, str):
+        model, optimizer = given.made(model, optimizer)
     check_kinds(model=model)
     if optimizer is None:
         moved = [tensor for tensor in model.parameters() if tensor.requires_grad]
@@ -120,7 +168,9 @@ def fit(
         found = found.with_(utility=judge.utility(model))
     if kept is not None and alone and not kept.lasting:
         checkpoints.destroy(kept.path)
-    return Trained(model, found, tuple(history))
+    if given.facts:
+        found = found.with_(not_covered=(*found.not_covered, given.facts))
+    return Trained(model, found, tuple(history), given.schema)
 
 
 def fingerprint(model: nn.Module) -> str | None:

@@ -1,0 +1,254 @@
+"""Attack, audit and bracket for data frames: by a schema as numbers, or as frames for models that take frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..audits import audit as audit_arrays
+from ..audits.claims import Stated
+from ..core import Adjacency, BadInput, Evidence, Source
+from ..data import Schema, is_frame
+from ..data.codec import Codec, holds_frame, split
+from . import bracketing, membership
+from .membership import FPRS, AnyAttack
+from .models import Fit, predictor, refit
+
+Array = NDArray[Any]
+Rng = Source | int | np.random.Generator | None
+FIXED = "kind, range or words of {}: they were read off the data, and held fixed in all runs of the audit"
+
+
+@dataclass(frozen=True, eq=False)
+class FramedModel:
+    """A model that takes frames, as one that takes arrays."""
+
+    model: Any
+    codec: Codec
+
+    def predict_proba(self, x: Array) -> Array:
+        """What the model says of the records of an array."""
+        return predictor(self.model)(self.codec.decode(x))  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "classes_" and "classes_" in dir(self.model):
+            return self.model.classes_
+        raise AttributeError(name)
+
+
+@dataclass(frozen=True, eq=False)
+class FramedFit:
+    """A training that takes frames, as one that takes arrays."""
+
+    fit: Any
+    codec: Codec
+
+    def __call__(self, x: Array, y: Array, rng: np.random.Generator) -> FramedModel:
+        return FramedModel(self.fit(self.codec.decode(x), y, rng), self.codec)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Data as arrays; `codec` where the model takes frames, `derived` where a schema was read off the data."""
+
+    parts: tuple[tuple[Array, Array], ...]
+    codec: Codec | None = None
+    derived: tuple[str, ...] = ()
+    framed: bool = False
+
+    @classmethod
+    def of(cls, schema: Schema | str | Path | None, *data: Any) -> Arrays:
+        """From frames with a schema (or its file) or the name of the label; or from pairs (x, y)."""
+        schema = _schema(schema)
+        if isinstance(schema, Schema):
+            return cls(tuple(map(_by_schema(schema), data)), derived=schema.derived, framed=True)
+        if not any(map(holds_frame, data)):
+            if schema is not None:
+                raise BadInput("schema goes with data frames.", fix="Arrays are given as (x, y).")
+            return cls(data)
+        pairs = [split(part, schema) for part in data]
+        codec = Codec.of(*(x for x, _ in pairs))
+        return cls(tuple((codec.encode(x), y) for x, y in pairs), codec, framed=True)
+
+    def model(self, target: Any) -> Any:
+        return target if self.codec is None else FramedModel(target, self.codec)
+
+    def fit(self, train: Any) -> Any:
+        return train if self.codec is None or train is None else FramedFit(train, self.codec)
+
+    def apart(self, groups: ArrayLike | None) -> tuple[Arrays, Any, int]:
+        """Without the non-members that equal a member, which coarse tables have: neither in nor out, they are left out
+        and counted. Of arrays nothing is left out: who overlaps there has made a mistake."""
+        if not self.framed or len(self.parts) < 2:
+            return self, groups, 0
+        inside, (x, y) = self.parts
+        same = repeated(inside, (x, y))
+        named = None if groups is None else np.asarray(groups)
+        if named is not None and len(named) == len(inside[1]) + len(y):
+            named = np.concatenate((named[: len(inside[1])], named[len(inside[1]) :][~same]))
+        return replace(self, parts=(inside, (x[~same], y[~same]))), named, int(same.sum())
+
+    def told(self, evidence: Evidence) -> Evidence:
+        """The evidence, which says what was read off the data."""
+        if not self.derived:
+            return evidence
+        return evidence.with_(not_covered=(*evidence.not_covered, FIXED.format(", ".join(self.derived))))
+
+
+def attack(
+    target: Any,
+    members: Any,
+    nonmembers: Any,
+    *,
+    schema: Schema | str | Path | None = None,
+    attacks: str | Sequence[str | AnyAttack] = "auto",
+    references: int = 16,
+    fit: Fit | None = None,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+    rng: Rng = None,
+    fpr: Sequence[float] = FPRS,
+) -> Evidence:
+    """Measure membership inference against a trained model.
+
+    `members` and `nonmembers` are pairs (x, y), where x may be a data frame; or data frames with `schema`: a Schema (or
+    its file), by which records become numbers, or the name of the label column, and then the model is given frames.
+    They must come from one distribution (the blind baseline tests that). Reference models are trained on random halves
+    of both together, by `fit(x, y, rng)` or by cloning an estimator; without either only attacks that need none are
+    run. An attack that learns from records of known membership is told a random half of them and judged on the other;
+    one that looks inside needs a torch model. The most exposed records are named by their row among members, then
+    non-members.
+    """
+    given, groups, twice = Arrays.of(_own(schema, target), members, nonmembers).apart(groups)
+    train = fit if given.codec is None else given.fit(refit(target, fit))
+    found = membership.attack(
+        given.model(target), *given.parts, attacks=attacks, references=references, fit=train, groups=groups,
+        confidence=confidence, rng=rng, fpr=fpr,
+    )  # fmt: skip
+    return _counted(given.told(found.with_(subject=type(target).__name__)), twice)
+
+
+def audit(
+    fit: Fit,
+    data: Any,
+    *,
+    claim: Stated,
+    schema: Schema | str | Path | None = None,
+    game: str = "runs",
+    canary: Any = "auto",
+    runs: int = 1000,
+    seconds: float | None = None,
+    confidence: float = 0.95,
+    isolation: str = "auto",
+    rng: Rng = None,
+    delta: float = 1e-5,
+    adjacency: Adjacency | str | None = None,
+    checkpoint: str | Path | None = None,
+) -> Evidence:
+    """Test a privacy claim about `fit(x, y, rng) -> predict`; see `tacit.audits.audit`, whose arguments these are.
+
+    `data` is a pair (x, y), where x may be a data frame; or a data frame with `schema`: a Schema (or its file), by
+    which records become numbers, or the name of the label column, and then fit is given frames.
+    """
+    given = Arrays.of(schema, data)
+    found = audit_arrays(
+        given.fit(fit), given.parts[0], claim=claim, game=game, canary=canary, runs=runs, seconds=seconds,
+        confidence=confidence, isolation=isolation, rng=rng, delta=delta, adjacency=adjacency, checkpoint=checkpoint,
+    )  # fmt: skip
+    return given.told(found)
+
+
+def bracket(
+    target: Any,
+    data: Any,
+    *,
+    claim: Stated | Evidence | str | Path | None = None,
+    schema: Schema | str | Path | None = None,
+    references: int = 64,
+    runs: int = 500,
+    confidence: float = 0.95,
+    rng: Rng = None,
+    isolation: str = "auto",
+    canary: Any = "auto",
+    seconds: float | None = None,
+    groups: ArrayLike | None = None,
+    nonmembers: Any = None,
+    fit: Fit | None = None,
+    canaries: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+) -> Evidence:
+    """Attack a training or a model, audit it, and put both beside the claim.
+
+    `data` (and `nonmembers`) are pairs (x, y), where x may be a data frame; or data frames with `schema`: a Schema (or
+    its file), by which records become numbers, or the name of the label column, and then the model is given frames.
+
+    Without `nonmembers`, `target` is `fit(x, y, rng) -> predict` or an estimator that can be cloned: it is trained on a
+    random half of `data`, that model is attacked, and the training is audited. `claim` is (epsilon, delta), an Event or
+    a Plan; without one the evidence has a lower side only. `groups` names every record's group, whose risks are then
+    compared.
+
+    With `nonmembers` nothing is trained: `target` is a model, taken as it is (a `Trained`, a torch module, a fitted
+    estimator or predict(x)), `data` are records that it was trained on and `nonmembers` others like them; `groups` are
+    those of both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own. The training
+    cannot be audited, and the evidence says so, unless `canaries` (x, y, coins) were offered to it, each put in where
+    its fair coin says so (a game of one run), or `fit` is that training: then runs of it are audited, and it trains
+    the attack's reference models (those of a fitted estimator are trained by cloning it).
+    """
+    given = Arrays.of(_own(schema, target), *([data] if nonmembers is None else [data, nonmembers]))
+    given, groups, twice = given.apart(groups)
+    others = None if nonmembers is None else given.parts[1]
+    model, train = target, fit
+    if given.codec is not None:
+        again = refit(target, fit)
+        model = given.model(target) if nonmembers is not None else given.fit(again or target)
+        train = given.fit(again) if nonmembers is not None else fit
+    found = bracketing.bracket(
+        model, given.parts[0], claim=claim, references=references, runs=runs, confidence=confidence, rng=rng,  # type: ignore[arg-type]
+        isolation=isolation, canary=canary, seconds=seconds, groups=groups, nonmembers=others, fit=train,
+        canaries=canaries,
+    )  # fmt: skip
+    return _counted(given.told(found), twice)
+
+
+def repeated(inside: tuple[Array, Array], outside: tuple[Array, Array]) -> NDArray[np.bool_]:
+    """Which records outside equal one inside, with its label."""
+    known = {(row.tobytes(), str(label)) for row, label in zip(*inside, strict=True)}
+    return np.array([(row.tobytes(), str(label)) in known for row, label in zip(*outside, strict=True)], dtype=bool)
+
+
+def _counted(evidence: Evidence, twice: int) -> Evidence:
+    if not twice:
+        return evidence
+    return evidence.with_(provenance={**evidence.provenance, "nonmembers_equal_to_a_member": twice})
+
+
+def _own(schema: Schema | str | Path | None, target: Any) -> Schema | str | Path | None:
+    """The schema that was given, or that a Trained was trained by."""
+    own = getattr(target, "schema", None)
+    return own if schema is None and isinstance(own, Schema) else schema
+
+
+def _schema(schema: Schema | str | Path | None) -> Schema | str | None:
+    if isinstance(schema, Path) or (isinstance(schema, str) and schema.endswith(".toml")):
+        return Schema.read(schema)
+    return schema
+
+
+def _by_schema(schema: Schema) -> Any:
+    """A function from a frame to (x, y) without the records that have no known label; pairs of arrays stay."""
+
+    def encode(data: Any) -> tuple[Array, Array]:
+        if not is_frame(data):
+            if isinstance(data, tuple | list) and len(data) == 2 and not is_frame(data[0]):
+                return data[0], data[1]
+            raise BadInput("With a schema, data are one frame that holds the label column.")
+        x, y = schema.encode(data)
+        if not (y >= 0).any():
+            raise BadInput("No record has a label that the schema knows.", fix="Look at the words of its label.")
+        return x[y >= 0], y[y >= 0]
+
+    return encode

@@ -1,0 +1,114 @@
+"""Data frames in training: encoded by a schema, which is public or said not to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ..core import BadInput
+from ..data import Records, Schema, is_frame, table
+from ..data.files import by_schema
+from .recipe.networks import learning_rate, network
+
+if TYPE_CHECKING:
+    from ..loss import Plan
+
+OWN_FACTS = "kind, range or words of {}: they were read off the data; the schema marks them public = false"
+RECORDS_PER_USER = 8
+ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Tabular:
+    """What a training is given in place of a data frame. `data` and the rest stay as they were where there is none."""
+
+    data: Any
+    plan: Plan
+    schema: Schema | None = None
+    users: Any = None
+    records_per_user: int | None = None
+
+    @classmethod
+    def of(
+        cls, data: Any, plan: Plan, schema: Schema | str | Path | None, users: Any, records_per_user: int | None
+    ) -> Tabular:
+        """Encode a frame. Records without a known label, or without a unit where the schema names one, are left out."""
+        known = schema_of(schema, data)
+        if known is None:
+            return cls(data, plan, None, users, records_per_user)
+        if not is_frame(data):
+            raise BadInput(
+                f"schema goes with a data frame, got {type(data).__name__}.",
+                fix="Give the frame itself, with its label column; or schema.encode(frame) without schema.",
+            )
+        if known.label is None:
+            raise BadInput("The schema names no label.", fix='Give Schema(..., label="COLUMN").')
+        records = Records(**by_schema(known, table(data)))
+        pair = (records.x, records.y)
+        if known.unit is None:
+            return cls(pair, plan, known, users, records_per_user)
+        if users is not None:
+            raise BadInput("The schema names the unit already.", fix="Leave users out.")
+        return cls(pair, replace(plan, unit="user"), known, records.unit, records_per_user or RECORDS_PER_USER)
+
+    @property
+    def facts(self) -> str:
+        """What was read off the data, in words; nothing where all is public."""
+        derived = () if self.schema is None else self.schema.derived
+        return OWN_FACTS.format(", ".join(derived)) if derived else ""
+
+    def made(self, kind: str, optimizer: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """A model by name for the schema, and its optimizer."""
+        if self.schema is None:
+            raise BadInput("A model by name goes with a data frame and a schema.", fix="Give a torch module.")
+        if optimizer is not None:
+            raise BadInput("A model that is made here has an optimizer of its own.", fix="Leave optimizer out.")
+        model = network(kind, self.schema.width, len(self.schema.classes))
+        return model, torch.optim.SGD(model.parameters(), lr=learning_rate(self.plan))
+
+
+def schema_of(schema: Schema | str | Path | None, data: Any) -> Schema | None:
+    """A schema, one from a file, or one read off the data around the name of its label."""
+    if isinstance(schema, Path) or (isinstance(schema, str) and schema.endswith(".toml")):
+        return Schema.read(schema)
+    if isinstance(schema, str):
+        return Schema.of(data, label=schema)
+    if schema is None and is_frame(data):
+        raise BadInput(
+            "A data frame needs a schema: the kinds, public ranges and words of its columns, and its label.",
+            fix='Give schema=tacit.Schema.of(frame, label="COLUMN"), or the name of the label column alone.',
+        )
+    if schema is not None and not isinstance(schema, Schema):
+        raise BadInput(f"schema must be a Schema or the name of the label column, got {type(schema).__name__}.")
+    return schema
+
+
+def encoded(data: Any, schema: Schema | None) -> Any:
+    """Validation data, or data to predict for: a frame by the schema, anything else as it is."""
+    if not is_frame(data):
+        return data
+    if schema is None:
+        raise BadInput("A data frame needs a schema.", fix="The model was trained on arrays: give arrays.")
+    return schema.encode(data)
+
+
+def features(data: Any, schema: Schema | None) -> Any:
+    """The features of a frame, whose label column may be missing; or an array."""
+    if is_frame(data):
+        return encoded(data, None if schema is None else schema.with_(columns=schema.features, label=None))[0]
+    return np.asarray(data, dtype=np.float32) if not isinstance(data, torch.Tensor) else data.float()
+
+
+def probabilities(model: nn.Module, x: Any) -> NDArray[np.float64]:
+    """The softmax of a model's outputs, some rows at a time."""
+    place = next(model.parameters())
+    records = torch.as_tensor(x)
+    with torch.no_grad():
+        parts = [model(part.to(place.device)).softmax(1).double().cpu() for part in records.split(ROWS)]
+    return np.asarray(torch.cat(parts).numpy())

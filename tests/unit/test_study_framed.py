@@ -1,0 +1,181 @@
+"""Data frames wherever records are taken: pandas, polars and Arrow give what arrays give."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import tacit
+from tacit import BadInput, Column, Schema
+from tacit.data.codec import Codec
+
+KINDS = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+}
+
+
+def people(count=200, seed=0):
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(18, 80, count)
+    job = rng.choice(["clerk", "nurse"], count)
+    ill = np.where(age + 20 * (job == "nurse") + rng.normal(size=count) * 5 > 60, "yes", "no")
+    frame = pd.DataFrame({"age": age, "pay": rng.normal(size=count), "job": job, "ill": ill})
+    frame.loc[:1, "age"] = np.nan
+    return frame
+
+
+SCHEMA = Schema(
+    (
+        Column("age", range=(0, 120)),
+        Column("job", "category", words=("clerk", "nurse")),
+        Column("ill", "category", words=("no", "yes")),
+    ),
+    label="ill",
+)
+PLAN = tacit.Plan(200, 0.2, 60, 0.5)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return tacit.fit("linear", people(), PLAN, schema=SCHEMA, delta=1e-3, validation=people(100, 1), rng=1)
+
+
+def test_a_frame_is_trained_on_and_predicted_for(trained):
+    assert trained.evidence.utility["accuracy"] > 0.8
+    other = people(50, 2)
+    assert set(trained.predict(other.drop(columns="ill"))) == {"no", "yes"}
+    assert np.allclose(trained.predict_proba(other).sum(1), 1.0)
+    for kind in KINDS.values():
+        assert np.array_equal(trained.predict(kind(other)), trained.predict(other))
+    assert np.array_equal(trained.predict(SCHEMA.encode(other)[0]), trained.predict(other))
+    assert "read off the data" not in " ".join(trained.evidence.not_covered)
+    assert repr(trained).startswith("Trained(Sequential, 60 steps, epsilon ")
+
+
+def test_a_frame_and_its_encoding_train_the_same_model(trained):
+    from tacit.train.recipe.networks import learning_rate, network
+
+    torch = pytest.importorskip("torch")
+    model = network("linear", SCHEMA.width, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate(PLAN))
+    arrays = tacit.fit(model, SCHEMA.encode(people()), PLAN, optimizer=optimizer, delta=1e-3, rng=1)
+    for one, two in zip(trained.model.parameters(), arrays.model.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_a_label_alone_reads_the_schema_off_the_data_and_says_so():
+    found = tacit.fit("mlp", people(), PLAN, schema="ill", delta=1e-3, rng=1)
+    assert found.schema.derived == ("age", "pay", "job", "ill")
+    assert any("age, pay, job, ill: they were read off the data" in text for text in found.evidence.not_covered)
+
+
+def test_what_was_trained_is_saved_and_reported(trained, tmp_path):
+    pytest.importorskip("altair")
+    folder = trained.save(tmp_path / "kept")
+    assert sorted(path.name for path in folder.iterdir()) == ["evidence.json", "model.safetensors", "schema.toml"]
+    assert Schema.read(folder / "schema.toml") == SCHEMA
+    assert trained.report(tmp_path / "page.html").path.is_file()
+
+
+def test_users_of_a_schema_are_the_unit_of_privacy():
+    frame = people().assign(who=np.arange(200) // 2)
+    schema = SCHEMA.with_(unit="who")
+    found = tacit.fit("linear", frame, tacit.Plan(100, 0.2, 10, 1.0), schema=schema, delta=1e-3, rng=1)
+    assert found.evidence.upper.unit == "user"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_attack_on_a_trained_model_takes_frames(trained, kind):
+    inside, outside = KINDS[kind](people()), KINDS[kind](people(100, 1))
+    found = tacit.attack(trained, inside, outside, rng=1)
+    (x, y), (other_x, other_y) = SCHEMA.encode(inside), SCHEMA.encode(outside)
+    fresh = np.array([row.tolist() not in x.tolist() for row in other_x])
+    plain = tacit.attack(trained.model, (x, y), (other_x[fresh], other_y[fresh]), rng=1)
+    assert [item.members for item in found.measurements] == [item.members for item in plain.measurements]
+    assert abs(found.measurements[0].auc.value - plain.measurements[0].auc.value) < 0.01
+
+
+def pipeline():
+    sklearn = pytest.importorskip("sklearn")
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    assert sklearn
+    columns = make_column_transformer(
+        (SimpleImputer(), ["age", "pay"]), (OneHotEncoder(handle_unknown="ignore"), ["job"])
+    )
+    return make_pipeline(columns, LogisticRegression())
+
+
+def test_a_pipeline_with_named_columns_is_attacked_and_bracketed():
+    frame, others = people(), people(100, 1)
+    fitted = pipeline().fit(frame.drop(columns="ill"), frame["ill"])
+    pairs = [(part.drop(columns="ill"), part["ill"]) for part in (frame, others)]
+    found = tacit.attack(fitted, *pairs, references=4, rng=1)
+    assert {"lira", "rmia"} <= {item.attack for item in found.attacks}
+    assert tacit.attack(fitted, frame, others, schema="ill", references=4, rng=1).measurements == found.measurements
+    both = tacit.bracket(fitted, frame, schema="ill", references=2, runs=16, isolation="none", rng=1)
+    assert both.verdict in ("no claim", "uninformative")
+    assert both.utility["test accuracy"] > 0.8
+
+
+def test_an_audit_gives_frames_to_a_fit_that_takes_them():
+    seen = set()
+
+    def fit(x, y, rng):
+        seen.add(tuple(x.columns))
+        assert x["job"].isin(["clerk", "nurse"]).all()
+        return lambda records: np.tile([0.4, 0.6], (len(records), 1)) + 0.01 * rng.random((len(records), 1)) * [1, -1]
+
+    tacit.audit(fit, people(40), claim=(5.0, 1e-5), schema="ill", runs=16, isolation="none", rng=1)
+    assert seen == {("age", "pay", "job")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_codec_gives_back_what_it_was_given(kind):
+    frame = people(30).assign(
+        whole=np.arange(30), yes=np.arange(30) % 2 == 0, kind=pd.Categorical(["a", "b", "c"] * 10)
+    )
+    native = KINDS[kind](frame)
+    codec = Codec.of(native)
+    x = codec.encode(native)
+    assert np.isfinite(x).all()
+    again = codec.decode(x)
+    assert type(again) is type(native)
+    back = again if kind == "pandas" else again.to_pandas()
+    pd.testing.assert_frame_equal(back.reset_index(drop=True), (native if kind == "pandas" else native.to_pandas()))
+
+
+def test_duplicates_among_outsiders_of_a_table_are_counted_and_left_out(trained):
+    frame = people()
+    found = tacit.attack(trained, frame, pd.concat([people(100, 1), frame[:7]]), rng=1)
+    assert found.provenance["nonmembers_equal_to_a_member"] >= 7
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: tacit.fit("linear", people(), PLAN), "needs a schema"),
+        (lambda: tacit.fit("linear", people(), PLAN, schema="sick"), "no column 'sick'"),
+        (lambda: tacit.fit("tree", people(), PLAN, schema=SCHEMA), "'tree' is not known"),
+        (lambda: tacit.fit("linear", SCHEMA.encode(people()), PLAN), "goes with a data frame"),
+        (
+            lambda: tacit.fit("linear", SCHEMA.encode(people()), PLAN, schema=SCHEMA),
+            "goes with a data frame, got tuple",
+        ),
+        (lambda: tacit.fit("linear", people().drop(columns="age"), PLAN, schema=SCHEMA), "no column 'age'"),
+        (lambda: tacit.attack(lambda x: x, people(), people(9, 1)), "name of its label column"),
+        (lambda: tacit.attack(lambda x: x, people(), people(9, 1), schema="sick"), "no column 'sick'"),
+        (lambda: tacit.attack(lambda x: x, people(), people(9)[["ill"]], schema="ill"), "the same columns"),
+        (lambda: tacit.fit("linear", people().assign(ill="maybe"), PLAN, schema=SCHEMA), "label that the schema knows"),
+    ],
+)
+def test_a_mistake_with_frames_is_one_sentence(call, said):
+    with pytest.raises(BadInput, match=said):
+        call()
