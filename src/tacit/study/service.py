@@ -1,0 +1,223 @@
+"""A model behind an API as a target: asked in batches, within a budget of queries, at a limited rate, and resumable.
+
+    target = service.http("http://localhost:8000/v1/models/mine:predict", queries=20_000, journal="asked.jsonl")
+    evidence = tacit.attack(target, members, nonmembers, fit=fit)
+
+Answers may be shares, labels, or the first few classes with their shares. Every answer is written to the journal before
+the next request, so that an attack which was interrupted, refused or out of budget goes on without asking again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import BadInput, NotFinished, check
+from .records import size, take
+
+Array = NDArray[Any]
+Ask = Callable[[Any], Any]
+TRIES, PAUSE = 4, 1.0
+"""Requests for one batch before giving up, and seconds before the second of them; each pause is twice the last."""
+
+
+@dataclass(eq=False)
+class Service:
+    """predict(x) of a model that can only be asked: `ask` takes some records and gives an answer for each.
+
+    `queries` is how many records may be asked about in all, `batch` how many in one request, `seconds` the least time
+    between requests. An answer is a row of shares, a label, or a mapping from label to share (the first few classes);
+    `classes` names all labels, in order, where answers name only some. `journal` is a file of answers already given; it
+    holds what the model says of people, and only its owner may read it.
+    """
+
+    ask: Ask
+    queries: int | None = None
+    batch: int = 100
+    seconds: float = 0.0
+    classes: Sequence[Any] | None = None
+    journal: str | Path | None = None
+    asked: int = 0
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+    _last: float = field(default=0.0, repr=False)
+
+    def __post_init__(self) -> None:
+        check.whole("batch", self.batch)
+        check.nonnegative("seconds", self.seconds)
+        if self.queries is not None:
+            check.whole("queries", self.queries)
+        if self.journal is not None and Path(self.journal).exists():
+            self._read(Path(self.journal))
+
+    def __call__(self, x: Any) -> Array:
+        """Answers for all records, of which only those not known yet are asked for."""
+        keys = _keys(x)
+        todo = [row for row, key in enumerate(keys) if key not in self._known]
+        todo = list({keys[row]: row for row in todo}.values())
+        for first in range(0, len(todo), self.batch):
+            rows = todo[first : first + self.batch]
+            self._within(len(rows), len(todo) - first)
+            for row, answer in zip(rows, self._request(take(x, np.array(rows)), len(rows)), strict=True):
+                self._keep(keys[row], answer)
+        return self._table([self._known[key] for key in keys])
+
+    def _within(self, wanted: int, left: int) -> None:
+        if self.queries is not None and self.asked + wanted > self.queries:
+            raise NotFinished(
+                f"The budget of {self.queries} queries is used up with {left} records to go; what was said is kept.",
+            )
+
+    def _request(self, part: Any, count: int) -> list[Any]:
+        """One request, repeated after pauses where it fails."""
+        pause = PAUSE
+        for attempt in range(TRIES):
+            time.sleep(max(0.0, self._last + self.seconds - time.monotonic()))
+            self._last = time.monotonic()
+            try:
+                found = self.ask(part)
+                break
+            except (OSError, urllib.error.URLError):
+                if attempt + 1 == TRIES:
+                    raise NotFinished("The service did not answer; what it has said is kept.") from None
+                time.sleep(pause)
+                pause *= 2
+        answers = found.tolist() if isinstance(found, np.ndarray) else list(found)
+        if len(answers) != count:
+            raise BadInput(f"The service gave {len(answers)} answers to {count} records.")
+        self.asked += count
+        return answers
+
+    def _keep(self, key: str, answer: Any) -> None:
+        self._known[key] = answer
+        if self.journal is None:
+            return
+        path = Path(self.journal)
+        if not path.exists():
+            path.touch(mode=0o600)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([key, answer], default=_plain) + "\n")
+
+    def _read(self, path: Path) -> None:
+        """What was answered before; a last line that was cut off is asked for again."""
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                key, answer = json.loads(line)
+            except ValueError:
+                continue
+            self._known[str(key)] = answer
+        self.asked = len(self._known)
+
+    def _table(self, answers: list[Any]) -> Array:
+        if not any(isinstance(answer, Mapping) for answer in answers):
+            return np.asarray(answers)
+        names = self.classes
+        if names is None:
+            raise BadInput("Answers that name some classes need all of them, in order.", fix="Give classes=.")
+        return top_shares(answers, names)
+
+
+def top_shares(answers: Sequence[Mapping[Any, float]], classes: Sequence[Any]) -> Array:
+    """Shares of all classes from those of the first few: what they leave of 1 is spread evenly over the others."""
+    place = {str(name): column for column, name in enumerate(classes)}
+    table = np.full((len(answers), len(place)), np.nan)
+    for row, answer in enumerate(answers):
+        for name, share in answer.items():
+            if str(name) not in place:
+                raise BadInput("The service named a class that is not among classes=.")
+            table[row, place[str(name)]] = share
+    unnamed = np.isnan(table)
+    rest = np.maximum(1 - np.nansum(table, axis=1), 0) / np.maximum(unnamed.sum(axis=1), 1)
+    return np.where(unnamed, rest[:, None], table)
+
+
+def http(
+    url: str, *, send: str = "instances", receive: str = "predictions", timeout: float = 30.0, **more: Any
+) -> Service:
+    """A service that takes a JSON object with a list of records and gives one with a list of answers.
+
+    The names are those of TensorFlow Serving and KServe; `more` are fields of `Service`.
+    """
+
+    def ask(part: Any) -> list[Any]:
+        body = json.dumps({send: np.asarray(part).tolist()}).encode()
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            found = json.load(answer)
+        if not isinstance(found, dict) or not isinstance(found.get(receive), list):
+            raise BadInput(f"The service's answer has no list named {receive}.")
+        return list(found[receive])
+
+    return Service(ask, **more)
+
+
+def by_votes(
+    predict: Ask, noise: ArrayLike, *, copies: int = 10, classes: int, rng: int = 0
+) -> Callable[[Array], Array]:
+    """Shares of labels over `copies` of each record with normal noise: how firmly a model that gives labels holds one.
+
+    `noise` is the standard deviation, for all features or for each. The target and its references must be asked in the
+    same way (the label-only attack of Choquette-Choo et al. 2021, section 4.2). The record itself is the first copy.
+    """
+    check.whole("copies", copies)
+
+    def votes(x: Array) -> Array:
+        shift = np.random.default_rng(rng).normal(size=(copies, *x.shape)) * np.asarray(noise)
+        shift[0] = 0.0
+        share = np.zeros((len(x), classes))
+        for part in shift:
+            told = np.asarray(predict(x + part))
+            label = told.argmax(axis=1) if told.ndim == 2 else told.astype(np.int64)
+            share[np.arange(len(x)), label] += 1 / copies
+        return share
+
+    return votes
+
+
+def synthesised(
+    predict: Ask, ranges: ArrayLike, classes: int, count: int, rng: np.random.Generator, *, queries: int = 10_000
+) -> tuple[Array, Array]:
+    """Records for who has none: random ones, moved as long as the model grows surer (Shokri et al. 2017, Algorithm 1).
+
+    `ranges` is features x (low, high). Gives records and the labels that the model is sure of; fewer than `count` where
+    the queries do not last. They are for training reference models, never members or outsiders.
+    """
+    low, high = np.asarray(ranges, dtype=np.float64).T
+    walkers = count
+    x = rng.uniform(low, high, (walkers, low.size))
+    wanted = np.arange(walkers) % classes
+    sure = np.asarray(predict(x), dtype=np.float64)[np.arange(walkers), wanted]
+    changed = max(1, low.size // 2)
+    for step in range(max(0, queries // walkers - 1)):
+        tried = x.copy()
+        width = max(1, changed >> (step // 10))
+        for row in tried:
+            columns = rng.permutation(low.size)[:width]
+            row[columns] = rng.uniform(low[columns], high[columns])
+        found = np.asarray(predict(tried), dtype=np.float64)[np.arange(walkers), wanted]
+        better = found >= sure
+        x[better], sure[better] = tried[better], found[better]
+    kept = sure > 1 / classes
+    return x[kept], wanted[kept]
+
+
+def _keys(x: Any) -> list[str]:
+    """A name for every record, the same for the same record."""
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biuf":
+        rows = np.ascontiguousarray(x.reshape(len(x), -1).astype(np.float64))
+        return [hashlib.sha256(row.tobytes()).hexdigest() for row in rows]
+    parts = [take(x, np.array([row])) for row in range(size(x))]
+    return [hashlib.sha256(np.asarray(part).astype(str).tobytes()).hexdigest() for part in parts]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else np.asarray(value).tolist()

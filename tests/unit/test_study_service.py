@@ -1,0 +1,147 @@
+"""A model behind an API: asked once, within its budget, resumable, with labels or the first few classes alone."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import BadInput, NotFinished
+from tacit.study import service
+from tacit.study.service import Service, by_votes, http, synthesised, top_shares
+
+pytest.importorskip("sklearn")
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+
+X, Y = load_digits(return_X_y=True)
+ORDER = np.random.default_rng(0).permutation(len(X))
+X, Y = X[ORDER] / 16, Y[ORDER]
+IN, OUT = (X[:300], Y[:300]), (X[300:600], Y[300:600])
+FOREST = RandomForestClassifier(20, random_state=0).fit(*IN)
+
+
+def fit(x, y, rng):
+    return RandomForestClassifier(20, random_state=int(rng.integers(2**31))).fit(x, y)
+
+
+class Counting:
+    def __init__(self, answer=FOREST.predict_proba):
+        self.answer, self.asked = answer, []
+
+    def __call__(self, x):
+        self.asked.append(len(x))
+        return self.answer(x)
+
+
+def test_records_are_asked_about_once():
+    ask = Counting()
+    target = Service(ask, batch=64)
+    np.testing.assert_array_equal(target(X[:150]), FOREST.predict_proba(X[:150]))
+    target(X[100:160])
+    assert ask.asked == [64, 64, 22, 10]
+    target(np.repeat(X[200:201], 5, axis=0))
+    assert target.asked == 161
+
+
+def test_a_budget_ends_it_and_a_journal_goes_on(tmp_path):
+    first = Service(Counting(), queries=100, batch=40, journal=tmp_path / "asked.jsonl")
+    with pytest.raises(NotFinished, match="70 records to go"):
+        first(X[:150])
+    assert first.asked == 80
+    assert (tmp_path / "asked.jsonl").stat().st_mode & 0o077 == 0
+    with (tmp_path / "asked.jsonl").open("a") as file:
+        file.write('["cut o')  # a process that was killed while it wrote
+    ask = Counting()
+    again = Service(ask, queries=150, batch=40, journal=tmp_path / "asked.jsonl")
+    np.testing.assert_allclose(again(X[:150]), FOREST.predict_proba(X[:150]))
+    assert sum(ask.asked) == 70
+
+
+def test_a_service_that_fails_is_asked_again(monkeypatch):
+    monkeypatch.setattr(service, "PAUSE", 0.0)
+    fails = iter([True, True, False])
+
+    def ask(x):
+        if next(fails, True):
+            raise ConnectionError
+        return FOREST.predict_proba(x)
+
+    assert Service(ask)(X[:5]).shape == (5, 10)
+    with pytest.raises(NotFinished, match="did not answer"):
+        Service(ask)(X[:5])
+    with pytest.raises(BadInput, match="3 answers to 5 records"):
+        Service(lambda x: np.zeros((3, 2)))(X[:5])
+
+
+def test_the_first_classes_alone():
+    """What two classes leave of 1 is spread over the others; the strength stays nearly what it was."""
+    table = top_shares([{"b": 0.7, "a": 0.2}, {"c": 1.0}], ["a", "b", "c", "d"])
+    np.testing.assert_allclose(table, [[0.2, 0.7, 0.05, 0.05], [0, 0, 1, 0]])
+    with pytest.raises(BadInput, match="not among"):
+        top_shares([{"z": 1.0}], ["a", "b"])
+
+    def top(x):
+        shares = FOREST.predict_proba(x)
+        return [{int(k): float(row[k]) for k in np.argsort(-row)[:3]} for row in shares]
+
+    found = [
+        tacit.attack(target, IN, OUT, fit=fit, references=6, attacks=["lira"], rng=1).measurements[0].auc.value
+        for target in (Service(top, classes=range(10)), FOREST.predict_proba)
+    ]
+    assert found[0] > 0.95 * found[1]
+    with pytest.raises(BadInput, match="classes="):
+        Service(top)(X[:5])
+
+
+def test_labels_with_ten_queries_find_more_than_one():
+    def labels(x):
+        return FOREST.predict(x)
+
+    noise = 0.3 * X.std(axis=0)
+
+    def voting(x, y, rng):
+        return by_votes(fit(x, y, rng).predict, noise, classes=10)
+
+    one = tacit.attack(labels, IN, OUT, fit=lambda x, y, rng: fit(x, y, rng).predict, references=6, rng=1)
+    ten = tacit.attack(by_votes(Service(labels), noise, classes=10), IN, OUT, fit=voting, references=6, rng=1)
+    best = [max(item.auc.value for item in found.attacks) for found in (one, ten)]
+    assert best[1] > best[0] + 0.03
+
+
+def test_records_can_be_made_up():
+    x, y = synthesised(FOREST.predict_proba, [(0, 1)] * 64, 10, 60, np.random.default_rng(0), queries=6000)
+    random = FOREST.predict_proba(np.random.default_rng(1).uniform(0, 1, (500, 64)))
+    sure = FOREST.predict_proba(x)[np.arange(len(x)), y]
+    assert len(x) > 30
+    assert sure.mean() > 1.2 * random.max(axis=1).mean()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        records = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["instances"]
+        body = json.dumps({"predictions": FOREST.predict_proba(np.array(records)).round(4).tolist()}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_over_http_the_attack_is_as_strong():
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        target = http(f"http://127.0.0.1:{server.server_port}/", queries=600)
+        found = [
+            tacit.attack(each, IN, OUT, fit=fit, references=6, attacks=["lira"], rng=1).measurements[0].auc.value
+            for each in (target, FOREST)
+        ]
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert target.asked == 600
+    assert found[0] > 0.97 * found[1]
