@@ -66,7 +66,9 @@ def blind_baseline(
     tests = 2 * len(areas)
     level = special.ndtri(1 - (1 - CONFIDENCE) / (2 * tests))
     told = {
-        f"from {name} {area:.3f}, by chance at most {0.5 + level * FOLDED * sd:.3f}": area <= 0.5 + level * FOLDED * sd
+        f"from {name} {area:.3f}, by chance at most {0.5 + level * FOLDED * sd:.3f}": bool(
+            area <= 0.5 + level * FOLDED * sd
+        )
         for name, (area, sd) in areas.items()
     }
     if label is not None:
@@ -116,7 +118,7 @@ def _plain_tests(
         middle, width = _area(shares[:, 0], member, fold)
         p_value = float(2 * special.ndtr(-abs(middle - 0.5) / width))
     return {
-        f"labels suit {area:.3f}, by chance {0.5 - reach:.3f} to {0.5 + reach:.3f}": abs(area - 0.5) <= reach,
+        f"labels suit {area:.3f}, by chance {0.5 - reach:.3f} to {0.5 + reach:.3f}": bool(abs(area - 0.5) <= reach),
         f"labels' shares differ with p = {p_value:.2g}": p_value >= error,
     }
 
