@@ -43,8 +43,12 @@ class Fused:
         squares = None if self.clip_norm is None else rows.square().sum(1)
         hidden = mine[f"{first}.weight"].flatten(0, 1) @ rows.T
         small = (f"{first}.bias", f"{second}.weight", f"{second}.bias")
+
+        def picked(held: dict[str, Tensor]) -> tuple[Tensor | None, Tensor, Tensor | None]:
+            return held.get(small[0]), held[small[1]], held.get(small[2])
+
         errors(
-            hidden, tuple(mine.get(name) for name in small), tuple(sums.get(name) for name in small), batch.y,
+            hidden, picked(mine), picked(sums), batch.y,
             batch.mask, squares,
             activation=activation, clip_norm=self.clip_norm or 0.0, by=by, add=add,
         )  # fmt: skip

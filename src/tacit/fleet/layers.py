@@ -99,11 +99,10 @@ class Convolution(Rule):
 
     def shaped(self, output: Tensor, hidden: Tensor) -> Tensor:
         layer = self.layer
+        pads = [int(pad) for pad in layer.padding]
         sizes = [
-            (side + 2 * int(pad) - size) // step + 1
-            for side, pad, size, step in zip(
-                hidden.shape[-2:], layer.padding, layer.kernel_size, layer.stride, strict=True
-            )
+            (side + 2 * pad - size) // step + 1
+            for side, pad, size, step in zip(hidden.shape[-2:], pads, layer.kernel_size, layer.stride, strict=True)
         ]
         return output.unflatten(-1, sizes)
 

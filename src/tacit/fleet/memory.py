@@ -27,7 +27,7 @@ USED = 0.5
 def at_once(models: Stack, record: torch.Size, batch: int, gradients: Gradients, device: torch.device) -> int:
     """Whole blocks, at least one; `models` is one model or more of the fleet."""
     most = MOST.get(device.type, BLOCK)
-    if type(models) not in (AnyStack, LayerStack):
+    if not isinstance(models, AnyStack | LayerStack) or type(models) not in (AnyStack, LayerStack):
         return most
     each = bytes_each(models, record, batch, gradients)
     return max(BLOCK, min(most, BLOCK * int(USED * available(device) / each / BLOCK)))

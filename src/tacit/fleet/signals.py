@@ -43,7 +43,7 @@ def signals(
         raise BadInput("Name at least one signal.")
     with torch.no_grad():
         classes = models.stacks[0].logits(_on(models.stacks[0], features[:1])).shape[-1]
-    arrays = {name: _array(name, (len(label), len(models)), classes, folder) for name in names}
+    arrays: dict[str, Any] = {name: _array(name, (len(label), len(models)), classes, folder) for name in names}
     first = 0
     for stack in models.stacks:
         for start in range(0, len(label), check.whole("rows", rows)):

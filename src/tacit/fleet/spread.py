@@ -139,7 +139,7 @@ def _ray(work: Work, todo: Sequence[int], workers: int) -> Iterator[tuple[int, P
     try:
         shared, threads = ray.put(work), torch.get_num_threads()
         remote = ray.remote(num_cpus=1)(_threaded)
-        waiting, running = list(todo), {}
+        waiting, running = list(todo), dict[Any, int]()
         while waiting or running:
             while waiting and len(running) < workers:
                 k = waiting.pop(0)
@@ -214,7 +214,8 @@ class _Store:
             raise BadInput(f"The folder {folder} cannot be made.") from None
         self._old = folder / "fleet.pt.old"
         checkpoint.destroy(self._old)  # left by a process that ended while it forgot the seeds
-        self._state = checkpoint.read(self._file) if self._file.exists() else {"schema": SCHEMA, "key": os.urandom(32)}
+        new: dict[str, Any] = {"schema": SCHEMA, "key": os.urandom(32)}
+        self._state = checkpoint.read(self._file) if self._file.exists() else new
         if self._state.get("schema") != SCHEMA:
             raise BadInput(f"{self._file.name} is not a fleet that this version can go on with.")
         if not isinstance(self._state.get("key"), bytes):
@@ -230,7 +231,7 @@ class _Store:
             checkpoint.write(self._state, self._file)
         if "words" not in self._state:
             return drawn  # all parts are there
-        kept = self._state["words"].numpy().view(np.uint64)
+        kept: Words = self._state["words"].numpy().view(np.uint64)
         if repeatable and not np.array_equal(kept, drawn):
             raise BadInput(
                 f"The folder {self._folder.name} holds a fleet of another seed.", fix="Give an empty folder."
@@ -265,5 +266,5 @@ def _seal(key: bytes, settings: Any, arrays: Sequence[NDArray[Any]]) -> str:
     seal = hmac.new(key, json.dumps(settings, sort_keys=True, default=str).encode(), hashlib.sha256)
     for array in arrays:
         seal.update(repr((array.shape, array.dtype.str)).encode())
-        seal.update(np.ascontiguousarray(array))
+        seal.update(np.ascontiguousarray(array).data)
     return seal.hexdigest()

@@ -76,17 +76,18 @@ class LayerStack(Stack):
         return self._forward(x.transpose(0, 1), shared=True)[0].detach().transpose(1, 2)
 
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
-        given = isinstance(weights, Tensor)
+        known = weights if isinstance(weights, Tensor) else None
         with torch.enable_grad():
             logits, seen, outputs = self._forward(x.transpose(y.dim() - 1, y.dim()), shared=y.dim() == 1)
             error = softmax_error(logits.detach(), y)
-            error = error * weights[:, None] if given else error  # known weights go through all layers with the error
+            # known weights go through all layers with the error
+            error = error if known is None else error * known[:, None]
             errors = dict(zip(outputs, torch.autograd.grad(logits, list(outputs.values()), error), strict=True))
-        weight = weights if given else weights(self._norms(seen, errors))
+        weight = weights if isinstance(weights, Tensor) else weights(self._norms(seen, errors))
         sums = {}
         for name, error in errors.items():
             rule, entered = self._rules[name], seen[name]
-            weighted = error if given else error * _wide(weight[:, None], error)
+            weighted = error if known is not None else error * _wide(weight[:, None], error)
             # 0 times infinity is no 0: mend it, on a CPU only where it happens (a GPU would have to wait to know)
             if self.branch_free or not weighted.is_cpu or not (weighted.sum() + entered.sum()).isfinite():
                 used = (weight > 0)[:, None]

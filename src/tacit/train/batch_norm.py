@@ -99,8 +99,8 @@ def _replaced(module: nn.Module, channels: int, known: dict[int, nn.Module]) -> 
     if id(module) in known:
         return known[id(module)]
     if isinstance(module, _BatchNorm):
-        known[id(module)] = found = _group_norm(module, channels)
-        return found
+        known[id(module)] = _group_norm(module, channels)
+        return known[id(module)]
     known[id(module)] = module
     for name, child in list(module._modules.items()):
         if child is not None and (found := _replaced(child, channels, known)) is not child:

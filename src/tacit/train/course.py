@@ -70,8 +70,8 @@ class Course:
     def whole_terms(self) -> Terms:
         """All terms, the data's too where there are data; hashing them is put off until somebody asks."""
         if DATA not in self.terms and self._data is not None:
-            *named, collate = self._data
-            self.terms[DATA] = data_term(*named, self.key, collate)[0]
+            data, users, most, collate = self._data
+            self.terms[DATA] = data_term(data, users, most, self.key, collate)[0]
         return self.terms
 
     def enter(self, step: PrivateStep) -> None:
@@ -80,7 +80,7 @@ class Course:
             return
         ledger, event, key = step.ledger, step.plan.event, f"train-{step.run}"
         step._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
-        if isinstance(ledger, Fence):
+        if _fence(step) is not None:
             self._report(step, None)
 
     def check(self, step: PrivateStep) -> None:
@@ -95,9 +95,10 @@ class Course:
 
     def end(self, step: PrivateStep) -> None:
         """The last report, when evidence is made: a continuation that was overtaken gets none."""
-        if self.number is not None and step.rank == 0 and isinstance(step.ledger, Fence):
-            told = {"number": self.number, "step": step.done, "mark": mark(step.parameters)}
-            step.ledger.fence(f"train-{step.run}", last=step.done >= step.plan.steps, **told)
+        fence = _fence(step)
+        if self.number is not None and step.rank == 0 and fence is not None:
+            now, last = mark(step.parameters), step.done >= step.plan.steps
+            fence.fence(f"train-{step.run}", number=self.number, step=step.done, mark=now, last=last)
             self.number = None if step.done >= step.plan.steps else self.number
 
     @property
@@ -105,11 +106,17 @@ class Course:
         return (UNFENCED,) if self.kept and not self.fenced else ()
 
     def _report(self, step: PrivateStep, number: int | None) -> None:
-        ledger, key = step.ledger, f"train-{step.run}"
-        assert isinstance(ledger, Fence)
-        told = {"step": step.done, "mark": mark(step.parameters)}
-        self.number = step._workers.once(lambda: ledger.fence(key, number=number, **told))
+        fence, key = _fence(step), f"train-{step.run}"
+        assert fence is not None
+        done, now = step.done, mark(step.parameters)
+        self.number = step._workers.once(lambda: fence.fence(key, number=number, step=done, mark=now))
         self.fenced = True
+
+
+def _fence(step: PrivateStep) -> Fence | None:
+    """The ledger, where it numbers continuations."""
+    ledger: object = step.ledger
+    return ledger if isinstance(ledger, Fence) else None
 
 
 def mark(parameters: dict[str, Tensor]) -> str:
@@ -117,7 +124,7 @@ def mark(parameters: dict[str, Tensor]) -> str:
     code = hashlib.sha256()
     for name, tensor in parameters.items():
         code.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        local = tensor.to_local() if type(tensor).__name__ == "DTensor" else tensor
+        local: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
         flat = local.detach().cpu().contiguous().reshape(-1)
-        code.update(flat.view(torch.uint8).numpy())
+        code.update(flat.view(torch.uint8).numpy().data)
     return code.hexdigest()

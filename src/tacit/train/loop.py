@@ -148,8 +148,10 @@ def fit(
     frozen = Frozen(model)
     model.train()
     frozen.keep()
-    options = {"augment": augment, "project": project, "noise": noise}
-    step = private(model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, **options)
+    step = private(
+        model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, augment=augment, project=project,
+        noise=noise,
+    )  # fmt: skip
     delta = claimed_delta(plan) if delta is None else delta
     alone = step.rank == 0
     hook = Progress(delta) if progress is True else progress

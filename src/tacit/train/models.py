@@ -53,7 +53,8 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
             "LBFGS evaluates the loss several times a step, which no step here does.", fix="Use SGD or Adam."
         )
     moved = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
-    named = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad and id(tensor) in moved}
+    wanted = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
+    named: dict[str, Tensor] = {name: tensor for name, tensor in wanted if id(tensor) in moved}
     if moved - {id(tensor) for tensor in model.parameters()}:
         raise BadInput("The optimizer holds parameters that are not the model's.", fix="Make it from this model.")
     if not named:
@@ -80,7 +81,7 @@ class Watched:
         """Note every parameter and module by the dict that holds it; tied ones are held in several."""
         every, wanted = list(self.model.modules()), self.trained | self.left
         held = [(module._parameters, name, one) for module in every for name, one in module._parameters.items()]
-        self.own = [place for place in held if id(place[2]) in self.trained]
+        self.own = [(kept, name, one) for kept, name, one in held if one is not None and id(one) in self.trained]
         self.others = [place for place in held if id(place[2]) not in wanted]
         self.modules = [(module._modules, name, one) for module in every for name, one in module._modules.items()]
         self.sizes = [(kept, len(kept)) for module in every for kept in (module._parameters, module._modules)]
@@ -96,7 +97,8 @@ class Watched:
             raise BadInput(
                 "The optimizer was given other parameters since the step was made.", fix="Make a new step with it."
             )
-        same = all(held.get(name) is one for held, name, one in (*self.others, *self.modules))
+        same = all(held.get(name) is one for held, name, one in self.others)
+        same = same and all(held.get(name) is one for held, name, one in self.modules)
         same = same and all(len(held) == size for held, size in self.sizes)
         if not same or any(one is not None and one.requires_grad for _, _, one in self.others):
             self._search()
@@ -156,7 +158,7 @@ def rules(model: nn.Module) -> list[tuple[str, str]]:
     Parameters of other layers are followed through the operations that use them. Batch normalisation is refused in
     training mode.
     """
-    found = {}
+    found: dict[int, tuple[str, str]] = {}
     for prefix, module in model.named_modules():
         for name, tensor in module.named_parameters(prefix, recurse=False):
             found.setdefault(id(tensor), (name, _rule(module, tensor)))

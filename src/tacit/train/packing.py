@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def packed(state: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
         yield part
     for tensor in tensors:
         if tensor.numel():
-            flat = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+            flat = tensor.reshape(-1).view(torch.uint8).numpy().data
             code.update(flat)
             yield flat
     yield code.digest()
@@ -137,7 +137,7 @@ def _decoded(value: Any, body: memoryview, at: int, depth: int) -> tuple[Any, in
             one, at = _decoded(item, body, at, depth + 1)
             items.append(one)
         return (items if tag == "list" else tuple(items)), at
-    plain = {"int": int, "float": float.fromhex, "bytes": bytes.fromhex}
+    plain: dict[str, Callable[[str], Any]] = {"int": int, "float": float.fromhex, "bytes": bytes.fromhex}
     if tag == "plain" and (content is None or isinstance(content, bool | str)):
         return content, at
     if not isinstance(content, str):

@@ -19,7 +19,7 @@ def ball(radius: float) -> Callable[[nn.Module], None]:
     limit = check.positive("radius", radius)
 
     def project(model: nn.Module) -> None:
-        moved = [tensor for tensor in model.parameters() if tensor.requires_grad]
+        moved: list[Tensor] = [tensor for tensor in model.parameters() if tensor.requires_grad]
         norm = math.sqrt(math.fsum(_square(tensor) for tensor in moved))
         if norm > limit:
             torch._foreach_mul_(moved, limit / norm)

@@ -195,7 +195,7 @@ class PrivateStep:
         With `users`, one id per record, a unit is a user: users are sampled, and each contributes the average gradient
         of at most `records_per_user` own records, clipped once. The plan's unit then is "user".
         """
-        if self.sharded and isinstance(collate, Buckets) and len(collate.lengths) > 1:
+        if self.sharded and isinstance(collate, Buckets) and len(collate.public) > 1:
             raise BadInput("Processes that share parameters need parts of one length.", fix="Give Buckets one length.")
         self.course.take(self, data, users, records_per_user, collate)
         drawn = units(

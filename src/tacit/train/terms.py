@@ -114,7 +114,7 @@ def _update(code: hmac.HMAC, data: Any) -> None:
     if isinstance(data, Tensor):
         flat = data.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         code.update(f"{tuple(data.shape)} {data.dtype};".encode())
-        code.update(flat.numpy())
+        code.update(flat.numpy().data)
         return
     items: Iterable[tuple[Any, Any]] = data.items() if isinstance(data, Mapping) else enumerate(data)
     for name, value in items:

@@ -35,7 +35,7 @@ NOISELESS = ("loss", "train_loss")
 """What the Trainer would print and write into its state, its trackers and the model's card."""
 
 
-class PrivateTrainer(Trainer):  # type: ignore[misc]
+class PrivateTrainer(Trainer):
     """A Trainer whose every optimizer step is one private step of `plan`.
 
     `PrivateTrainer(model, args, train_dataset=data, plan=plan)`; then `train()`, and `evidence(delta)` for the claim.
@@ -70,16 +70,22 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
         for wrong, message, fix in REFUSED:
             if wrong(self):
                 raise BadInput(message, fix=fix)
-        self._frozen = Frozen(self.model)
+        self._frozen = Frozen(_made(self.model))
         self.plan, self.delta = plan, claimed_delta(plan)
         self.history: list[StepInfo] = []
-        self._options = {"loss": loss or per_example, "ledger": ledger, "rng": rng, "speed": speed, "noise": noise}
+        self._options: dict[str, Any] = {
+            "loss": loss or per_example,
+            "ledger": ledger,
+            "rng": rng,
+            "speed": speed,
+            "noise": noise,
+        }
         self._data: dict[str, Any] = {"users": users, "records_per_user": records_per_user, "collate": collate}
         self.args.num_train_epochs, self.args.max_steps = 1, plan.steps
         self.args.max_grad_norm = 0.0  # the plan's clip_norm bounds each record; this would shrink sum and noise alike
         self.args.ignore_data_skip = True  # a resumed run draws the samples that are left, no others
         self.private: PrivateStep | None = None
-        self._secret = Path(self.args.output_dir) / SECRET
+        self._secret = Path(self.args.output_dir or ".") / SECRET
         self._resumed: dict[str, Any] | None = None
 
     def train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -90,17 +96,20 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
                 raise BadInput(f"There is no {SECRET} to go on from.", fix="Train from the start, as a new run.")
             self._resumed = checkpoints.read(self._secret)
         found = super().train(resume_from_checkpoint, *args, **kwargs)
-        if self.private is not None and self.private.done == self.plan.steps:
+        if self._is_over():
             checkpoints.destroy(self._secret)
         return found._replace(training_loss=float("nan"), metrics=_noisy(found.metrics))
+
+    def _is_over(self) -> bool:
+        return self.private is not None and self.private.done == self.plan.steps
 
     def start(self) -> PrivateStep:
         """The step at its beginning, or where the run's secret was written."""
         if self.private is not None:
             raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
-        optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
+        optimizer: Any = getattr(self.optimizer, "optimizer", self.optimizer)
         self._frozen.keep()
-        self.private = private(self.model, optimizer, self.plan, **self._options)
+        self.private = private(_made(self.model), optimizer, self.plan, **self._options)
         if self._resumed is not None:
             if (done := self._resumed.get("done")) != self.state.global_step:
                 raise BadInput(
@@ -123,7 +132,7 @@ class PrivateTrainer(Trainer):  # type: ignore[misc]
     def num_examples(self, dataloader: Any) -> int:
         return int(self.plan.public_size)
 
-    def training_step(self, model: nn.Module, inputs: Mapping[str, Batch], *args: Any) -> Tensor:
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any) -> Tensor:
         """Noisy gradients where `backward` would leave plain ones; the Trainer's own optimizer takes the step.
 
         What is handed back would be logged, so it is nothing.
@@ -219,7 +228,7 @@ class _Items:
     """A data set whose items are what the Trainer's collator makes of each of them alone, as tensors."""
 
     def __init__(self, trainer: PrivateTrainer) -> None:
-        self.data = trainer.train_dataset
+        self.data: Any = trainer.train_dataset
         collator = trainer.data_collator
         if trainer.args.remove_unused_columns:
             collator = trainer._get_collator_with_removed_columns(collator, description="training")
@@ -231,6 +240,14 @@ class _Items:
     def __getitem__(self, row: int) -> Any:
         item = self.data[row]
         return {k: v[0] for k, v in self.collator([item]).items()} if isinstance(item, Mapping) else item
+
+
+def _made(model: nn.Module | None) -> nn.Module:
+    if model is None:
+        raise BadInput(
+            "PrivateTrainer needs a model.", fix="Give the model; model_init is for searches, which release."
+        )
+    return model
 
 
 def _noisy(logs: Mapping[str, float]) -> dict[str, float]:

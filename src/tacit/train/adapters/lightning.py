@@ -37,7 +37,7 @@ except ImportError:
 LOSS, CLIPPED = "train_loss", "train_clipped"
 
 
-class PrivateCallback(Callback):  # type: ignore[misc]
+class PrivateCallback(Callback):
     """Makes `trainer.fit(module, private.batches(data))` take the private steps of `plan`, in one epoch.
 
     `training_step(batch, index)` of the module returns one loss per example and logs nothing; or give `loss`, called as
@@ -91,7 +91,7 @@ class PrivateCallback(Callback):  # type: ignore[misc]
             _check(trainer, pl_module)
             self._own = pl_module.training_step
             self._frozen = Frozen(pl_module)
-            pl_module.training_step = self._training_step
+            vars(pl_module)["training_step"] = self._training_step
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         if trainer.training:
@@ -104,7 +104,7 @@ class PrivateCallback(Callback):  # type: ignore[misc]
             )
         if len(trainer.optimizers) != 1:
             raise BadInput("Private steps go with one optimizer.", fix="Return one from configure_optimizers.")
-        followed = [getattr(callback, "monitor", None) for callback in trainer.callbacks]
+        followed = [getattr(callback, "monitor", None) for callback in getattr(trainer, "callbacks", ())]
         followed += [schedule.monitor for schedule in trainer.lr_scheduler_configs if schedule.reduce_on_plateau]
         if any(str(name).startswith((LOSS, CLIPPED)) for name in followed):
             raise BadInput(
@@ -134,7 +134,7 @@ class PrivateCallback(Callback):  # type: ignore[misc]
             raise BadInput("Private steps accumulate by themselves.", fix="Leave accumulate_grad_batches at 1.")
         step, sample, self._sample = self._step(), self._sample, None
         info = step.gradients(sample.batch)
-        if info.loss is not None:
+        if info.loss is not None and info.clipped is not None:
             told = {LOSS: info.loss, CLIPPED: info.clipped}  # they have no noise: on the screen, in no logger's file
             pl_module.log_dict(told, prog_bar=True, logger=False, batch_size=info.examples)
 

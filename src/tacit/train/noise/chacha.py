@@ -32,7 +32,7 @@ def key_words(key: bytes, device: torch.device | str) -> Tensor:
     return torch.tensor(struct.unpack("<8i", key), dtype=torch.int32, device=device)
 
 
-def stream_of(key: Tensor, counter: Tensor, nonce: tuple[int, int] = (0, 0)) -> Tensor:
+def stream_of(key: Tensor, counter: Tensor, nonce: tuple[int, int] | tuple[Tensor, Tensor] = (0, 0)) -> Tensor:
     """Blocks number `counter` (int64) of the stream, one row of sixteen words each; keys may be many, (K, 1, 8)."""
     low = counter.to(torch.int32)
     high = (counter >> 32).to(torch.int32)

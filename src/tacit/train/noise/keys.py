@@ -63,4 +63,4 @@ class Secret:
 def digest(*arrays: Tensor) -> bytes:
     """A fingerprint of what a step computed: any other batch or parameters give other bytes."""
     values = [array.detach().cpu().numpy().ravel() for array in arrays]
-    return hashlib.sha256(np.concatenate(values, dtype=np.float64)).digest()
+    return hashlib.sha256(np.concatenate(values, dtype=np.float64).data).digest()

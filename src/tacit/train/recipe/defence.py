@@ -211,7 +211,8 @@ class _Watch:
 
     def __init__(self, model: nn.Module, held: Pair | None, patience: int) -> None:
         self._model, self._held, self._patience = model, held, patience
-        self._least, self._since, self._state = float("inf"), 0, None
+        self._least, self._since = float("inf"), 0
+        self._state: dict[str, Any] | None = None
 
     def over(self) -> bool:
         if self._held is None:

@@ -28,6 +28,9 @@ WIDTH, FREQUENCY, SLANT = 0.8, 3 * math.pi / 4, 4.0
 class Scattering(nn.Module):
     """(batch, colours, height, width) -> (batch, colours * channels, height / 2^J, width / 2^J); no parameters."""
 
+    waves: Tensor
+    blur: Tensor
+
     def __init__(self, height: int, width: int, *, scales: int = 2, angles: int = 8) -> None:
         super().__init__()
         self.scales, self.angles = check.whole("scales", scales), check.whole("angles", angles)
@@ -76,12 +79,13 @@ class Scattering(nn.Module):
 def _passed(spectrum: Tensor, wave: Tensor, step: int) -> Tensor:
     """The spectrum of a filtered signal, sampled every `step` pixels: the mean over the frequencies that coincide."""
     height, width = (side // step for side in spectrum.shape[-2:])
-    found = None
+    found: Tensor | None = None
     for top in range(0, step * height, height):
         for left in range(0, step * width, width):
             part = spectrum[..., top : top + height, left : left + width]
             share = wave[..., top : top + height, left : left + width] / step**2
             found = part * share if found is None else found.addcmul_(part, share.to(part.dtype))
+    assert found is not None  # a step is at least 1
     return found
 
 

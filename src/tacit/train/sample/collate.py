@@ -41,21 +41,25 @@ class Buckets:
     Guarantee: a record's length depends on that record and on public numbers alone.
     """
 
-    lengths: tuple[int, ...]
+    lengths: tuple[int, ...] | int
     pad: Mapping[Field, float] = field(default_factory=lambda: PADS)
     prepare: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
-        given = (self.lengths,) if isinstance(self.lengths, int) else self.lengths
-        lengths = tuple(sorted({check.whole("a length of Buckets", length) for length in given}))
+        lengths = tuple(sorted({check.whole("a length of Buckets", length) for length in self.public}))
         if not lengths:
             raise BadInput("Buckets need at least one length.", fix="Give Buckets((32, 64, 128)), say.")
         object.__setattr__(self, "lengths", lengths)
 
+    @property
+    def public(self) -> tuple[int, ...]:
+        """The lengths in order."""
+        return (self.lengths,) if isinstance(self.lengths, int) else self.lengths
+
     def length(self, sample: Any) -> int:
         """The public length of one record."""
         longest = max((len(value) for _, value in self.sequences(sample)), default=0)
-        return self.lengths[min(bisect_left(self.lengths, longest), len(self.lengths) - 1)]
+        return self.public[min(bisect_left(self.public, longest), len(self.public) - 1)]
 
     def padded(self, sample: Any, length: int) -> Any:
         """The record with its sequences cut or filled up to `length`."""

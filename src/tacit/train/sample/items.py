@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ...core import BadInput
@@ -61,7 +63,7 @@ class Reader:
             samples = [self._shaped(sample, length) for place in places for sample in units[place]]
             good = np.array([[sample is not None for sample in units[place]] for place in places])
             shape = (len(places), *index.shape[1:])
-            rows = mapped(lambda tensor, shape=shape: tensor.unflatten(0, shape), stacked(samples))
+            rows = mapped(partial(_cut, shape), stacked(samples))
             found.append(Group(length, places, rows, good.reshape(shape)))
         return found
 
@@ -77,7 +79,7 @@ class Reader:
         """The largest public length among a unit's own records."""
         if self.buckets is None:
             return None
-        return max((self.buckets.length(one) for one in unit if one is not None), default=self.buckets.lengths[0])
+        return max((self.buckets.length(one) for one in unit if one is not None), default=self.buckets.public[0])
 
     def _shaped(self, sample: Any, length: int | None) -> Any:
         given = self.pattern if sample is None else sample
@@ -85,8 +87,12 @@ class Reader:
 
     def empty(self) -> Any:
         """A batch of one record of zeros."""
-        first = None if self.buckets is None else self.buckets.lengths[0]
+        first = None if self.buckets is None else self.buckets.public[0]
         return stacked([self._shaped(None, first)])
+
+
+def _cut(shape: tuple[int, ...], tensor: Tensor) -> Tensor:
+    return tensor.unflatten(0, shape)
 
 
 def reader(data: Any, count: int, collate: Collate | None) -> Reader:

@@ -83,7 +83,7 @@ class Sharded(Workers):
 
     def own(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
         assert self.trained is not None
-        return {name: tensor.detach().to_local() for name, tensor in self.trained.items()}
+        return {name: tensor.to_local().detach() for name, tensor in self.trained.items()}
 
     @property
     def add(self) -> Add:
@@ -110,8 +110,10 @@ class Sharded(Workers):
     def hand_over(self, own: Mapping[str, Tensor]) -> None:
         assert self.trained is not None
         for name, cut in self.trained.items():
+            mine = own[name].grad
+            assert mine is not None  # the release has just put it there
             cut.grad = DTensor.from_local(
-                own[name].grad, cut.device_mesh, cut.placements, run_check=False, shape=cut.shape, stride=cut.stride()
+                mine, cut.device_mesh, cut.placements, run_check=False, shape=cut.shape, stride=cut.stride()
             )
             own[name].grad = None
 
