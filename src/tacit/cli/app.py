@@ -220,8 +220,7 @@ def _given_back(kept: dict[int, int]) -> None:
 
 def fail(error: TacitError, *, as_json: bool) -> typing.NoReturn:
     """Say what went wrong and leave."""
-    from ..core.errors import BudgetExceeded, NotFinished
-    from ..core.files import clean
+    from ..core.errors import BudgetExceeded, NotFinished, clean
 
     if as_json:
         body = {"code": error.code, "message": error.message, "fix": error.fix}
@@ -236,7 +235,7 @@ def show(found: Result | dict[str, Any]) -> None:
     if not isinstance(found, Result):
         print(json_module.dumps(found, allow_nan=False))
         return
-    from ..core.files import clean
+    from ..core.errors import clean
 
     if found.rows:
         width = max(len(name) for name, _ in found.rows)
@@ -248,7 +247,7 @@ def show(found: Result | dict[str, Any]) -> None:
 
 def note(text: str) -> None:
     """A sentence for the person who waits."""
-    from ..core.files import clean
+    from ..core.errors import clean
 
     print(clean(text), file=terminal(), flush=True)
 

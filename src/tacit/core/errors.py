@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import sysconfig
 import traceback
+import unicodedata
 from pathlib import Path
 from typing import ClassVar
 
 ELSEWHERE = (str(Path(__file__).resolve().parents[1]), "site-packages", sysconfig.get_paths()["stdlib"], "<frozen")
 """Parts of the names of files that are nobody's own code."""
+
+
+LONGEST = 600
+"""Characters of a sentence: names that came from a file may be of any length."""
+
+
+def clean(text: str) -> str:
+    """Text without control characters, direction marks and lone surrogates; each becomes a replacement character."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else "\ufffd" for c in text)
 
 
 class TacitError(Exception):
@@ -17,9 +29,10 @@ class TacitError(Exception):
     code: ClassVar[str] = "error"
 
     def __init__(self, message: str, *, fix: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.fix = fix
+        message = " ".join(clean(message).split("\n"))
+        super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]} ...")
+        self.message = self.args[0]
+        self.fix = clean(fix)[:LONGEST]
 
     def __str__(self) -> str:
         return f"{self.message} {self.fix}".strip()

@@ -11,13 +11,12 @@ import errno
 import io
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import BadInput, NotFinished
+from .errors import BadInput, NotFinished, clean
 
 TEXT_MOST = 2**28
 """Bytes that a file of text may have: evidence with every ROC curve is far below."""
@@ -34,11 +33,6 @@ class Lasting:
 def shown(name: object) -> str:
     """A name as it may be printed: the last part of a path, at most 80 characters, none that moves a cursor."""
     return clean(name.name if isinstance(name, Path) else str(name))[:80]
-
-
-def clean(text: str) -> str:
-    """Text without control characters, direction marks and lone surrogates; each becomes a replacement character."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else "\ufffd" for c in text)
 
 
 def opened(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> IO[bytes]:

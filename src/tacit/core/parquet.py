@@ -48,5 +48,8 @@ def _check_size(path: Path, cells: int, columns: int) -> None:
 def rows(path: Path) -> tuple[list[str], list[list[str]]]:
     """(header, rows); a missing value is an empty text."""
     found = table(path)
-    columns = [["" if value is None else str(value) for value in column.to_pylist()] for column in found.columns]
+    try:
+        columns = [["" if value is None else str(value) for value in column.to_pylist()] for column in found.columns]
+    except (ValueError, OverflowError):  # damaged text, or dates beyond Python's
+        raise BadInput(f"{shown(path)} holds a column that is neither numbers nor text in UTF-8.") from None
     return list(found.column_names), [list(row) for row in zip(*columns, strict=True)]

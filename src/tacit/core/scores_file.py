@@ -23,7 +23,7 @@ from .files import opened, shown, unwritten
 from .scores import Scores
 
 COLUMNS = ("score", "member", "attack", "record", "target", "group", "randomised")
-PART = 100_000
+PART = 2_000
 """Rows that are read or written at a time."""
 MOST = 2**36
 """Bytes of a file of scores."""

@@ -74,7 +74,11 @@ def columns_of(path: Path) -> Table:
     check_header(list(columns.column_names), path.name)
     if not columns.num_rows:
         raise BadInput(f"{path.name} holds no rows.")
-    return Table({name: from_arrow(columns[name]) for name in columns.column_names}, columns.num_rows, path.name)
+    try:
+        found = {name: from_arrow(columns[name]) for name in columns.column_names}
+    except (ValueError, TypeError, OverflowError, NotImplementedError):  # what Arrow raises for bytes that are no text
+        raise BadInput(f"{shown(path)} holds a column that is neither numbers nor text in UTF-8.") from None
+    return Table(found, columns.num_rows, path.name)
 
 
 def by_schema(schema: Schema, table: Table, **named: str | None) -> dict[str, Any]:

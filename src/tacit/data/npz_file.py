@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection
@@ -18,7 +20,10 @@ from ..core.files import opened, shown
 MOST = 2**40
 LARGE, DENSE = 2**30, 250
 """Bytes from which an array may be at most so many times larger than it is on disk."""
-BAD = ValueError, OSError, EOFError, KeyError, RuntimeError, TypeError, OverflowError, zipfile.BadZipFile, zlib.error
+BAD = (
+    *(ValueError, OSError, EOFError, KeyError, RuntimeError, TypeError, OverflowError, SyntaxError, MemoryError),
+    *(tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error),
+)
 """What zipfile and numpy raise for files that are damaged, encrypted or compressed in unknown ways."""
 
 

@@ -141,7 +141,7 @@ def _check_same(path: Path, head: Record, about: Record, data: Data, seed: list[
         raise BadInput(f"{shown(path)} is not a journal that this version can go on with.")
     plain = json.loads(json.dumps(about))
     names = [name for name in {**kept, **plain} if kept.get(name) != plain.get(name)]
-    names += [] if head["data"] == identity(data, head["key"]) else ["data"]
+    names += [] if head.get("data") == identity(data, head["key"]) else ["data"]
     names += [] if seed is None or seed == head["random"] else ["seed"]
     if names:
         raise BadInput(

@@ -1,0 +1,136 @@
+"""Kill and starve runs at random moments, resume them, and compare with the uninterrupted result.
+
+    python benchmarks/faults.py [--kills 1000] [--disk 500] [--quick] [--minutes 8] [--only train]
+
+Verbs run in forked children of one process that has imported everything. A child is killed (SIGKILL) either after a
+random time or at a random file operation, then started again with --resume where there is something to resume, killed
+again with probability 1/3, and at last left alone. Disk faults are real: a limit on the size of files (short writes,
+then EFBIG), or a file operation that answers ENOSPC. Each fault comes from (seed, mode, number); the kept result says
+how far a campaign came, so it goes on where it stopped. It counts as a finding when the result is not the uninterrupted
+one, weights and evidence of two runs lie together, a run can neither go on nor start again, or a traceback shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from fault_layer import Fault, ended
+from fault_modes import MODES, Mode, paired
+from machine import RESULTS, describe, keep
+
+
+def kill_once(mode: Mode, reference: Any, folder: Path, rng: random.Random, seconds: float) -> tuple[str, int]:
+    """(finding or "", kills) of one run that is killed once or more and then left alone."""
+    kills, refused = 0, 0
+    for attempt in range(12):
+        last = attempt >= 1 and rng.random() < 2 / 3
+        fault = None if last else Fault.kill(rng, seconds, mode.operations)
+        status, text = ended(mode.run, folder, fault)
+        kills += status == -9
+        if (wrong := paired(folder)) or "Traceback" in text:
+            return wrong or f"a traceback: {text[-300:]}", kills
+        if status == 0:
+            found = mode.result(folder)
+            return ("" if found == reference else f"another result after {kills} kills"), kills
+        if fault is None:
+            refused += 1
+            if refused > 2:
+                return f"neither resumed nor started again (status {status}): {text[-300:]}", kills
+    return "did not end in 12 attempts", kills
+
+
+def starve_once(mode: Mode, reference: Any, folder: Path, rng: random.Random) -> tuple[str, int]:
+    """(finding or "", faults that were met) of one run on a disk that is full for a while."""
+    status, text = ended(mode.run, folder, Fault.disk(rng, mode.operations, mode.largest))
+    met = int(status != 0)
+    if wrong := paired(folder):
+        return wrong, met
+    if "Traceback" in text or (status not in (0, 2, 3) and met):
+        return f"no sentence (status {status}): {text[-300:]}", met
+    if status == 0:
+        return ("" if mode.result(folder) == reference else "another result"), met
+    for _ in range(3):
+        status, text = ended(mode.run, folder, None)
+        if status == 0:
+            return ("" if mode.result(folder) == reference else "another result after a full disk"), met
+    return f"lost after a full disk (status {status}): {text[-300:]}", met
+
+
+def prepared(mode: Mode, base: Path) -> tuple[Any, float]:
+    """The uninterrupted result, and how long it takes."""
+    folder = base / "reference"
+    mode.prepare(folder)
+    began = time.monotonic()
+    status, text = ended(mode.run, folder, None)
+    if status != 0:
+        raise SystemExit(f"{mode.name} does not run at all: {text[-1000:]}")
+    return mode.result(folder), time.monotonic() - began
+
+
+def campaign(kind: str, wanted: int, seed: int, deadline: float, only: str | None) -> list[dict[str, Any]]:
+    """Faults of one kind over all modes in turn, until `wanted` were met or the time is up."""
+    names = [name for name in MODES if (only is None or name == only) and (kind == "kill" or MODES[name].disk)]
+    rows = _kept(kind, seed, names)
+    with tempfile.TemporaryDirectory() as base:
+        ready = {name: prepared(MODES[name], Path(base, name)) for name in names}
+        each = -(-wanted // len(names))
+        while time.monotonic() < deadline and (todo := [row for row in rows if row["faults"] < each]):
+            row = min(todo, key=lambda item: item["faults"])
+            mode, (reference, seconds) = MODES[row["mode"]], ready[row["mode"]]
+            rng = random.Random(f"{seed} {kind} {mode.name} {row['runs']}")
+            folder = Path(base, "run")
+            mode.prepare(folder)
+            if kind == "kill":
+                finding, count = kill_once(mode, reference, folder, rng, seconds)
+            else:
+                finding, count = starve_once(mode, reference, folder, rng)
+            shutil.rmtree(folder, ignore_errors=True)
+            row["runs"] += 1
+            row["faults"] += count
+            row["equal"] += not finding
+            if finding:
+                row["findings"] = [*row["findings"], {"number": row["runs"] - 1, "what": finding}][:20]
+                print(kind, mode.name, row["runs"] - 1, finding, flush=True)
+    return rows
+
+
+def _kept(kind: str, seed: int, names: list[str]) -> list[dict[str, Any]]:
+    path = RESULTS / "faults.json"
+    rows = json.loads(path.read_text())["rows"] if path.is_file() else []
+    known = {(row["mode"], row["kind"], row["seed"]): row for row in rows}
+    fresh = {"kind": kind, "seed": seed, "runs": 0, "faults": 0, "equal": 0, "findings": []}
+    return [known.get((name, kind, seed), {"mode": name, **fresh, "findings": []}) for name in names]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--disk", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=600.0)
+    parser.add_argument("--only", choices=list(MODES))
+    parser.add_argument("--quick", action="store_true", help="two kills and two disk faults of each mode, nothing kept")
+    asked = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    count = 1 if asked.only else len(MODES)
+    kills, disk = (2 * count, 2 * count) if asked.quick else (asked.kills, asked.disk)
+    now = time.monotonic()
+    rows = campaign("kill", kills, asked.seed, now + 42 * asked.minutes, asked.only)
+    rows += campaign("disk", disk, asked.seed, now + 60 * asked.minutes, asked.only)
+    if not asked.quick and asked.only is None:
+        keep("faults", describe("numpy", "torch"), rows)
+    print(json.dumps(rows, indent=1))
+    return sum(len(row["findings"]) for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))
