@@ -32,7 +32,7 @@ class TacitError(Exception):
         message = " ".join(clean(message).split("\n"))
         super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]} ...")
         self.message = self.args[0]
-        self.fix = clean(fix)[:LONGEST]
+        self.fix = " ".join(clean(fix).split("\n"))[:LONGEST]
 
     def __str__(self) -> str:
         return f"{self.message} {self.fix}".strip()
