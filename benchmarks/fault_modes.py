@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -25,6 +26,10 @@ from tacit.fleet.spread import spread
 from tacit.loss import Plan
 from tacit.train import fit
 
+for _name in ("altair", "vl_convert", "safetensors.torch", "pyarrow.csv", "tacit.cli.training", "tacit.cli.auditing",
+              "tacit.cli.measuring", "tacit.cli.bracketing", "tacit.reports", "tacit.study.training",
+              "tacit.study.bracketing", "tacit.study.membership", "sklearn.base"):  # fmt: skip
+    importlib.import_module(_name)  # once, before children are forked
 OUT = "out"
 VOLATILE = ("seconds", "made", "data_hmac")
 CODE = """
@@ -105,6 +110,8 @@ def _verb(*words: str, state: str | None = None) -> Callable[[Path], int]:
         if Path(OUT, "manifest.json").exists():
             return 0  # a restart loop that finds its results is done
         sys.path.insert(0, str(folder))
+        if words[0] == "train":
+            sys.modules["altair"] = None  # type: ignore[assignment]  # drawing takes ten times as long as the rest
         sys.argv = ["tacit", *words, "--out", OUT, "--seed", "3", *resume]
         try:
             command()

@@ -84,7 +84,8 @@ def campaign(kind: str, wanted: int, seed: int, deadline: float, only: str | Non
         ready = {name: prepared(MODES[name], Path(base, name)) for name in names}
         each = -(-wanted // len(names))
         while time.monotonic() < deadline and (todo := [row for row in rows if row["faults"] < each]):
-            row = min(todo, key=lambda item: item["faults"])
+            row = min(todo, key=lambda item: item["cpu_seconds"])  # as much time for each mode
+            before = _spent()
             mode, (reference, seconds) = MODES[row["mode"]], ready[row["mode"]]
             rng = random.Random(f"{seed} {kind} {mode.name} {row['runs']}")
             folder = Path(base, "run")
@@ -97,17 +98,24 @@ def campaign(kind: str, wanted: int, seed: int, deadline: float, only: str | Non
             row["runs"] += 1
             row["faults"] += count
             row["equal"] += not finding
+            row["cpu_seconds"] = round(row["cpu_seconds"] + _spent() - before, 2)
             if finding:
                 row["findings"] = [*row["findings"], {"number": row["runs"] - 1, "what": finding}][:20]
                 print(kind, mode.name, row["runs"] - 1, finding, flush=True)
     return rows
 
 
+def _spent() -> float:
+    """Processor seconds of this process and of all children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def _kept(kind: str, seed: int, names: list[str]) -> list[dict[str, Any]]:
     path = RESULTS / "faults.json"
     rows = json.loads(path.read_text())["rows"] if path.is_file() else []
     known = {(row["mode"], row["kind"], row["seed"]): row for row in rows}
-    fresh = {"kind": kind, "seed": seed, "runs": 0, "faults": 0, "equal": 0, "findings": []}
+    fresh = {"kind": kind, "seed": seed, "runs": 0, "faults": 0, "equal": 0, "cpu_seconds": 0.0, "findings": []}
     return [known.get((name, kind, seed), {"mode": name, **fresh, "findings": []}) for name in names]
 
 

@@ -7,6 +7,7 @@ before it, which reading takes away.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -18,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import scores_arrow
 from .errors import BadInput
 from .files import opened, shown, unwritten
 from .scores import Scores
@@ -27,6 +29,7 @@ PART = 2_000
 """Rows that are read or written at a time."""
 MOST = 2**36
 """Bytes of a file of scores."""
+HEADER = 2**16
 LONGEST = 10_000
 """Characters of one value."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -122,6 +125,14 @@ def _scores(columns: dict[str, Column], attack: str, name: str) -> Scores:
 
 
 def _csv(path: Path) -> dict[str, Column]:
+    """By Arrow where that can read the file, else by Python, which names the row of a fault."""
+    with contextlib.suppress(scores_arrow.Unread, OSError, UnicodeDecodeError, csv.Error), opened(path, MOST) as file:
+        header = next(csv.reader([file.readline(HEADER).decode("utf-8-sig")]), [])
+        known = [key for key in header if key in COLUMNS]
+        if known and len(set(header)) == len(header):
+            file.seek(0)
+            empty: dict[str, Column] = {key: np.zeros(0, dtype=_kind(key)) for key in known}
+            return _joined(itertools.chain([empty], scores_arrow.parts(file, known, WORDS)))
     try:
         with opened(path, MOST) as file, io.TextIOWrapper(file, newline="", encoding="utf-8-sig") as text:
             return _joined(_read_parts(text, shown(path)))

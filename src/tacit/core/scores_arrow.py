@@ -1,0 +1,66 @@
+"""Columns of a `scores.csv` by Arrow, where it is installed: about ten times as fast as Python's csv."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[Any]
+BLOCK = 2**23
+"""Bytes that are read at a time."""
+
+
+class Unread(Exception):
+    """Arrow cannot read the file as it is; Python can, or says in which row the fault is."""
+
+
+def parts(file: IO[bytes], header: list[str], flags: Mapping[str, bool]) -> Iterator[dict[str, Column]]:
+    """Parts of the columns `header` of a file of comma-separated values; `flags` are the words of yes and no."""
+    try:
+        import pyarrow
+        import pyarrow.csv
+    except ImportError:
+        raise Unread from None
+    kinds = {key: pyarrow.float64() if key == "score" else pyarrow.string() for key in header}
+    try:
+        reader = pyarrow.csv.open_csv(
+            file,
+            read_options=pyarrow.csv.ReadOptions(block_size=BLOCK, use_threads=False),
+            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=kinds, include_columns=header, strings_can_be_null=False
+            ),
+        )
+        for batch in reader:
+            yield {key: _column(key, batch.column(place), flags) for place, key in enumerate(header)}
+    except (pyarrow.ArrowException, ValueError, KeyError, OverflowError):
+        raise Unread from None
+
+
+def _column(key: str, values: Any, flags: Mapping[str, bool]) -> Column:
+    if values.null_count:
+        raise Unread
+    if key == "score":
+        return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if key in ("record", "target") and _plain(values):
+        import pyarrow
+
+        return np.asarray(values.cast(pyarrow.int64()).to_numpy(zero_copy_only=False))
+    coded = values.dictionary_encode()
+    words, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    if key in ("member", "randomised"):
+        return np.asarray(np.array([flags[word.strip().lower()] for word in words], dtype=bool)[codes])
+    return np.asarray(np.array([word[1:] if word.startswith("'") else word for word in words], dtype=np.str_)[codes])
+
+
+def _plain(values: Any) -> bool:
+    """Whether all are whole numbers of at most 18 digits, none spelt with zeros before it."""
+    import pyarrow.compute as pc
+
+    length = pc.utf8_length(values)
+    digits = pc.and_(pc.ascii_is_decimal(values), pc.less(length, 19))
+    zeros = pc.and_(pc.starts_with(values, "0"), pc.greater(length, 1))
+    return bool(pc.all(digits).as_py()) and not pc.any(zeros).as_py()
