@@ -10,6 +10,7 @@ from typing import Any
 from . import check
 from .adjacency import Adjacency
 from .errors import BadInput, Mismatch
+from .shown import number, table
 
 
 class Side(StrEnum):
@@ -53,6 +54,16 @@ class Bound:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        sign, kind = ("<=", "proven") if self.side is Side.UPPER else (">=", f"{self.confidence:.10g} confidence")
+        family = f", within {self.assumes}" if self.assumes else ""
+        where = f"at delta {self.delta:g}, {self.adjacency.value}, one {self.unit}"
+        return f"Bound(epsilon {sign} {number(self.epsilon)} {where}; {kind} by {self.method}{family})"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, value) for name, value in vars(self).items() if name != "assumptions"]
+        return table("Bound", [*rows, *(("must be believed", text) for text in self.assumptions)])
 
     def contradicts(self, other: Bound) -> bool:
         """Whether a lower bound lies above an upper one: this is the audit.

@@ -17,6 +17,7 @@ from .files import shown, text, written
 from .interval import Estimate
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .scores import Scores
+from .shown import number, table
 
 SCHEMA = "tacit.evidence/1"
 Scalar = str | int | float | bool | None
@@ -185,6 +186,23 @@ class Evidence:
         from .sentence import sentence
 
         return sentence(self)
+
+    def __repr__(self) -> str:
+        parts = [self.verdict.value]
+        if self.upper is not None:
+            parts.append(f"epsilon <= {number(self.upper.epsilon)} at delta {self.upper.delta:g}")
+        if self.lower is not None:
+            parts.append(f"epsilon >= {number(self.lower.bound.epsilon)}")
+        if self.attacks:
+            parts.append(f"{len(self.attacks)} attacks")
+        return f"Evidence({self.subject!r}: {', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [("verdict", self.verdict.value), ("finding", self.sentence)]
+        rows += [(f"{bound.side.value} bound", bound) for bound in self.bounds]
+        rows += [(name, f"{value:.4g}") for name, value in self.utility.items()]
+        rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in self.controls]
+        return table(f"Evidence: {self.subject}", rows)
 
     def with_(self, **changes: Any) -> Evidence:
         """A copy with some fields changed."""

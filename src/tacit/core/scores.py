@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import check
 from .errors import BadInput
 from .randomness import Source, source
+from .shown import table
 
 if TYPE_CHECKING:
     from .interval import Estimate
@@ -64,6 +65,16 @@ class Scores:
 
     def __len__(self) -> int:
         return int(self.score.size)
+
+    def __repr__(self) -> str:
+        kind, inside = "by coins" if self.randomised else "observed", int(self.member.sum())
+        return f"Scores({self.attack!r}: {inside} members and {len(self) - inside} others, {kind})"
+
+    def _repr_html_(self) -> str:
+        inside = int(self.member.sum())
+        found: list[tuple[str, object]] = [("members", inside), ("others", len(self) - inside)]
+        found.append(("membership", "decided by coins" if self.randomised else "observed"))
+        return table(f"Scores: {self.attack}", found)
 
     @property
     def members(self) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from ..core.adjacency import Adjacency
 from ..core.bound import Bound
 from ..core.errors import BadInput, PrivacyWarning
 from ..core.events import Event
+from ..core.shown import table
 from .calibration import least_noise
 from .clipping import FLAT, Clipping
 from .conditions import conditions, upper_bound
@@ -64,6 +65,15 @@ class Plan:
             set_("delta", check.delta(self.delta))
         self.sampling.check(self.adjacency, self.clipping, self.bands)
         self.event  # noqa: B018  a schedule without an event is refused here
+
+    def _repr_html_(self) -> str:
+        """For a notebook. (`repr` names every field exactly: keys of noise are derived from it.)"""
+        names = ("public_size", "unit", "rate", "steps", "noise_multiplier", "clip_norm", "adjacency")
+        rows: list[tuple[str, object]] = [(name, getattr(self, name)) for name in names]
+        rows += [("expected_batch", f"{self.expected_batch:.4g}"), ("sampling", self.sampling.name)]
+        if self.delta is not None:
+            rows.append((f"epsilon at delta {self.delta:g}", f"{self.bound(self.delta).epsilon:.4g}"))
+        return table("Plan", rows)
 
     @property
     def event(self) -> Event:

@@ -1,0 +1,38 @@
+"""Values in a terminal and in a notebook: short, escaped, and with nothing of the records."""
+
+import numpy as np
+import pytest
+
+import tacit
+from report_samples import private
+
+
+def shown():
+    scores = tacit.Scores(np.linspace(0, 1, 5000), np.arange(5000) % 2, attack="<loss>", randomised=False)
+    evidence = private().with_(subject="<script>", scores=(scores,))
+    return {"Bound": evidence.upper, "Evidence": evidence, "Scores": scores}
+
+
+@pytest.mark.parametrize("name", ["Bound", "Evidence", "Scores"])
+def test_a_repr_is_one_line(name):
+    found = repr(shown()[name])
+    assert found.startswith(f"{name}(")
+    assert len(found) < 300
+    assert "\n" not in found
+    assert "array" not in found
+
+
+@pytest.mark.parametrize("value", [*shown().values(), tacit.plan(1000, epsilon=2, delta=1e-5)], ids=str)
+def test_a_notebook_gets_a_small_table(value):
+    found = value._repr_html_()
+    assert found.startswith("<table>")
+    assert "<script>" not in found
+    assert "<loss>" not in found
+    assert len(found) < 20_000
+
+
+def test_the_repr_of_a_plan_names_every_field():
+    """Noise keys are derived from it: two plans that differ must differ there."""
+    one, two = tacit.Plan(1000, 0.1, 10, 1.0), tacit.Plan(1000, 0.1, 10, 1.0000001)
+    assert repr(one) != repr(two)
+    assert eval(repr(one).split("(")[0], {"Plan": tacit.Plan}) is tacit.Plan
