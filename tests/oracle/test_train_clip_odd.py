@@ -137,14 +137,14 @@ def test_exact(name: str) -> None:
     sums, norms = naive(model, classify, (x, Y), 0.5)
     torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=1e-7)
     assert furthest(found.sums, sums) < 1e-5
-    assert all(structure.checked and structure.made_up for structure in clipper.structures.values())
+    assert all(structure.together for structure in clipper.structures.values())
 
 
-REFUSED = {
+ALONE = {
     "complex": (lambda m, x: torch.fft.irfft(torch.fft.rfft(x) * torch.view_as_complex(m.w), n=5)[:, :CLASSES], (3, 2)),
     "writes a parameter": (lambda m, x: (lambda y: y.__setitem__((slice(None), 0), m.w) or y)(x * 1.0), (1,)),
     "inside torch.func": (lambda m, x: torch.func.vmap(lambda row: row @ m.w)(x), (5, CLASSES)),
-    "cannot be followed": (lambda m, x: _slopes(m, x) @ m.w, (5, CLASSES)),
+    "for several records": (lambda m, x: _slopes(m, x) @ m.w, (5, CLASSES)),
 }
 
 
@@ -154,21 +154,32 @@ def _slopes(m, x):
     return torch.autograd.grad(torch.tanh(x @ m.w).sum(), x, create_graph=True)[0]
 
 
-@pytest.mark.parametrize("why", REFUSED)
-def test_refused(why: str) -> None:
-    run, shape = REFUSED[why]
+@pytest.mark.parametrize("why", ALONE)
+def test_what_cannot_be_followed_runs_one_record_at_a_time(why: str) -> None:
+    torch.manual_seed(0)
+    run, shape = ALONE[why]
     model = Use(run, w=parameter(*shape))
-    with pytest.raises(BadInput, match=why):
-        Clipper(model, classify, trainable(model), 0.5)((torch.randn(ROWS, 5), Y), ALL)
+    clipper = Clipper(model, classify, trainable(model), 0.5)
+    x = torch.randn(ROWS, 5)
+    found = clipper((x, Y), ALL)
+    sums, norms = naive(model, classify, (x, Y), 0.5)
+    torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=1e-7)
+    assert furthest(found.sums, sums) < 1e-5
+    (structure,) = clipper.structures.values()
+    assert not structure.together
+    assert why in structure.reason
 
 
 def test_bags_that_depend_on_the_batch_are_refused() -> None:
     def offsets(m, x):
         return m.h(m.e(x.flatten(), 4 * torch.arange(len(x))))
 
-    for model in (bag("sum", max_norm=1.0), Use(offsets, e=nn.EmbeddingBag(WORDS, 5), h=head())):
-        with pytest.raises(BadInput, match="one row of ids per example"):
-            Clipper(model, classify, trainable(model), 0.5)((IDS, Y), ALL)
+    model = bag("sum", max_norm=1.0)
+    with pytest.raises(BadInput, match="Leave max_norm off"):
+        Clipper(model, classify, trainable(model), 0.5)((IDS, Y), ALL)
+    model = Use(offsets, e=nn.EmbeddingBag(WORDS, 5), h=head())
+    clipper = Clipper(model, classify, trainable(model), 0.5)
+    assert furthest(clipper((IDS, Y), ALL).sums, naive(model, classify, (IDS, Y), 0.5)[0]) < 1e-5
 
 
 @pytest.mark.slow

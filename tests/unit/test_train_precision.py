@@ -22,8 +22,9 @@ NAMES = [
 def contributions(clipper: Clipper, batch: tuple, rows: int) -> torch.Tensor:
     """Norms of c_i G_i, from the operations' own numbers, in float64."""
     structure = clipper.structure(batch)
-    forward = Forward(lambda: clipper.losses(batch), clipper.parameters, clipper.constants())
-    found, losses = per_example(forward, rows, structure.entries, copies=structure.copies)
+    assert structure.together
+    forward = Forward(clipper.losses, batch, clipper.parameters, structure.copies)
+    found, losses, _ = per_example(forward, torch.ones(rows, dtype=torch.bool))
     with torch.no_grad():
         kept = torch.ones(rows, dtype=torch.bool)
         memo: dict = {}

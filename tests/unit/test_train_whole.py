@@ -184,8 +184,8 @@ def test_a_parameter_that_is_no_longer_trained_is_refused(change: str, compiled:
         step(next(batches))
 
 
-def test_the_first_look_at_a_model_is_at_rows_of_the_sample(monkeypatch) -> None:
-    """Made-up labels are out of range here, so rows of the data serve: copies of one would hide that examples mix."""
+def test_the_first_look_at_a_model_is_at_made_up_records(monkeypatch) -> None:
+    """Also where made-up labels are out of range: they are moved inside, and that examples mix is seen."""
 
     class Mixed(nn.Module):
         def __init__(self) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...core import TacitError
+from .alone import clipped_alone, fresh_model
 from .arrays import REDUCED, Room, wide
-from .capture.capture import Changed, changed, kept_data
-from .capture.probe import Structure, not_run, probe
+from .capture.errors import kept_data
+from .capture.probe import Structure, probe
 from .recompute.two_pass import clipped_again
 from .sums import Add, Clipped, Forward, clipped_sum
 from .tree import describe
@@ -49,43 +51,58 @@ class Clipper:
 
     def _clipped(self, batch: Any, mask: Tensor) -> Clipped:
         structure = self.structure(batch)
+        if not structure.together:
+            return self.alone(batch, mask)
         before = self._buffers()
-        forward = Forward(lambda: self._tried(batch), self.parameters, self.constants())
-        known = mask, self.clip_norm, structure.entries, self.weigh
         try:
-            if structure.checkpointed and self.add is None:
-                found = clipped_again(forward, *known, copies=structure.copies)
-            else:
-                found = clipped_sum(forward, *known, self.add, self._room(), copies=structure.copies)
-        except Changed:
-            raise changed() from None
+            found = self._together(batch, mask, structure)
+        except (TacitError, torch.OutOfMemoryError):
+            raise
+        except Exception:
+            return self.alone(batch, mask)
         if self._buffers() != before:
             raise kept_data("a buffer of the model")
         return found
+
+    def _together(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
+        forward = Forward(self.losses, batch, self.parameters, structure.copies, structure.owned, self.constants())
+        known = mask, self.clip_norm, self.weigh
+        if structure.checkpointed and self.add is None:
+            return clipped_again(forward, *known)
+        return clipped_sum(forward, *known, self.add, self._room())
+
+    def alone(self, batch: Any, mask: Tensor) -> Clipped:
+        """One record at a time; for such models, and for batches in which a record makes an operation raise."""
+        with self.products():
+            return clipped_alone(self._fresh, batch, self.parameters, mask, self.clip_norm, self.weigh, self.add)
+
+    def _fresh(self) -> Callable[[Any], Tensor]:
+        model = fresh_model(self.model)
+        return lambda one: self.losses(one, model)
 
     def products(self) -> AbstractContextManager[Any]:
         """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
         return full_float32() if self.precision == "float32" else nullcontext()
 
-    def losses(self, batch: Any) -> Tensor:
+    def losses(self, batch: Any, model: nn.Module | None = None) -> Tensor:
         """One loss per example, in the asked precision, read in float32."""
         with self._precision():
-            losses = self.loss(self.model, batch)
+            losses = self.loss(self.model if model is None else model, batch)
         return wide(losses) if isinstance(losses, Tensor) else losses
-
-    def _tried(self, batch: Any) -> Tensor:
-        """A label or an id out of range is told without its value."""
-        try:
-            return self.losses(batch)
-        except IndexError as error:
-            raise not_run(error) from None
 
     def structure(self, batch: Any) -> Structure:
         """What a probe on public, made-up examples of this shape finds; kept."""
         key = describe(batch), self.model.training
         if key not in self.structures:
-            self.structures[key] = probe(self.losses, self.parameters, self.constants(), batch, self.rounding)
+            with self.products():
+                found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
+            self.structures[key] = found
         return self.structures[key]
+
+    def _looked_at(self, batch: Any) -> Tensor:
+        """The loss without autocast: rules are compared with autograd where both round alike."""
+        losses = self.loss(self.model, batch)
+        return wide(losses) if isinstance(losses, Tensor) else losses
 
     def constants(self) -> list[Tensor]:
         """Tensors of the model that are not trained: public by contract."""

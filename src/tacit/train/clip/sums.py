@@ -7,7 +7,7 @@ same bound (`Weigh`). One forward and one backward pass; no per-example gradient
 cheaper way to its norm.
 
 Guarantee: one example changes S by at most `clip_norm` under add-remove and zero-out, 2 `clip_norm` under replace.
-Caller ensures: loss_i depends on example i alone; `probe` tests that before the first step.
+Each loss is computed as if its record were alone (`Level`), so loss_i depends on example i and on nothing else.
 """
 
 from __future__ import annotations
@@ -15,18 +15,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...core import BadInput
 from .arrays import REDUCED, Room
-from .capture.capture import Capture, Entry, no_rule
+from .capture.capture import Capture
+from .capture.errors import no_rule
+from .capture.level import Level
+from .capture.nested import nested
 from .recompute.hooks import checkpointed
 from .rounding import LARGE, PRODUCTS, ROUND, borne, needs_float64
 from .rules.outer import Memo
 from .rules.rules import RULES, fallback
 from .rules.terms import Dense, Term, Viewed, housed, join, norm2, pulled, slack2, sway2, weighted
+from .tree import mapped
 from .weigh import FLAT, Weigh
 
 Terms = dict[str, list[Term]]
@@ -48,26 +53,29 @@ class Clipped:
 
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """A model as the clipper sees it: `losses()` runs it on a batch, `parameters` are trainable, the rest public."""
+    """A model as the clipper sees it: `losses(batch)` runs it, `batch` holds the records, `parameters` are trainable.
 
-    losses: Callable[[], Tensor]
+    `copies`, `owned` and `lasting` are those of `Capture`.
+    """
+
+    losses: Callable[[Any], Tensor]
+    batch: Any
     parameters: Mapping[str, Tensor]
-    constants: Sequence[Tensor] = ()
+    copies: bool = False
+    owned: bool = False
+    lasting: Sequence[Tensor] = ()
 
 
 def clipped_sum(
     forward: Forward,
     mask: Tensor,
     clip_norm: float | Tensor,
-    structure: tuple[Entry, ...],
     weigh: Weigh = FLAT,
     add: Add | None = None,
     room: Room | None = None,
-    *,
-    copies: bool = False,
 ) -> Clipped:
     """Clip every example's gradient to `clip_norm` and add up those the mask keeps, by `add` or as they are."""
-    terms, losses = per_example(forward, len(mask), structure, copies=copies)
+    terms, losses, mask = per_example(forward, mask)
     if room is not None:
         room.clear()
         housed(chain.from_iterable(terms.values()), room)
@@ -173,17 +181,36 @@ def longest(terms: Terms) -> int:
     return max((term.links for parts in terms.values() for term in parts), default=0)
 
 
-def per_example(
-    forward: Forward, batch: int, structure: tuple[Entry, ...], *, copies: bool = False
-) -> tuple[Terms, Tensor]:
-    """Run forward and backward once and turn every record into terms of per-example gradients."""
-    capture = Capture(forward.parameters, forward.constants, structure, copies=copies)
-    with torch.enable_grad(), checkpointed(capture), capture:
-        losses = forward.losses()
-    check_losses(losses, batch)
+def per_example(forward: Forward, mask: Tensor) -> tuple[Terms, Tensor, Tensor]:
+    """Run forward and backward once and turn every record into terms of per-example gradients.
+
+    Returns the terms, the losses, and the mask without those whose values point outside a table.
+    """
+    level = Level(len(mask))
+    capture = Capture(forward.parameters, level, forward.copies, forward.owned, forward.lasting)
+    losses = watched(forward, capture)
     gradients = capture.gradients(losses, torch.ones_like(losses))
     with torch.no_grad():
-        return by_parameter(capture, gradients, batch), losses.detach()
+        kept = unbroken(capture, mask)
+        return by_parameter(capture, gradients, level.batch), losses.detach(), kept
+
+
+def watched(forward: Forward, capture: Capture) -> Tensor:
+    """(B,) losses of all records, each computed as a batch of one, while the capture looks on."""
+    level = capture.level
+    with torch.enable_grad(), level.entered(), checkpointed(capture), nested(capture):
+        one = mapped(capture.enter, forward.batch)
+        with capture:
+            loss = forward.losses(one)
+        check_losses(loss, 1)
+        return level.all(loss.squeeze(0))
+
+
+def unbroken(capture: Capture, mask: Tensor) -> Tensor:
+    """The mask without records that brought an index outside its range."""
+    for outside in capture.broken:
+        mask = mask & ~outside.to(mask.device)
+    return mask
 
 
 def by_parameter(capture: Capture, gradients: Iterable[Tensor | None], batch: int) -> Terms:
@@ -206,7 +233,7 @@ def _by_source(capture: Capture, gradients: Iterable[Tensor | None], batch: int)
             continue
         rule = RULES.get(record.function, fallback)
         try:
-            for tensor, term in rule(record, gradient, batch):
+            for tensor, term in rule(record, record.first(gradient), batch):
                 found.setdefault(id(tensor), []).append(term)
         except (BadInput, RuntimeError, ValueError) as error:
             raise no_rule(record.function, capture.names(record.used), _reason(error)) from error

@@ -77,18 +77,39 @@ def _never(*_: Any) -> bool:
     return False
 
 
-def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse an operation on examples that mixes them whatever its parameters.
+_LOOKUPS: dict[Any, int] = {F.embedding: 3, F.embedding_bag: 3}
 
-    Batch normalisation with kept statistics does not; nor does any on public tensors, which is never given here.
-    """
-    if func is not F.batch_norm and func is not torch.batch_norm:
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str) -> Any:
+    return args[position] if len(args) > position else kwargs.get(name)
+
+
+def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], private: bool) -> None:
+    """Operations whose meaning is lost when records are taken one at a time."""
+    if func is torch.randperm and args and args[0] == 1:
+        raise BadInput(
+            "The records of a batch are shuffled (torch.randperm over the batch), as mixup and CutMix do; a mixed "
+            "record is two people's, so neither can be clipped.",
+            fix="Change every record on its own: tacit.train.Augment with flips, crops or noise.",
+        )
+    if func in _LOOKUPS and _given(args, kwargs, _LOOKUPS[func], "max_norm") is not None:
+        raise BadInput(
+            "An embedding with max_norm changes its rows by which of them are looked up, which would carry data past "
+            "the noise.",
+            fix="Leave max_norm off.",
+        )
+    if not private or (func is not F.batch_norm and func is not torch.batch_norm):
         return
-    position = 5
-    training = kwargs.get("training", args[position] if len(args) > position else False)
-    if training:
+    if _given(args, kwargs, 5, "training"):
         raise BadInput(
             "Batch normalisation mixes the examples of a batch, so no example's gradient can be clipped.",
             fix="Call tacit.train.replace_batch_norm(model), which puts group normalisation in its place, or "
             "tacit.train.freeze_batch_norm(model), which keeps the statistics the layers have.",
         )
+
+
+FACTORIES = {
+    torch.zeros, torch.ones, torch.full, torch.empty, torch.zeros_like, torch.ones_like, torch.full_like,
+    torch.empty_like,
+}  # fmt: skip
+"""They make a tensor that user code may write into."""

@@ -1,53 +1,60 @@
-"""Before the first step: where do the examples lie, and are they clipped exactly?
+"""Before the first step: how can this model be run, and does what is run give what it should?
 
-Three made-up examples, shaped like the real ones and drawn from a public stream, are run through the model. Comparing
-the shapes of a run on two of them with a run on all three shows which axis of every operation holds the examples.
-Then each example alone goes through ordinary autograd, and its gradient norm must be the captured one. A model that
-mixes examples, or an operation whose rule is wrong, is refused here; no private value decides (soundness rule 8).
+Records are made up, shaped like the real ones, and drawn from a public stream; no private value decides anything here
+(soundness rules 8 and 26). A model runs with all records at once where a `Level` takes it, and one record at a time
+where not. Both are exact by construction. Nothing is believed all the same: the gradient of each made-up record, as a
+vector for every parameter, must be the one that ordinary autograd gives for that record alone, at the weights of the
+start and at moved ones. A loss that changes when other records join the batch is refused, because trained one record at
+a time it would not be what its author meant.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ....core import BadInput, TacitError
+from ..alone import alone
+from ..arrays import REDUCED
 from ..recompute.hooks import AsItIs, checkpointed
-from ..recompute.two_pass import clipped_again
-from ..sums import Forward, check_losses, clipped_sum
+from ..sums import Forward, by_parameter, check_losses, per_example, watched, weighted_sums
 from ..tree import mapped, size, tensors
-from .capture import Capture, Changed, Entry, Overwritten, changed, no_rule
-from .layout import Layout
+from ..weigh import FLAT
+from .capture import Capture
+from .errors import NoRule, Overwritten, Remembered, kept_data
+from .level import Level
+from .ranges import InRange
+from .where import place_of, why
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
-_ROUNDS = 200
 _SEED = 20_210_907
-# Relative error of a norm that passes: rounding is far below it, an example that sees another is far above.
-TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
+_COUNT = 3
+_RANGES = (2, 30_000, 100)
+Loss = Callable[[Any], Tensor]
+TOLERANCE = {False: 1e-3, True: 0.2}
+"""Relative error of a gradient that passes, for ordinary and for reduced parameters: rounding is far below it."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What a probe found: the treatment of every operation on parameters, and whether outputs must be copied.
+    """How a model is run. `together`: all records at once; if not, `reason` says why.
 
-    `checked`: the norms were compared (not possible for a model that draws random numbers of its own).
-    `made_up`: the examples were made up; False when the model cannot run on such, and rows of the batch served.
-    `checkpointed`: parts of the model are computed again in the backward pass.
+    `copies`, `owned`: see `Capture`. `checkpointed`: parts of the model are computed again in the backward pass.
     """
 
-    entries: tuple[Entry, ...]
+    together: bool = True
     copies: bool = False
-    checked: bool = True
-    made_up: bool = True
+    owned: bool = False
     checkpointed: bool = False
+    reason: str = ""
 
 
 class _NoDropout(TorchFunctionMode):
@@ -64,199 +71,273 @@ class _NoDropout(TorchFunctionMode):
 
 
 def probe(
-    loss: Callable[[Any], Tensor],
+    loss: Loss,
     parameters: Mapping[str, Tensor],
-    constants: Sequence[Tensor],
     batch: Any,
-    precision: str = "float32",
+    lasting: Sequence[Tensor] = (),
+    model: nn.Module | None = None,
 ) -> Structure:
-    """Read the structure from made-up examples shaped like `batch`, and test the clipping on them."""
-    examples = made_up(batch, 3)
-    if not (made := _runs(loss, examples)):
-        examples = mapped(lambda tensor: tensor[torch.arange(3) % len(tensor)], batch)
-        _runs(loss, examples, last=True)
-    with same_random(), _NoDropout():
-        for copies in (False, True):
-            try:
-                entries, parts = _entries(loss, parameters, constants, examples, copies)
-                structure = Structure(entries, copies, made_up=made, checkpointed=parts)
-                return _checked(loss, parameters, constants, examples, structure, TOLERANCE[precision])
-            except Overwritten:
-                continue
-    raise BadInput("A parameter's output is overwritten in place in a way that cannot be followed.")
+    """Find out on made-up records shaped like `batch` how the loss is run, and compare what that gives.
+
+    `lasting`: tensors that outlive a pass, so no record may be written into them. `model` is for messages only.
+    """
+    with same_random(), _NoDropout(), unchanged(lasting):
+        examples = _first_look(loss, parameters, batch)
+        structure = _structure(loss, parameters, examples, lasting, model)
+        _check_apart(loss, examples)
+        if structure.together and not agrees(loss, parameters, batch, structure):
+            return Structure(together=False, reason="all records at once do not give what each gives alone")
+    return structure
 
 
-def _runs(loss: Callable[[Any], Tensor], examples: Any, *, last: bool = False) -> bool:
-    """Whether the loss can be had of examples; if not of the `last` ones tried either, that is said."""
-    with same_random(), _NoDropout(), checkpointed(AsItIs()), torch.enable_grad():
+@contextmanager
+def unchanged(lasting: Sequence[Tensor]) -> Iterator[None]:
+    """Refuse a model that writes into what outlives a pass, and undo what it wrote."""
+    before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in lasting if not tensor.requires_grad]
+    try:
+        yield
+    finally:
+        written = [(tensor, copy) for tensor, version, copy in before if tensor._version != version]
+        with torch.no_grad():
+            for tensor, copy in written:
+                tensor.copy_(copy)
+    if written:
+        raise kept_data("a buffer of the model")
+
+
+def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: Any) -> Any:
+    """Made-up records that the model takes; where there are none, a pass may know a better reason than torch."""
+    try:
+        return _usable(loss, parameters, batch, _COUNT, 0)
+    except BadInput:
         try:
-            loss(examples)
+            _parts(Forward(loss, made_up(batch, _COUNT), parameters))
+        except NoRule:
+            pass
         except TacitError:
             raise
-        except (RuntimeError, ValueError, TypeError, LookupError, AssertionError) as error:
-            if last:
-                raise not_run(error) from error
+        except Exception:  # what torch says of one record says it better
+            pass
+        raise
+
+
+def _structure(
+    loss: Loss, parameters: Mapping[str, Tensor], examples: Any, lasting: Sequence[Tensor], model: nn.Module | None
+) -> Structure:
+    """The first way that works; twice, since what a model keeps shows the second time."""
+    reason = ""
+    for copies, owned in ((False, False), (True, False), (True, True)):
+        forward = Forward(loss, examples, parameters, copies, owned, lasting)
+        try:
+            parts = _parts(forward)
+            _check_forgetful(forward)
+        except NoRule as error:
+            reason = reason or error.message
+        except TacitError:
+            raise
+        except Overwritten:
+            reason = reason or "it writes into a tensor in a way that cannot be followed"
+        except Remembered:
+            reason = reason or "a tensor comes from an operation that cannot be seen"
+        except Exception as error:
+            reason = reason or f"{place_of(error, model) if model is not None else 'the model'}: {why(error)}"
+        else:
+            return Structure(True, copies, owned, parts)
+    _check_alone(loss, examples, parameters)
+    return Structure(together=False, reason=reason.rstrip("."))
+
+
+def _parts(forward: Forward) -> bool:
+    """Run a pass with everything that follows it; whether parts of the model are checkpointed."""
+    capture = Capture(forward.parameters, Level(_COUNT), forward.copies, forward.owned, forward.lasting)
+    losses = watched(forward, capture)
+    gradients = capture.gradients(losses, torch.ones_like(losses))
+    with torch.no_grad():
+        by_parameter(capture, gradients, _COUNT)
+    return capture.parts > 0
+
+
+def _check_forgetful(forward: Forward) -> None:
+    try:
+        _parts(forward)
+    except Remembered:
+        raise BadInput(
+            "The model uses a tensor that it kept from an earlier call, which would carry data past the noise.",
+            fix="Keep nothing from call to call but constants.",
+        ) from None
+
+
+def _check_alone(loss: Loss, examples: Any, parameters: Mapping[str, Tensor]) -> None:
+    """What a record gives must not depend on who came before."""
+    with InRange():
+        first = alone(loss, examples, parameters)
+        again = alone(loss, mapped(lambda rows: rows.flip(0), examples), parameters)
+    for (gradients, _), (others, _) in zip(first, reversed(again), strict=True):
+        if not _near(gradients, others, 1e-3) and not _random(loss, examples):
+            raise BadInput(
+                "The model gives other gradients for the same record after other records, so what it keeps could carry "
+                "data past the noise.",
+                fix="Keep nothing from call to call but constants.",
+            )
+
+
+def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: Structure, seed: int = 0) -> bool:
+    """Whether all records at once give what ordinary autograd gives for each alone, as vectors, parameter by parameter.
+
+    At the present weights and at moved ones, with few and with more records, integers small and over a wide range.
+    A model that draws random numbers of its own cannot be compared.
+    """
+    with same_random(seed), _NoDropout():
+        if _random(loss, made_up(batch, _COUNT, seed)):
+            return True
+        for count, moved in ((_COUNT, 0.0), (_COUNT + 2, 0.3)):
+            with _moved(parameters, moved, seed):
+                examples = _usable(loss, parameters, batch, count, seed + count, *_RANGES[count > _COUNT :])
+                if not _same(loss, parameters, examples, structure):
+                    return False
+    return True
+
+
+def _usable(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, count: int, seed: int, *ranges: int) -> Any:
+    """Made-up records that the model takes: the first range of integers that it does not object to."""
+    first: Exception | None = None
+    for high in ranges or _RANGES:
+        examples = made_up(batch, count, seed, high)
+        try:
+            with InRange():
+                alone(loss, examples, parameters)
+        except TacitError:
+            raise
+        except Exception as error:  # user code, on public numbers
+            first = first or error
+        else:
+            return examples
+    assert first is not None
+    raise not_run(first) from first
+
+
+def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: Any, structure: Structure) -> bool:
+    forward = Forward(loss, examples, parameters, structure.copies, structure.owned)
+    mask = torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device)
+    with InRange():
+        expected = alone(loss, examples, parameters)
+    terms, losses, _ = per_example(forward, mask)
+    allowed = TOLERANCE[any(tensor.dtype in REDUCED for tensor in parameters.values())]
+    with torch.no_grad():
+        for place, (gradients, _) in enumerate(expected):
+            weight = (torch.arange(len(mask), device=mask.device) == place).to(losses.dtype)[None]
+            if not _near(weighted_sums(parameters, terms, weight, FLAT), gradients, allowed):
+                return False
+    return True
+
+
+def _near(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], allowed: float) -> bool:
+    """Every parameter's vector within `allowed` of its length, or far below the length of all of them together."""
+    lengths = {name: float(tensor.double().norm()) for name, tensor in expected.items()}
+    whole = math.hypot(*lengths.values())
+    if not math.isfinite(whole):
+        return True
+    for name, tensor in found.items():
+        other = expected.get(name)
+        off = float((tensor.double() - (0.0 if other is None else other.double())).norm())
+        if not off <= allowed * lengths.get(name, 0.0) + 1e-2 * allowed * whole + 1e-9:
             return False
     return True
 
 
+def _random(loss: Loss, examples: Any) -> bool:
+    """Whether the loss draws random numbers of its own."""
+    found = []
+    with torch.no_grad(), checkpointed(AsItIs()):
+        for seed in (1, 2):
+            with same_random(seed), InRange():
+                try:
+                    found.append(loss(examples))
+                except (RuntimeError, ValueError, LookupError, AssertionError, TypeError):
+                    return False
+    return not torch.equal(found[0].nan_to_num(), found[1].nan_to_num())
+
+
+def _check_apart(loss: Loss, examples: Any) -> None:
+    """With the same random numbers and another last record, the losses of the others stay what they were.
+
+    Where the loss does not run on a batch, there is nothing to compare: records are never run as a batch here.
+    """
+    other = mapped(lambda tensor: torch.cat((tensor[:-1], tensor[:1])), examples)
+    for seed in range(3):
+        found = []
+        for batch in (examples, examples, other):
+            with same_random(seed), torch.no_grad(), checkpointed(AsItIs()), InRange():
+                try:
+                    found.append(loss(batch))
+                except TacitError:
+                    raise
+                except Exception:
+                    return
+        check_losses(found[0], size(examples))
+        if not torch.equal(found[0].nan_to_num(), found[1].nan_to_num()):  # random numbers that torch does not draw
+            return
+        kept, _, changed = (losses[:-1].double() for losses in found)
+        usable = kept.isfinite() & changed.isfinite()
+        if bool(((kept - changed).abs() > 1e-4 * kept.abs().clamp(min=1e-3))[usable].any()):
+            raise BadInput(
+                "An example's loss depends on the other examples of its batch, so it cannot be clipped.",
+                fix="Average and normalise within each example only; `tacit doctor` lists the rule of every parameter.",
+            )
+
+
+@contextmanager
+def _moved(parameters: Mapping[str, Tensor], share: float, seed: int) -> Iterator[None]:
+    """Weights moved by a share of their size for a while, so that branches that start at zero are seen."""
+    if not share:
+        yield
+        return
+    before = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+    generator = torch.Generator().manual_seed(seed + 1)
+    try:
+        with torch.no_grad():
+            for tensor in parameters.values():
+                scale = tensor.double().square().mean().sqrt().clamp(min=0.1).item() if tensor.numel() else 0.0
+                step = torch.randn(tensor.shape, generator=generator) * share * scale
+                tensor.add_(step.to(tensor.device, tensor.dtype))
+        yield
+    finally:
+        with torch.no_grad():
+            for name, tensor in parameters.items():
+                tensor.copy_(before[name])
+
+
 def not_run(error: Exception) -> BadInput:
-    """The one sentence for a model that does not go with its data; the reason is told where it holds no values."""
+    """The one sentence for a model that does not go with its data; made-up records hold no values to tell."""
     reason = str(error).split("\n")[0].rstrip(".")
     if isinstance(error, IndexError):
         reason = "a label or an id is out of range"
     return BadInput(
-        f"The loss of these examples cannot be computed: {reason}.",
+        f"The loss of made-up records that are shaped like the data cannot be computed: {reason}.",
         fix="loss(model, batch) is given rows of the data; labels and ids are whole numbers (int64) from 0 on.",
     )
 
 
-def made_up(batch: Any, count: int) -> Any:
-    """`count` public examples shaped like those of a batch: standard normal numbers, zeros and ones for integers."""
-    generator = torch.Generator().manual_seed(_SEED)
+def made_up(batch: Any, count: int, seed: int = 0, high: int = 2) -> Any:
+    """`count` public records shaped like those of a batch: standard normal numbers, integers below `high`."""
+    generator = torch.Generator().manual_seed(_SEED + seed)
 
     def invent(tensor: Tensor) -> Tensor:
         shape = (count, *tensor.shape[1:])
         if tensor.is_floating_point() or tensor.is_complex():
             return torch.randn(shape, generator=generator, dtype=tensor.dtype).to(tensor.device)
-        coins = torch.randint(0, 2, shape, generator=generator)
-        if coins.ndim > 1:
+        coins = torch.randint(0, high, shape, generator=generator)
+        if coins.ndim > 1 and high == 2:
             coins[:, 0] = 1
         return coins.to(tensor.device, tensor.dtype)
 
     return mapped(invent, batch)
 
 
-def _entries(loss: Any, parameters: Any, constants: Any, examples: Any, copies: bool) -> tuple[tuple[Entry, ...], bool]:
-    """Treatments of all operations, repeated until no derived tensor grows with the batch; and if any part of the
-    model is checkpointed."""
-    forced: frozenset[int] = frozenset()
-    two = mapped(lambda tensor: tensor[:2], examples)
-    for _ in range(_ROUNDS):
-        runs = [_run(loss, parameters, constants, part, copies, forced) for part in (two, examples)]
-        if [entry.function for entry, _ in runs[0].seen] != [entry.function for entry, _ in runs[1].seen]:
-            raise BadInput("The model does other operations for two examples than for three, so it cannot be clipped.")
-        pairs = list(zip(*(run.seen for run in runs), strict=True))
-        grown = [
-            order
-            for order, ((entry, small), (_, large)) in enumerate(pairs)
-            if not entry.consumes and small.shape != large.shape
-        ]
-        if not grown:
-            entries = tuple(_entry(entry, small, large) for (entry, small), (_, large) in pairs)
-            return entries, runs[0].parts > 0
-        forced |= {grown[0]}
-    raise BadInput("Tensors made from parameters alone grow with the batch in a way that cannot be followed.")
-
-
-def _run(loss: Any, parameters: Any, constants: Any, batch: Any, copies: bool, forced: frozenset[int]) -> Capture:
-    capture = Capture(parameters, constants, None, copies, forced)
-    with torch.enable_grad(), checkpointed(capture), capture:
-        losses = loss(batch)
-    check_losses(losses, size(batch))
-    return capture
-
-
-def _entry(entry: Entry, small: Tensor, large: Tensor) -> Entry:
-    if not entry.consumes:
-        return entry
-    axes = [axis for axis, sizes in enumerate(zip(small.shape, large.shape, strict=True)) if sizes[0] != sizes[1]]
-    if len(axes) != 1 or small.shape[axes[0]] * 3 != large.shape[axes[0]] * 2:
-        raise no_rule(entry.function, entry.names, "its output does not grow in step with the batch")
-    (axis,) = axes
-    if small.shape[axis] == 2:
-        return replace(entry, layout=Layout(axis))
-    return replace(entry, layout=Layout(axis, _inner(small, large, axis)))
-
-
-def _inner(small: Tensor, large: Tensor, axis: int) -> int | None:
-    """How many rows of one example lie side by side: with that many, the first two of three examples are the two."""
-    rows = small.shape[axis] // 2
-    runs = [run for run in range(1, rows + 1) if rows % run == 0]
-
-    def off(run: int) -> float:
-        first = large.unflatten(axis, (-1, 3, run)).narrow(axis + 1, 0, 2).flatten(axis, axis + 2)
-        return float((first - small).detach().abs().sum())
-
-    best = min(reversed(runs), key=off)
-    return None if best == rows else best
-
-
-def _checked(
-    loss: Any, parameters: Any, constants: Any, examples: Any, structure: Structure, allowed: float
-) -> Structure:
-    """Captured norms against plain autograd, one example at a time."""
-    every = torch.ones(3, dtype=torch.bool, device=tensors(examples)[0].device)
-    clip = partial(clipped_again, within=_NoDropout) if structure.checkpointed else clipped_sum
-
-    def captured(batch: Any) -> Tensor:
-        forward = Forward(lambda: loss(batch), parameters, constants)
-        return clip(forward, every, 1.0, structure.entries, copies=structure.copies).norms
-
-    try:
-        found = captured(examples)
-    except Changed:
-        raise changed() from None
-    alone, again = (_alone(loss, parameters, examples) for _ in range(2))
-    if not torch.equal(alone.nan_to_num(), again.nan_to_num()):
-        _check_forgetful(loss, parameters, examples, allowed)
-        _check_apart(captured, examples, allowed)
-        return replace(structure, checked=False)
-    _same(found, alone, allowed)
-    return structure
-
-
-def _same(found: Tensor, expected: Tensor, allowed: float) -> None:
-    usable = expected.isfinite() & found.isfinite()
-    if bool(((found - expected).abs() > allowed * expected.clamp(min=1e-6))[usable].any()):
-        raise BadInput(
-            "An example's gradient depends on the other examples of its batch, or its operations cannot be followed, "
-            "so it cannot be clipped.",
-            fix="Average and normalise within each example only; `tacit doctor` lists the rule of every parameter.",
-        )
-
-
-def _check_apart(captured: Callable[[Any], Tensor], examples: Any, allowed: float) -> None:
-    """With the same random numbers and another third example the first two have the gradients they had."""
-    found = []
-    for batch in (examples, mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), examples)):
-        with same_random():
-            found.append(captured(batch)[:2])
-    _same(found[0], found[1], allowed)
-
-
-def _check_forgetful(loss: Any, parameters: Mapping[str, Tensor], examples: Any, allowed: float) -> None:
-    """The same examples and random numbers give the same gradients, or the model remembers what it saw before."""
-    found = []
-    for _ in range(2):
-        with same_random():
-            found.append(_alone(loss, parameters, examples).nan_to_num())
-    limit = allowed if found[0].is_cuda else 1e-6
-    if bool(((found[0] - found[1]).abs() > limit * found[0].clamp(min=1e-6)).any()):
-        raise BadInput(
-            "The model gives other gradients for the same examples, so what it keeps could carry data past the noise.",
-            fix="Keep nothing from call to call, and draw random numbers from torch's own generator.",
-        )
-
-
-def _alone(loss: Any, parameters: Mapping[str, Tensor], examples: Any) -> Tensor:
-    norms = []
-    for index in range(3):
-        one = mapped(lambda tensor, index=index: tensor[index : index + 1], examples)
-        with torch.enable_grad(), checkpointed(AsItIs()):
-            value = loss(one).sum()
-        found: tuple[Tensor | None, ...] = ()
-        if value.requires_grad:
-            found = torch.autograd.grad(value, list(parameters.values()), allow_unused=True)
-        squares = [gradient.detach().double().square().sum() for gradient in found if gradient is not None]
-        norms.append(torch.stack(squares).sum().sqrt() if squares else value.detach().double() * 0)
-    return torch.stack(norms)
-
-
 @contextmanager
-def same_random() -> Iterator[None]:
+def same_random(seed: int = 0) -> Iterator[None]:
     """A model that draws numbers draws the same ones each time; the ambient random state is left as it was."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(_SEED)
+        torch.manual_seed(_SEED + seed)
         yield

@@ -60,7 +60,12 @@ class Compiled:
         return found if bool(found.norms.isfinite().all()) else self.clipper(batch, mask)
 
     def launched(self, batch: Any, mask: Tensor) -> Clipped:
-        """Without waiting for a device: the sums hold for finite norms, and the next call may overwrite all of it."""
+        """Without waiting for a device: the sums hold for finite norms, and the next call may overwrite all of it.
+
+        A model that runs one record at a time is not compiled.
+        """
+        if not self.clipper.structure(batch).together:
+            return self.clipper(batch, mask)
         with self.clipper.products():
             return self._run(self.graph(batch, mask), batch, mask)
 
@@ -87,7 +92,7 @@ class Compiled:
 
     def _compile(self, batch: Any, mask: Tensor) -> Graph:
         structure = self.clipper.structure(batch)
-        examples = made_up(batch, len(mask)) if structure.made_up else batch
+        examples = made_up(batch, len(mask))
         whole = torch.ones_like(mask)
         trained, public = self.tensors()
 
@@ -98,9 +103,14 @@ class Compiled:
             model = _Losses(self.clipper)
             named = _places(model, {**public, **leaves})
             forward = Forward(
-                lambda: functional_call(model, named, (batch,), tie_weights=False), leaves, list(public.values())
+                lambda one: functional_call(model, named, (one,), tie_weights=False),
+                batch,
+                leaves,
+                copies=True,
+                owned=structure.owned,
+                lasting=list(public.values()),
             )
-            terms, losses = per_example(forward, len(mask), structure.entries, copies=True)
+            terms, losses, mask = per_example(forward, mask)
             with torch.no_grad():
                 found = clipped_terms(leaves, terms, losses, mask, clip_norm, self.clipper.weigh, finite=True)
             return list(found.sums.values()), found.norms, found.losses, found.shortened

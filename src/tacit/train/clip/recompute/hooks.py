@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 from torch.utils import checkpoint
 
 from ....core import BadInput
@@ -26,12 +27,9 @@ Torch promises nothing about it: `followed` tries whether it is so."""
 
 
 class Part(Protocol):
-    """A part that will run again: `begin` is called inside its first run, `again` in place of later ones.
+    """A part that will run again: `begin` is called inside its first run, `again` in place of later ones."""
 
-    The first run's arguments are the last ones that `begin` is given; before them are torch's own.
-    """
-
-    def begin(self, *args: Any) -> None: ...
+    def begin(self) -> None: ...
 
     def again(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -96,13 +94,36 @@ def _told(watcher: Watcher, theirs: Callable[..., Any]) -> Callable[..., Any]:
                 yield
                 return
             # random numbers are always kept: all runs of a part must be one function
-            around = theirs(part.again, True, context, *args, **kwargs)
+            held = [Held(given) if isinstance(given, Tensor) else given for given in args]
+            around = theirs(_unpacked(part.again), True, context, *held, _beside(args), **kwargs)
             next(around)
-            part.begin(*args)
+            part.begin()
             yield
             next(around, None)
 
     return ours
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A tensor that torch is not to save by itself: inside a `Level` it would not know how."""
+
+    tensor: Tensor
+
+
+def _unpacked(again: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = (one.tensor if isinstance(one, Held) else one for one in args[:-1])
+        return again(*given, **kwargs)
+
+    return run
+
+
+def _beside(args: tuple[Any, ...]) -> Tensor:
+    """An empty tensor on the device of the others, which tells torch whose random numbers to keep."""
+    device = next((given.device for given in args if isinstance(given, Tensor)), torch.device("cpu"))
+    with torch._C.DisableTorchFunction():
+        return torch.empty(0, device=device)
 
 
 @dataclass(eq=False)
@@ -110,7 +131,7 @@ class _Trial:
     """A watcher and its part in one: what they were told."""
 
     function: Any = None
-    first: Any = None
+    began: bool = False
     second: Any = None
 
     @contextmanager
@@ -118,8 +139,8 @@ class _Trial:
         self.function = function
         yield self
 
-    def begin(self, *args: Any) -> None:
-        self.first = args[-1]
+    def begin(self) -> None:
+        self.began = True
 
     def again(self, *args: Any, **kwargs: Any) -> Any:
         (self.second,) = args
@@ -136,8 +157,7 @@ def followed() -> bool:
         (slope,) = torch.autograd.grad(y, x)
     except (AttributeError, TypeError, ValueError, RuntimeError):
         return False
-    told = trial.function is torch.exp and trial.first is x and trial.second is not None
-    return told and torch.equal(trial.second, x) and torch.equal(slope, x.exp())
+    return trial.function is torch.exp and trial.began and trial.second is x and torch.equal(slope, x.exp())
 
 
 def lost() -> BadInput:

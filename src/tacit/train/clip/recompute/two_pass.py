@@ -24,18 +24,22 @@ from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from ....core import BadInput
 from ..arrays import REDUCED
-from ..capture.capture import Capture, Entry, Record, Source, flat, unseen
+from ..capture.capture import Capture, Record, Source, flat
+from ..capture.errors import Overwritten, unseen
+from ..capture.level import Level
+from ..capture.nested import nested
 from ..sums import (
     Clipped,
     Forward,
     Terms,
     by_parameter,
-    check_losses,
     for_sums,
     group_slack,
     group_squares,
     group_sway,
     shown,
+    unbroken,
+    watched,
     weighted_sums,
 )
 from ..weigh import FLAT, Weigh
@@ -71,42 +75,43 @@ class Slot:
 
 @dataclass(eq=False)
 class Part:
-    """A checkpointed part: the `slots` it fills and where its operations start in the capture's structure."""
+    """A checkpointed part and the `slots` that it fills when it runs again."""
 
     capture: Again
     function: Callable[..., Any]
-    first: int
     slots: list[Slot] = field(default_factory=list)
     waiting: list[Slot] = field(default_factory=list)
-    known: dict[int, Tensor] = field(default_factory=dict)
     results: list[Tensor] = field(default_factory=list)
     handle: Any = None
 
-    def begin(self, *args: Any) -> None:
+    def begin(self) -> None:
         """Save something under torch's eyes: asking for it runs the part again, whatever else it saves."""
-        seen = {**self.capture.sources, **self.capture.public}
-        self.known = {place: given for place, given in enumerate(reversed(args)) if id(given) in seen}
-        self.handle = torch.zeros((), requires_grad=True).exp().grad_fn
+        self.handle = _saved().grad_fn
 
     def again(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it under a capture of its own, and fill the slots; torch hands over copies of the arguments."""
-        args = tuple(self.known.get(place, given) for place, given in enumerate(reversed(args)))[::-1]
-        torch.zeros((), requires_grad=True).exp()
+        """Run it under a capture of its own, and fill the slots."""
+        _saved()
         parent = self.capture
-        assert parent.structure is not None
-        capture = Capture(parent.parameters, (), parent.structure[self.first :], parent.copies)
+        level = parent.level
+        capture = Capture(parent.parameters, level, parent.copies, parent.owned, parent.lasting)
         capture.sources.update(parent.sources)
-        capture.public.update(parent.public)
-        with parent.within(), checkpointed(capture), capture:
+        capture.seen = parent.seen
+        with level.entered(), parent.within(), checkpointed(capture), nested(capture), capture:
             result = self.function(*args, **kwargs)
+            results = [_mark(level.under(part)[0] if level.direct(part) else part) for part in flat((result,), {})]
         _check_same([slot.mark for slot in self.slots], [_mark(record.output) for record in capture.records])
-        results = [_mark(tensor) for tensor in flat((result,), {})]
         _check_same(self.results or results, results)
         self.results = results
         for slot, record in zip(self.slots, capture.records, strict=True):
             slot.record = replace(record, output=record.output.new_empty(()).expand(record.output.shape))
             slot.sources = capture.sources
         return result
+
+
+def _saved() -> Tensor:
+    """A number that autograd saves something for, made where no capture looks."""
+    with torch._C.DisableTorchFunction():
+        return torch.zeros((), requires_grad=True).exp()
 
 
 @dataclass(eq=False)
@@ -127,7 +132,6 @@ class Again(Capture):
         output = record.output
         leaf = output if output.grad_fn is None else None
         if self.part is None:
-            self.outputs.add(id(output))
             slot = Slot(names, leaf, record, self.sources, None)
         else:
             slot = Slot(names, leaf, None, {}, self.part, _mark(output))
@@ -144,7 +148,7 @@ class Again(Capture):
         if self.part is not None or function is None:
             yield None
             return
-        self.part = Part(self, function, self.count)
+        self.part = Part(self, function)
         self.again.append(self.part)
         try:
             yield self.part
@@ -198,9 +202,13 @@ class Again(Capture):
         for other in group:
             self.groups.pop(other.names, None)
         names = frozenset().union(*(other.names for other in group))
-        seen = Capture({name: self.parameters[name] for name in sorted(names)})
+        seen = Capture({name: self.parameters[name] for name in sorted(names)}, self.level)
         seen.sources = {key: source for other in group for key, source in other.sources.items()}
         found = [(other.record, other.gradient) for other in group if other.record is not None]
+        if any(
+            slot.part is None and slot.record.output._version != slot.record.version for slot in group if slot.record
+        ):
+            raise Overwritten
         seen.records = [record for record, _ in found]
         with torch.no_grad():
             assert self.fold is not None
@@ -264,19 +272,17 @@ def clipped_again(
     forward: Forward,
     mask: Tensor,
     clip_norm: float | Tensor,
-    structure: tuple[Entry, ...],
     weigh: Weigh = FLAT,
     *,
-    copies: bool = False,
     within: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Clipped:
     """What `clipped_sum` gives, with the memory that checkpointing leaves; parts run again `within` a context."""
-    capture = Again(forward.parameters, forward.constants, structure, copies=copies, within=within)
+    known = forward.parameters, Level(len(mask)), forward.copies, forward.owned, forward.lasting
+    capture = Again(*known, within=within)
     try:
-        with torch.enable_grad(), set_checkpoint_early_stop(False), checkpointed(capture), capture:
-            losses = forward.losses()
-        check_losses(losses, len(mask))
-        return _twice(capture, losses, mask, clip_norm, weigh)
+        with set_checkpoint_early_stop(False):
+            losses = watched(forward, capture)
+        return _twice(capture, losses, unbroken(capture, mask), clip_norm, weigh)
     finally:
         capture.close()
 

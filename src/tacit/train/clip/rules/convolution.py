@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..capture.layout import Layout
 from ..compile.image import Image, pays
-from .rules import Found, argument, front, rule, uses
+from .rules import Found, argument, every, rule, uses
 from .terms import Dense, Outer
 
 if TYPE_CHECKING:
@@ -32,17 +31,18 @@ def convolution(record: Record, gradient: Tensor, batch: int) -> Found:
     spatial = _DIMENSIONS[record.function]
     stride, dilation = (_tuple(argument(record, 3, "stride", 1), spatial), _tuple(_dilation(record), spatial))
     groups = argument(record, 6, "groups", 1)
+    values, gradient = images(every(record, values, batch), spatial), images(gradient, spatial)
     if uses(record, weight):
         sides = _padding(argument(record, 4, "padding", 0), weight.shape[2:], dilation)
         patches = unfolded(F.pad(values, sides), weight.shape[2:], gradient.shape[2:], stride, dilation)
-        outer = _outer(record, gradient, patches, groups, weight.shape, batch)
-        if groups == 1 and record.layout == Layout() and pays(gradient, weight.shape):
+        outer = _outer(gradient, patches, groups, weight.shape, batch)
+        if groups == 1 and pays(gradient, weight.shape):
             each = len(gradient) // batch
             yield weight, Image(values, gradient, weight.shape, stride, sides[-2::-2], dilation, each, outer)
         else:
             yield weight, outer
     if bias is not None and uses(record, bias):
-        yield bias, Dense(front(record, gradient.flatten(2).sum(2), batch).sum(1))
+        yield bias, Dense(gradient.flatten(2).sum(2).unflatten(0, (batch, -1)).sum(1))
 
 
 @rule(*_TRANSPOSED)
@@ -54,12 +54,18 @@ def transposed(record: Record, gradient: Tensor, batch: int) -> Found:
     padding = _tuple(argument(record, 4, "padding", 0), spatial)
     groups = argument(record, 6, "groups", 1)
     dilation = _tuple(argument(record, 7, "dilation", 1), spatial)
+    values, gradient = images(every(record, values, batch), spatial), images(gradient, spatial)
     if uses(record, weight):
         wide = F.pad(gradient, [side for size in reversed(padding) for side in (size, size)])
         patches = unfolded(wide, weight.shape[2:], values.shape[2:], stride, dilation)
-        yield weight, _outer(record, values, patches, groups, weight.shape, batch)
+        yield weight, _outer(values, patches, groups, weight.shape, batch)
     if bias is not None and uses(record, bias):
-        yield bias, Dense(front(record, gradient.flatten(2).sum(2), batch).sum(1))
+        yield bias, Dense(gradient.flatten(2).sum(2).unflatten(0, (batch, -1)).sum(1))
+
+
+def images(values: Tensor, spatial: int) -> Tensor:
+    """(B rows, C, *space) from (B, rows, C, *space), or from (B, C, *space) of records that are one image each."""
+    return values.flatten(0, 1) if values.ndim == spatial + 3 else values
 
 
 def unfolded(values: Tensor, kernel: Any, positions: Any, stride: tuple[int, ...], dilation: tuple[int, ...]) -> Tensor:
@@ -71,7 +77,7 @@ def unfolded(values: Tensor, kernel: Any, positions: Any, stride: tuple[int, ...
     return values.as_strided((*values.shape[:2], *positions, *kernel), (*outer, *steps, *within))
 
 
-def _outer(record: Record, left: Tensor, patches: Tensor, groups: int, shape: torch.Size, batch: int) -> Outer:
+def _outer(left: Tensor, patches: Tensor, groups: int, shape: torch.Size, batch: int) -> Outer:
     """left (N, groups p, *positions) and patches (N, groups c, *positions, *kernel) as (B, groups, T, .)."""
     spatial = len(shape) - 2
     images = left.shape[0]
@@ -79,7 +85,7 @@ def _outer(record: Record, left: Tensor, patches: Tensor, groups: int, shape: to
     patches = patches.unflatten(1, (groups, -1))
     positions, kernel = range(3, 3 + spatial), range(3 + spatial, 3 + 2 * spatial)
     right = patches.permute(0, 1, *positions, 2, *kernel).reshape(images, groups, left.shape[2], -1)
-    left, right = (_rows(front(record, side, batch)) for side in (left, right))
+    left, right = (_rows(side.unflatten(0, (batch, -1))) for side in (left, right))
     return Outer(left, right, shape)
 
 

@@ -7,19 +7,21 @@ consumed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ....core import BadInput
 from ..arrays import wide
+from ..capture.errors import NoRule
 from .lstm import Lstm
 from .rules import EXPANSIONS
 
 if TYPE_CHECKING:
     from ..capture.capture import Capture
+    from ..capture.level import Level
 
 State = tuple[Tensor, ...]
 
@@ -28,7 +30,8 @@ def bilinear(capture: Capture, first: Tensor, second: Tensor, weight: Tensor, bi
     r"""y_k = \sum_{ij} x_i W_kij z_j + b_k, as a linear layer on the outer product of x and z."""
     pairs = (first.unsqueeze(-1) * second.unsqueeze(-2)).flatten(-2)
     with capture:
-        return F.linear(pairs, weight.flatten(1), bias)
+        flattened = weight.flatten(1)
+    return capture.run(F.linear, pairs, flattened, bias)
 
 
 def batch_norm(
@@ -45,6 +48,7 @@ def batch_norm(
     """With frozen statistics, an affine map of every example: y = (x - mean) / sqrt(var + eps) w + b by channel."""
     shape = (-1, *(1,) * (input.ndim - 2))
     found = (wide(input) - running_mean.view(shape)) * (wide(running_var) + eps).rsqrt().view(shape)
+    capture.note(found)
     with capture:
         if weight is not None:
             found = found * weight.view(shape)
@@ -75,13 +79,12 @@ def embedding_bag(
     padding_idx: int | None = None,
 ) -> Tensor:
     """Rows looked up, then their sum, mean or maximum; those of the padding do not count."""
-    if index.ndim != 2 or max_norm is not None or scale_grad_by_freq:
-        raise BadInput(
-            "An embedding bag with offsets, max_norm or scale_grad_by_freq cannot be clipped.",
+    if index.ndim != 2 or scale_grad_by_freq:
+        raise NoRule(
+            "An embedding bag with offsets or scale_grad_by_freq cannot be followed.",
             fix="Give one row of ids per example, with padding_idx, and leave the others off.",
         )
-    with capture:
-        rows = F.embedding(index, weight)
+    rows = capture.run(F.embedding, index, weight)
     kept = torch.ones_like(index, dtype=torch.bool) if padding_idx is None else index != padding_idx % len(weight)
     if mode == "max":
         most = rows.masked_fill(~kept[..., None], -torch.inf).max(1).values
@@ -122,8 +125,7 @@ def _cell(
 ) -> tuple[Tensor, Tensor]:
     """What a cell makes of its input and of its state, before they meet."""
     b_in, b_state = biases or (None, None)
-    with capture:
-        return F.linear(x, w_in, b_in), F.linear(hidden, w_state, b_state)
+    return capture.run(F.linear, x, w_in, b_in), capture.run(F.linear, hidden, w_state, b_state)
 
 
 def lstm(capture: Capture, x: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> Any:
@@ -157,14 +159,12 @@ def _stack(
 ) -> tuple[Tensor, list[State]]:
     """Layers upon layers, each in one or two directions; `rest` as torch passes it."""
     if len(rest) != 6 or not isinstance(rest[0], bool):
-        raise BadInput(
-            "A recurrent layer on packed sequences cannot be clipped.", fix="Pad the sequences and mask them."
-        )
+        raise NoRule("A recurrent layer on packed sequences cannot be clipped.", fix="Pad the sequences and mask them.")
     biased, layers, dropout, training, both, batch_first = rest
     ways = 2 if both else 1
     each = len(weights) // (layers * ways)
     if each != (4 if biased else 2):
-        raise BadInput("An LSTM with a projection (proj_size) cannot be clipped.", fix="Use a linear layer after it.")
+        raise NoRule("An LSTM with a projection (proj_size) cannot be clipped.", fix="Use a linear layer after it.")
     x = x.transpose(0, 1) if batch_first else x
     last: list[State] = []
     for layer in range(layers):
@@ -190,15 +190,30 @@ def _one_way(capture: Capture, x: Tensor, state: State, weights: Sequence[Tensor
     x = x.flip(0) if backward else x
     (w_in, w_state), biases = weights[:2], weights[2:]
     b_in, b_state = biases if biases else (None, None)
-    with capture:
-        gates = F.linear(x, w_in, b_in)
-    if not gates.requires_grad:
-        gates = gates.detach().requires_grad_()
+    gates = capture.run(F.linear, x, w_in, b_in)
+    level = capture.level
+    rows = gates.shape[1]
+    theirs = _whole(level, gates)
+    if not theirs.requires_grad:
+        theirs = level.leaf(theirs)
+    before = tuple(_whole(level, part[None])[0] for part in state)
     bare = (w_state.detach(), None if b_state is None else b_state.detach())
-    found, last, fed = run(gates, state, *bare)
-    before = torch.cat((state[0].detach()[None], found[:-1].detach()))
-    capture.also(F.linear, (before, w_state, b_state), fed)
-    return (found.flip(0) if backward else found), last
+    with level.left():
+        found, last, fed = run(theirs, before, *bare)
+    met = torch.cat((before[0].detach()[None], found[:-1].detach()))
+    capture.also(F.linear, (_first(met, rows), w_state, b_state), fed, partial(_first, rows=rows))
+    hidden = level.one(_first(found, rows))
+    return (hidden.flip(0) if backward else hidden), tuple(level.one(_first(part[None], rows))[0] for part in last)
+
+
+def _whole(level: Level, values: Tensor) -> Tensor:
+    """(T, B rows, d): all records' of (T, rows, d), time first."""
+    return level.all(values).transpose(0, 1).flatten(1, 2)
+
+
+def _first(values: Tensor, rows: int) -> Tensor:
+    """(B, T, rows, d) from (T, B rows, d)."""
+    return values.unflatten(1, (-1, rows)).transpose(0, 1)
 
 
 def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
@@ -206,7 +221,7 @@ def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) 
     hidden, cell = state
     wider = (None if part is None else wide(part) for part in (gates, hidden, cell, weight, bias))
     with torch.autocast(gates.device.type, enabled=False):
-        found, last = (part.to(hidden.dtype) for part in Lstm.apply(*wider))
+        found, last = (part.to(hidden.dtype) for part in Lstm.on_all(*wider))
     return found, (found[-1], last), gates
 
 

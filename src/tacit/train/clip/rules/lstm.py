@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch.autograd_function import enable_single_level_autograd_function
 
 _sigmoid_slope = torch.ops.aten.sigmoid_backward
 _tanh_slope = torch.ops.aten.tanh_backward
@@ -21,6 +22,12 @@ _tanh_slope = torch.ops.aten.tanh_backward
 
 class Lstm(torch.autograd.Function):
     """(x, h_0, c_0, W, b) -> (h_1 ... h_T, c_T), time first; x is the input's part of the gates, W and b constants."""
+
+    @classmethod
+    def on_all(cls, *args: Tensor | None) -> tuple[Tensor, Tensor]:
+        """`apply` for tensors that hold all records: torch's own asks for a rule for one while a level is entered."""
+        with enable_single_level_autograd_function():
+            return super(torch.autograd.Function, cls).apply(*args)
 
     @staticmethod
     def forward(

@@ -1,8 +1,8 @@
 """One short rule per operation: the per-example gradients of the parameters it consumed.
 
 A rule is called as rule(record, gradient, batch) and yields (tensor, term) for every parameter among the arguments.
-`gradient` is the loss gradient of the operation's output. `front` brings the examples to axis 0 and leaves an axis of
-length one (or of several rows per example) where they were.
+`gradient` is the loss gradient of the operation's output, (B, ...): all records, first axis, and behind it the shape
+that one record has, which as a rule is a batch of one. Tensors of the records' own among the arguments are alike.
 """
 
 from __future__ import annotations
@@ -48,12 +48,9 @@ def uses(record: Record, tensor: Any) -> bool:
     return any(tensor is used for used in record.used)
 
 
-def front(record: Record, tensor: Tensor, batch: int) -> Tensor:
-    """(B, ...) with the examples first."""
-    layout = record.layout
-    if layout is None or not layout.fits(tensor, batch):
-        raise BadInput("An operation's output does not hold one part per example, so it cannot be clipped.")
-    return layout.front(tensor, batch)
+def every(record: Record, tensor: Tensor, batch: int) -> Tensor:
+    """(B, ...) of an argument: one that is the same for all records is repeated without a copy."""
+    return tensor if id(tensor) in record.own else tensor.expand(batch, *tensor.shape)
 
 
 def sequence(tensor: Tensor) -> Tensor:
@@ -81,11 +78,10 @@ def linear(record: Record, gradient: Tensor, batch: int) -> Found:
     values, weight, bias = record.args[0], argument(record, 1, "weight"), argument(record, 2, "bias")
     keys = id(gradient), id(values)
     alone = gradient.numel() == batch * gradient.shape[-1]
-    gradient = front(record, gradient, batch)
     if uses(record, weight):
         if weight.ndim == 1:
             gradient = gradient.unsqueeze(-1)
-        yield weight, Outer(sequence(gradient), sequence(front(record, values, batch)), weight.shape, keys)
+        yield weight, Outer(sequence(gradient), sequence(every(record, values, batch)), weight.shape, keys)
     if bias is not None and uses(record, bias):
         yield bias, Dense(reduced(gradient, bias.shape), keys[0] if alone else None)
 
@@ -94,18 +90,19 @@ def linear(record: Record, gradient: Tensor, batch: int) -> Found:
 def matmul(record: Record, gradient: Tensor, batch: int) -> Found:
     """x @ W: G = sum_t x_t g_t^T; W @ x: G = g x^T."""
     left, right = record.args[0], argument(record, 1, "other")
-    gradient = front(record, gradient, batch)
     if uses(record, left) and uses(record, right):
         yield from fallback(record, gradient, batch)
     elif uses(record, right) and right.ndim == 2:
-        yield right, Outer(sequence(front(record, left, batch)), sequence(gradient), right.shape)
+        yield right, Outer(sequence(every(record, left, batch)), sequence(gradient), right.shape)
     elif uses(record, right) and right.ndim == 1:
-        yield right, Outer(sequence(gradient.unsqueeze(-1)), sequence(front(record, left, batch)), right.shape)
-    elif uses(record, left) and left.ndim == 2 and right.ndim >= 2:
-        columns = sequence(front(record, right, batch).mT)
+        yield right, Outer(sequence(gradient.unsqueeze(-1)), sequence(every(record, left, batch)), right.shape)
+    elif uses(record, left) and left.ndim == 2 and right.ndim > 2:
+        columns = sequence(every(record, right, batch).mT)
         yield left, Outer(sequence(gradient.mT), columns, left.shape)
+    elif uses(record, left) and left.ndim == 2:
+        yield left, Outer(sequence(gradient), sequence(every(record, right, batch)), left.shape)
     else:
-        yield from fallback(record, gradient.flatten(0, 1), batch)
+        yield from fallback(record, gradient, batch)
 
 
 @rule(torch.addmm, Tensor.addmm)
@@ -115,9 +112,8 @@ def addmm(record: Record, gradient: Tensor, batch: int) -> Found:
     if uses(record, values) or record.kwargs.get("alpha", 1) != 1 or record.kwargs.get("beta", 1) != 1:
         yield from fallback(record, gradient, batch)
         return
-    gradient = front(record, gradient, batch)
     if uses(record, weight):
-        yield weight, Outer(sequence(front(record, values, batch)), sequence(gradient), weight.shape)
+        yield weight, Outer(sequence(every(record, values, batch)), sequence(gradient), weight.shape)
     if uses(record, bias):
         yield bias, Dense(reduced(gradient, bias.shape))
 
@@ -126,13 +122,10 @@ def addmm(record: Record, gradient: Tensor, batch: int) -> Found:
 def embedding(record: Record, gradient: Tensor, batch: int) -> Found:
     """y_t = W[k_t]."""
     index, weight = record.args[0], argument(record, 1, "weight")
-    if argument(record, 3, "max_norm") is not None or argument(record, 5, "scale_grad_by_freq", False):
-        raise BadInput(
-            "An embedding with max_norm or scale_grad_by_freq depends on the whole batch, so it cannot be clipped."
-        )
-    rows = front(record, gradient, batch)
-    index = front(record, index, batch).reshape(batch, -1)
-    rows = rows.reshape(batch, index.shape[1], -1)
+    if argument(record, 5, "scale_grad_by_freq", False):
+        raise BadInput("it scales gradients by how often a row is looked up")
+    index = every(record, index, batch).reshape(batch, -1)
+    rows = gradient.reshape(batch, index.shape[1], -1)
     padding = argument(record, 2, "padding_idx")
     if padding is not None:
         rows = rows.masked_fill((index == padding % weight.shape[0])[..., None], 0)
@@ -150,10 +143,10 @@ def normalised(record: Record, gradient: Tensor, batch: int) -> Found:
         else:
             plain = F.rms_norm(values, shape, None, *record.args[3:4], **rest)
         along = plain.mul_(gradient) if plain.dtype == gradient.dtype else gradient * plain
-        yield weight, Dense(reduced(front(record, along, batch), weight.shape))
+        yield weight, Dense(reduced(along, weight.shape))
     bias = argument(record, 3, "bias") if record.function is F.layer_norm else None
     if bias is not None and uses(record, bias):
-        yield bias, Dense(reduced(front(record, gradient, batch), bias.shape))
+        yield bias, Dense(reduced(gradient, bias.shape))
 
 
 @rule(F.group_norm, F.instance_norm)
@@ -170,17 +163,16 @@ def channels_normalised(record: Record, gradient: Tensor, batch: int) -> Found:
     if weight is not None and uses(record, weight):
         options = {name: argument(record, place, name) for place, name in kept.items()}
         given = {name: value for name, value in options.items() if value is not None}
-        plain = record.function(values.to(gradient.dtype), **given)
-        yield weight, Dense(_per_channel(record, gradient * plain, batch))
+        rows = every(record, values, batch).flatten(0, 1).to(gradient.dtype)
+        plain = record.function(rows, **given).view_as(gradient)
+        yield weight, Dense(_per_channel(gradient * plain))
     if bias is not None and uses(record, bias):
-        yield bias, Dense(_per_channel(record, gradient, batch))
+        yield bias, Dense(_per_channel(gradient))
 
 
-def _per_channel(record: Record, values: Tensor, batch: int) -> Tensor:
-    """(rows, C, *space) -> (B, C)."""
-    if values.ndim > 2:
-        values = values.sum(tuple(range(2, values.ndim)))
-    return front(record, values, batch).sum(1)
+def _per_channel(values: Tensor) -> Tensor:
+    """(B, rows, C, *space) -> (B, C)."""
+    return values.flatten(3).sum((1, 3)) if values.ndim > 3 else values.sum(1)
 
 
 @rule(torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__)
@@ -190,7 +182,7 @@ def add(record: Record, gradient: Tensor, batch: int) -> Found:
         yield from elementwise(record, gradient, batch)
         return
     for used in record.used:
-        yield used, Dense(reduced(front(record, gradient, batch), used.shape))
+        yield used, Dense(reduced(gradient, used.shape))
 
 
 @rule(torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
@@ -201,8 +193,9 @@ def mul(record: Record, gradient: Tensor, batch: int) -> Found:
         return
     (used,) = record.used
     other = record.args[1] if record.args[0] is used else record.args[0]
-    values = wide(gradient) * (wide(other.detach()) if isinstance(other, Tensor) else other)
-    yield used, Dense(reduced(front(record, values, batch), used.shape))
+    if isinstance(other, Tensor):
+        other = wide(_aligned(other, gradient.ndim) if id(other) in record.own else other.detach())
+    yield used, Dense(reduced(wide(gradient) * other, used.shape))
 
 
 @rule(
@@ -215,50 +208,52 @@ def elementwise(record: Record, gradient: Tensor, batch: int) -> Found:
     """Any element-by-element operation: differentiate it with the parameter written out to the output's shape."""
     from ..capture.capture import replaced
 
-    shape = record.output.shape
+    shape = gradient.shape
     full = {id(used): used.detach().expand(shape).clone().requires_grad_() for used in record.used}
+    beside = {id(tensor): _aligned(tensor, gradient.ndim) for tensor in owned(record)}
     with torch.enable_grad():
-        output = record.function(*replaced(record.args, full), **replaced(record.kwargs, full))
+        output = record.function(*replaced(record.args, beside | full), **replaced(record.kwargs, beside | full))
     found = torch.autograd.grad(output, list(full.values()), gradient)
     for used, values in zip(record.used, found, strict=True):
-        yield used, Dense(reduced(front(record, values, batch), used.shape))
+        yield used, Dense(reduced(values, used.shape))
 
 
-@rule(Tensor.expand, Tensor.expand_as, Tensor.repeat, torch.broadcast_to, Tensor.broadcast_to)
-def broadcast(record: Record, gradient: Tensor, batch: int) -> Found:
-    """A parameter repeated once per example (a class token): each example's part, folded back."""
-    (used,) = record.used
-    values = front(record, gradient, batch)
-    if record.function is Tensor.repeat:
-        padded = (1,) * (gradient.ndim - used.ndim) + tuple(used.shape)
-        for axis, size in enumerate(padded, start=1):
-            if size > 1 and values.shape[axis] != size:
-                values = values.unflatten(axis, (-1, size)).sum(axis)
-    yield used, Dense(reduced(values, used.shape))
+def _aligned(tensor: Tensor, axes: int) -> Tensor:
+    """(B, 1, ..., 1, *shape of one record), so that it is broadcast as it was for one record."""
+    return tensor.detach().view(tensor.shape[0], *(1,) * (axes - tensor.ndim), *tensor.shape[1:])
 
 
-def _detached(tensor: Tensor) -> Tensor:
-    return tensor.detach()
+@rule(torch.cat, torch.concat, torch.concatenate)
+def joined(record: Record, gradient: Tensor, batch: int) -> Found:
+    """Parameters beside a record's own numbers (a class token): each gets its part of the gradient."""
+    parts, axis = record.args[0], argument(record, 1, "dim", 0)
+    axis = axis % (gradient.ndim - 1) + 1
+    place = 0
+    for part in parts:
+        size = part.shape[axis if id(part) in record.own else axis - 1]
+        if uses(record, part):
+            yield part, Dense(gradient.narrow(axis, place, size))
+        place += size
+
+
+def owned(record: Record) -> list[Tensor]:
+    """Arguments of the records' own, each once."""
+    from ..capture.capture import flat
+
+    found = {id(tensor): tensor for tensor in flat(record.args, record.kwargs) if id(tensor) in record.own}
+    return list(found.values())
 
 
 def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
-    """No rule: run the operation for one example at a time under vmap and differentiate it by its parameters.
+    """No rule: differentiate the operation by its parameters for one record, under vmap for all.
 
     In float32 at least: autocast, which made the kinds of its arguments agree, is over.
     """
     from ..capture.capture import flat, replaced
 
-    layout = record.layout
-    if layout is None or layout.axis != 0:
-        raise BadInput("the examples are not on the first axis")
-    total = record.output.shape[0]
-    own = [
-        tensor
-        for tensor in flat(record.args, record.kwargs)
-        if not uses(record, tensor) and id(tensor) not in record.public and tensor.ndim and tensor.shape[0] == total
-    ]
+    own = owned(record)
     used = tuple({id(tensor): tensor for tensor in record.used}.values())
-    rest = {id(tensor): wide(tensor) for tensor in flat(record.args, record.kwargs)}
+    rest = {id(tensor): wide(tensor.detach()) for tensor in flat(record.args, record.kwargs)}
 
     def pulled(gradient_one: Tensor, *own_one: Tensor) -> tuple[Tensor, ...]:
         one = rest | {id(tensor): part for tensor, part in zip(own, own_one, strict=True)}
@@ -270,7 +265,6 @@ def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
         _, pull = torch.func.vjp(run, *(wide(tensor.detach()) for tensor in used))
         return pull(gradient_one)
 
-    parts = [front(record, tensor, batch) for tensor in (gradient.reshape(record.output.shape), *map(_detached, own))]
-    found = torch.func.vmap(pulled)(*map(wide, parts))
+    found = torch.func.vmap(pulled)(*(wide(tensor.detach()) for tensor in (gradient, *own)))
     for tensor, values in zip(used, found, strict=True):
         yield tensor, Dense(values)

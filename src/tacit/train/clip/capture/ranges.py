@@ -1,0 +1,170 @@
+"""Index operations made total: no index that a record brings may stop a step (soundness rule 8).
+
+An index outside what it points into raises on a processor and ends the process on a GPU, for all records at once. Here
+it is moved inside before the operation runs, and the record that brought it is marked: it contributes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .level import Level
+
+Place = Callable[[tuple[Any, ...], dict[str, Any]], tuple[int, str, int, int, int | None] | None]
+"""Where an index is among the arguments, by position and name, its least and largest value, and one more allowed."""
+PLACES: dict[Any, Place] = {}
+
+
+def bounded(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
+) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
+    """The arguments with indices of the records' own inside their range, and (B,) whose were outside."""
+    if func is Tensor.__getitem__ or func is Tensor.__setitem__:
+        return _subscript(args, kwargs, level)
+    place = PLACES.get(func)
+    found = place(args, kwargs) if place is not None else None
+    if found is None:
+        return args, kwargs, None
+    position, name, low, high, allowed = found
+    index = args[position] if position < len(args) else kwargs.get(name)
+    if not _is_index(index) or not level.owns(index):
+        return args, kwargs, None
+    inside, outside = _moved(index, low, high, level, allowed)
+    if position < len(args):
+        return (*args[:position], inside, *args[position + 1 :]), kwargs, outside
+    return args, {**kwargs, name: inside}, outside
+
+
+class InRange(TorchFunctionMode):
+    """For made-up records without a level: their integers point inside whatever they point into."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs, _ = bounded(func, args, kwargs or {}, _EVERY)
+        return func(*args, **kwargs)
+
+
+class _Every(Level):
+    """No level: all indices are looked at."""
+
+    def owns(self, tensor: Tensor) -> bool:
+        return True
+
+    def direct(self, tensor: Tensor) -> bool:
+        return False
+
+
+_EVERY = _Every(1)
+
+
+def _is_index(index: Any) -> bool:
+    return isinstance(index, Tensor) and not index.is_floating_point() and index.dtype != torch.bool
+
+
+def _moved(index: Tensor, low: int, high: int, level: Level, allowed: int | None = None) -> tuple[Tensor, Tensor]:
+    """Indices between `low` and `high`, or equal to the one that is `allowed`; and (B,) whose had to be moved."""
+    inside = index.clamp(low, high)
+    if allowed is not None:
+        inside = torch.where(index == allowed, index, inside)
+    off = (inside != index).flatten().any() if index.ndim else inside != index
+    return inside, level.all(off) if level.direct(off) else torch.zeros(level.batch, dtype=torch.bool)
+
+
+def _subscript(
+    args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
+) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
+    """x[i, ...]: indices count from either end."""
+    tensor, given = args[0], args[1]
+    items = list(given) if isinstance(given, tuple) else [given]
+    if not any(_is_index(item) and level.owns(item) for item in items):
+        return args, kwargs, None
+    taken = sum(_axes(item) for item in items)
+    axis, outside = 0, None
+    for place, item in enumerate(items):
+        if item is Ellipsis:
+            axis += tensor.ndim - taken
+            continue
+        if _is_index(item) and level.owns(item):
+            size = tensor.shape[axis]
+            items[place], off = _moved(item, -size, size - 1, level)
+            outside = off if outside is None else outside | off
+        axis += _axes(item)
+    new = tuple(items) if isinstance(given, tuple) else items[0]
+    return (tensor, new, *args[2:]), kwargs, outside
+
+
+def _axes(item: Any) -> int:
+    """How many axes of the tensor one part of a subscript takes."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    return item.ndim if isinstance(item, Tensor) and item.dtype == torch.bool else 1
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str, default: Any = None) -> Any:
+    return args[position] if position < len(args) else kwargs.get(name, default)
+
+
+def _rows_of(table: int, name: str) -> Place:
+    def place(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        weight = _given(args, kwargs, table, name)
+        return (0, "input", 0, weight.shape[0] - 1, None) if isinstance(weight, Tensor) else None
+
+    return place
+
+
+def _classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Labels of cross-entropy and of the negative log-likelihood."""
+    logits = _given(args, kwargs, 0, "input")
+    if not isinstance(logits, Tensor) or not logits.ndim:
+        return None
+    classes = logits.shape[1] if logits.ndim > 1 else logits.shape[0]
+    return 1, "target", 0, classes - 1, _given(args, kwargs, 4, "ignore_index", -100)
+
+
+def _along(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """gather, scatter, index_select: (tensor, dim, index, ...)."""
+    tensor, dim = _given(args, kwargs, 0, "input"), _given(args, kwargs, 1, "dim")
+    if not isinstance(tensor, Tensor) or not isinstance(dim, int) or not tensor.ndim:
+        return None
+    return 2, "index", 0, tensor.shape[dim] - 1, None
+
+
+def _taken_along(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensor, dim = _given(args, kwargs, 0, "input"), _given(args, kwargs, 2, "dim")
+    if not isinstance(tensor, Tensor):
+        return None
+    size = tensor.numel() if dim is None else tensor.shape[dim]
+    return 1, "indices", -size if dim is not None else 0, size - 1, None
+
+
+def _taken(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return 1, "index", -args[0].numel(), args[0].numel() - 1, None
+
+
+def _one_hot(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    classes = _given(args, kwargs, 1, "num_classes", -1)
+    return (0, "tensor", 0, classes - 1, None) if classes > 0 else None
+
+
+PLACES[F.embedding] = _rows_of(1, "weight")
+PLACES[torch.embedding] = lambda args, kwargs: (1, "indices", 0, _given(args, kwargs, 0, "weight").shape[0] - 1, None)
+PLACES[F.embedding_bag] = _rows_of(1, "weight")
+PLACES[F.cross_entropy] = _classes
+PLACES[F.nll_loss] = _classes
+PLACES[F.one_hot] = _one_hot
+for _function in (
+    torch.gather, Tensor.gather, torch.index_select, Tensor.index_select, torch.scatter, Tensor.scatter,
+    Tensor.scatter_, torch.scatter_add, Tensor.scatter_add, Tensor.scatter_add_, torch.scatter_reduce,
+    Tensor.scatter_reduce, Tensor.scatter_reduce_, torch.index_add, Tensor.index_add, Tensor.index_add_,
+    torch.index_fill, Tensor.index_fill, Tensor.index_fill_, torch.index_copy, Tensor.index_copy, Tensor.index_copy_,
+):  # fmt: skip
+    PLACES[_function] = _along
+for _function in (torch.take_along_dim, Tensor.take_along_dim):
+    PLACES[_function] = _taken_along
+for _function in (torch.take, Tensor.take):
+    PLACES[_function] = _taken

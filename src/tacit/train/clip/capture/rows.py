@@ -1,0 +1,102 @@
+"""Functions run for all records at once by a rule of ours, in place of torch's rule for `vmap`.
+
+Torch has a rule for nearly every operation. Those below are written here because torch's takes records one after
+another (attention on a processor), or because it splits an operation that has a fast kernel (a linear layer with its
+bias, cross-entropy). Each rule is right because the function treats the rows of its first axis alike and apart: B
+records of n rows each are B n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .level import Level
+
+Rule = Callable[..., Any]
+ROWS: dict[Any, Rule] = {}
+
+
+def _plain(level: Level, *given: Any) -> bool:
+    """Whether no tensor lies in a level that user code has entered."""
+    return all(not isinstance(one, Tensor) or not level.owns(one) or level.direct(one) for one in given)
+
+
+def linear(level: Level, values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """y = x W^T + b acts on the last axis alone."""
+    if not level.direct(values) or not _same(level, weight, bias):
+        return F.linear(values, weight, bias)
+    whole = level.all(values)
+    with level.left():
+        found = F.linear(whole, weight, bias)
+    return level.one(found)
+
+
+def addmm(level: Level, bias: Tensor, values: Tensor, weight: Tensor, **kwargs: Any) -> Tensor:
+    """b + x W on rows of x."""
+    if kwargs or not level.direct(values) or not _same(level, weight, bias) or bias.ndim != 1:
+        return torch.addmm(bias, values, weight, **kwargs)
+    whole = level.all(values)
+    with level.left():
+        found = torch.addmm(bias, whole.flatten(0, 1), weight)
+    return level.one(found.unflatten(0, (level.batch, -1)))
+
+
+def cross_entropy(level: Level, values: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """One loss per row: rows of (n, classes, ...) do not meet unless they are averaged."""
+    return _losses(level, F.cross_entropy, values, target, args, kwargs, position=6)
+
+
+def nll_loss(level: Level, values: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """One loss per row."""
+    return _losses(level, F.nll_loss, values, target, args, kwargs, position=6)
+
+
+def _losses(
+    level: Level, function: Rule, values: Tensor, target: Tensor, args: Any, kwargs: Any, *, position: int
+) -> Tensor:
+    kind = args[position - 2] if len(args) > position - 2 else kwargs.get("reduction", "mean")
+    rest = (*args, *kwargs.values())
+    fits = values.ndim > 1 and target.ndim and kind == "none" and _plain(level, values, target)
+    if not fits or any(isinstance(one, Tensor) and level.owns(one) for one in rest):
+        return function(values, target, *args, **kwargs)
+    sides = level.all(values).flatten(0, 1), level.all(target).flatten(0, 1)
+    with level.left():
+        found = function(*sides, *args, **kwargs)
+    return level.one(found.unflatten(0, (level.batch, -1)))
+
+
+def attention(
+    level: Level, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *rest: Any, **kwargs: Any
+) -> Tensor:
+    """Rows of (batch, heads, length, width) do not meet, whatever the batch."""
+    given = query, key, value, attn_mask
+    if any(tensor.ndim != 4 for tensor in given[:3]) or not _plain(level, *given):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask, *rest, **kwargs)
+    rows = query.shape[0]
+
+    def whole(tensor: Tensor) -> Tensor:
+        return level.all(tensor.expand(rows, *tensor.shape[1:])).flatten(0, 1)
+
+    if isinstance(attn_mask, Tensor) and (level.owns(attn_mask) or (attn_mask.ndim == 4 and attn_mask.shape[0] > 1)):
+        attn_mask = whole(attn_mask.reshape((1,) * (4 - attn_mask.ndim) + tuple(attn_mask.shape)))
+    sides = [whole(tensor) for tensor in given[:3]]
+    with level.left():
+        found = F.scaled_dot_product_attention(*sides, attn_mask, *rest, **kwargs)
+    return level.one(found.unflatten(0, (level.batch, rows)))
+
+
+def _same(level: Level, *tensors: Tensor | None) -> bool:
+    """Whether these are the same for all records."""
+    return not any(tensor is not None and level.owns(tensor) for tensor in tensors)
+
+
+ROWS[F.linear] = linear
+ROWS[torch.addmm] = addmm
+ROWS[F.cross_entropy] = cross_entropy
+ROWS[F.nll_loss] = nll_loss
+ROWS[F.scaled_dot_product_attention] = attention

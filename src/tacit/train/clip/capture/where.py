@@ -1,0 +1,35 @@
+"""Where in a model something went wrong: the layer and the operation, by name and never by value."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from torch import nn
+
+
+def place_of(error: BaseException, model: nn.Module) -> str:
+    """'layer.name (LayerType), line of its code' for the innermost layer that an exception passed through."""
+    names = {id(module): name for name, module in model.named_modules()}
+    found = ""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_locals.get("self")
+        if isinstance(module, nn.Module) and id(module) in names:
+            name = names[id(module)] or "the model"
+            found = f"{name} ({type(module).__name__}), line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name}"
+        trace = trace.tb_next
+    return found or "the loss"
+
+
+def why(error: BaseException) -> str:
+    """Why a model does not run with all records at once, in words that hold no values."""
+    text = str(error)
+    if "data-dependent control flow" in text or ".item()" in text:
+        return "its code decides by the values of a tensor"
+    if "dynamic shape" in text or "nonzero" in text:
+        return "the shape of a tensor depends on values"
+    if "in-place" in text or "inplace" in text:
+        return "it writes into a tensor in a way that cannot be followed"
+    if "does not have vmap support" in text or "setup_context" in text:
+        return "it calls an autograd function that torch.vmap does not take"
+    return f"{type(error).__name__} for several records at once"
