@@ -16,7 +16,7 @@ from .arrays import REDUCED, Room, wide
 from .capture.errors import kept_data
 from .capture.probe import Structure, probe
 from .recompute.two_pass import clipped_again
-from .sums import Add, Clipped, Forward, clipped_sum
+from .sums import Add, Clipped, clipped_sum
 from .tree import describe
 from .weigh import FLAT, Weigh
 
@@ -65,7 +65,7 @@ class Clipper:
         return found
 
     def _together(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
-        forward = Forward(self.losses, batch, self.parameters, structure.copies, structure.owned, self.constants())
+        forward = structure.forward(self.losses, batch, self.parameters, self.constants())
         known = mask, self.clip_norm, self.weigh
         if structure.checkpointed and self.add is None:
             return clipped_again(forward, *known)

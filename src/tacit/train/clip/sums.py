@@ -55,7 +55,7 @@ class Clipped:
 class Forward:
     """A model as the clipper sees it: `losses(batch)` runs it, `batch` holds the records, `parameters` are trainable.
 
-    `copies`, `owned` and `lasting` are those of `Capture`.
+    `copies`, `owned` and `lasting` are those of `Capture`, `traced` is that of `Level`.
     """
 
     losses: Callable[[Any], Tensor]
@@ -64,6 +64,7 @@ class Forward:
     copies: bool = False
     owned: bool = False
     lasting: Sequence[Tensor] = ()
+    traced: bool = False
 
 
 def clipped_sum(
@@ -186,7 +187,7 @@ def per_example(forward: Forward, mask: Tensor) -> tuple[Terms, Tensor, Tensor]:
 
     Returns the terms, the losses, and the mask without those whose values point outside a table.
     """
-    level = Level(len(mask))
+    level = Level(len(mask), forward.traced)
     capture = Capture(forward.parameters, level, forward.copies, forward.owned, forward.lasting)
     losses = watched(forward, capture)
     gradients = capture.gradients(losses, torch.ones_like(losses))

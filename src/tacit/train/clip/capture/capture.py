@@ -95,6 +95,8 @@ class Capture(TorchFunctionMode):
             args, kwargs = self._in_range(func, args, kwargs)
         if used and torch.is_grad_enabled():
             result = self._watched(func, args, kwargs, used, private)
+        elif private and func is Tensor.requires_grad_:  # gradients flow to all records' tensors underneath
+            result = args[0]
         elif private and func in ROWS:
             result = ROWS[func](self.level, *args, **kwargs)
         else:

@@ -22,19 +22,27 @@ from torch._C import _functorch as C
 
 @dataclass(eq=False)
 class Level:
-    """`batch` records; `number` is torch's name for the level while it is entered."""
+    """`batch` records; `number` is torch's name for the level while it is entered.
+
+    `traced`: code that asks torch whether it is being compiled is told that it is. Libraries leave out what looks at
+    values then (transformers, whether a mask masks anything), and so they must here.
+    """
 
     batch: int
+    traced: bool = False
     number: int = 0
 
     @contextmanager
     def entered(self) -> Iterator[Level]:
         """Random numbers that are drawn inside are drawn for each record."""
         functorch.lazy_load_decompositions()
+        before = torch.compiler._is_compiling_flag
         self.number = C._vmap_increment_nesting(self.batch, "different")
+        torch.compiler._is_compiling_flag = before or self.traced
         try:
             yield self
         finally:
+            torch.compiler._is_compiling_flag = before
             C._vmap_decrement_nesting()
 
     def owns(self, tensor: Tensor) -> bool:

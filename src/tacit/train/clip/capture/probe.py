@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from .capture import Capture
 from .errors import NoRule, Overwritten, Remembered, kept_data
 from .level import Level
 from .ranges import InRange
-from .where import place_of, why
+from .where import by_values, place_of, why
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
 _SEED = 20_210_907
@@ -47,14 +47,25 @@ TOLERANCE = {False: 1e-3, True: 0.2}
 class Structure:
     """How a model is run. `together`: all records at once; if not, `reason` says why.
 
-    `copies`, `owned`: see `Capture`. `checkpointed`: parts of the model are computed again in the backward pass.
+    `copies`, `owned`: see `Capture`; `traced`: see `Level`. `checkpointed`: parts of the model are computed again in
+    the backward pass.
     """
 
     together: bool = True
     copies: bool = False
     owned: bool = False
+    traced: bool = False
     checkpointed: bool = False
     reason: str = ""
+
+    def forward(
+        self, loss: Loss, batch: Any, parameters: Mapping[str, Tensor], lasting: Sequence[Tensor] = ()
+    ) -> Forward:
+        """The pass over a batch, run in this way."""
+        return Forward(loss, batch, parameters, self.copies, self.owned, lasting, self.traced)
+
+
+WAYS = [Structure(copies=copies, owned=owned) for copies, owned in ((False, False), (True, False), (True, True))]
 
 
 class _NoDropout(TorchFunctionMode):
@@ -125,9 +136,10 @@ def _structure(
     loss: Loss, parameters: Mapping[str, Tensor], examples: Any, lasting: Sequence[Tensor], model: nn.Module | None
 ) -> Structure:
     """The first way that works; twice, since what a model keeps shows the second time."""
-    reason = ""
-    for copies, owned in ((False, False), (True, False), (True, True)):
-        forward = Forward(loss, examples, parameters, copies, owned, lasting)
+    reason, ways = "", list(WAYS)
+    while ways:
+        way = ways.pop(0)
+        forward = way.forward(loss, examples, parameters, lasting)
         try:
             parts = _parts(forward)
             _check_forgetful(forward)
@@ -139,17 +151,19 @@ def _structure(
             reason = reason or "it writes into a tensor in a way that cannot be followed"
         except Remembered:
             reason = reason or "a tensor comes from an operation that cannot be seen"
-        except Exception as error:
-            reason = reason or f"{place_of(error, model) if model is not None else 'the model'}: {why(error)}"
+        except Exception as error:  # user code: whatever it raises, one record at a time may go
+            reason = f"{place_of(error, model) if model is not None else 'the model'}: {why(error)}"
+            if by_values(error) and not way.traced:
+                ways = [replace(other, traced=True) for other in WAYS]
         else:
-            return Structure(True, copies, owned, parts)
+            return replace(way, checkpointed=parts)
     _check_alone(loss, examples, parameters)
     return Structure(together=False, reason=reason.rstrip("."))
 
 
 def _parts(forward: Forward) -> bool:
     """Run a pass with everything that follows it; whether parts of the model are checkpointed."""
-    capture = Capture(forward.parameters, Level(_COUNT), forward.copies, forward.owned, forward.lasting)
+    capture = Capture(forward.parameters, Level(_COUNT, forward.traced), forward.copies, forward.owned, forward.lasting)
     losses = watched(forward, capture)
     gradients = capture.gradients(losses, torch.ones_like(losses))
     with torch.no_grad():
@@ -217,7 +231,7 @@ def _usable(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, count: int
 
 
 def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: Any, structure: Structure) -> bool:
-    forward = Forward(loss, examples, parameters, structure.copies, structure.owned)
+    forward = structure.forward(loss, examples, parameters)
     mask = torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device)
     with InRange():
         expected = alone(loss, examples, parameters)

@@ -21,10 +21,15 @@ def place_of(error: BaseException, model: nn.Module) -> str:
     return found or "the loss"
 
 
+def by_values(error: BaseException) -> bool:
+    """Whether code asked for the value of a tensor of the records' own."""
+    return "data-dependent control flow" in str(error) or ".item()" in str(error)
+
+
 def why(error: BaseException) -> str:
     """Why a model does not run with all records at once, in words that hold no values."""
     text = str(error)
-    if "data-dependent control flow" in text or ".item()" in text:
+    if by_values(error):
         return "its code decides by the values of a tensor"
     if "dynamic shape" in text or "nonzero" in text:
         return "the shape of a tensor depends on values"

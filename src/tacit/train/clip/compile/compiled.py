@@ -109,6 +109,7 @@ class Compiled:
                 copies=True,
                 owned=structure.owned,
                 lasting=list(public.values()),
+                traced=structure.traced,
             )
             terms, losses, mask = per_example(forward, mask)
             with torch.no_grad():

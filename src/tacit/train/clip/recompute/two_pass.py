@@ -277,7 +277,7 @@ def clipped_again(
     within: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Clipped:
     """What `clipped_sum` gives, with the memory that checkpointing leaves; parts run again `within` a context."""
-    known = forward.parameters, Level(len(mask)), forward.copies, forward.owned, forward.lasting
+    known = forward.parameters, Level(len(mask), forward.traced), forward.copies, forward.owned, forward.lasting
     capture = Again(*known, within=within)
     try:
         with set_checkpoint_early_stop(False):
