@@ -13,7 +13,7 @@ Each loss is computed as if its record were alone (`Level`), so loss_i depends o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -76,12 +76,17 @@ def clipped_sum(
     room: Room | None = None,
 ) -> Clipped:
     """Clip every example's gradient to `clip_norm` and add up those the mask keeps, by `add` or as they are."""
-    terms, losses, mask = per_example(forward, mask)
+    terms, losses, kept = per_example(forward, mask)
     if room is not None:
         room.clear()
         housed(chain.from_iterable(terms.values()), room)
     with torch.no_grad():
-        return clipped_terms(forward.parameters, terms, losses, mask, clip_norm, weigh, add)
+        return without(clipped_terms(forward.parameters, terms, losses, kept, clip_norm, weigh, add), kept)
+
+
+def without(found: Clipped, kept: Tensor) -> Clipped:
+    """Tell the operator that records outside `kept` contributed nothing: their norm is 0, unless it is not finite."""
+    return replace(found, norms=torch.where(kept | ~found.norms.isfinite(), found.norms, 0.0))
 
 
 def clipped_terms(

@@ -28,7 +28,7 @@ from ....core import BadInput
 from ..capture.probe import made_up, same_random
 from ..clipper import Clipper
 from ..rounding import ROUNDING
-from ..sums import Clipped, Forward, clipped_terms, per_example
+from ..sums import Clipped, Forward, clipped_terms, per_example, without
 from ..tree import describe, mapped
 from .graph import DECOMPOSED, is_random, rewritten
 from .replay import Replay
@@ -111,9 +111,10 @@ class Compiled:
                 lasting=list(public.values()),
                 traced=structure.traced,
             )
-            terms, losses, mask = per_example(forward, mask)
+            terms, losses, kept = per_example(forward, mask)
             with torch.no_grad():
-                found = clipped_terms(leaves, terms, losses, mask, clip_norm, self.clipper.weigh, finite=True)
+                found = clipped_terms(leaves, terms, losses, kept, clip_norm, self.clipper.weigh, finite=True)
+                found = without(found, kept)
             return list(found.sums.values()), found.norms, found.losses, found.shortened
 
         trace = make_fx(step, DECOMPOSED, tracing_mode="fake", _allow_non_fake_inputs=True)

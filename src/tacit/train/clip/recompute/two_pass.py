@@ -41,6 +41,7 @@ from ..sums import (
     unbroken,
     watched,
     weighted_sums,
+    without,
 )
 from ..weigh import FLAT, Weigh
 from .hooks import checkpointed
@@ -282,7 +283,8 @@ def clipped_again(
     try:
         with set_checkpoint_early_stop(False):
             losses = watched(forward, capture)
-        return _twice(capture, losses, unbroken(capture, mask), clip_norm, weigh)
+        kept = unbroken(capture, mask)
+        return without(_twice(capture, losses, kept, clip_norm, weigh), kept)
     finally:
         capture.close()
 
