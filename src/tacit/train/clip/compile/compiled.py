@@ -74,7 +74,8 @@ class Compiled:
         key = describe(batch), len(mask), self.mode()
         if key not in self.graphs:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # the compiler's own, about itself
+                for kind in (DeprecationWarning, FutureWarning):  # the compiler's own, about itself
+                    warnings.simplefilter("ignore", kind)
                 self.graphs[key] = self._made(batch, mask)
         return self.graphs[key]
 
