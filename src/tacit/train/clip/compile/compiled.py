@@ -39,7 +39,7 @@ PIECE = 32
 TOLERANCE, ROUGH = 1e-3, 0.05
 # Dropout draws what the eager step draws. Rows keep the lengths they have, which our own kernels ask for: the compiler
 # would write an array twice, once in longer rows.
-OPTIONS = {"fallback_random": True, "comprehensive_padding": False}
+OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"fallback_random": True, "comprehensive_padding": False}
 
 
 @dataclass(eq=False)

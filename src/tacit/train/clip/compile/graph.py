@@ -6,15 +6,17 @@ what they are given, and the normalisation over groups of channels is written su
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from ..arrays import ALIGNED
 from .head import known_sums, own_sums, written_once
-from .nodes import all_written, returned, storage
+from .nodes import all_written, given, operand, returned, storage, value
 from .views import casts_first, no_copies, one_view
 
 aten = torch.ops.aten
@@ -92,8 +94,8 @@ def _images(traced: GraphModule) -> list[Node]:
 
 
 def _is_image(node: Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, Tensor) and value.is_cuda and value.ndim == 4 and value.is_floating_point()
+    image = node.meta.get("val")
+    return isinstance(image, Tensor) and image.is_cuda and image.ndim == 4 and image.is_floating_point()
 
 
 def _strided(traced: GraphModule) -> list[Node]:
@@ -106,7 +108,7 @@ def _strides_can_move(traced: GraphModule) -> bool:
     noted, written = _strided(traced), all_written(traced.graph)
     return all(
         node.target is aten.as_strided.default
-        and node.args[0].meta["val"].is_contiguous()
+        and value(operand(node)).is_contiguous()
         and written.isdisjoint(storage(node))
         for node in noted
     )
@@ -128,7 +130,7 @@ def _channels_last(traced: GraphModule) -> None:
 
 def _as_product(traced: GraphModule, node: Node) -> None:
     """A convolution of images with very few channels as a product with their patches: libraries are slow at it."""
-    image, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+    image, weight, bias, stride, padding, dilation, transposed, _, groups = given(node)
     rows, channels, *kernel = weight.meta["val"].shape
     length = weight.meta["val"][0].numel()
     if transposed or groups != 1 or channels >= FEW or length % ALIGNED:
@@ -194,7 +196,7 @@ def _wide(by_group: Tensor, channels: int) -> Tensor:
     return by_group[:, :, None].expand(-1, -1, many).flatten(1)[:, :, None, None]
 
 
-DECOMPOSED = {
+DECOMPOSED: dict[OpOverload, Callable[..., Any]] = {
     aten.native_group_norm.default: group_norm,
     aten.native_group_norm_backward.default: group_norm_backward,
 }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from .nodes import after, all_written, put, storage, value
+from .nodes import after, all_written, given, operand, put, storage, value
 from .views import PRODUCTS, is_view
 
 aten = torch.ops.aten
@@ -86,12 +86,12 @@ def _reads_one(loss: Node) -> bool:
     """Whether it is the loss of every row, by a label each, and nothing else is asked of it."""
     if loss.target is not aten.nll_loss_forward.default or loss.args[3] != NONE:
         return False
-    return value(loss.args[1]).dtype == torch.int64 and all(user.args[1] == 0 for user in loss.users)
+    return value(operand(loss, 1)).dtype == torch.int64 and all(user.args[1] == 0 for user in loss.users)
 
 
 def _lost(loss: Node, found: Node) -> None:
     r"""The loss from \log \sum_k e^{x_k} - x_y."""
-    logarithm, label, weight, _, passed_over = loss.args
+    logarithm, label, weight, _, passed_over = given(loss)
     there = put(loss, aten.ne.Scalar, label, passed_over)
     found = put(loss, aten._to_copy.default, found, dtype=value(logarithm).dtype)
     if weight is not None:
@@ -148,7 +148,7 @@ def _with_zeros(whole: Node, pad: Node, products: list[Node], missing: int) -> N
     part = put(place, aten.slice.Tensor, longer, 1, 0, shape[-1])
     part = put(place, aten.reshape.default, part, shape)
     for node in products:
-        weight = node.args[1]
+        weight = operand(node, 1)
         taller = put(after(weight), aten.constant_pad_nd.default, weight, [0, 0, 0, missing], 0.0)
         node.args = (longer, taller)
         _forward(weight, taller, missing)
@@ -163,7 +163,7 @@ def _forward(weight: Node, taller: Node, missing: int) -> None:
     for node in dict.fromkeys(user for turn in turns for user in turn.users):
         if node.target not in PRODUCTS or node.args[-1] not in turns or node.kwargs:
             continue
-        narrower = any(value(one).shape[-1:] != value(node).shape[1:] for one in node.args[:-2])
+        narrower = any(value(one).shape[-1:] != value(node).shape[1:] for one in given(node)[:-2])
         if narrower or not written.isdisjoint(storage(node)):
             continue
         bias = [put(node, aten.constant_pad_nd.default, one, [0, missing], 0.0) for one in node.args[:-2]]
@@ -173,14 +173,15 @@ def _forward(weight: Node, taller: Node, missing: int) -> None:
 
 def _source(node: Node) -> Node:
     """Where a view's rows come from: views that keep the last axis keep the rows, in their order."""
-    while is_view(node) and value(node.args[0]).shape[-1:] == value(node).shape[-1:]:
-        node = node.args[0]
+    while is_view(node) and value(operand(node)).shape[-1:] == value(node).shape[-1:]:
+        node = operand(node)
     return node
 
 
 def _zeros(pad: Node) -> int:
     """How many zeros are added to the end of the last axis, if that is all that is added."""
-    sides, filled = pad.args[1], pad.args[2] if len(pad.args) > 2 else 0
+    _, sides, *rest = given(pad)
+    filled = rest[0] if rest else 0
     return sides[1] if len(sides) == 2 and sides[0] == 0 and sides[1] > 0 and filled == 0 else 0
 
 

@@ -19,6 +19,18 @@ def put(place: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
     return found
 
 
+def operand(node: Node, place: int = 0) -> Node:
+    """The operation whose result is the argument in this place."""
+    found = node.args[place]
+    assert isinstance(found, Node)
+    return found
+
+
+def given(node: Node) -> tuple[Any, ...]:
+    """All arguments of an operation: others' results, numbers, lists of either."""
+    return node.args
+
+
 def value(node: Node) -> Any:
     """What an operation gave when it was traced."""
     return node.meta["val"]

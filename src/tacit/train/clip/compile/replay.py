@@ -24,6 +24,9 @@ class Replay:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.recorded: tuple[Mapping[str, Tensor], ...] = ()
+        self.recording: torch.cuda.CUDAGraph | None = None
+        self.inputs: tuple[Tensor, ...] = ()
+        self.found: Any = None
 
     def __call__(
         self, trained: Mapping[str, Tensor], public: Mapping[str, Tensor], batch: Any, mask: Tensor, clip_norm: Tensor
@@ -35,6 +38,7 @@ class Replay:
             self.recorded = trained, public
         for kept, given in zip(self.inputs, (*tensors(batch), mask, clip_norm), strict=True):
             kept.copy_(given)
+        assert self.recording is not None  # made above
         self.recording.replay()
         return self.found
 
@@ -44,7 +48,7 @@ class Replay:
 
     def _record(self, trained: Any, public: Any, batch: Any, mask: Tensor, clip_norm: Tensor) -> None:
         batch, mask, clip_norm = mapped(torch.clone, batch), mask.clone(), clip_norm.clone()
-        self.inputs: tuple[Tensor, ...] = (*tensors(batch), mask, clip_norm)
+        self.inputs = (*tensors(batch), mask, clip_norm)
 
         def work() -> None:
             self.found = self.function(trained, public, batch, mask, clip_norm)

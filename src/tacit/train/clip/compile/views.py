@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Graph, Node
 
-from .nodes import after, all_written, put, returned, storage, value
+from .nodes import after, all_written, given, operand, put, returned, storage, value
 
 aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default)
@@ -20,7 +20,7 @@ def is_view(node: Node) -> bool:
     """Whether it shows all numbers of its argument in the same order: any two of these in a row are a reshape."""
     if node.target is aten.transpose.int:
         shape = value(node).shape
-        first, last = sorted(axis % len(shape) for axis in node.args[1:])
+        first, last = sorted(axis % len(shape) for axis in given(node)[1:])
         return sum(size != 1 for size in shape[first : last + 1]) <= 1
     return node.target in VIEWS
 
@@ -77,7 +77,7 @@ def _is_cast(node: Node) -> bool:
 
 
 def _shorter(cast: Node) -> bool:
-    return value(cast).dtype.itemsize < value(cast.args[0]).dtype.itemsize
+    return value(cast).dtype.itemsize < value(operand(cast)).dtype.itemsize
 
 
 def _show(node: Node, source: Node, place: Node) -> None:
