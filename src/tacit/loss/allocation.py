@@ -193,6 +193,8 @@ def _outcomes(present: Law, absent: Law) -> Pair:
     """Neighbouring sums merged into one outcome; P from below, Q from above. Where Q is not known P is dropped."""
     start = max(present.start, absent.start)
     stop = min(present.start + present.mass.size, absent.start + absent.mass.size)
+    if stop <= start:
+        return NOTHING
     p = present.least[start - present.start : stop - present.start]
     q = absent.most[start - absent.start : stop - absent.start]
     if p.size > CELLS:

@@ -19,6 +19,10 @@ from .reading import training_event
 
 Excess = Callable[[float], float]
 """log of what a value costs over what it may cost."""
+Doubt = Callable[[], float]
+"""The relative gap of the last reading."""
+SHARE = 0.1
+"""Of that gap, how fine a search is: a target is met by upper ends, which may be that far off."""
 WIDEST = math.log(64)
 """The longest step of the search, in log scale."""
 
@@ -91,11 +95,26 @@ def calibrate(
         mu = _limit(**{**known, solve: value}, shift=adjacency.sensitivity)
         return _over(read(privacy_loss(Gaussian(1 / mu), Adjacency.ADD_REMOVE)), target)
 
-    found = _SOLVERS[solve](excess, limit)
+    def doubt() -> float:
+        """How far apart the ends of the last reading are: no search need be finer than that."""
+        return min(next(reversed(readings.values())).gap, 1.0) if readings else 0.0
+
+    if (
+        solve == "noise_multiplier"
+        and epsilon is not None
+        and _rare(float(known["rate"]), float(known["steps"]), delta)
+    ):
+        raise BadInput("Any noise multiplier down to 1e-9 meets the target.", fix="Ask for a smaller target.")
+    found = _SOLVERS[solve](excess, limit, doubt)
     known[solve] = found
     if epsilon is None:
         readings[found] = privacy_loss(training_event(**known), adjacency).epsilon(delta)  # type: ignore[arg-type]
     return Setting(**known, delta=delta, adjacency=adjacency, epsilon=readings[found])  # type: ignore[arg-type]
+
+
+def _rare(rate: float, steps: float, delta: float) -> bool:
+    """Whether delta covers telling all about whoever is ever sampled: then epsilon is 0 without any noise."""
+    return rate < 1 and -math.expm1(steps * math.log1p(-rate)) * (1 + 1e-12) <= delta
 
 
 def _over(risk: Interval, target: float) -> float:
@@ -144,10 +163,10 @@ def _known(solve: str, noise_multiplier: float | None, rate: float, steps: int) 
     return known
 
 
-def least_noise(excess: Excess, limit: Excess | None = None) -> float:
+def least_noise(excess: Excess, limit: Excess | None = None, doubt: Doubt | None = None) -> float:
     """The smallest noise multiplier whose excess over the target is at most 0."""
     start, slope = _start(limit, 1.0, better=1, least=1e-9, most=1e9)
-    found = root(excess, start, better=1, least=1e-9, most=1e9, slope=slope)
+    found = root(excess, start, better=1, least=1e-9, most=1e9, slope=slope, doubt=doubt)
     if math.isinf(found):
         raise BadInput("No noise multiplier up to 1e9 meets the target.", fix="Ask for a larger target or fewer steps.")
     if found == 0:
@@ -155,17 +174,17 @@ def least_noise(excess: Excess, limit: Excess | None = None) -> float:
     return found
 
 
-def _largest_rate(excess: Excess, limit: Excess) -> float:
+def _largest_rate(excess: Excess, limit: Excess, doubt: Doubt | None = None) -> float:
     if excess(1.0) <= 0:
         return 1.0
     start, slope = _start(limit, 0.25, better=-1, least=1e-12, most=1.0)
-    found = root(excess, start, better=-1, least=1e-12, most=1.0, slope=slope)
+    found = root(excess, start, better=-1, least=1e-12, most=1.0, slope=slope, doubt=doubt)
     if found == 0:
         raise BadInput("No rate above 1e-12 meets the target.", fix="Use more noise or fewer steps.")
     return found
 
 
-def _most_steps(excess: Excess, limit: Excess) -> int:
+def _most_steps(excess: Excess, limit: Excess, doubt: Doubt | None = None) -> int:
     good, y_good, bad, turn = 0, -math.inf, max(math.ceil(_start(limit, 1e3, better=-1, least=1.0, most=1e15)[0]), 2), 0
     y_bad = excess(bad)
     while y_bad <= 0:
@@ -191,7 +210,7 @@ def _most_steps(excess: Excess, limit: Excess) -> int:
     return good
 
 
-_SOLVERS: dict[str, Callable[[Excess, Excess], float]] = {
+_SOLVERS: dict[str, Callable[[Excess, Excess, Doubt], float]] = {
     "noise_multiplier": least_noise,
     "rate": _largest_rate,
     "steps": _most_steps,
@@ -219,6 +238,7 @@ def root(
     most: float,
     tolerance: float = 1e-9,
     slope: float = math.nan,
+    doubt: Doubt | None = None,
 ) -> float:
     """Where a monotone excess becomes 0, from the side where it is at most 0; beyond `least` or `most`: 0, infinity.
 
@@ -233,7 +253,8 @@ def root(
             good = x
         else:
             bad = x
-        if -tolerance / 4 <= y <= 0 or abs(good - bad) <= tolerance / 2:
+        close = tolerance if doubt is None else max(tolerance, SHARE * doubt())
+        if -close / 4 <= y <= 0 or (abs(good - bad) <= close / 2 and math.isfinite(good)):
             break
         if math.isfinite(before[0]):
             slope = (y - before[1]) / (x - before[0]) if x != before[0] else math.nan

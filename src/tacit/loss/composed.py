@@ -128,6 +128,8 @@ class Composed(PrivacyLoss):
         """Renyi divergence of order 1 + t from above, the larger of both directions."""
         known = sum((count * curve.curve(tilts) for curve, count in self.curves), np.zeros_like(tilts))
         remove = sum((count * divergences(item.remove, tilts) for item, count in self.releases), np.zeros_like(tilts))
+        if all(item.add is item.remove for item, _ in self.releases):
+            return np.asarray(known + remove)
         add = sum((count * divergences(item.add, tilts) for item, count in self.releases), np.zeros_like(tilts))
         return np.asarray(known + np.maximum(remove, add))
 

@@ -16,6 +16,7 @@ stochastic gradient descent, the proof by interpolation Bok, Su and Altschuler 2
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from scipy.special import bdtrc, gammaln, logsumexp
@@ -24,12 +25,14 @@ from ..core.adjacency import Adjacency
 from ..core.events import LastIterate
 from .composed import Composed, Release
 from .noise import Array, GaussianNoise
-from .pairs import Discrete, Location, Parts
+from .pairs import Discrete, Levels, Location, Pair, Parts
 
 REFERENCE_DELTA = 1e-6
 """Which of the valid bounds is taken is decided at this delta; none of them is less valid at another."""
 ORDERS = np.unique(np.round(np.geomspace(2, 256, 24)).astype(int))
 LONGEST = 10_000_000
+NOTHING = Discrete(((1.0, 1.0),))
+"""A pair that tells nothing."""
 
 
 def last_iterate(event: LastIterate, adjacency: Adjacency, group: int) -> Composed:
@@ -40,14 +43,45 @@ def last_iterate(event: LastIterate, adjacency: Adjacency, group: int) -> Compos
         return Composed(((Release.symmetric(pair, tight=event.diameter is None), 1),))
     weights = [math.comb(group, j) * event.rate**j * (1 - event.rate) ** (group - j) for j in range(group + 1)]
     steps, move = _chosen(event, group * adjacency.sensitivity)
+    chosen = steps * Composed(((_step(event, weights, move, adjacency), 1),))
+    chance = _oversized(event, steps) if move else 0.0
+    if chance == 0:
+        return chosen
+    whole = event.steps * Composed(((_step(event, weights, 0.0, adjacency), 1),))
+    atoms = ((1 - chance, 1 - chance), (chance, 0.0), (0.0, chance))
+    told = Composed(((Release.symmetric(Discrete(atoms), tight=False), 1),))
+    return _either(chosen + told, 2 * chance) + _either(whole, 0.0, below=2 * chance)
+
+
+def _step(event: LastIterate, weights: list[float], move: float, adjacency: Adjacency) -> Release:
+    """One step that also moves the iterates together by `move`."""
     here: Parts = tuple((weight, j + move) for j, weight in enumerate(weights) if weight > 0)
     gone: Parts = tuple((weight, -float(j)) for j, weight in enumerate(weights) if weight > 0)
     noise = GaussianNoise(event.noise_multiplier)
     if adjacency is Adjacency.REPLACE:
-        release = Release.symmetric(Location(noise, here, gone), tight=False)
-    else:
-        release = Release(Location(noise, here), Location(noise, ((1.0, move),), gone), tight=False)
-    return steps * Composed(((release, 1),)) + (_oversized(event, steps) if move else Composed())
+        return Release.symmetric(Location(noise, here, gone), tight=False)
+    return Release(Location(noise, here), Location(noise, ((1.0, move),), gone), tight=False)
+
+
+def _either(loss: Composed, least: float, below: float = math.inf) -> Composed:
+    """One of two ways to bound a release: the one used for delta in [least, below). Elsewhere it tells nothing."""
+    found = []
+    for release, count in loss.releases:
+        sides = []
+        for pair in (release.remove, release.add):
+            ways = ((below, _nothing), (least, partial(_itself, pair)), (0.0, _nothing))
+            plain = NOTHING if least else pair  # without a delta the way that holds for all of them
+            sides.append(Levels(tuple(way for way in ways if math.isfinite(way[0])), plain))
+        found.append((Release(sides[0], sides[1], tight=False), count))
+    return Composed(tuple(found))
+
+
+def _nothing() -> Pair:
+    return NOTHING
+
+
+def _itself(pair: Pair) -> Pair:
+    return pair
 
 
 def far(event: LastIterate) -> float:
@@ -117,14 +151,12 @@ def _guess(rate: float, noise: float, lengths: Array, moves: Array) -> Array:
     return epsilons
 
 
-def _oversized(event: LastIterate, steps: int) -> Composed:
-    """A batch too large to contract, with what probability it comes, tells all. Reference: Theorem 2."""
+def _oversized(event: LastIterate, steps: int) -> float:
+    """The chance that a batch is too large to contract, which counts as telling all. Reference: Theorem 2."""
     if event.smoothness == 0:
-        return Composed()
+        return 0.0
     most = event.rate * event.size * (2 / event.step_size - 2 * event.regularization) / event.smoothness
     most, others = math.floor(most * (1 - 1e-12)), event.size - 1
     if most >= others:
-        return Composed()
-    chance = min(steps * float(bdtrc(most, others, event.rate)) * (1 + 1e-9) + 1e-300, 1.0)
-    atoms = ((1 - chance, 1 - chance), (chance, 0.0), (0.0, chance))
-    return Composed(((Release.symmetric(Discrete(atoms)), 1),))
+        return 0.0
+    return min(steps * float(bdtrc(most, others, event.rate)) * (1 + 1e-9) + 1e-300, 1.0)

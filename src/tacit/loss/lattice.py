@@ -27,6 +27,8 @@ STEEPEST = 8.0
 POINTS = 1 << 17
 SIZES = 1e-4, 1e-8, 1e-14
 """Deltas that are read from different levels of a pair."""
+MOST_TURNS = 10
+"""How often a lattice is made finer, or coarser, before what is known must do."""
 TRIED = 400
 """Widths tried where outcomes are scattered."""
 
@@ -130,7 +132,7 @@ class Lattice:
         Every reading is certified, so what is known is their intersection.
         """
         width, known, idle = self._fitted(self._span(log_mass) / 100), Interval(0.0, math.inf), 0
-        while True:
+        for _ in range(MOST_TURNS):
             try:
                 t = min(tilt, STEEPEST / width)
                 origins = [
@@ -151,9 +153,11 @@ class Lattice:
             idle = idle + 1 if known.gap > 0.8 * before else 0
             finer = self._fitted(width * max(0.1, min(0.6, 0.8 * math.sqrt(self.aim / max(found.gap, self.aim)))))
             done = known.gap <= self.aim or known.upper <= 1e-9 or found.lower == math.inf or idle
-            if done or finer >= width or high.losses.size * width / finer > POINTS:
+            large = max(high.losses.size * width, 2 * len(self.pairs) * self._span(log_mass)) / finer > POINTS
+            if done or finer >= width or large:
                 return known
             width = finer
+        return known
 
     def _lattices(self, width: float, log_mass: float, sign: int, origins: Sequence[float | None]) -> Counts:
         make = upper_step if sign > 0 else lower_step

@@ -7,6 +7,7 @@ still have one:
   the largest c against the one at the smallest d; Gaussians compose to mu^2 = sum mu_i^2.
 - A pair whose losses never exceed l adds at most l to epsilon (basic composition).
 - A pair that tells all with probability p adds at most p to delta.
+- Renyi divergences add up, and bound delta (Mironov 2017; Canonne, Kamath and Steinke 2020).
 
 Reference: docs/proofs/accounting.md, Lemma 4.
 """
@@ -16,10 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from .closed import GaussianTotal
-from .noise import GaussianNoise
-from .pairs import Levels, Location, Pair, Tabulated
+import numpy as np
 
+from .closed import GaussianTotal
+from .noise import Array, GaussianNoise
+from .pairs import Levels, Location, Pair, Tabulated
+from .renyi import delta_at, divergences, improved
+
+TILTS = np.geomspace(1e-9, 1e3, 60)
+"""Orders minus one, down to those of many steps with huge losses."""
 Counted = tuple[tuple[Pair, int], ...]
 
 
@@ -29,14 +35,25 @@ def epsilon_at_most(pairs: Counted, delta: float) -> float:
     left = delta - _told(pairs)
     if left < 0:
         return math.inf
-    return min(pure + GaussianTotal(mu).epsilon(left).upper for mu, pure in _ways(pairs))
+    found = min(pure + GaussianTotal(mu).epsilon(left).upper for mu, pure in _ways(pairs))
+    return found if math.isfinite(found) or left <= 0 else improved(_renyi(pairs), TILTS, left)
 
 
 def delta_at_most(pairs: Counted, epsilon: float) -> float:
     """A bound of delta(epsilon)."""
     pairs = _plain(pairs)
     found = [GaussianTotal(mu).delta(max(epsilon - pure, 0.0)).upper for mu, pure in _ways(pairs) if pure <= epsilon]
-    return min(min(found, default=1.0) + _told(pairs), 1.0)
+    most = min(found, default=1.0)
+    return min((most if most < 1 else delta_at(_renyi(pairs), TILTS, epsilon)) + _told(pairs), 1.0)
+
+
+def _renyi(pairs: Counted) -> Array:
+    """The sum of Renyi divergences, of the part of each pair that does not tell all."""
+    total = np.zeros_like(TILTS)
+    with np.errstate(all="ignore"):
+        for pair, count in pairs:
+            total += count * divergences(pair, TILTS)
+    return np.where(np.isnan(total), np.inf, total)
 
 
 def _plain(pairs: Counted) -> Counted:

@@ -51,7 +51,7 @@ def divergences(pair: Pair, tilts: Array) -> Array:
         return _gaussian(pair, tilts)
     largest = pair.largest
     low, high = pair.reach(-700.0)
-    step = upper_step(pair, (min(high, LARGEST) - max(low, -LARGEST)) / 20_000 + 1e-12, -700.0)
+    step = upper_step(pair, (min(high, LARGEST) - max(low, -LARGEST)) / 4_000 + 1e-12, -700.0)
     curve = step.log_moments(tilts) / tilts
     return np.asarray(np.where(tilts * min(high, LARGEST) > 600.0, largest, np.maximum(curve, 0.0)))
 
