@@ -1,0 +1,121 @@
+"""Leakage against the generalisation gap: the same training at several settings, each attacked in turn.
+
+A model that does better on its members than on others can be attacked by that alone (Yeom et al. 2018, Theorem 2), and
+a model without a gap can still leak: the rows show both, over model size, epochs, regularisation or training-set size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core import BadInput, Estimate, Source, check, source
+from ..core.files import written
+from .membership import attack
+from .models import Fit, accuracy, refit
+from .pooling import pool
+from .records import take
+
+WIDTH, HEIGHT, EDGE = 520, 320, 56
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a training: accuracies on members and on others, and what the strongest attack finds."""
+
+    name: str
+    members: int
+    train_accuracy: float
+    test_accuracy: float
+    area: Estimate
+    rate: Estimate
+
+    @property
+    def gap(self) -> float:
+        """Train minus test accuracy."""
+        return self.train_accuracy - self.test_accuracy
+
+
+def leakage_by_gap(
+    trainings: Mapping[str, Any],
+    data: tuple[Any, Any],
+    *,
+    sizes: Sequence[int] | None = None,
+    references: int = 8,
+    confidence: float = 0.95,
+    rng: Source | int | np.random.Generator | None = None,
+) -> list[Setting]:
+    """Train every setting on a random half of `data` (or on so many records: `sizes`) and attack it.
+
+    `trainings` gives a name to each fit(x, y, rng) or estimator; all see the same members, so that rows differ by their
+    setting alone. Every row quotes its `combined` attack, which is chosen on reference models and not on the row.
+    """
+    if not trainings:
+        raise BadInput("Name at least one training.")
+    chance = source(rng)
+    half = len(data[1]) // 2
+    x, y, _ = pool((take(data[0], np.arange(half)), np.asarray(data[1])[:half]),
+                   (take(data[0], np.arange(half, len(data[1]))), np.asarray(data[1])[half:]))  # fmt: skip
+    order = chance.permutation(len(y))
+    rows = []
+    for name, training in trainings.items():
+        fit = refit(training, None) or training
+        if not callable(fit):
+            raise BadInput("A training must be fit(x, y, rng), or an estimator that can be cloned.")
+        for size in sizes or (half,):
+            if not 2 <= check.whole("size", size) <= half:
+                raise BadInput(f"A training set must have 2 to {half} records here.")
+            label = f"{name}, {size} records" if sizes else name
+            rows.append(_one(label, fit, x, y, order[:size], order[half:], references, confidence, chance))
+    return rows
+
+
+def _one(
+    name: str, fit: Fit, x: Any, y: Any, inside: Any, outside: Any, references: int, confidence: float, chance: Source
+) -> Setting:
+    sides = (take(x, inside), y[inside]), (take(x, outside), y[outside])
+    model = fit(*sides[0], chance.generator())
+    found = attack(
+        model, *sides, attacks=["combined"], references=references, fit=fit, confidence=confidence, rng=chance
+    )
+    (row,) = found.attacks
+    return Setting(
+        name, len(inside), accuracy(model, *sides[0]), accuracy(model, *sides[1]), row.auc, row.tpr_at_fpr[0][1]
+    )
+
+
+def picture(rows: Sequence[Setting], path: str | Path = "gap.svg") -> Path:
+    """One picture: the gap across, the area under the attack's curve upward, with its interval; 0.5 is guessing."""
+    if not rows:
+        raise BadInput("There is nothing to draw.")
+    most = max(0.05, max(row.gap for row in rows)) * 1.1
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="sans-serif" '
+        'font-size="11"><title>Leakage against the generalisation gap</title>',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+    ]
+    across = lambda gap: EDGE + (WIDTH - 2 * EDGE) * max(gap, 0.0) / most  # noqa: E731
+    upward = lambda area: HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * (area - 0.4) / 0.6  # noqa: E731
+    for area in (0.5, 0.75, 1.0):
+        parts.append(
+            f'<line x1="{EDGE}" x2="{WIDTH - EDGE}" y1="{upward(area):.1f}" y2="{upward(area):.1f}" stroke="#ccc"/>'
+            f'<text x="{EDGE - 30}" y="{upward(area) + 4:.1f}">{area:g}</text>'
+        )
+    for row in rows:
+        x, low, high = across(row.gap), upward(max(row.area.lower, 0.4)), upward(row.area.upper)
+        y = upward(max(row.area.value or 0.5, 0.4))
+        parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="#456"/>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#1b5e9b"><title>{escape(row.name)}</title></circle>'
+            f'<text x="{x + 6:.1f}" y="{y - 6:.1f}">{escape(row.name)}</text>'
+        )
+    parts.append(
+        f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 16}" text-anchor="middle">train minus test accuracy (0 to {most:.2f})'
+        f'</text><text x="{EDGE}" y="24">area under the curve of the strongest attack</text></svg>'
+    )
+    return written(path, "\n".join(parts) + "\n")
