@@ -1,8 +1,11 @@
-"""Membership inference, measured: white-box attacks, defences, and LiRA on CIFAR-10.
+"""Membership inference, measured: anybody's model, honest splits, white-box attacks, defences, and LiRA on CIFAR-10.
 
     python benchmarks/membership.py white-box [--scale small|large] [--device cuda] [--work FOLDER] [--part I/4]
     python benchmarks/membership.py defences [--data location30|baskets600]
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
+    python benchmarks/membership.py matrix [--quick]      (kinds of model x forms of output)
+    python benchmarks/membership.py honesty [--quick] [--campaign planted|coverage|confounded]
+    python benchmarks/membership.py scale [--quick]       (100,000 members, 1,000 classes)
     python benchmarks/membership.py           (all but LiRA, at small scale)
 
 Results go to benchmarks/results. CIFAR needs Pillow, and the data folder in TACIT_DATA.
@@ -11,6 +14,7 @@ Results go to benchmarks/results. CIFAR needs Pillow, and the data folder in TAC
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -50,6 +54,32 @@ def lira(options: argparse.Namespace) -> None:
         _kept(f"membership-lira-{options.scale}", options, rows)
 
 
+def matrix(options: argparse.Namespace) -> None:
+    import membership_matrix
+
+    found = membership_matrix.run(Path(os.environ["TACIT_DATA"]), options.quick)
+    print({name: value for name, value in found.items() if name != "matrix"})
+    if not options.quick:
+        _kept("membership-matrix", options, found)
+
+
+def honesty(options: argparse.Namespace) -> None:
+    import membership_honesty
+
+    found = membership_honesty.run(options.quick, options.campaign)
+    if not options.quick:
+        _kept("membership-honesty", options, found)
+
+
+def scale(options: argparse.Namespace) -> None:
+    import membership_scale
+
+    found = membership_scale.run(2000, 1000, 50, 2) if options.quick else membership_scale.run()
+    print(found)
+    if not options.quick:
+        _kept("membership-scale", options, found)
+
+
 def _kept(name: str, options: argparse.Namespace, rows: object) -> None:
     if options.scale == "tiny":
         return
@@ -59,7 +89,14 @@ def _kept(name: str, options: argparse.Namespace, rows: object) -> None:
     print(f"kept in {keep(name, {**machine, 'seed': options.seed}, rows).name}")
 
 
-VERBS = {"white-box": white_box, "defences": defences, "lira": lira}
+VERBS = {
+    "matrix": matrix,
+    "honesty": honesty,
+    "scale": scale,
+    "white-box": white_box,
+    "defences": defences,
+    "lira": lira,
+}
 
 
 def main() -> None:
@@ -70,6 +107,8 @@ def main() -> None:
     parser.add_argument("--data", help="of defences, one data set only: location30 or baskets600")
     parser.add_argument("--work", help="where finished models, or architectures, are kept to go on from")
     parser.add_argument("--part", default="0/1", metavar="I/N", help="do every N-th of them, from number I on")
+    parser.add_argument("--quick", action="store_true", help="of matrix, honesty and scale: a sample, nothing is kept")
+    parser.add_argument("--campaign", default="all", choices=("all", "planted", "coverage", "confounded"))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     found = re.fullmatch(r"(\d+)/(\d+)", options.part)

@@ -215,13 +215,16 @@ def run(folder: Path, quick: bool = False, records: int = 600, seed: int = 0) ->
 
 
 def judged(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Where the default falls short, counted at a false-positive rate of 1 %."""
-    weak, lossy = [], []
-    for row in rows:
-        here, full = f"{row['data']}: {row['kind']}", row["forms"]["float64"]["combined"]["0.01"]
-        if full < 0.9 * row["plain"]["0.01"] - NOISE:
-            weak.append(here)
-        for form in ("float32", "float16", "4 decimals"):
-            if row["forms"][form]["combined"]["0.01"] < 0.9 * full - NOISE:
-                lossy.append(f"{here}, {form}")
-    return {"cells": len(rows), "below 0.9 of plain": weak, "forms below 0.9 of float64": lossy, "noise": NOISE}
+    """Where the default falls short at a false-positive rate of 1 %, for its chosen attack and for its best one."""
+    found: dict[str, Any] = {"cells": len(rows), "noise": NOISE}
+    for kind in ("combined", "best"):
+        weak, lossy = [], []
+        for row in rows:
+            here, full = f"{row['data']}: {row['kind']}", row["forms"]["float64"][kind]["0.01"]
+            weak += [here] * (full < 0.9 * row["plain"]["0.01"] - NOISE)
+            for form in ("float32", "float16", "4 decimals"):
+                lossy += [f"{here}, {form}"] * (row["forms"][form][kind]["0.01"] < 0.9 * full - NOISE)
+        found[f"{kind}: below 0.9 of plain"], found[f"{kind}: forms below 0.9 of float64"] = weak, lossy
+        rates = {form: [row["forms"][form][kind]["0.01"] for row in rows] for form in FORMS}
+        found[f"{kind}: mean rate"] = {form: round(float(np.mean(part)), 4) for form, part in rates.items()}
+    return {**found, "plain: mean rate": round(float(np.mean([row["plain"]["0.01"] for row in rows])), 4)}

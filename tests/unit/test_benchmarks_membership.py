@@ -133,3 +133,26 @@ def test_the_published_order_can_be_missed(lira):
     assert ordered([row(0.6, 0.7), later(0.5, 0.6, 0.7)])
     assert not ordered([row(0.7, 0.6)])
     assert not ordered([row(0.6, 0.7), later(0.5, 0.7, 0.6)])
+
+
+def test_the_matrix_and_the_splits_at_their_smallest(lira):
+    """One cell of the matrix, and one split of each kind; `lira` puts the benchmarks on the path."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    import membership_honesty
+    import membership_matrix
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 160)
+    x = np.eye(5)[y] + 0.7 * rng.normal(size=(160, 5))
+    row = membership_matrix.one(lambda seed: RandomForestClassifier(10, random_state=seed), x, y, 0)
+    assert set(row["forms"]) == {"float64", "float32", "float16", "4 decimals", "labels"}
+    found = membership_matrix.judged([{"data": "made up", "kind": "forest", **row}])
+    assert found["best: below 0.9 of plain"] == []
+    row["forms"]["float16"]["best"]["0.01"] = -1.0
+    assert membership_matrix.judged([{"data": "a", "kind": "b", **row}])["best: forms below 0.9 of float64"]
+    for kind in membership_honesty.CONFOUNDS:
+        x, y, member = membership_honesty.split(kind, 0, 50)
+        assert (x.shape, y.shape, member.sum()) == ((100, 10), (100,), 50)
+    for name in ("membership_matrix", "membership_honesty"):
+        sys.modules.pop(name, None)

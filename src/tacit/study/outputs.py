@@ -20,8 +20,8 @@ from ..core.resolution import LEAST, are_shares
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
-KEPT = 2**27
-"""Numbers (1 GiB) of answers that are kept whole; of more, only what they say of the true label."""
+KEPT = 2**25
+"""Numbers (256 MiB) of answers that are kept whole; of more, only what they say of the true label."""
 EXACT = 1e-6
 """A residual below this share of the labels' spread is none."""
 
