@@ -108,6 +108,11 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     return torch.bmm(wide(left), wide(right))
 
 
+def diagonal(values: Tensor) -> Tensor:
+    """(B, T) from (B, T, T), as a slice: torch.diagonal makes the compiler warn."""
+    return values.flatten(1)[:, :: values.shape[-1] + 1]
+
+
 def aligned(values: Tensor) -> Tensor:
     """Zeros added to the last axis up to a multiple of eight numbers: matrix units are slow on any other length."""
     missing = -values.shape[-1] % ALIGNED

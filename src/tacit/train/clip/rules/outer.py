@@ -21,6 +21,7 @@ from ..arrays import (
     aligned,
     coarse,
     crossed,
+    diagonal,
     kept_only,
     narrow,
     product,
@@ -84,7 +85,7 @@ class Outer:
             return _in_range(inner.clamp(min=0) + error * reach.square(), other2 + length2)
         inner, other = (self._inner(side, memo) for side in (0, 1))
         found = (inner * other).sum(-1).double().sum(-1).clamp(min=0) + error * self._reaches(memo).square()
-        largest = (inner.diagonal(dim1=1, dim2=2) + other.diagonal(dim1=1, dim2=2)).double().sum(1)
+        largest = (diagonal(inner) + diagonal(other)).double().sum(1)
         found, largest = (part.view(len(self.left), -1).sum(1) for part in (found, largest))
         return _in_range(found, largest)
 
@@ -99,7 +100,7 @@ class Outer:
     def _reaches(self, memo: Memo) -> Tensor:
         """The same, (B groups)."""
         if self._by_inner():
-            inner, other = (self._inner(side, memo).diagonal(dim1=1, dim2=2).double() for side in (0, 1))
+            inner, other = (diagonal(self._inner(side, memo)).double() for side in (0, 1))
             return (inner.clamp(min=0).sqrt() * other.clamp(min=0).sqrt()).sum(1)
         left, right = (squares(side).sqrt() + LOST * side.shape[-1] ** 0.5 for side in (self.left, self.right))
         return (left * right).sum(2).flatten()
@@ -122,7 +123,7 @@ class Outer:
             _, bound, _, other2, length2 = self._sums()
         else:
             side = self._rounded()
-            rows2, others2 = (self._inner(one, memo).diagonal(dim1=1, dim2=2).clamp(min=0) for one in (side, 1 - side))
+            rows2, others2 = (diagonal(self._inner(one, memo)).clamp(min=0) for one in (side, 1 - side))
             other = self._inner(1 - side, memo).abs()
             bound = (rows2.sqrt()[:, :, None] * rows2.sqrt()[:, None, :] * other).sum(-1).double().sum(-1)
             bound, other2, length2 = (
