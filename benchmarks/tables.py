@@ -100,10 +100,17 @@ def measured(case: Case, frame: pd.DataFrame, schema: tacit.Schema, seed: int) -
     trained = tacit.fit("linear", train, plan, schema=schema, delta=delta, rng=seed)
     seconds = time.process_time() - started
     private = roc_auc_score(truth, trained.predict_proba(test)[:, 1])
-    words = [column.name for column in schema.features if column.kind != "number"]
-    asked = [part.assign(**{name: part[name].astype(str) for name in words}) for part in (train, test)]
-    plain = usual(schema).fit(asked[0].drop(columns=case.label), train[case.label].astype(str))
-    pipeline = roc_auc_score(truth, plain.predict_proba(asked[1].drop(columns=case.label))[:, 1])
+    numbers = {column.name for column in schema.features if column.kind == "number"}
+
+    def plainly(part: pd.DataFrame) -> pd.DataFrame:
+        found = {}
+        for name in (column.name for column in schema.features):
+            found[name] = pd.to_numeric(part[name], errors="coerce") if name in numbers else part[name].astype(str)
+        return pd.DataFrame(found)
+
+    asked = [plainly(train), plainly(test)]
+    plain = usual(schema).fit(asked[0], train[case.label].astype(str))
+    pipeline = roc_auc_score(truth, plain.predict_proba(asked[1])[:, 1])
     x, y = schema.encode(train)
     own = LogisticRegression(max_iter=300).fit(x, y)
     encoded = roc_auc_score(truth, own.decision_function(schema.encode(test)[0]))

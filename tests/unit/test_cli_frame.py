@@ -222,3 +222,16 @@ def test_an_interrupt_is_one_sentence_and_a_status_of_its_own(tmp_path, isolatio
     assert (running.returncode, out) == (130, "")
     assert error.splitlines()[-1] == "tacit: stopped."
     assert "Traceback" not in error
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path, capsys):
+    """Only where there is something to go on from."""
+    from tacit.cli.app import resumable
+
+    state = tmp_path / "checkpoint"
+    for there in (False, True):
+        if there:
+            state.write_text("done so far")
+        with pytest.raises(KeyboardInterrupt), resumable(state, tmp_path / "run"):
+            raise KeyboardInterrupt
+        assert ("--resume" in capsys.readouterr().err) is there

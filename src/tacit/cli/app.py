@@ -177,6 +177,17 @@ def _no_memory(error: BaseException) -> bool:
 _streams: list[TextIO] = []
 
 
+@contextlib.contextmanager
+def resumable(state: Path | None, final: Path) -> Iterator[None]:
+    """Say, when the operator stops the work, how it can be taken up again, if it can."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if state is not None and state.exists():
+            note(f"\nWhat was done is kept. To go on, run the same command with --out {final} --resume.")
+        raise
+
+
 def terminal() -> TextIO:
     """Where sentences for the operator go, also while everything that foreign code prints is dropped."""
     return _streams[-1] if _streams else sys.stderr

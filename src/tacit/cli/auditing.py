@@ -12,7 +12,7 @@ from ..core.evidence import Demonstration, Evidence
 from ..core.files import Lasting
 from ..core.interval import finite
 from ..core.run_folder import run_folder
-from .app import AGAIN, DONE, REFUTED, STATUS_OF_VERDICT, Result, note, verb
+from .app import AGAIN, DONE, REFUTED, STATUS_OF_VERDICT, Result, note, resumable, verb
 from .entry import resolve, resolve_callable
 from .inputs import canary as canary_maker
 from .inputs import read_data, read_event, seeded
@@ -71,7 +71,8 @@ def audit(
             more: dict[str, Any] = {"game": game, "canary": canary_maker(canary), "seconds": seconds}
             more |= {"isolation": isolation, "delta": delta, "adjacency": adjacency}
             kept = None if held.state is None else Lasting(held.state)
-            found = audit_fit(target, (records.x, records.y), checkpoint=kept, **more, **common)
+            with resumable(held.state, held.final):
+                found = audit_fit(target, (records.x, records.y), checkpoint=kept, **more, **common)
             found = sealed(found, records.x, records.y, held.results / KEY_FILE)
         found.save(held.results / "evidence.json")
         held.commit("audit")

@@ -14,7 +14,7 @@ from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import RunFolder, run_folder
 from ..data import Records
 from ..study.run_file import RunFile
-from .app import AGAIN, Result, note, terminal, verb
+from .app import AGAIN, Result, note, resumable, terminal, verb
 from .entry import resolve_callable
 from .inputs import one_process, read_records, require, seeded
 
@@ -73,12 +73,8 @@ def trained(training: RunTraining, held: RunFolder, seed: int | None) -> Trained
     bound = plan.bound(training.delta)
     note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
     more: dict[str, Any] = {} if held.state is None else {"checkpoint": Lasting(held.state)}
-    try:
+    with resumable(held.state, held.final):
         return training.train(seeded(seed), progress=Progress(training.delta, terminal()), **more)
-    except KeyboardInterrupt:
-        if held.state is not None and held.state.exists():
-            note(f"\nThe training can be resumed: tacit train ... --out {held.final} --resume")
-        raise
 
 
 def accuracies(training: RunTraining, model: Any) -> dict[str, float | None]:

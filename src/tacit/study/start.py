@@ -40,8 +40,14 @@ def fresh(make: Callable[[], nn.Module], x: Array, y: Array, chance: Source) -> 
         answer = model.eval()(torch.zeros((2, *x.shape[1:])))
     if border.problem:
         raise BadInput(f"The model cannot take records of shape {x.shape[1:]}: it {border.problem}.")
-    if not isinstance(answer, Tensor) or answer.dim() != 2 or answer.shape[1] <= int(np.max(y)):
+    if not isinstance(answer, Tensor) or answer.dim() != 2:
         raise BadInput("The model must answer with one row per record and one column per class, for all labels.")
+    if answer.shape[1] <= int(np.max(y)):
+        raise BadInput(
+            f"The model has {answer.shape[1]} outputs; with one column per class, for all labels it needs "
+            f"{int(np.max(y)) + 1}, as labels are numbered from 0.",
+            fix="Give it more outputs; or a schema, whose label words are numbered in their order.",
+        )
     return model.train()
 
 
