@@ -2,21 +2,28 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tacit.core.events import (
     ApproximateDP,
     BoundedRange,
     Compose,
+    DiscreteGaussian,
     Gaussian,
     Laplace,
     NonPrivate,
+    ObjectivePerturbation,
     Poisson,
     RandomizedResponse,
     Repeat,
 )
 from tacit.loss import calibrate, privacy_loss
+from tacit.loss.noise import DiscreteGaussianNoise, LaplaceNoise
+from tacit.loss.objective import Folded
+from tacit.loss.pairs import Location
 from tacit.loss.plain import delta_at_most, epsilon_at_most
+from tacit.loss.renyi import divergences
 
 
 @pytest.mark.parametrize("event", [ApproximateDP(700.0), RandomizedResponse(700.0, 5), ApproximateDP(1e5)])
@@ -76,3 +83,40 @@ def test_a_setting_with_no_loss_on_its_lattice_is_answered():
     found = privacy_loss(Repeat(Poisson(0.0016666, Gaussian(0.09099)), 1436), "add-remove").epsilon(0.1178)
     assert found.gap < 1e-2
     assert calibrate(epsilon=5.7858, delta=6.8263e-5, rate=1.31845710025919e-05, steps=6).epsilon.upper <= 5.7858
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "growth", "axes"), [(3.0, 1.0, 0.5, 1), (1.0, 2.0, 0.1, 2), (2.0, 1.0, 3.0, 1)]
+)
+def test_renyi_curves_in_closed_form_are_above_the_moments(scale, shift, growth, axes, monkeypatch):
+    tilts = np.geomspace(1e-2, 10, 30)
+    pair = Folded(scale, shift, growth, axes)
+    closed = pair.renyi(tilts)
+    monkeypatch.setattr(Folded, "renyi", lambda self, tilts: None)
+    computed = divergences(pair, tilts)
+    assert np.isfinite(computed).any()
+    assert np.all((closed >= computed * (1 - 1e-9)) | np.isinf(computed))
+
+
+def test_moments_beyond_what_numbers_hold_are_not_left_out():
+    """Losses above 600 have mass: a moment over the others alone would be no bound."""
+    tilts = np.array([0.01, 0.1, 0.5])
+    pair = Location(DiscreteGaussianNoise(0.02), ((1.0, 1.0),))
+    assert np.all(divergences(pair, tilts) >= (1 + tilts) / (2 * 0.02**2) * (1 - 1e-12))
+    steep = Location(LaplaceNoise(0.001), ((1.0, 1.0),))
+    assert np.all(divergences(steep, tilts) >= 900)
+
+
+@pytest.mark.parametrize(
+    ("event", "adjacency"),
+    [
+        (Repeat(ObjectivePerturbation(0.05, 0.13, 0.0027), 28), "replace"),
+        (ObjectivePerturbation(0.016, 3.33, 0.0049), "add-remove"),
+        (Repeat(DiscreteGaussian(0.98, 3), 2_576_742_245), "zero-out"),
+        (Repeat(DiscreteGaussian(0.02), 7), "add-remove"),
+    ],
+)
+def test_events_that_were_infinite_are_finite(event, adjacency):
+    found = privacy_loss(event, adjacency).epsilon(1e-13)
+    assert math.isfinite(found.upper)
+    assert found.upper >= (event.steps if isinstance(event, Repeat) else 1) * 0.5

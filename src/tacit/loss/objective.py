@@ -55,6 +55,17 @@ class Folded(Pair):
             low, high = (middle, high) if inside else (low, middle)
         return low
 
+    def renyi(self, tilts: Array) -> Array:
+        r"""E_P e^{tL} <= (1 + kappa)^{1+t} e^{t(1+t) h^2/2z^2} (3 + (1 + t) (h/z) sqrt(2 pi)).
+
+        Below h the loss is at most that at h. Above, with g = y - h and a = t h/z, P has at most twice a normal density
+        or a Rayleigh density and h/z sqrt(2 pi) times a normal one, and Int u e^{au - u^2/2} du over u > 0 is at most
+        1 + a sqrt(2 pi) e^{a^2/2}.
+        """
+        ratio, grown = self.shift / self.scale, math.log1p(self.growth)
+        factor = np.log(3 + (1 + tilts) * ratio * ROOT)
+        return np.asarray((1 + tilts) * (grown / tilts + ratio**2 / 2) + factor / tilts)
+
     def masses(self, losses: Array) -> tuple[Array, Array]:
         y = np.concatenate([[self.start], np.maximum(self.length(losses), self.start), [np.inf]])
         p, q = self._far(np.maximum(y, self.shift))

@@ -31,6 +31,10 @@ class Pair(ABC):
     def mirrored(self) -> Pair:
         """The pair (Q, P), with its loss rising again."""
 
+    def renyi(self, tilts: Array) -> Array | None:
+        """A bound of D_{1+t}(P || Q) in closed form, where one is known."""
+        return None
+
     @property
     def leveled(self) -> bool:
         """Whether the pair is computed in several ways."""
@@ -137,6 +141,16 @@ class Location(Pair):
         far = math.ceil(8 * self.noise.scale)
         x = np.arange(min(ends) - far, max(ends) + far + 1)
         return self.loss(x), self._mass(self.p, np.append(x[0] - 1, x))
+
+    def renyi(self, tilts: Array) -> Array | None:
+        """(1 + t) c^2/2s^2 for Gaussian noise, on the integers too, c the distance of the farthest places.
+
+        Reference: Canonne, Kamath and Steinke 2020, Theorem 4; quasi-convexity of the divergence for mixtures.
+        """
+        if not isinstance(self.noise, GaussianNoise):
+            return None
+        apart = max(place for _, place in self.p) - min(place for _, place in self.q)
+        return np.asarray((1 + tilts) * (apart / self.noise.scale) ** 2 / 2)
 
     def loss(self, x: Array) -> Array:
         """log dP/dQ at x."""

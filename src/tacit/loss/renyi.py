@@ -52,8 +52,11 @@ def divergences(pair: Pair, tilts: Array) -> Array:
     largest = pair.largest
     low, high = pair.reach(-700.0)
     step = upper_step(pair, (min(high, LARGEST) - max(low, -LARGEST)) / 4_000 + 1e-12, -700.0)
-    curve = step.log_moments(tilts) / tilts
-    return np.asarray(np.where(tilts * min(high, LARGEST) > 600.0, largest, np.maximum(curve, 0.0)))
+    # mass beyond the lattice counts: where it is not below e^-700, no moment is known
+    curve = np.full(tilts.shape, np.inf) if high > LARGEST else step.log_moments(tilts) / tilts
+    found = np.minimum(np.where(tilts * min(high, LARGEST) > 600.0, largest, np.maximum(curve, 0.0)), largest)
+    closed = pair.upper.renyi(tilts)
+    return np.asarray(found if closed is None else np.minimum(found, closed))
 
 
 def _gaussian(pair: Location, tilts: Array) -> Array:
