@@ -110,7 +110,7 @@ def tacit_(capsys, monkeypatch, tmp_path):
 
 def traces():
     """Where the planted values are, as text or as bytes of numbers, in all files that the verbs wrote."""
-    marks = [str(NUMBER), str(round(NUMBER)), WORD, repr(float(np.float32(NUMBER)))]
+    marks = [str(NUMBER), f"{NUMBER:.2f}", WORD, repr(float(np.float32(NUMBER)))]  # shorter ones occur by chance
     raw = [mark.encode() for mark in marks] + [struct.pack(kind, NUMBER) for kind in ("<f", "<d", ">f", ">d")]
     files = [path for path in Path().rglob("*") if path.is_file() and path.name not in ("own.py", "d.csv", "e.csv")]
     return [
@@ -146,6 +146,6 @@ def test_planted_values_are_found_nowhere_after_every_verb_and_error(tacit_):
     assert run("verify", "good/evidence.json") == 0
     assert run("train", file('make = "own:line"', PLAN + "\nclip = 3"), "--out", "typo") == 2
     words = "\n".join(told)
-    assert not [mark for mark in ("7319", WORD) if mark in words], words
+    assert not [mark for mark in ("7319.2", WORD) if mark in words], words
     assert "Traceback" not in words
     assert traces() == []

@@ -1,0 +1,116 @@
+"""How time and memory grow: files of scores, trainings and canaries, each in a process of its own.
+
+    python benchmarks/scale.py [--quick] [--only scores]
+
+Seconds are processor time, since the machine may be shared; memory is the largest resident size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from machine import describe, keep
+
+
+def scores(count: int, folder: Path) -> Callable[[], object]:
+    """`tacit attack` on a file of so many scores: read, measured, written."""
+    rng = np.random.default_rng(0)
+    with (folder / "scores.csv").open("w") as file:
+        file.write("score,member,record\n")
+        for start in range(0, count, 100_000):
+            size = min(100_000, count - start)
+            member = rng.random(size) < 0.5
+            values = (rng.normal(size=size) + member).tolist()
+            file.writelines(f"{values[k]},{int(member[k])},{start + k}\n" for k in range(size))
+
+    def run() -> None:
+        from tacit.cli import main
+
+        sys.argv = ["tacit", "attack", str(folder / "scores.csv"), "--out", str(folder / "out")]
+        with contextlib.suppress(SystemExit):
+            main()
+
+    return run
+
+
+def training(count: int, folder: Path) -> Callable[[], object]:
+    """`fit` on so many records of 50 numbers, 20 steps of 256."""
+    import torch
+
+    from tacit.loss import Plan
+    from tacit.train import fit
+
+    x, y = torch.randn(count, 50), torch.arange(count) % 2
+    model = torch.nn.Linear(50, 2)
+    return lambda: fit(model, (x, y), Plan(count, 256 / count, 20, 1.0), checkpoint=folder / "run.ckpt")
+
+
+def canaries(count: int, folder: Path) -> Callable[[], object]:
+    """The bound of a game of one run with so many canaries."""
+    from tacit.audits import demonstrate_once, stated
+    from tacit.core import Scores
+
+    rng = np.random.default_rng(0)
+    coins = rng.random(count) < 0.5
+    told = Scores(rng.normal(size=count) + coins, coins, attack="margin", randomised=True)
+    return lambda: demonstrate_once(told, claim=stated((1.0, 1e-5), delta=1e-5), confidence=0.95)
+
+
+CASES: dict[str, tuple[Callable[[int, Path], Callable[[], object]], tuple[int, ...], tuple[int, ...]]] = {
+    "scores": (scores, (10**5, 10**6, 10**7), (10**4, 10**5)),
+    "training": (training, (10**4, 10**5, 10**6), (10**4,)),
+    "canaries": (canaries, (10**3, 10**4, 10**5), (10**3,)),
+}
+
+
+def _measured(name: str, count: int, pipe: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = CASES[name][0](count, Path(folder))
+        began, wall = time.process_time(), time.monotonic()
+        run()
+        seconds, wall = time.process_time() - began, time.monotonic() - wall
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    pipe.send({"case": name, "count": count, "cpu_seconds": round(seconds, 2), "wall_seconds": round(wall, 2),
+               "memory_mb": round(memory)})  # fmt: skip
+
+
+def measured(name: str, count: int) -> dict[str, Any]:
+    """One case in a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_measured, args=(name, count, theirs))
+    child.start()
+    theirs.close()
+    found: dict[str, Any] = ours.recv()
+    child.join()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", choices=list(CASES))
+    asked = parser.parse_args()
+    rows = []
+    for name, (_, sizes, few) in CASES.items():
+        for count in () if asked.only not in (None, name) else few if asked.quick else sizes:
+            rows.append(measured(name, count))
+            print(json.dumps(rows[-1]), flush=True)
+    if not asked.quick and asked.only is None:
+        keep("scale", describe("numpy", "scipy", "torch"), rows)
+
+
+if __name__ == "__main__":
+    main()
