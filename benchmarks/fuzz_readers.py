@@ -51,7 +51,7 @@ def state(path: Path) -> None:
 
 
 def weights(path: Path) -> None:
-    loaded(small, RunFile(path.with_name("run.toml"), {"model": {"make": "x:y", "file": str(path)}}))
+    loaded(small, path)
 
 
 def table(path: Path) -> None:

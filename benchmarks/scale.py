@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from machine import describe, keep
+from machine import RESULTS, describe, keep
 
 
 def scores(count: int, folder: Path) -> Callable[[], object]:
@@ -60,12 +60,14 @@ def training(count: int, folder: Path) -> Callable[[], object]:
 def canaries(count: int, folder: Path) -> Callable[[], object]:
     """The bound of a game of one run with so many canaries."""
     from tacit.audits import demonstrate_once, stated
+    from tacit.audits.demonstration import Played
     from tacit.core import Scores
 
     rng = np.random.default_rng(0)
     coins = rng.random(count) < 0.5
     told = Scores(rng.normal(size=count) + coins, coins, attack="margin", randomised=True)
-    return lambda: demonstrate_once(told, claim=stated((1.0, 1e-5), delta=1e-5), confidence=0.95)
+    played = Played("one-run", "mislabelled", count)
+    return lambda: demonstrate_once(told, claim=stated((1.0, 1e-5), delta=1e-5), confidence=0.95, played=played)
 
 
 CASES: dict[str, tuple[Callable[[int, Path], Callable[[], object]], tuple[int, ...], tuple[int, ...]]] = {
@@ -102,14 +104,21 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=list(CASES))
+    parser.add_argument("--most", type=int, default=10**9, help="no larger sizes than this")
+    parser.add_argument("--least", type=int, default=0, help="no smaller ones")
     asked = parser.parse_args()
     rows = []
     for name, (_, sizes, few) in CASES.items():
         for count in () if asked.only not in (None, name) else few if asked.quick else sizes:
-            rows.append(measured(name, count))
-            print(json.dumps(rows[-1]), flush=True)
-    if not asked.quick and asked.only is None:
-        keep("scale", describe("numpy", "scipy", "torch"), rows)
+            if asked.least <= count <= asked.most:
+                rows.append(measured(name, count))
+                print(json.dumps(rows[-1]), flush=True)
+    if not asked.quick:
+        path = RESULTS / "scale.json"
+        known = json.loads(path.read_text())["rows"] if path.is_file() else []
+        again = {(row["case"], row["count"]) for row in rows}
+        kept = [row for row in known if (row["case"], row["count"]) not in again]
+        keep("scale", describe("numpy", "scipy", "torch"), kept + rows)
 
 
 if __name__ == "__main__":
