@@ -25,7 +25,7 @@ from torch import Tensor
 
 from machine import describe, keep
 from tacit.train.clip import sums
-from tacit.train.clip.rounding import ROUNDING
+from tacit.train.clip.rounding import COARSE, ROUNDING
 from tacit.train.clip.rules import outer as rule
 from tacit.train.clip.rules.outer import Outer
 from tacit.train.clip.rules.terms import Dense, Gather, Term, Viewed
@@ -72,7 +72,8 @@ def emulated(precision: str) -> Iterator[None]:
         return
     crossed = rule.crossed
     rounds = {"narrow": lambda values: values.dtype == torch.bfloat16} if "GPU" in precision else {
-        "coarse": lambda values: values.dtype == torch.float32, "crossed": lambda *sides: crossed(*rounded(*sides)),
+        "coarse": lambda values: COARSE["high"] * (values.dtype == torch.float32),
+        "crossed": lambda *sides: crossed(*rounded(*sides)),
     }  # fmt: skip
     with ExitStack() as stack:
         stack.enter_context(patch.object(sums, "group_sway", lambda terms, squares, *rest: torch.zeros_like(squares)))

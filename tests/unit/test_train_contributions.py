@@ -92,6 +92,40 @@ def worst(search: Any, precision: str, name: str, cases: list[tuple]) -> float:
     return found.value
 
 
+@pytest.mark.parametrize(("asked", "share"), [("highest", 0.0), ("high", 2.0**-10), ("medium", 2.0**-7)])
+def test_products_in_reduced_precision_count_where_they_are_allowed(asked: str, share: float) -> None:
+    left = torch.randn(2, 1, 3, 4)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(asked)
+    try:
+        counted = [part.slack2({}) for part in (Dense(left), Outer(left[:, :, :1], left[:, :, :1], torch.Size((4, 4))))]
+        norms = Dense(left).norm2({}), Outer(left[:, :, :1], left[:, :, :1], torch.Size((4, 4))).norm2({})
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for slack2, norm2 in zip(counted, norms, strict=True):
+        assert bool((torch.as_tensor(slack2) >= share**2 * norm2).all())
+        assert bool((torch.as_tensor(slack2) <= 1.03 * share**2 * norm2 + 1e-30).all())
+
+
+def test_sums_are_made_in_full_float32_whatever_the_program_has_set(monkeypatch) -> None:
+    seen, model = [], nn.Linear(5, 3)
+    exact = sums.weighted
+
+    def watched(*given: Any) -> Tensor:
+        seen.append(torch.get_float32_matmul_precision())
+        return exact(*given)
+
+    monkeypatch.setattr(sums, "weighted", watched)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        clipper = Clipper(model, classify, trainable(model), 1.0, "bfloat16")
+        clipper((torch.randn(4, 5), torch.arange(4) % 3), torch.ones(4, dtype=torch.bool))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert set(seen) == {"highest"}
+
+
 def whole_numbers() -> tuple[Tensor, Tensor]:
     """Positions that cancel but for one, of whole numbers, against others that are not: inner products round."""
     torch.manual_seed(0)
@@ -106,7 +140,7 @@ CANCEL = [(seed, 8, 24, 24, (4, 4, cancels, 0)) for seed in range(4) for cancels
 
 def test_without_room_for_tf32_a_contribution_exceeds_the_clip_norm(search, monkeypatch) -> None:
     assert worst(search, "tf32", "inner products", CANCEL) <= 1
-    monkeypatch.setattr(outer, "COARSE", 0.0)
+    monkeypatch.setattr(search, "COARSE", {"high": 0.0})
     assert worst(search, "tf32", "inner products", CANCEL) > 1
 
 

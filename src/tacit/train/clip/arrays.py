@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .rounding import SHORT, cut
+from .rounding import COARSE, SHORT, cut
 
 ALIGNED = 8
 # the C library's: larger blocks are always mapped by themselves; and how far from the heap at least
@@ -96,9 +97,22 @@ def narrow(values: Tensor) -> bool:
     return values.dtype == torch.bfloat16 and values.is_cuda
 
 
-def coarse(values: Tensor) -> bool:
-    """Whether products of such float32 numbers may be made in TF32."""
-    return values.is_cuda and values.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
+def coarse(values: Tensor) -> float:
+    """How much products round such float32 numbers by, both factors together, where TF32 or bfloat16 is allowed."""
+    return COARSE[torch.get_float32_matmul_precision()] if values.dtype == torch.float32 else 0.0
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Products and convolutions of float32 numbers without TF32 or bfloat16, whatever was set before."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:

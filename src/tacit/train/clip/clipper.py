@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ...core import TacitError
 from .alone import clipped_alone, fresh_model
-from .arrays import REDUCED, Room, wide
+from .arrays import REDUCED, Room, full_float32, wide
 from .capture.errors import kept_data
 from .capture.probe import Structure, probe
 from .recompute.two_pass import clipped_again
@@ -127,16 +127,3 @@ class Clipper:
 def coarsest(parameters: Mapping[str, Tensor], precision: str) -> str:
     """The coarsest precision at work: autocast's, or that of the parameters themselves."""
     return "bfloat16" if any(tensor.dtype in REDUCED for tensor in parameters.values()) else precision
-
-
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """Products and convolutions of float32 numbers without TF32 or bfloat16, whatever was set before."""
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]

@@ -38,8 +38,8 @@ SHORT, LONG, LONGER = 64, 128, 4096
 """Lengths of short sums: of gradients, of outer products, and of those in float64."""
 UNIT = 1.01 * 2.0**-8
 """Rounding to bfloat16, and a little for what a compiler rounds once more or less."""
-COARSE = 1.01 * 2.0**-10
-"""Rounding of both factors to TF32."""
+COARSE = {"highest": 0.0, "high": 1.01 * 2.0**-10, "medium": 1.01 * 2.0**-7}
+"""Rounding of both factors of a float32 product where torch may make it in TF32 or bfloat16."""
 FUSED, TENSOR = 16, 2.0**-23
 """Matrix units add 16 products at a time to a float32 number, and may cut it off rather than round it."""
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ...core import BadInput
-from .arrays import REDUCED, Room
+from .arrays import REDUCED, Room, full_float32
 from .capture.capture import Capture
 from .capture.errors import no_rule
 from .capture.level import Level
@@ -80,7 +80,7 @@ def clipped_sum(
     if room is not None:
         room.clear()
         housed(chain.from_iterable(terms.values()), room)
-    with torch.no_grad():
+    with torch.no_grad(), full_float32():
         return without(clipped_terms(forward.parameters, terms, losses, kept, clip_norm, weigh, add), kept)
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from ....core import BadInput
-from ..arrays import REDUCED
+from ..arrays import REDUCED, full_float32
 from ..capture.capture import Capture, Record, Source, flat
 from ..capture.errors import Overwritten, unseen
 from ..capture.level import Level
@@ -295,9 +295,10 @@ def _twice(capture: Again, losses: Tensor, mask: Tensor, clip_norm: float | Tens
 
     def measure(terms: Terms) -> None:
         memo: Any = {}
-        squares.add_(group_squares(terms, losses, weigh, memo))
-        slack2.add_(group_slack(terms, squares, weigh, memo).square())
-        sway2.add_(group_sway(terms, squares, weigh, memo).square())
+        with full_float32():
+            squares.add_(group_squares(terms, losses, weigh, memo))
+            slack2.add_(group_slack(terms, squares, weigh, memo).square())
+            sway2.add_(group_sway(terms, squares, weigh, memo).square())
 
     capture.backward(losses, measure, last=False)
     norms, kept = shown(squares, losses)
@@ -309,7 +310,8 @@ def _twice(capture: Again, losses: Tensor, mask: Tensor, clip_norm: float | Tens
     def add(terms: Terms) -> None:
         if not whole:
             terms = {name: [term.only(kept) for term in parts] for name, parts in terms.items()}
-        sums.update(weighted_sums({name: sums[name] for name in terms}, terms, weight, weigh))
+        with full_float32():
+            sums.update(weighted_sums({name: sums[name] for name in terms}, terms, weight, weigh))
 
     capture.backward(losses, add, last=True)
     return Clipped(sums, norms, losses.detach(), mask & kept & (weight < 1).any(0))

@@ -32,7 +32,7 @@ from ..arrays import (
 )
 from ..compile.inner import inner_sums, pays
 from ..cost import inner_is_cheaper
-from ..rounding import COARSE, LARGE, LOST, SHORT, UNIT, cut, inner_error, links
+from ..rounding import LARGE, LOST, SHORT, UNIT, cut, inner_error, links
 
 PIECE = 2**24
 EVEN = 2.0**-12
@@ -115,10 +115,12 @@ class Outer:
             left, right = (side2.view(len(self.left), -1) for side2 in self._sides2(memo))
             lost = 3 * LOST**2 * (self.left.shape[-1] * right + self.right.shape[-1] * left).sum(1) + 3 * least
             return _both(unit(self.left) ** 2 * self.norm2(memo), lost) if unit(self.left) else lost
-        if not self._by_inner() or not unit(self.left):
+        if not self._by_inner():
+            return coarsened(coarse(self._pieces()[0]), self.norm2(memo), least)
+        if not unit(self.left):
             return least
         if not narrow(self.left):
-            return _both((unit(self.left) * self.reach(memo)).square(), torch.full_like(self.reach(memo), least))
+            return coarsened(unit(self.left), self.reach(memo).square(), least)
         if pays(self.left, self.right):
             _, bound, _, other2, length2 = self._sums()
         else:
@@ -261,7 +263,12 @@ def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
 
 def unit(values: Tensor) -> float:
     """How much what is added rounds one of its factors by, or both together: bfloat16, TF32, or not to speak of."""
-    return UNIT if narrow(values) else COARSE if coarse(values) else 0.0
+    return UNIT if narrow(values) else coarse(values)
+
+
+def coarsened(share: float, size2: Tensor, least: float) -> Tensor | float:
+    """What rounding of factors adds, as a share of a squared length, and what underflow hides."""
+    return _both(share**2 * size2, torch.full_like(size2, least)) if share else least
 
 
 def _in_range(found: Tensor, largest: Tensor) -> Tensor:

@@ -30,9 +30,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..arrays import Room, flat, kept_only, square, squares, summed, wide
+from ..arrays import Room, coarse, flat, kept_only, square, squares, summed, wide
 from ..rounding import LOST, ROUND, SHORT, inner_error, links, traced
-from .outer import Memo, Outer, once
+from .outer import Memo, Outer, coarsened, once
 
 
 @dataclass(eq=False)
@@ -55,7 +55,8 @@ class Dense:
         return 0
 
     def slack2(self, memo: Memo) -> Tensor | float:
-        return self.values.shape[1:].numel() * LOST**2
+        least = self.values.shape[1:].numel() * LOST**2
+        return coarsened(coarse(wide(self.values)), self.norm2(memo), least)
 
     def sway2(self, memo: Memo) -> Tensor:
         return self.links**2 * self.norm2(memo)
