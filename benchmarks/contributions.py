@@ -73,7 +73,7 @@ def emulated(precision: str) -> Iterator[None]:
     crossed = rule.crossed
     rounds = {"narrow": lambda values: values.dtype == torch.bfloat16} if "GPU" in precision else {
         "coarse": lambda values: COARSE["high"] * (values.dtype == torch.float32),
-        "crossed": lambda *sides: crossed(*rounded(*sides)),
+        "crossed": lambda left, right, *rest: crossed(*rounded(left, right), *rest),
     }  # fmt: skip
     with ExitStack() as stack:
         stack.enter_context(patch.object(sums, "group_sway", lambda terms, squares, *rest: torch.zeros_like(squares)))

@@ -118,7 +118,7 @@ class PrivateStep:
         device = self._release.device
         compiled = speed.compiles(plan.steps, device)
         add, kind = adding(self._workers, self._release.grid, compiled=compiled)
-        weigh = replace(Weigh.of(plan.clipping, trained), most=at_most(plan.expected_batch))
+        weigh = replace(Weigh.of(plan.clipping, trained), most=at_most(plan.expected_batch, plan.rate))
         self._clipper = Clipper(model, averaged(loss), whole, plan.clip_norm, speed.precision, weigh, add)
         self._total = Totals(self._clipper, self._workers, augment, compiled=compiled, kind=kind)
         self._recorded = device.type == "cuda"

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .rounding import COARSE, SHORT, cut
+from .rounding import COARSE, LONGER, SHORT
 
 ALIGNED = 8
 # the C library's: larger blocks are always mapped by themselves; and how far from the heap at least
@@ -52,24 +52,25 @@ def summed(weight: Tensor, values: Tensor) -> Tensor:
     return found.add_(weight[count:] @ values[count:]) if count < len(values) else found
 
 
-def crossed(left: Tensor, right: Tensor) -> Tensor:
-    r"""\sum_k l_k r_k^T of rows (groups, K, p) and (groups, K, d) or without groups, as short sums on a processor.
+def crossed(left: Tensor, right: Tensor, length: int, room: Room | None = None) -> Tensor:
+    r"""\sum_k l_k r_k^T of rows (groups, K, p) and (groups, K, d) or without groups; on a processor as sums of `length`.
 
-    In float64 where one of the sides is.
+    In float64 where one of the sides is. What is added lies in kept memory where there is any.
     """
     if left.is_cuda:
         return product(left.mT, right) if left.ndim > 2 else left.mT @ right
     left, right = wide(left), wide(right)
     kind = torch.promote_types(left.dtype, right.dtype)
-    length = cut(left.shape[-2], kind)
+    length = LONGER if kind == torch.float64 else length
     found = place = None
     for some, others in zip(left.split(length, -2), right.split(length, -2), strict=True):
         sides = some.mT.to(kind), others.to(kind)
         if found is None:
             found = torch.matmul(*sides)
         else:  # memory in moderate pieces is reused, not mapped anew
-            place = torch.matmul(*sides, out=torch.empty_like(found) if place is None else place)
-            found.add_(place)
+            if place is None:
+                place = torch.empty_like(found) if room is None else room.take(tuple(found.shape), found)
+            found.add_(torch.matmul(*sides, out=place))
     assert found is not None
     return found
 

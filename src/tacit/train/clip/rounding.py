@@ -35,7 +35,8 @@ ROUNDING = {precision: own + SUMS for precision, own in OWN.items()}
 MOST = 512
 """Records of a sample, where nobody says."""
 SHORT, LONG, LONGER = 64, 128, 4096
-"""Lengths of short sums: of gradients, of outer products, and of those in float64."""
+"""Lengths of short sums: of gradients, of outer products at least, and of those in float64."""
+LENGTHS = (128, 192, 256, 384, 512)
 UNIT = 1.01 * 2.0**-8
 """Rounding to bfloat16, and a little for what a compiler rounds once more or less."""
 COARSE = {"highest": 0.0, "high": 1.01 * 2.0**-10, "medium": 1.01 * 2.0**-7}
@@ -44,9 +45,10 @@ FUSED, TENSOR = 16, 2.0**-23
 """Matrix units add 16 products at a time to a float32 number, and may cut it off rather than round it."""
 
 
-def cut(count: int, kind: torch.dtype = torch.float32) -> int:
-    """The length of the short sums that a product over `count` rows is made of."""
-    return LONGER if kind == torch.float64 else LONG if count <= LONG**2 else 2 * LONG
+def cut(count: int, most: int) -> int:
+    """The length of the short sums that a product over `count` rows is made of: as long as a sample's size allows."""
+    allowed = [length for length in LENGTHS if links(count, length) * most * ROUND <= PRODUCTS]
+    return max(allowed, default=LONG)
 
 
 def links(count: int, length: int) -> int:
@@ -54,12 +56,12 @@ def links(count: int, length: int) -> int:
     return min(count, length) + (math.ceil(count / length) if count > length else 0) + 4
 
 
-def at_most(expected: float) -> int:
+def at_most(expected: float, rate: float = 0.0) -> int:
     """More records than a sample of this expected size ever has, in data of up to a tenth more than expected.
 
     Not proven of random samples: a step whose sample is larger takes its own size in place of this.
     """
-    return math.ceil(1.1 * expected + 8 * math.sqrt(1.1 * expected) + 8)
+    return math.ceil(1.1 * expected + (8 * math.sqrt(1.1 * expected) + 8) * (rate < 1))
 
 
 def sum_kind(most: int, physical: int) -> torch.dtype:

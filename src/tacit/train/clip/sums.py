@@ -30,7 +30,7 @@ from .recompute.hooks import checkpointed
 from .rounding import LARGE, PRODUCTS, ROUND, borne, needs_float64
 from .rules.outer import Memo
 from .rules.rules import RULES, fallback
-from .rules.terms import Dense, Term, Viewed, housed, join, norm2, pulled, slack2, sway2, weighted
+from .rules.terms import Dense, Term, Viewed, housed, join, norm2, pulled, sized, slack2, sway2, weighted
 from .tree import mapped
 from .weigh import FLAT, Weigh
 
@@ -102,6 +102,7 @@ def clipped_terms(
 ) -> Clipped:
     """The clipped sum from its terms; `finite`: the caller looks at the norms itself, and no branch is taken here."""
     memo: Memo = {}
+    sized(chain.from_iterable(terms.values()), weigh.most)
     squares = group_squares(terms, losses, weigh, memo)
     norms, kept = shown(squares, losses)
     if not finite and not bool(kept.all()):
@@ -109,10 +110,13 @@ def clipped_terms(
         memo = {}
     lengths = squares.sqrt() + group_slack(terms, squares, weigh, memo)
     weight = weigh(lengths, mask & kept, clip_norm)
-    sway = group_sway(terms, squares, weigh, memo)
-    weight, rough = for_sums(sway, weight, mask, clip_norm, weigh.most, norms.dtype, longest(terms) if finite else None)
-    if finite:  # the caller repeats the step without a graph
-        norms = torch.where(rough, torch.inf, norms)
+    if weight.is_cuda or short(terms, weigh.most):
+        weight = weight.to(norms.dtype)
+    else:
+        sway, static = group_sway(terms, squares, weigh, memo), longest(terms) if finite else None
+        weight, rough = for_sums(sway, weight, mask, clip_norm, weigh.most, norms.dtype, static)
+        if finite:  # the caller repeats the step without a graph
+            norms = torch.where(rough, torch.inf, norms)
     sums = (add or weighted_sums)(parameters, terms, weight, weigh)
     return Clipped(sums, norms, losses, mask & kept & (weight < 1).any(0))
 
@@ -180,6 +184,12 @@ def _grouped(terms: Terms, zero: Tensor, weigh: Weigh, of: Callable[[list[Term]]
     for name, parts in terms.items():
         found[weigh.group(name)] = found[weigh.group(name)] + of(parts)
     return torch.stack(found)
+
+
+def short(terms: Terms, most: int) -> bool:
+    """Whether float32 is enough for sums of any `most` records: nothing cancels, and no sum is long."""
+    alone = all(len(parts) == 1 and parts[0].whole for parts in terms.values())
+    return alone and longest(terms) * most * ROUND <= PRODUCTS
 
 
 def longest(terms: Terms) -> int:

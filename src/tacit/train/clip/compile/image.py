@@ -43,6 +43,10 @@ class Image:
         return self.patches.reach(memo)
 
     @property
+    def whole(self) -> bool:
+        return True
+
+    @property
     def depth(self) -> int:
         return self.patches.depth
 

@@ -32,7 +32,7 @@ from ..arrays import (
 )
 from ..compile.inner import inner_sums, pays
 from ..cost import inner_is_cheaper
-from ..rounding import LARGE, LOST, SHORT, UNIT, cut, inner_error, links
+from ..rounding import LARGE, LONG, LOST, MOST, SHORT, UNIT, cut, inner_error, links
 
 PIECE = 2**24
 EVEN = 2.0**-12
@@ -53,6 +53,7 @@ class Outer:
     shape: torch.Size
     keys: tuple[int, int] | None = None
     room: Room | None = None
+    most: int = MOST
     _written: list[Tensor] | None = field(default=None, repr=False)
     _sizes: tuple[int, int] = field(default=(0, 0), repr=False)
     _added: tuple[Tensor, ...] | None = field(default=None, repr=False)
@@ -141,6 +142,10 @@ class Outer:
         return self.links**2 * self.norm2(memo)
 
     @property
+    def whole(self) -> bool:
+        return self.left.shape[2] == 1 or not self._by_inner()
+
+    @property
     def depth(self) -> int:
         return self.left.shape[2]
 
@@ -148,9 +153,14 @@ class Outer:
     def links(self) -> int:
         batch, _, positions, _ = self.left.shape
         if self._by_inner() or positions == 1:
-            return links(batch * positions, cut(batch * positions))
+            return links(batch * positions, self._length())
         pieces = self._pieces()
         return links(len(pieces[0]), SHORT) + len(pieces)
+
+    def _length(self) -> int:
+        """Of the short sums that the sum over examples is made of; shorter ones where positions may cancel."""
+        batch, _, positions, _ = self.left.shape
+        return cut(batch, self.most) if positions == 1 else LONG
 
     def weighted(self, weight: Tensor) -> Tensor:
         r"""\sum_i c_i G_i, in float64 where the weights are."""
@@ -166,9 +176,9 @@ class Outer:
             sides[side] = scaled
         if self.left.shape[1] == 1 and not narrow(self.left):
             left, right = (values.flatten(0, 2) for values in sides)
-            return crossed(left, right).view(self.shape)
+            return crossed(left, right, self._length(), self.room).view(self.shape)
         left, right = (values.transpose(0, 1).flatten(1, 2) for values in sides)
-        return self._cut(crossed(left, right)).reshape(self.shape)
+        return self._cut(crossed(left, right, self._length())).reshape(self.shape)
 
     def _kind(self) -> torch.dtype:
         """What inner products are made of: bfloat16 as it is on a GPU, anything else in float64."""

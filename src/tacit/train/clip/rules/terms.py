@@ -51,6 +51,10 @@ class Dense:
         return self.norm2(memo).sqrt()
 
     @property
+    def whole(self) -> bool:
+        return True
+
+    @property
     def depth(self) -> int:
         return 0
 
@@ -116,6 +120,10 @@ class Gather:
         return self.lengths().sum(1)
 
     @property
+    def whole(self) -> bool:
+        return self.rows.shape[1] == 1
+
+    @property
     def depth(self) -> int:
         return self.rows.shape[1]
 
@@ -165,6 +173,10 @@ class Viewed:
         return sum((term.reach(memo) for term in self.terms[1:]), start=self.terms[0].reach(memo))
 
     @property
+    def whole(self) -> bool:
+        return len(self.terms) == 1 and self.terms[0].whole
+
+    @property
     def depth(self) -> int:
         return max(term.depth for term in self.terms) + len(self.terms)
 
@@ -201,11 +213,15 @@ class Term(Protocol):
 
     `reach` is the sum of the lengths of an example's parts, before any of them cancel; `depth` is how many additions
     one of its numbers passes through when the gradient is written out, `links` when the sum over examples is made.
+    `whole`: there is one part, so that none cancels.
     """
 
     def norm2(self, memo: Memo) -> Tensor: ...
 
     def reach(self, memo: Memo) -> Tensor: ...
+
+    @property
+    def whole(self) -> bool: ...
 
     @property
     def depth(self) -> int: ...
@@ -222,6 +238,15 @@ class Term(Protocol):
     def dense(self) -> Tensor: ...
 
     def only(self, kept: Tensor) -> Term: ...
+
+
+def sized(terms: Iterable[Term], most: int) -> None:
+    """Tell these terms how many examples a sample may hold."""
+    for term in terms:
+        if isinstance(term, Outer):
+            term.most = most
+        elif isinstance(term, Viewed):
+            sized(term.terms, most)
 
 
 def _often(index: Tensor) -> bool:
