@@ -53,7 +53,7 @@ def summed(weight: Tensor, values: Tensor) -> Tensor:
 
 
 def crossed(left: Tensor, right: Tensor, length: int, room: Room | None = None) -> Tensor:
-    r"""\sum_k l_k r_k^T of rows (groups, K, p) and (groups, K, d) or without groups; on a processor as sums of `length`.
+    r"""\sum_k l_k r_k^T of rows (groups, K, p) and (groups, K, d) or without groups; on a processor as short sums.
 
     In float64 where one of the sides is. What is added lies in kept memory where there is any.
     """
