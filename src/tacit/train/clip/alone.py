@@ -71,7 +71,11 @@ def gradient_alone(loss: Loss, one: Any, parameters: Mapping[str, Tensor]) -> tu
 
 
 def _joined(found: list[Clipped]) -> Clipped:
-    sums = {name: sum((part.sums[name] for part in found[1:]), found[0].sums[name]) for name in found[0].sums}
+    first = found[0].sums  # added up in float64, and rounded once
+    sums = {
+        name: sum((part.sums[name] for part in found[1:]), total.double()).to(total.dtype)
+        for name, total in first.items()
+    }
     norms, losses = torch.cat([part.norms for part in found]), torch.cat([part.losses for part in found])
     return Clipped(sums, norms, losses, torch.cat([part.shortened for part in found]))
 
