@@ -38,6 +38,7 @@ from tacit.core import (
 )
 from tacit.core.events import Gaussian, Repeat
 from tacit.core.evidence_schema import schema
+from tacit.core.fault import Fault
 from tacit.loss import privacy_loss
 
 ADD, DELTA = Adjacency.ADD_REMOVE, 1e-5
@@ -88,7 +89,7 @@ def evidence(kind):
         (Measurement("loss", SURE, ((0.1, SURE),), 50, 50, 1, ((0.0, 0.1, 0.0, 0.2), (1.0, 1.0, 1.0, 1.0))),),
         {"accuracy": 0.9}, (Control("planted leak", "found", "found", True),), ("tuning",), {"released": "the model"},
         {"tacit": "0.1.0"}, (), (Exposure(3, 0.9, SURE),), (Bin(0.0, 0.5, 7),), (GroupRisk("a", SURE, 0.2),),
-        tuple(spent),
+        tuple(spent), (Fault("no noise", SURE), Fault("no clipping")), {"title": "a model"},
     )  # fmt: skip
 
 

@@ -37,3 +37,20 @@ def test_options_are_checked_before_any_run(tacit_, words, said):
     status, out, err = tacit_("audit", "json:loads", *words, "--out", "there")
     assert (status, out) == (2, "")
     assert said in err
+
+
+@pytest.mark.parametrize("entry", ["value", "function"])
+def test_a_pair_is_a_value_or_a_function(tacit_, tmp_path, entry):
+    name = f"theirs_{entry}"
+    (tmp_path / f"{name}.py").write_text(
+        "def release(data, rng): return data\nvalue = (1.0, 0.0)\ndef function(): return value\n"
+        "def bad(): raise ValueError('a secret')\n"
+    )
+    words = ("--epsilon", "1", "--runs", "400", "--seed", "1", "--json")
+    status, out, err = tacit_("audit", f"{name}:release", "--pair", f"{name}:{entry}", *words)
+    assert status == 1, err
+    assert '"reason": "What gave it away' in out
+    assert '"caught": []' in out
+    status, _, err = tacit_("audit", f"{name}:release", "--pair", f"{name}:bad", *words)
+    assert status == 2
+    assert "secret" not in err

@@ -61,7 +61,7 @@ def many_runs(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confid
     """
     if runs < LEAST:
         raise BadInput(f"A game of runs needs at least {LEAST} runs, got {runs}.")
-    chance, lead = stage.budget.chance, _lead(stage, canary, runs)
+    chance, lead = stage.budget.chance, lead_runs(stage, canary, runs)
     planned = stage.budget.affordable(runs - lead.runs, lead.times, LEAST)
     coins = balanced(planned, chance)
     results = stage.budget.patient(lead.times).run(lead.task, lead.coins(coins))
@@ -88,7 +88,7 @@ def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confi
     """Play in small batches and test after each; stops when the claim is refuted or the runs are used up."""
     if runs < FIRST + 2 * FEWEST:
         raise BadInput(f"A sequential game needs at least {FIRST + 2 * FEWEST} runs, got {runs}.")
-    lead = _lead(stage, canary, min(runs, 800))
+    lead = lead_runs(stage, canary, min(runs, 800))
     most = runs - lead.runs
     turns = _Turns(lead, stage.budget.patient(lead.times), most)
     first = turns.play(max(FIRST, most // 20))
@@ -101,10 +101,10 @@ def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confi
     return Outcome(shown, _controls(scores, stage), scores, tuple(turns.results), most, _told(lead, choice))
 
 
-def _lead(stage: Stage, canary: str | Maker, runs: int) -> Pilot | Rehearsal:
+def lead_runs(stage: Stage, canary: str | Maker, runs: int, among: Sequence[str] = ()) -> Pilot | Rehearsal:
     """Runs that do not count: a pilot, where the canary is to be chosen and the runs can pay for it."""
     asked = canary == "auto" or canary in UNUSUAL
-    return pilot(stage, canary, runs) if asked and runs >= PILOTED else stage.rehearse(canary, runs)
+    return pilot(stage, canary, runs, among) if asked and runs >= PILOTED else stage.rehearse(canary, runs)
 
 
 def _told(lead: Pilot | Rehearsal, choice: Choice) -> dict[str, str | int]:

@@ -9,12 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Adjacency, BadInput, Calibration, Evidence, NotFinished, Scores, Source, check, source
+from ..core import (
+    Adjacency,
+    BadInput,
+    Calibration,
+    Claim,
+    Demonstration,
+    Evidence,
+    NotFinished,
+    Scores,
+    Source,
+    check,
+    source,
+)
 from . import controls
 from .claims import Stated, stated
 from .demonstration import chosen, demonstrate
 from .features import Feature, fitted
 from .foreign import Border
+from .panel import of_release
 from .scoring import balanced, scored
 
 Release = Callable[[Any, np.random.Generator], Any]
@@ -83,7 +96,12 @@ def audit_mechanism(
             "seconds": round(time.monotonic() - began, 3),
         },
         scores=(scores,),
+        caught=() if _refuted(shown, claimed) else of_release(claimed, shown[-1]),
     )
+
+
+def _refuted(shown: tuple[Demonstration, ...], claim: Claim) -> bool:
+    return any(item.bound.contradicts(claim.bound) for item in shown)
 
 
 def _play(release: Release, pair: tuple[Any, Any], coins: Coins, rng: np.random.Generator) -> Floats:

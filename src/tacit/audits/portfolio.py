@@ -76,10 +76,14 @@ class Pilot:
         }
 
 
-def pilot(stage: Stage, canary: str | Maker, runs: int) -> Pilot:
-    """Play the pilot; "auto" compares all canaries that fit the data, another choice is only looked at more closely."""
+def pilot(stage: Stage, canary: str | Maker, runs: int, among: Sequence[str] = ()) -> Pilot:
+    """Play the pilot; "auto" compares all canaries that fit the data, another choice is only looked at more closely.
+
+    With `among` only these canaries are compared.
+    """
     room = min(int(SHARE * runs), MOST)
-    names: Sequence[str | Maker] = fitting(stage.x)[: max(1, room // FEW - 1)] if canary == "auto" else [canary]
+    offers = among or fitting(stage.x)[: max(1, room // FEW - 1)]
+    names: Sequence[str | Maker] = offers if canary == "auto" else [canary]
     trial = _Trial(stage, *_prepared(stage, names))
     alive = trial.able(range(-1, len(trial.names)))
     if alive[:1] != [-1] or len(alive) < 2:

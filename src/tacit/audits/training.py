@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Adjacency, BadInput, Claim, Evidence, Source, check, source
+from ..core.fault import Fault
 from ..core.files import Lasting
-from .canary import maker
+from . import games, panel
+from .canary import fitting, maker
 from .claims import Stated, stated
 from .foreign import Fit
 from .games import GAMES, Outcome
@@ -82,9 +84,11 @@ def audit(
     budget = Budget.of(isolation, seconds, source(rng) if journal is None else journal.chance, journal, fleet)
     spread = cluster.session() if isolation == "ray" else contextlib.nullcontext()
     with spread, journal or contextlib.nullcontext():
-        outcome = GAMES[game](Stage(fit, x, y, claimed.bound.adjacency, budget), claimed, canary, runs, confidence)
+        stage = Stage(fit, x, y, claimed.bound.adjacency, budget)
+        outcome = GAMES[game](stage, claimed, canary, runs, confidence)
         if fleet is not None:
             fleet.compare_latest(limit=budget.limit, deadline=budget.deadline)
+        found = _caught(stage, claimed, outcome, canary, runs)
     return Evidence(
         subject=name_of(fit),
         claim=claimed,
@@ -94,6 +98,20 @@ def audit(
         threat=STEPWISE if game == "updates" else FINAL,
         provenance=_provenance(budget, outcome),
         scores=(outcome.scores,),
+        caught=found,
+    )
+
+
+def _caught(stage: Stage, claim: Claim, outcome: Outcome, canary: str | Maker, runs: int) -> tuple[Fault, ...]:
+    """What the audit would have refuted; nothing where it has."""
+    shown = outcome.shown[-1]
+    if any(item.bound.contradicts(claim.bound) for item in outcome.shown):
+        return ()
+    if shown.game not in ("runs", "sequential"):
+        return panel.unknown()
+    among = tuple(dict.fromkeys((shown.canary, *(name for name in fitting(stage.x) if name == "outlier"))))
+    return panel.caught(
+        stage, claim, shown, runs, lambda planted, count: games.lead_runs(planted, canary, count, among)
     )
 
 

@@ -60,6 +60,8 @@ ONLY_DATA: dict[str, str] = {
     "exposures": "which records are exposed",
     "risk": "how many records are at risk",
     "groups": "the rates of groups",
+    "caught": "what the audit would have caught",
+    "described": "what its owner says of it",
 }
 """Parts of evidence that no recomputation confirms, by their path in its JSON, and how they are called."""
 RESTS_ON = {

@@ -9,14 +9,16 @@ import typer
 
 from ..core.errors import BadInput
 from ..core.evidence import Demonstration, Evidence
+from ..core.fault import chance_words
 from ..core.files import Lasting
 from ..core.interval import finite
 from ..core.run_folder import run_folder
 from .app import AGAIN, DONE, REFUTED, STATUS_OF_VERDICT, Result, note, resumable, verb
-from .entry import resolve, resolve_callable
+from .entry import Guarded, resolve, resolve_callable
 from .inputs import canary as canary_maker
 from .inputs import read_data, read_event, seeded
 
+PAIR_HELP = "(D, D') for a mechanism, or a function that returns it."
 CANARY_HELP = (
     "auto, backdoor, blank, clip-aware, duplicate, mislabelled, missing, near-duplicates, outlier, rare, unseen, "
     "or PKG:NAME."
@@ -31,7 +33,9 @@ def audit(
     event: Annotated[str | None, typer.Option(metavar="FILE", help="The claimed event in JSON; - is input.")] = None,
     data: Annotated[str | None, typer.Option(help="Data set, .npz, .csv or PKG:NAME returning (x, y).")] = None,
     label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
-    pair: Annotated[str | None, typer.Option(metavar="PKG:NAME", help="(D, D') for a mechanism.")] = None,
+    pair: Annotated[
+        str | None, typer.Option(metavar="PKG:NAME", help="(D, D') for a mechanism, or a function that returns it.")
+    ] = None,
     adjacency: Annotated[str, typer.Option(help="add-remove or replace.")] = "add-remove",
     game: Annotated[str, typer.Option(help="runs, sequential, one-run or updates.")] = "runs",
     canary: Annotated[str, typer.Option(help=CANARY_HELP)] = "auto",
@@ -63,9 +67,10 @@ def audit(
     common: dict[str, Any] = {"claim": claim, "runs": runs, "confidence": confidence, "rng": seeded(seed)}
     state = "checkpoint.jsonl" if pair is None and seconds is None else None
     records = None if pair is not None else read_data(str(data), label=label)
+    sides = None if pair is None else read_pair(pair)
     with run_folder(out, state=state, resume=resume, again=again) as held:
         if records is None:
-            found = audit_mechanism(target, resolve(str(pair)), delta=delta, adjacency=adjacency, **common)
+            found = audit_mechanism(target, sides, delta=delta, adjacency=adjacency, **common)
         else:
             note(f"auditing {entry} with {runs} {'canaries' if game == 'one-run' else 'runs'}")
             more: dict[str, Any] = {"game": game, "canary": canary_maker(canary), "seconds": seconds}
@@ -77,6 +82,12 @@ def audit(
         found.save(held.results / "evidence.json")
         held.commit("audit")
     return audited(found, str(held.final / "evidence.json"), asked=runs)
+
+
+def read_pair(entry: str) -> Any:
+    """The two data sets of a mechanism's game: a value, or a function without arguments that returns them."""
+    found = resolve(entry)
+    return Guarded(entry)() if callable(found) else found
 
 
 def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
@@ -92,6 +103,8 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
         "runs": None if shown is None else _runs(shown, evidence),
         "stopped": None if shown is None else _stopped(shown, evidence, asked),
         "controls": [vars(control) for control in evidence.controls],
+        "reason": evidence.reason,
+        "caught": [fault.to_json() for fault in evidence.caught],
         "evidence": path,
     }
     rows = [("verdict", evidence.verdict.value)]
@@ -102,6 +115,7 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
         family = f", within {bound.assumes}" if bound.assumes else ", whatever the mechanism"
         rows.append(("shown", f"epsilon >= {bound.epsilon:.4g} at {bound.confidence:.10g} ({bound.method}{family})"))
         rows.append(("attainable", f"{item.attainable:.4g}"))
+    rows += [(f"would catch: {fault.name}", chance_words(fault)) for fault in evidence.caught if fault.chance]
     rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
     rows.append(("evidence", path))
     return Result(data, rows, [evidence.sentence], STATUS_OF_VERDICT[evidence.verdict.value])

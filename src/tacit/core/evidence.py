@@ -13,6 +13,7 @@ from . import check
 from .bound import Bound
 from .errors import BadInput
 from .events import Event
+from .fault import Fault
 from .files import shown, text, written
 from .interval import Estimate
 from .risk import Bin, Exposure, GroupRisk, Spent
@@ -120,6 +121,7 @@ class Evidence:
     `not_covered` lists what the proof does not speak of; `threat` says what is released and what the attacker sees.
     `exposures` are the most exposed records (their names are membership information), `risk` counts all records by
     their memorisation, `groups` compares groups, `budget` is what is proven step by step.
+    `caught` says with what chance the audit would have refuted each of the usual faults.
     `described` is what its owner says of it (title, owner, purpose, tuning, ...): nobody else can know.
     """
 
@@ -137,6 +139,7 @@ class Evidence:
     risk: tuple[Bin, ...] = ()
     groups: tuple[GroupRisk, ...] = ()
     budget: tuple[Spent, ...] = ()
+    caught: tuple[Fault, ...] = ()
     described: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -186,6 +189,13 @@ class Evidence:
         from .sentence import sentence
 
         return sentence(self)
+
+    @property
+    def reason(self) -> str:
+        """What gave a refuted claim away, and what would be right; empty otherwise."""
+        from .reasons import reason
+
+        return reason(self)
 
     def __repr__(self) -> str:
         parts = [self.verdict.value]

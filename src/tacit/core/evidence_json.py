@@ -13,11 +13,12 @@ from .bound import Bound
 from .errors import BadInput, TacitError
 from .events import Event
 from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measurement
+from .fault import Fault
 from .interval import Estimate, finite
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .schema_check import misfit
 
-PARTS: dict[str, Any] = {"exposures": Exposure, "risk": Bin, "groups": GroupRisk, "budget": Spent}
+PARTS: dict[str, Any] = {"exposures": Exposure, "risk": Bin, "groups": GroupRisk, "budget": Spent, "caught": Fault}
 """Lists that evidence of earlier versions does not have."""
 
 

@@ -44,7 +44,7 @@ def schema() -> Json:
             threat={"type": "object", "additionalProperties": TEXT},
             provenance={"type": "object", "additionalProperties": SCALAR},
             optional={"exposures": _list("exposure"), "risk": _list("bin"), "groups": _list("group"),
-                      "budget": _list("spent"),
+                      "budget": _list("spent"), "caught": _list("fault"),
                       "described": {"type": "object", "additionalProperties": TEXT}},
         ),
         "$defs": _definitions(),
@@ -81,6 +81,10 @@ def _definitions() -> Json:
         "exposure": _object(record=COUNT, selected_by=NUMBER, confidence=confident, memorisation=_ref("estimate")),
         "bin": _object(lower=NUMBER, upper=NUMBER, records=COUNT),
         "group": _object(group=TEXT, advantage=_ref("estimate"), confidence=confident, p_value=SHARE),
+        "fault": _object(
+            name=TEXT,
+            chance={"anyOf": [{"allOf": [_ref("estimate"), _object(confidence=confident)]}, {"type": "null"}]},
+        ),
         "spent": _object(step=COUNT, epsilon=EPSILON),
     }  # fmt: skip
 

@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 from .evidence import Claim, Evidence, Measurement, Verdict
+from .fault import panel_words
 from .interval import Estimate
+from .reasons import reason
 
 CEILING = 0.98
 """From this part of its attainable maximum on, a lower bound says how many runs there were, not how much leaks."""
@@ -106,11 +108,12 @@ def _judged(evidence: Evidence) -> str:
         return f"{_bounded(claim)}; it is untested, as no audit was made."
     at_least = _shown(evidence)
     if evidence.verdict is Verdict.REFUTED:
-        return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}."
+        return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}. {reason(evidence)}"
     if evidence.verdict is Verdict.UNINFORMATIVE:
         most = f"{evidence.attainable:.3g}"
         return f"The audit could not have contradicted epsilon <= {epsilon}: it can show {most} at most."
-    return f"{_bounded(claim)} and at least {at_least} by demonstration."
+    told = panel_words(evidence.caught)
+    return f"{_bounded(claim)} and at least {at_least} by demonstration.{told and ' ' + told}"
 
 
 def _shown(evidence: Evidence) -> str:

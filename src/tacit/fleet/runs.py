@@ -14,7 +14,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,10 @@ Predict = Callable[[Array], Array]
 Rows = NDArray[np.int64]
 MOST = {"cpu": BLOCK, "cuda": 2048}
 """Runs that an audit hands over in one call; what of them fits in memory is trained at once."""
+
+
+FAR = 1e4
+"""Times the clip norm, where no gradient comes near: a training without clipping."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,24 @@ class Runs:
     def isolation(self) -> str:
         """Where an audit makes its calls: processes would share one GPU, and each compile for it."""
         return "none" if torch.device(self.fleet.device).type == "cuda" else "process"
+
+    def planted(self, fault: str) -> Runs | None:
+        """This training with a usual fault, for an audit that says what it would have caught; None if it has none such.
+
+        Noise and clipping are those of the plan, so a fault is another plan that is claimed to be this one.
+        """
+        plan = self.schedule
+        if not isinstance(plan, Plan):
+            return None
+        wrong: dict[str, dict[str, Any]] = {
+            "no noise": {"noise_multiplier": plan.noise_multiplier * 1e-6},
+            "noise 2 times too small": {"noise_multiplier": plan.noise_multiplier / 2},
+            "noise 3 times too small": {"noise_multiplier": plan.noise_multiplier / 3},
+            "no clipping": {"clip_norm": plan.clip_norm * FAR, "noise_multiplier": plan.noise_multiplier / FAR},
+            "noise on the mean instead of the sum": {"noise_multiplier": plan.noise_multiplier / plan.expected_batch},
+            "another sampling than accounted": {"rate": min(1.0, 4 * plan.rate)},
+        }
+        return replace(self, schedule=replace(plan, **wrong[fault])) if fault in wrong else None
 
     def __call__(self, x: ArrayLike, y: ArrayLike, rng: np.random.Generator) -> Predict:
         """One run: predict(x) -> logits of shape (records, classes)."""

@@ -125,6 +125,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "rates": tables.rates(subject),
         "attacks": tables.attacks(subject),
         "demonstrations": tables.demonstrations(subject),
+        "caught": tables.caught(subject),
         "controls": tables.controls(subject, public=public),
         "provenance": tables.provenance(subject),
         "utility": comparison.utility_table(subject),

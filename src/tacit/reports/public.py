@@ -10,7 +10,7 @@ VERSIONS = {"tacit", "python", "numpy", "scipy", "scikit-learn", "torch", "platf
 PLAN = {"public_size", "rate", "steps", "planned_steps", "noise_multiplier", "clip_norm", "sampling", "precision"}
 PLAN |= {"clipping", "noise"}
 GAMES = {"runs_planned", "runs_done", "runs_failed", "references", "runs_of_the_fleet", "runs_of_train.fit"}
-GAMES |= {"canaries", "steps_per_run", "isolation"}
+GAMES |= {"canaries", "steps_per_run", "isolation", "pilot_runs", "canaries_tried", "canaries_left_out", "seen_by"}
 OPEN_PROVENANCE = frozenset(VERSIONS | PLAN | GAMES | {"randomness", "cryptographic", "made", "data_hmac"})
 LEFT_OUT = "left out of the public version"
 

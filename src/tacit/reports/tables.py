@@ -115,6 +115,30 @@ def demonstrations(subject: Subject) -> Table:
     return Table(f"games-{subject.index + 1}", "What the audit counted", columns, rows, subject.title)
 
 
+def caught(subject: Subject) -> Table | None:
+    """The usual faults and the chance that this audit would have refuted each; None where no audit says so."""
+    if not subject.evidence.caught:
+        return None
+    columns = (
+        Column("Usual fault", ("fault",), numeric=False),
+        Column("Chance of refuting it", ("chance",)),
+        Column("at least", ("lower",)),
+        Column("at most", ("upper",)),
+        Column("How it is known", ("note",), numeric=False),
+    )
+    rows = [_caught(item) for item in subject.node["caught"]]
+    return Table(f"caught-{subject.index + 1}", "What this audit would have caught", columns, rows, subject.title)
+
+
+def _caught(item: Node) -> list[Cell]:
+    chance = item["chance"]
+    if chance.value is None:
+        unknown = Cell.words("not known")
+        return [_text(item["name"]), unknown, unknown, unknown, Cell.words("the fault cannot be planted here")]
+    numbers = [_number(chance[key], percent) for key in ("value", "lower", "upper")]
+    return [_text(item["name"]), *numbers, _text(chance["note"])]
+
+
 def _assumes(item: Node) -> Cell:
     family = item["bound"]["assumes"]
     return Cell.words("no family of mechanisms") if family.value is None else _text(family)

@@ -87,7 +87,7 @@ def run_all(
 def perform(task: Task, job: Job) -> Result:
     """One run, with every ambient generator started afresh so that runs are independent of each other."""
     began = time.monotonic()
-    _reseed(job.words)
+    reseed(job.words)
     score: Any = math.nan
     problem = ""
     with Border() as border:
@@ -105,7 +105,7 @@ def _here(task: Task, job: Job, deadline: float, place: int, ended: Ended) -> Re
     return result
 
 
-def _reseed(words: tuple[int, ...]) -> None:
+def reseed(words: tuple[int, ...]) -> None:
     """A fit that draws from global generators must not repeat the last run's draws (forked workers share states)."""
     random.seed(words[0])
     np.random.seed([word & 0xFFFFFFFF for word in words])  # noqa: NPY002
