@@ -1,5 +1,7 @@
 """Users and augmentations: averaged, clipped once, against a loop over units."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -149,27 +151,33 @@ def test_users_and_units_must_agree() -> None:
 IMAGES = torch.randn(12, 2, 8, 8, generator=torch.Generator().manual_seed(2)), torch.arange(12) % CLASSES
 
 
+FLIPS = {"ours": flip_and_crop(1), "a user's": lambda batch: flip_and_crop(1)(batch)}
+
+
+@pytest.mark.parametrize("function", FLIPS.values(), ids=FLIPS)
 @pytest.mark.parametrize("physical", [None, 8])
-def test_augmentations_are_averaged_before_they_are_clipped(physical: int | None) -> None:
+def test_augmentations_are_averaged_before_they_are_clipped(physical: int | None, function: Any, monkeypatch) -> None:
     torch.manual_seed(0)
     model = ZOO["convolutions"].make()
     seen = []
 
-    def augment(batch: tuple) -> tuple:
-        found = flip_and_crop(1)(batch)
-        seen.append(found)
-        return found
+    run = Augment.__call__
 
+    def watched(augment: Augment, rows: tuple) -> Any:
+        seen.append(run(augment, rows))
+        return seen[-1]
+
+    monkeypatch.setattr(Augment, "__call__", watched)
     plan = Plan(12, 1.0, 1, 1.0, clip_norm=C, sampling="full")
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     speed = Speed(physical_batch=physical)
-    step = private(model, optimizer, plan, loss=classify, rng=0, augment=Augment(augment, 4), speed=speed)
+    step = private(model, optimizer, plan, loss=classify, rng=0, augment=Augment(function, 4), speed=speed)
     batch = next(step.batches(IMAGES))
     assert batch.physical == (2 if physical else 16)
     total = summed(step, batch)
-    versions = seen[2:]  # the first two are of the test on made-up records
-    rows = [torch.cat([version[0] for version in versions[k::4]]) for k in range(4)]
-    stacked = torch.stack(rows, dim=1), IMAGES[1][:, None].expand(12, 4)
+    rows = torch.cat([several.rows[0] for several in seen])
+    stacked = rows, IMAGES[1][:, None].expand(12, 4)
+    assert not torch.equal(rows[:, 0], rows[:, 1])
     assert furthest(total, by_hand(model, classify, stacked, torch.full((12, 4), 0.25))) < 1e-5
 
 

@@ -3,7 +3,7 @@
 from .capture.probe import Structure, probe
 from .clipper import Clipper
 from .compile.compiled import Compiled
-from .rules import convolution, expansions  # noqa: F401  they register their rules
+from .rules import convolution, expansions, experts  # noqa: F401  they register their rules
 from .sums import Clipped, Forward, clipped_sum
 from .weigh import Weigh
 

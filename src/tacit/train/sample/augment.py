@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from ...core import BadInput, Source, check
-from ..clip.capture.probe import made_up, same_random
 from ..clip.sums import check_losses
 from ..clip.tree import mapped, size, tensors
 from .draw import Index
+from .per_record import check_apart, each
 
 Loss = Callable[[nn.Module, Any], Tensor]
 
@@ -112,8 +112,8 @@ def _words(names: NDArray[Any]) -> NDArray[Any]:
 class Augment:
     """`times` random versions of every record, by `function(batch) -> batch`, averaged before they are clipped.
 
-    Guarantee: the record's contribution stays within the clip norm; augmentation costs no privacy.
-    Caller ensures: `function` changes every record on its own; a made-up batch is tested for that before the first use.
+    Guarantee: the record's contribution stays within the clip norm; augmentation costs no privacy. `function` is given
+    every record by itself, as a batch of one, so it cannot mix them; one that means to is refused.
     """
 
     function: Callable[[Any], Any]
@@ -123,39 +123,35 @@ class Augment:
         check.whole("times", self.times)
 
     def __call__(self, rows: Any) -> Several:
-        versions = [self.function(rows) for _ in range(self.times)]
+        versions, taken = zip(*(self._version(rows) for _ in range(self.times)), strict=True)
         pieces = [tensors(version) for version in versions]
-        count = size(versions[0])
         stacked = iter([torch.stack(same, dim=1) for same in zip(*pieces, strict=True)])
-        shares = torch.full((count, self.times), 1 / self.times, device=pieces[0][0].device)
+        shares = torch.stack(taken, dim=1).all(1, keepdim=True).float().expand(-1, self.times) / self.times
         return Several(mapped(lambda _: next(stacked), versions[0]), shares)
 
+    def _version(self, rows: Any) -> tuple[Any, Tensor]:
+        """One version of every record, and whose values the function took: the others contribute nothing."""
+        if isinstance(self.function, FlipAndCrop):  # ours: it keeps records apart, and is faster on a whole batch
+            return self.function(rows), torch.ones(size(rows), dtype=torch.bool, device=tensors(rows)[0].device)
+        return each(self.function, rows)
+
     def check(self, rows: Any) -> None:
-        """One made-up record changed, none of the others may change."""
-        first = made_up(rows, 3)
-        second = mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), first)
-        found = []
-        for batch in (first, second):
-            with same_random():
-                found.append(tensors(self.function(batch)))
-        if any(len(a) != 3 or not torch.equal(a[:2], b[:2]) for a, b in zip(*found, strict=True)):
-            raise BadInput(
-                "The augmentation mixes the records of a batch, so their gradients cannot be clipped one by one.",
-                fix="Change every record on its own, and keep their number and order.",
-            )
+        """Refuse a function that mixes made-up records or remembers them."""
+        if not isinstance(self.function, FlipAndCrop):
+            check_apart(self.function, rows)
 
 
-def flip_and_crop(padding: int = 4) -> Callable[[Any], Any]:
-    """A mirror image with probability 1/2 and a random shift by up to `padding` pixels, zeros coming in at the edges.
+@dataclass(frozen=True)
+class FlipAndCrop:
+    """See `flip_and_crop`. Every record has a flip and a shift of its own, and is looked up by its own place."""
 
-    For (x, y) with images x of shape (batch, channels, height, width). Reference: De et al. 2022, section 3.2.
-    """
+    padding: int = 4
 
-    def augment(batch: Any) -> Any:
+    def __call__(self, batch: Any) -> Any:
         x, *rest = batch
         count, _, height, width = x.shape
-        wide = torch.nn.functional.pad(x, (padding,) * 4)
-        down, right = torch.randint(0, 2 * padding + 1, (2, count, 1), device=x.device)
+        wide = torch.nn.functional.pad(x, (self.padding,) * 4)
+        down, right = torch.randint(0, 2 * self.padding + 1, (2, count, 1), device=x.device)
         flip = torch.rand(count, 1, device=x.device) < 0.5
         columns = torch.arange(width, device=x.device)
         columns = torch.where(flip, columns.flip(0), columns) + right
@@ -164,4 +160,10 @@ def flip_and_crop(padding: int = 4) -> Callable[[Any], Any]:
         moved = wide.permute(0, 2, 3, 1)[unit, rows[:, :, None], columns[:, None, :]]
         return (moved.permute(0, 3, 1, 2).contiguous(), *rest)
 
-    return augment
+
+def flip_and_crop(padding: int = 4) -> Callable[[Any], Any]:
+    """A mirror image with probability 1/2 and a random shift by up to `padding` pixels, zeros coming in at the edges.
+
+    For (x, y) with images x of shape (batch, channels, height, width). Reference: De et al. 2022, section 3.2.
+    """
+    return FlipAndCrop(padding)

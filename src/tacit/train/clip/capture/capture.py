@@ -28,7 +28,7 @@ from torch.utils.checkpoint import CheckpointError
 from ..recompute.hooks import lost
 from ..rules.rules import EXPANSIONS, RULES
 from .errors import Overwritten, Remembered, kept_data, no_rule, unseen
-from .functions import FACTORIES, in_place, one_to_one, opened, out_of_place, refuse
+from .functions import FACTORIES, in_place, known, one_to_one, opened, out_of_place, public_coin, refuse
 from .level import Level
 from .ranges import bounded
 from .rows import ROWS
@@ -84,7 +84,7 @@ class Capture(TorchFunctionMode):
         self.parts = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        func, kwargs = known(func), kwargs or {}
         tensors = list(flat(args, kwargs))
         used = [tensor for tensor in tensors if id(tensor) in self.sources]
         private = bool([tensor for tensor in tensors if self._own(tensor)])
@@ -99,6 +99,9 @@ class Capture(TorchFunctionMode):
             result = args[0]
         elif private and func in ROWS:
             result = ROWS[func](self.level, *args, **kwargs)
+        elif not private and public_coin(func, args, kwargs):
+            with self.level.left():
+                result = func(*args, **kwargs)
         else:
             result = func(*args, **kwargs)
         if self.owned and func in FACTORIES:

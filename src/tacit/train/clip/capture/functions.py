@@ -21,6 +21,18 @@ _ONE_TO_ONE = {
 }  # fmt: skip
 
 
+_SAME = {"transformers::grouped_mm_fallback": F.grouped_mm}
+
+
+def known(func: Any) -> Any:
+    """The torch function that another one, or a library's own operator by its name, stands for."""
+    if func is torch._grouped_mm:  # what a pass sees of F.grouped_mm
+        return F.grouped_mm
+    if isinstance(func, torch._ops.OpOverload):
+        return _SAME.get(func._schema.name, func)
+    return _SAME.get(func._qualified_op_name, func) if isinstance(func, torch._ops.OpOverloadPacket) else func
+
+
 def name_of(func: Any) -> str:
     """A readable name; attribute getters are called after their attribute."""
     name = getattr(func, "__name__", str(func))
@@ -113,3 +125,15 @@ FACTORIES = {
     torch.empty_like,
 }  # fmt: skip
 """They make a tensor that user code may write into."""
+
+
+_DRAWS = {torch.rand, torch.randn, torch.randint}
+
+
+def public_coin(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a single random number is drawn that no record has a part in, such as the coin of LayerDrop.
+
+    In a batch it is one number for all records, and code may branch on it: it tells nothing about any of them.
+    """
+    sizes = (*args, kwargs.get("size"))
+    return func in _DRAWS and any(isinstance(size, tuple | list) and len(size) == 0 for size in sizes)

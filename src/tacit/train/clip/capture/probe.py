@@ -231,11 +231,15 @@ def _usable(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, count: int
 
 
 def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: Any, structure: Structure) -> bool:
+    """Coins that are public, such as LayerDrop's, fall alike for each record and for all of them at once."""
     forward = structure.forward(loss, examples, parameters)
     mask = torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device)
-    with InRange():
-        expected = alone(loss, examples, parameters)
-    terms, losses, _ = per_example(forward, mask)
+    expected = []
+    for row in range(len(mask)):
+        with same_random(), InRange():
+            expected += alone(loss, mapped(lambda tensor, row=row: tensor[row : row + 1], examples), parameters)
+    with same_random():
+        terms, losses, _ = per_example(forward, mask)
     allowed = TOLERANCE[any(tensor.dtype in REDUCED for tensor in parameters.values())]
     with torch.no_grad():
         for place, (gradients, _) in enumerate(expected):
@@ -321,14 +325,14 @@ def _moved(parameters: Mapping[str, Tensor], share: float, seed: int) -> Iterato
                 tensor.copy_(before[name])
 
 
-def not_run(error: Exception) -> BadInput:
+def not_run(error: Exception, what: str = "loss") -> BadInput:
     """The one sentence for a model that does not go with its data; made-up records hold no values to tell."""
     reason = str(error).split("\n")[0].rstrip(".")
     if isinstance(error, IndexError):
         reason = "a label or an id is out of range"
     return BadInput(
-        f"The loss of made-up records that are shaped like the data cannot be computed: {reason}.",
-        fix="loss(model, batch) is given rows of the data; labels and ids are whole numbers (int64) from 0 on.",
+        f"The {what} of made-up records that are shaped like the data cannot be computed: {reason}.",
+        fix=f"The {what} is given rows of the data; labels and ids are whole numbers (int64) from 0 on.",
     )
 
 

@@ -1,0 +1,166 @@
+"""A user's function of a batch, run for every record as if it were alone.
+
+The function sees a batch of one. Where it goes, all records run at once inside a `Level`, in which no record can reach
+another; where it does not, one record runs after the other with random numbers of its own, and a record at whose values
+the function raises is left out (soundness rule 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core import BadInput, TacitError
+from ..clip.capture.capture import Capture, flat
+from ..clip.capture.errors import Remembered
+from ..clip.capture.level import Level
+from ..clip.capture.nested import nested
+from ..clip.capture.probe import made_up, not_run, same_random
+from ..clip.capture.ranges import InRange
+from ..clip.sums import unbroken
+from ..clip.tree import describe, mapped, size, tensors
+
+Function = Callable[[Any], Any]
+
+
+def each(function: Function, rows: Any) -> tuple[Any, Tensor]:
+    """What the function makes of every record, and (B,) whose values it took."""
+    for owned in (False, True):
+        try:
+            with torch.no_grad():
+                return together(function, rows, owned=owned)
+        except Remembered:
+            raise kept() from None
+        except (TacitError, torch.OutOfMemoryError):
+            raise
+        except Exception:  # user code: one record at a time may go
+            continue
+    return alone(function, rows)
+
+
+def together(function: Function, rows: Any, *, owned: bool = False) -> tuple[Any, Tensor]:
+    """All records at once; `owned` as in `Capture`."""
+    level = Level(size(rows))
+    capture = Capture({}, level, owned=owned)
+    with level.entered(), nested(capture):
+        inside = mapped(capture.enter, rows)
+        with capture:
+            found = function(inside)
+        found = mapped(lambda tensor: level.all(_single(tensor).squeeze(0)), found)
+        if any(level.owns(tensor) for tensor in flat((found,), {})):
+            raise miscounted()
+    mask = torch.ones(level.batch, dtype=torch.bool, device=tensors(rows)[0].device)
+    return found, unbroken(capture, mask)
+
+
+def alone(function: Function, rows: Any) -> tuple[Any, Tensor]:
+    """One record after the other; made-up records say what shape a result has."""
+    usual = _usual(function, rows)
+    found, taken = [], []
+    device = tensors(rows)[0].device
+    with torch.no_grad(), torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
+        for place, seed in enumerate(torch.randint(2**62, (size(rows),)).tolist()):
+            torch.manual_seed(seed)
+            result = _tried(function, mapped(lambda tensor, place=place: tensor[place : place + 1].clone(), rows))
+            taken.append(result is not None and describe(result) == describe(usual))
+            found.append(result if taken[-1] else mapped(torch.zeros_like, usual))
+    joined = iter([torch.cat(parts) for parts in zip(*map(tensors, found), strict=True)])
+    return mapped(lambda _: next(joined), usual), torch.tensor(taken, device=device)
+
+
+def check_apart(function: Function, rows: Any) -> None:
+    """Made-up records: one of them changed, none of the others may change; nor may their order change any of them."""
+    first = made_up(rows, 3)
+    for seed in range(4):
+        found = [_on_batch(function, batch, seed) for batch in (first, first, _changed(first))]
+        if any(one is None for one in found):
+            break
+        once, again, other = found
+        if any(len(result) != 3 for result in once):
+            raise miscounted()
+        same = all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
+        if same and not all(torch.equal(a[:2], b[:2]) for a, b in zip(once, other, strict=True)):
+            raise BadInput(
+                "The augmentation mixes the records of a batch, so their gradients cannot be clipped one by one.",
+                fix="Change every record on its own, and keep their number and order.",
+            )
+    each(function, first)
+    _check_forgetful(function, first)
+
+
+def _check_forgetful(function: Function, first: Any) -> None:
+    """Made-up records one after the other, forwards and backwards, each with the same random numbers."""
+    rows = [mapped(lambda tensor, place=place: tensor[place : place + 1].clone(), first) for place in range(3)]
+    forwards = [_drawn_alike(function, row) for row in rows]
+    backwards = [_drawn_alike(function, row) for row in reversed(rows)][::-1]
+    again = [_drawn_alike(function, rows[0]) for _ in range(2)]
+    if not _equal(again[:1], again[1:]):  # random numbers that torch does not draw
+        return
+    if not _equal(forwards, backwards):
+        raise kept()
+
+
+def _drawn_alike(function: Function, row: Any) -> list[Tensor]:
+    with same_random(), torch.no_grad(), InRange():
+        found = _tried(function, row)
+    return [] if found is None else tensors(found)
+
+
+def _equal(found: list[list[Tensor]], others: list[list[Tensor]]) -> bool:
+    pairs = [(a, b) for one, other in zip(found, others, strict=True) for a, b in zip(one, other, strict=False)]
+    return all(a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
+
+
+def _on_batch(function: Function, batch: Any, seed: int) -> list[Tensor] | None:
+    """On a whole batch, as its author means it; None where it does not run so, which it never has to."""
+    with same_random(seed), torch.no_grad(), InRange():
+        found = _tried(function, mapped(Tensor.clone, batch))
+    return None if found is None else tensors(found)
+
+
+def _changed(first: Any) -> Any:
+    return mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), first)
+
+
+def _usual(function: Function, rows: Any) -> Any:
+    """The result for one made-up record."""
+    with same_random(), torch.no_grad(), InRange():
+        try:
+            found = function(made_up(rows, 1))
+        except TacitError:
+            raise
+        except Exception as error:
+            raise not_run(error, "augmentation") from error
+    return mapped(_single, found)
+
+
+def _tried(function: Function, one: Any) -> Any:
+    try:
+        return function(one)
+    except (TacitError, torch.OutOfMemoryError):
+        raise
+    except Exception:  # the record's own values
+        return None
+
+
+def _single(tensor: Tensor) -> Tensor:
+    if tensor.shape[0] != 1:
+        raise miscounted()
+    return tensor
+
+
+def miscounted() -> BadInput:
+    return BadInput(
+        "The augmentation must give one record for each record that it is given.",
+        fix="Keep the number and order of records; for several versions of each, raise times.",
+    )
+
+
+def kept() -> BadInput:
+    return BadInput(
+        "The augmentation keeps records from call to call, so one record's gradient would hold others.",
+        fix="Change every record on its own, and keep nothing but constants.",
+    )
