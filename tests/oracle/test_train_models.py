@@ -35,8 +35,7 @@ def test_a_sample_of_architectures(name: str, monkeypatch) -> None:
 def test_mutant_a_loop_that_clips_otherwise_is_far_away(monkeypatch) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     import models
-
-    from architectures import Architecture, plain_pictures  # noqa: F401
+    from architectures import Architecture
 
     made = Architecture("none", "flat", "images", lambda: nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)))
     assert models.measured(made, (2, 3))["result"] == "exact"
