@@ -64,7 +64,7 @@ def alone(function: Function, rows: Any) -> tuple[Any, Tensor]:
     with torch.no_grad(), torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
         for place, seed in enumerate(torch.randint(2**62, (size(rows),)).tolist()):
             torch.manual_seed(seed)
-            result = _tried(function, mapped(lambda tensor, place=place: tensor[place : place + 1].clone(), rows))
+            result = _tried(function, _row(rows, place))
             taken.append(result is not None and describe(result) == describe(usual))
             found.append(result if taken[-1] else mapped(torch.zeros_like, usual))
     joined = iter([torch.cat(parts) for parts in zip(*map(tensors, found), strict=True)])
@@ -75,10 +75,9 @@ def check_apart(function: Function, rows: Any) -> None:
     """Made-up records: one of them changed, none of the others may change; nor may their order change any of them."""
     first = made_up(rows, 3)
     for seed in range(4):
-        found = [_on_batch(function, batch, seed) for batch in (first, first, _changed(first))]
-        if any(one is None for one in found):
+        once, again, other = (_on_batch(function, batch, seed) for batch in (first, first, _changed(first)))
+        if once is None or again is None or other is None:
             break
-        once, again, other = found
         if any(len(result) != 3 for result in once):
             raise miscounted()
         same = all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
@@ -93,7 +92,7 @@ def check_apart(function: Function, rows: Any) -> None:
 
 def _check_forgetful(function: Function, first: Any) -> None:
     """Made-up records one after the other, forwards and backwards, each with the same random numbers."""
-    rows = [mapped(lambda tensor, place=place: tensor[place : place + 1].clone(), first) for place in range(3)]
+    rows = [_row(first, place) for place in range(3)]
     forwards = [_drawn_alike(function, row) for row in rows]
     backwards = [_drawn_alike(function, row) for row in reversed(rows)][::-1]
     again = [_drawn_alike(function, rows[0]) for _ in range(2)]
@@ -119,6 +118,11 @@ def _on_batch(function: Function, batch: Any, seed: int) -> list[Tensor] | None:
     with same_random(seed), torch.no_grad(), InRange():
         found = _tried(function, mapped(Tensor.clone, batch))
     return None if found is None else tensors(found)
+
+
+def _row(rows: Any, place: int) -> Any:
+    """One record as a batch of one, in memory of its own."""
+    return mapped(lambda tensor: tensor[place : place + 1].clone(), rows)
 
 
 def _changed(first: Any) -> Any:
