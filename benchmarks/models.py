@@ -7,7 +7,7 @@ of the model, and at weights that have moved since the model was looked at.
 
     python benchmarks/models.py                 all of them, some minutes; keeps results/models.json and docs/models.md
     python benchmarks/models.py --quick         six of them
-    python benchmarks/models.py --only Mixtral  those with this in their name
+    python benchmarks/models.py --only Mixtral  those with this in their name, kept in place of their old rows
 
 timm and torchvision are not needed by tacit. What is not installed is left out, and the table says so.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import json
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,7 @@ from torch import Tensor, nn
 from architectures import HEADS, LENGTH, WIDTH, Architecture, installed
 from architectures_text import TEXT
 from architectures_vision import VISION, stand_ins
-from machine import describe, keep
+from machine import RESULTS, describe, keep
 from tacit.core import TacitError
 from tacit.train.clip import Clipper
 from tacit.train.clip.tree import mapped
@@ -210,9 +211,19 @@ def main() -> None:
             continue
         rows.append(row := measured(architecture))
         print(f"{row['name']:50} {row['result']:12} {row.get('off', 0):.1e} {row.get('reason', '')}", flush=True)
-    if not given.quick and not given.only:
-        keep("models", describe("torch", *(library for library in LIBRARIES if library not in missing)), rows)
-        DOCS.write_text(table(rows, missing), encoding="utf-8")
+    if not given.quick and rows:
+        kept = merged(rows) if given.only else rows
+        keep("models", describe("torch", *(library for library in LIBRARIES if library not in missing)), kept)
+        DOCS.write_text(table(kept, missing), encoding="utf-8")
+
+
+def merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The kept rows with these in their places."""
+    path = RESULTS / "models.json"
+    before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    new = {(row["library"], row["name"]): row for row in rows}
+    found = [new.pop((row["library"], row["name"]), row) for row in before]
+    return found + list(new.values())
 
 
 if __name__ == "__main__":
