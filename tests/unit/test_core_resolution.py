@@ -66,6 +66,18 @@ def test_an_output_without_zeros_is_left_alone():
     assert seen.margin[0, 0] == pytest.approx(np.log(1e-25))
 
 
+@pytest.mark.parametrize("kind", ["f8", "f4"])
+def test_rounding_errors_are_zeros_unless_the_output_has_small_shares(kind):
+    """A vote share that misses 0 by 1 ulp of 1 is no share; a softmax that says 1e-7, or 1e-25, means what it says."""
+    votes = (np.arange(101) / 100).astype(kind)
+    votes[0] = np.finfo(kind).eps
+    table = np.stack((votes, votes[::-1], np.full_like(votes, 0.5)), axis=1)
+    assert Resolution.of(table).added == (pytest.approx(0.25 * 0.01),)
+    for share in (7e-7, 1e-25):
+        table[50, 2] = share
+        assert Resolution.of(table).added == (1e-30,)
+
+
 def test_references_are_read_as_the_target_is():
     """A target that prints two decimals and references that do not: the same record gets nearly the same margin."""
     from tacit.study.outputs import Reading

@@ -23,7 +23,7 @@ PART, CLASSES = 0.25, 8
 BARE = 1e-3
 """What is added where an output holds only 0 and 1 (labels, a single tree)."""
 NOISE = 1e-6
-"""Shares that rounding could have made are taken as such where none lies between them and this."""
+"""Shares as small as a rounding error are read as 0 where no other share lies below this."""
 FEW = 20
 """Positive shares of one of two columns below which the column cannot tell its own smallest step."""
 
@@ -92,11 +92,22 @@ def printed_decimals(shares: NDArray[Any]) -> int | None:
 def smallest(shares: NDArray[Any]) -> Floats:
     """Per class, (the smallest share above 0, how many are above 0, whether some are 0)."""
     flat = shares.reshape(-1, shares.shape[-1])
-    noise = 4 * float(np.finfo(flat.dtype).eps) if flat.dtype.kind == "f" else 0.0
-    between = bool(((flat > noise) & (flat < NOISE)).any())
-    positive = flat > (0.0 if between else noise)  # sums and 1 - p that miss 0 by rounding are zeros
+    positive = (flat > 0) & ~_rounding(flat)
     least = np.where(positive, flat, np.inf).min(axis=0, initial=np.inf).astype(np.float64)
     return np.stack((least, positive.sum(axis=0).astype(np.float64), (~positive).any(axis=0).astype(np.float64)))
+
+
+def _rounding(flat: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which shares are rounding errors of sums or of 1 - p that should be 0.
+
+    Such errors lie within a few powers of two of the number type's epsilon. A softmax also gives shares between them
+    and `NOISE`, or far below them: then none is an error. Half precision has errors as large as shares that a model
+    means, so there every share counts.
+    """
+    eps = float(np.finfo(flat.dtype).eps) if flat.dtype.kind == "f" else 0.0
+    small = (flat > 0) & (flat < NOISE)
+    alike = small & (flat >= eps / 1024) & (flat <= 4 * eps)
+    return alike if 4 * eps < NOISE and (alike == small).all() else np.zeros_like(alike)
 
 
 def added(seen: Floats) -> tuple[float, ...]:

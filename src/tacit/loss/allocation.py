@@ -23,8 +23,9 @@ from functools import lru_cache, partial
 import numpy as np
 
 from .composed import Release
+from .computed import Bracketed, Levels, Tabulated
 from .noise import Array
-from .pairs import Bracketed, Discrete, Levels, Pair, Tabulated
+from .pairs import Discrete, Pair
 from .quadrature import NotMet
 from .sums import Law, lattice_step, law_of, law_with_jumps
 

@@ -24,8 +24,9 @@ from scipy.special import bdtrc, gammaln, logsumexp
 from ..core.adjacency import Adjacency
 from ..core.events import LastIterate
 from .composed import Composed, Release
+from .computed import Levels
 from .noise import Array, GaussianNoise
-from .pairs import Discrete, Levels, Location, Pair, Parts
+from .pairs import Discrete, Location, Pair, Parts
 
 REFERENCE_DELTA = 1e-6
 """Which of the valid bounds is taken is decided at this delta; none of them is less valid at another."""

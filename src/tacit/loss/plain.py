@@ -20,8 +20,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from .closed import GaussianTotal
+from .computed import Levels, Tabulated
 from .noise import Array, GaussianNoise
-from .pairs import Levels, Location, Pair, Tabulated
+from .pairs import Location, Pair
 from .renyi import delta_at, divergences, improved
 
 TILTS = np.geomspace(1e-9, 1e3, 60)

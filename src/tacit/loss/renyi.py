@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.interval import Interval
+from .computed import Levels, Tabulated
 from .noise import Array, GaussianNoise
-from .pairs import Levels, Location, Pair, Tabulated
+from .pairs import Location, Pair
 from .quadrature import Nodes, NotMet
 from .steps import LARGEST, upper_step
 from .tilted import conversion

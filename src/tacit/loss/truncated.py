@@ -21,8 +21,9 @@ from scipy.special import bdtr, bdtrc
 from ..core.adjacency import Adjacency
 from ..core.events import TruncatedPoisson
 from .composed import Release
+from .computed import Bracketed
 from .noise import Array, Noise
-from .pairs import Bracketed, Location, Pair
+from .pairs import Location, Pair
 
 ROUNDING = 1e-9
 """Relative allowance for the tails of the binomial distribution."""

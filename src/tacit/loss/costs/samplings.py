@@ -11,8 +11,9 @@ from ...core.errors import Unsupported
 from ...core.events import Allocation, Event, FixedSize, Poisson, Shuffled, TruncatedPoisson
 from ..allocation import allocated
 from ..composed import Composed, Release
+from ..computed import Bracketed
 from ..noise import GaussianNoise, Noise
-from ..pairs import Bracketed, Discrete, Halves, Location, Pair, Parts
+from ..pairs import Discrete, Halves, Location, Pair, Parts
 from ..truncated import Weighted, cut, truncated
 from .registry import loss_of, once, written
 

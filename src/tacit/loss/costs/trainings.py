@@ -6,11 +6,12 @@ from ...core.adjacency import Adjacency
 from ...core.errors import Unsupported
 from ...core.events import BandedFactorisation, LastIterate, MatrixFactorisation, ObjectivePerturbation
 from ..composed import Composed, Release
+from ..computed import Bracketed
 from ..factorised import sensitivity
 from ..iterate import last_iterate
 from ..noise import GaussianNoise
 from ..objective import Folded
-from ..pairs import Bracketed, Location
+from ..pairs import Location
 from .registry import loss_of, once
 
 
