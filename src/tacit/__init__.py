@@ -26,6 +26,7 @@ _ROOMS = {
         "PrivacyLoss",
         "PrivacyWarning",
         "Scores",
+        "SlowWarning",
         "TacitError",
         "Unsupported",
         "Verdict",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from .core import PrivacyLoss as PrivacyLoss
     from .core import PrivacyWarning as PrivacyWarning
     from .core import Scores as Scores
+    from .core import SlowWarning as SlowWarning
     from .core import TacitError as TacitError
     from .core import Unsupported as Unsupported
     from .core import Verdict as Verdict

@@ -10,6 +10,7 @@ from .errors import (
     MissingExtra,
     NotFinished,
     PrivacyWarning,
+    SlowWarning,
     TacitError,
     Unsupported,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "Roc",
     "Scores",
     "Side",
+    "SlowWarning",
     "Source",
     "Spent",
     "TacitError",

@@ -117,6 +117,10 @@ def where(error: BaseException) -> str:
     return f"{Path(found[-1].filename).name}, line {found[-1].lineno}, in {found[-1].name}"
 
 
+class SlowWarning(UserWarning):
+    """Something is done in a way that is right and slow, such as training one record at a time."""
+
+
 def _made(kind: type[TacitError], args: tuple[object, ...]) -> TacitError:
     error = kind.__new__(kind)
     error.args = args

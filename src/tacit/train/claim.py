@@ -79,7 +79,15 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
             "precision": step.speed.precision,
             "noise": step.noise,
             "rounding": step.rounding,
+            "records": f"one at a time: {step.alone_because}"
+            if step.alone_because
+            else "all at once, each as if alone",
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
     )
+
+
+def _records(step: PrivateStep) -> str:
+    """How records were run, for whoever reads the evidence."""
+    return f"one at a time: {step.alone_because}" if step.alone_because else "all at once, each as if alone"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from ..core import BadInput, Bound, Charger, Evidence, Source, source
+from ..core import BadInput, Bound, Charger, Evidence, SlowWarning, Source, source
 from ..loss import Adaptive, Plan
 from .batch_norm import Frozen
 from .claim import evidence, warn_delta
@@ -126,6 +128,7 @@ class PrivateStep:
         self._secret = Secret.of(rng)
         self._plan = repr(plan).encode()
         self._sample_key = b""
+        self.alone_because = ""
         self._charged = False
         self.course = Course()
         self._agree()
@@ -254,7 +257,24 @@ class PrivateStep:
         )
         self._secret.advance()
         self.done += 1
+        self._look_again()
         return StepInfo.of(len(batch.index), parts)
+
+    def _look_again(self) -> None:
+        """After 1, 10, 100 ... steps: say once if records run one at a time; compare on made-up records, never on data.
+
+        What is decided here follows from the released weights and public numbers alone (soundness rule 26).
+        """
+        if 10 ** round(math.log10(self.done)) != self.done:
+            return
+        if self.done > 1 and not self.sharded:
+            self._clipper.look_again(self.done)
+        reason = self._clipper.alone_because
+        if reason and reason != self.alone_because:
+            warnings.warn(
+                f"The model runs one record at a time, which is exact and slow: {reason}.", SlowWarning, stacklevel=3
+            )
+        self.alone_because = reason
 
     def _parted(self, batch: Batch) -> list[Part]:
         """Part by part."""

@@ -14,7 +14,7 @@ from ...core import TacitError
 from .alone import clipped_alone, fresh_model
 from .arrays import REDUCED, Room, full_float32, wide
 from .capture.errors import kept_data
-from .capture.probe import Structure, probe
+from .capture.probe import DISAGREES, Structure, agrees, made_up, probe
 from .recompute.two_pass import clipped_again
 from .sums import Add, Clipped, clipped_sum
 from .tree import describe
@@ -38,6 +38,7 @@ class Clipper:
     weigh: Weigh = FLAT
     add: Add | None = None
     structures: dict[Any, Structure] = field(default_factory=dict)
+    shapes: dict[Any, Any] = field(default_factory=dict)
     room: Room = field(default_factory=Room)
 
     @property
@@ -96,8 +97,21 @@ class Clipper:
         if key not in self.structures:
             with self.products():
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
-            self.structures[key] = found
+            self.structures[key], self.shapes[key] = found, made_up(batch, 1)
         return self.structures[key]
+
+    def look_again(self, seed: int) -> None:
+        """Compare once more, at the present weights, on other made-up records; what does not agree runs alone."""
+        with self.products():
+            for key, structure in self.structures.items():
+                known = self._looked_at, self.parameters, self.shapes[key], structure
+                if structure.together and not agrees(*known, seed=seed):
+                    self.structures[key] = Structure(together=False, reason=DISAGREES)
+
+    @property
+    def alone_because(self) -> str:
+        """Why records run one at a time; empty where they do not."""
+        return next((found.reason for found in self.structures.values() if not found.together), "")
 
     def _looked_at(self, batch: Any) -> Tensor:
         """The loss without autocast: rules are compared with autograd where both round alike."""

@@ -144,4 +144,6 @@ def fits(totals: Totals, release: Release, batch: Batch) -> bool:
         return False
     data = tensors(batch.examples.data) if batch.examples.direct else []
     here = bool(data) and all(tensor.device == totals.device for tensor in data)
-    return here and batch.shares is None and 0 < len(batch.index) <= batch.physical
+    if not here or batch.shares is not None or not 0 < len(batch.index) <= batch.physical:
+        return False
+    return totals.clipper.structure(batch.examples.data).together

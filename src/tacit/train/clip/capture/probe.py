@@ -37,6 +37,7 @@ from .where import by_values, place_of, why
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
 _SEED = 20_210_907
 _COUNT = 3
+DISAGREES = "all records at once do not give what each gives alone"
 _RANGES = (2, 30_000, 100)
 Loss = Callable[[Any], Tensor]
 TOLERANCE = {False: 1e-3, True: 0.2}
@@ -97,7 +98,7 @@ def probe(
         structure = _structure(loss, parameters, examples, lasting, model)
         _check_apart(loss, examples)
         if structure.together and not agrees(loss, parameters, batch, structure):
-            return Structure(together=False, reason="all records at once do not give what each gives alone")
+            return Structure(together=False, reason=DISAGREES)
     return structure
 
 
