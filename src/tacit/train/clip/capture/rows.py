@@ -2,8 +2,8 @@
 
 Torch has a rule for nearly every operation. Those below are written here because torch's takes records one after
 another (attention on a processor), or because it splits an operation that has a fast kernel (a linear layer with its
-bias, cross-entropy). Each rule is right because the function treats the rows of its first axis alike and apart: B
-records of n rows each are B n rows.
+bias, cross-entropy), or loses sight of autocast (convolutions). Each rule is right because the function treats the rows
+of its first axis alike and apart: B records of n rows each are B n rows.
 """
 
 from __future__ import annotations
@@ -26,14 +26,39 @@ def _plain(level: Level, *given: Any) -> bool:
     return all(not isinstance(one, Tensor) or not level.owns(one) or level.direct(one) for one in given)
 
 
-def linear(level: Level, values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """y = x W^T + b acts on the last axis alone."""
-    if not level.direct(values) or not _same(level, weight, bias):
-        return F.linear(values, weight, bias)
-    whole = level.all(values)
-    with level.left():
-        found = F.linear(whole, weight, bias)
-    return level.one(found)
+def rowwise(function: Rule, axes: int | None = None) -> Rule:
+    """A function of (rows, ...) with `axes` axes (None: two or more) that treats its rows alike and apart."""
+
+    def rule(level: Level, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        fits = level.direct(values) and (values.ndim >= 2 if axes is None else values.ndim == axes)
+        if not fits or not _same(level, *_tensors(args, kwargs)):
+            return function(values, *args, **kwargs)
+        whole = level.all(values).flatten(0, 1)
+        with level.left():
+            found = function(whole, *args, **kwargs)
+        if isinstance(found, Tensor):
+            return level.one(found.unflatten(0, (level.batch, -1)))
+        return tuple(level.one(part.unflatten(0, (level.batch, -1))) for part in found)
+
+    return rule
+
+
+def trailing(function: Rule) -> Rule:
+    """A function that acts on the last axes alone, or number by number, so that it takes all records as they lie."""
+
+    def rule(level: Level, values: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not level.direct(values) or not _same(level, *_tensors(args, kwargs)):
+            return function(values, *args, **kwargs)
+        whole = level.all(values)
+        with level.left():
+            found = function(whole, *args, **kwargs)
+        return level.one(found)
+
+    return rule
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    return [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
 
 
 def addmm(level: Level, bias: Tensor, values: Tensor, weight: Tensor, **kwargs: Any) -> Tensor:
@@ -95,7 +120,14 @@ def _same(level: Level, *tensors: Tensor | None) -> bool:
     return not any(tensor is not None and level.owns(tensor) for tensor in tensors)
 
 
-ROWS[F.linear] = linear
+for _function in (F.linear, F.layer_norm, F.rms_norm, F.embedding):
+    ROWS[_function] = trailing(_function)
+for _function, _axes in (
+    (torch.conv1d, 3), (torch.conv2d, 4), (torch.conv3d, 5), (torch.conv_transpose1d, 3), (torch.conv_transpose2d, 4),
+    (torch.conv_transpose3d, 5), (F.group_norm, None), (F.max_pool1d, 3), (F.max_pool2d, 4), (F.max_pool3d, 5),
+    (F.avg_pool1d, 3), (F.avg_pool2d, 4), (F.avg_pool3d, 5), (F.adaptive_avg_pool2d, 4),
+):  # fmt: skip
+    ROWS[_function] = rowwise(_function, _axes)
 ROWS[torch.addmm] = addmm
 ROWS[F.cross_entropy] = cross_entropy
 ROWS[F.nll_loss] = nll_loss

@@ -17,6 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from ..arrays import ALIGNED
 from .head import known_sums, own_sums, written_once
 from .nodes import all_written, given, operand, returned, storage, value
+from .ones import without_ones
 from .views import casts_first, no_copies, one_view
 
 aten = torch.ops.aten
@@ -52,6 +53,7 @@ def rewritten(traced: GraphModule) -> GraphModule:
 def _elsewhere(graph: Graph) -> None:
     """Numbers may come to lie elsewhere, or further apart: who reads memory by noted strides must be given a copy."""
     no_copies(graph)
+    without_ones(graph)
     known_sums(graph)
     written_once(graph)
     casts_first(graph)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch._functorch.autograd_function import enable_single_level_autograd_function
 from torch.utils import checkpoint
 
 from ....core import BadInput
@@ -24,6 +25,9 @@ GENERATOR = "_checkpoint_without_reentrant_generator"
 """What torch calls around the first run of a part, with the function for the second run as its first argument.
 
 Torch promises nothing about it: `followed` tries whether it is so."""
+
+
+SAVER = "_NoopSaveInputs"
 
 
 class Part(Protocol):
@@ -66,8 +70,29 @@ def checkpointed(watcher: Watcher) -> Iterator[None]:
         if not followed():  # what such a part gives is refused in the backward pass, where torch notices (`lost`)
             yield
             return
-        with _replaced(GENERATOR, lambda theirs: _told(watcher, theirs)):
+        with _replaced(GENERATOR, lambda theirs: _told(watcher, theirs)), _saving():
             yield
+
+
+@contextmanager
+def _saving() -> Iterator[None]:
+    """Older torch (2.11) saves a part's arguments by an autograd function, which it does not take inside a `Level`."""
+    if not hasattr(checkpoint, SAVER):
+        yield
+        return
+    with _replaced(SAVER, _Saver):
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class _Saver:
+    """In place of torch's function: nothing that it is given by `_told` is a record's own."""
+
+    theirs: Any
+
+    def apply(self, *args: Any) -> Any:
+        with enable_single_level_autograd_function():
+            return super(torch.autograd.Function, self.theirs).apply(*args)
 
 
 @contextmanager
