@@ -1,5 +1,7 @@
 """Strangers' models: every form of answer and of table goes in, and what cannot is one sentence."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -90,7 +92,7 @@ def test_labels_only_with_references():
 
 
 def mixed(library):
-    frames = pytest.importorskip(library)
+    frames = importlib.import_module(library)
     data = load_breast_cancer()
     order = np.random.default_rng(0).permutation(len(data.data))
     columns = {f"c{k}": data.data[order, k] for k in range(4)}
@@ -103,6 +105,7 @@ def mixed(library):
     return table, data.target[order]
 
 
+@pytest.mark.needs("pandas")
 def test_a_pipeline_on_a_mixed_table():
     from sklearn.compose import make_column_transformer
     from sklearn.impute import SimpleImputer
@@ -118,7 +121,9 @@ def test_a_pipeline_on_a_mixed_table():
     assert all(control.passed for control in found.controls)
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize(
+    "library", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("pandas", "polars", "pyarrow")]
+)
 def test_rows_of_tables(library):
     table, y = mixed(library)
     first, second = take(table, np.arange(5)), take(table, np.arange(569) >= 564)
@@ -181,9 +186,11 @@ def test_torch_with_one_sigmoid():
     assert 0.3 < loss_area(model, YES) < 0.7
 
 
-@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+@pytest.mark.parametrize(
+    "library", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("xgboost", "lightgbm")]
+)
 def test_bare_boosters(library):
-    module = pytest.importorskip(library)
+    module = importlib.import_module(library)
     if library == "xgboost":
         model = module.train({"objective": "binary:logistic", "nthread": 1}, module.DMatrix(*YES[0]), 20)
     else:
@@ -192,18 +199,21 @@ def test_bare_boosters(library):
     assert loss_area(model, YES) > 0.6
 
 
+@pytest.mark.needs("catboost")
 def test_catboost_is_cloned():
-    catboost = pytest.importorskip("catboost")
+    import catboost
+
     model = catboost.CatBoostClassifier(iterations=20, verbose=0, thread_count=1, allow_writing_files=False)
     found = tacit.attack(model.fit(*YES[0]), *YES, references=2, attacks=["lira"], rng=1)
     assert found.measurements[0].auc.value > 0.55
 
 
+@pytest.mark.needs("onnxruntime")
+@pytest.mark.needs("skl2onnx")
 @pytest.mark.parametrize("zipmap", [True, False])
 def test_onnx_sessions(zipmap):
-    pytest.importorskip("onnxruntime")
-    skl2onnx = pytest.importorskip("skl2onnx")
     import onnxruntime
+    import skl2onnx
 
     made = skl2onnx.to_onnx(FOREST, X[:1].astype(np.float32), options={id(FOREST): {"zipmap": zipmap}})
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -113,22 +113,25 @@ def attack(
     confidence: float = 0.95,
     rng: Rng = None,
     fpr: Sequence[float] = FPRS,
+    output: str = "auto",
 ) -> Evidence:
     """Measure membership inference against a trained model.
 
     `members` and `nonmembers` are pairs (x, y), where x may be a data frame; or data frames with `schema`: a Schema (or
     its file), by which records become numbers, or the name of the label column, and then the model is given frames.
-    They must come from one distribution (the blind baseline tests that). Reference models are trained on random halves
-    of both together, by `fit(x, y, rng)` or by cloning an estimator; without either only attacks that need none are
-    run. An attack that learns from records of known membership is told a random half of them and judged on the other;
-    one that looks inside needs a torch model. The most exposed records are named by their row among members, then
-    non-members.
+    They must come from one distribution (the blind baseline tests that). `output` says what the model answers with
+    (labels, probabilities, logits, or the values of a regression) where that cannot be told from its numbers.
+
+    Reference models are trained on random parts of both together, as large as the members, by `fit(x, y, rng)` or by
+    cloning an estimator; without either only attacks that need none are run. An attack that learns from records of
+    known membership is told a random half of them and judged on the other; one that looks inside needs a torch model.
+    The most exposed records are named by their row among members, then non-members.
     """
     given, groups, twice = Arrays.of(_own(schema, target), members, nonmembers).apart(groups)
     train = fit if given.codec is None else given.fit(refit(target, fit))
     found = membership.attack(
         given.model(target), *given.parts, attacks=attacks, references=references, fit=train, groups=groups,
-        confidence=confidence, rng=rng, fpr=fpr,
+        confidence=confidence, rng=rng, fpr=fpr, output=output,
     )  # fmt: skip
     return _counted(given.told(found.with_(subject=type(target).__name__)), twice)
 
