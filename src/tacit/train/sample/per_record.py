@@ -75,13 +75,15 @@ def check_apart(function: Function, rows: Any) -> None:
     """Made-up records: one of them changed, none of the others may change; nor may their order change any of them."""
     first = made_up(rows, 3)
     for seed in range(4):
-        once, again, other = (_on_batch(function, batch, seed) for batch in (first, first, _changed(first)))
-        if once is None or again is None or other is None:
+        batches = first, first, _changed(first), _changed(first, start=True)
+        once, again, last, start = (_on_batch(function, batch, seed) for batch in batches)
+        if once is None or again is None or last is None or start is None:
             break
         if any(len(result) != 3 for result in once):
             raise miscounted()
         same = all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
-        if same and not all(torch.equal(a[:2], b[:2]) for a, b in zip(once, other, strict=True)):
+        apart = all(torch.equal(a[:2], b[:2]) for a, b in zip(once, last, strict=True))
+        if same and not (apart and all(torch.equal(a[1:], b[1:]) for a, b in zip(once, start, strict=True))):
             raise BadInput(
                 "The augmentation mixes the records of a batch, so their gradients cannot be clipped one by one.",
                 fix="Change every record on its own, and keep their number and order.",
@@ -125,8 +127,11 @@ def _row(rows: Any, place: int) -> Any:
     return mapped(lambda tensor: tensor[place : place + 1].clone(), rows)
 
 
-def _changed(first: Any) -> Any:
-    return mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), first)
+def _changed(rows: Any, *, start: bool = False) -> Any:
+    """Three records with another last or first one."""
+    if start:
+        return mapped(lambda tensor: torch.cat((tensor[2:], tensor[1:])), rows)
+    return mapped(lambda tensor: torch.cat((tensor[:2], tensor[:1])), rows)
 
 
 def _usual(function: Function, rows: Any) -> Any:

@@ -278,14 +278,15 @@ def _random(loss: Loss, examples: Any) -> bool:
 
 
 def _check_apart(loss: Loss, examples: Any) -> None:
-    """With the same random numbers and another last record, the losses of the others stay what they were.
+    """With the same random numbers and another last or first record, the losses of the others stay what they were.
 
     Where the loss does not run on a batch, there is nothing to compare: records are never run as a batch here.
     """
-    other = mapped(lambda tensor: torch.cat((tensor[:-1], tensor[:1])), examples)
+    last = mapped(lambda tensor: torch.cat((tensor[:-1], tensor[:1])), examples)
+    first = mapped(lambda tensor: torch.cat((tensor[-1:], tensor[1:])), examples)
     for seed in range(3):
         found = []
-        for batch in (examples, examples, other):
+        for batch in (examples, examples, last, first):
             with same_random(seed), torch.no_grad(), checkpointed(AsItIs()), InRange():
                 try:
                     found.append(loss(batch))
@@ -296,7 +297,8 @@ def _check_apart(loss: Loss, examples: Any) -> None:
         check_losses(found[0], size(examples))
         if not torch.equal(found[0].nan_to_num(), found[1].nan_to_num()):  # random numbers that torch does not draw
             return
-        kept, _, changed = (losses[:-1].double() for losses in found)
+        kept = torch.cat((found[0][:-1], found[0][1:])).double()
+        changed = torch.cat((found[2][:-1], found[3][1:])).double()
         usable = kept.isfinite() & changed.isfinite()
         if bool(((kept - changed).abs() > 1e-4 * kept.abs().clamp(min=1e-3))[usable].any()):
             raise BadInput(
