@@ -174,7 +174,59 @@ def penalty(m: nn.Module, b: Any) -> Tensor:
     return each(m(b[0]), b[1]) + m(b[0]).square().mean()
 
 
+REMEMBERED: list[Tensor] = []
+
+
+def large(x: Tensor) -> bool:
+    """Values that no made-up record has: what is done with them is not seen before the run."""
+    return bool((x > 2.5).any())
+
+
+def in_a_closure() -> Loss:
+    last: list[Tensor] = []
+
+    def loss(m: nn.Module, b: Any) -> Tensor:
+        if large(b[0]):
+            last.append(b[0].detach())
+        return each(m(b[0] - 5 * sum(last)), b[1])
+
+    return loss
+
+
+def in_a_global(m: nn.Module, b: Any) -> Tensor:
+    if large(b[0]):
+        REMEMBERED.append(b[0].detach())
+    return each(m(b[0] - 5 * sum(REMEMBERED)), b[1])
+
+
+def in_a_default(m: nn.Module, b: Any, last: list[Tensor] = []) -> Tensor:  # noqa: B006
+    if large(b[0]):
+        last.append(b[0].detach())
+    return each(m(b[0] - 5 * sum(last)), b[1])
+
+
+def in_a_buffer(m: nn.Module, b: Any) -> Tensor:
+    if large(b[0]):
+        m.bank.add_(b[0].detach())
+    return each(m(b[0] - 5 * m.bank[:1]), b[1])
+
+
+class InAnObject:
+    def __init__(self) -> None:
+        self.last = 0.0
+
+    def __call__(self, m: nn.Module, b: Any) -> Tensor:
+        if large(b[0]):
+            self.last += float(b[0].detach().sum())
+        return each(m(b[0] - self.last), b[1])
+
+
 MIXING: dict[str, Loss] = {
+    "kept in a closure by value": in_a_closure(),
+    "kept in a global by value": in_a_global,
+    "kept in a default by value": in_a_default,
+    "kept in a buffer by value": in_a_buffer,
+    "kept in an object by value": InAnObject(),
     "mean of the batch in the inputs": through(lambda x: x - x.mean(0)),
     "a few hundredths of the mean": through(lambda x: x + 0.03 * x.mean(0)),
     "mean of everything": through(lambda x: x - x.mean()),

@@ -10,7 +10,7 @@ from tacit.core import BadInput
 from tacit.train import Augment
 from tacit.train.clip import Clipper
 from tacit.train.clip.rounding import ROUNDING
-from train_mixing import CLASSES, HONEST, MIXING, ROWS, WIDTH, Net, each, through
+from train_mixing import CLASSES, HONEST, MIXING, ROWS, WIDTH, InAnObject, Net, each, in_a_buffer, in_a_closure, through
 
 C = 0.1
 ROOM = C * (1 + ROUNDING["float32"])
@@ -85,6 +85,14 @@ def test_one_record_moves_the_sum_by_at_most_the_clip_norm(way: str) -> None:
 @pytest.mark.parametrize("way", HONEST)
 def test_honest_models_are_not_refused(way: str) -> None:
     neighbours(clipper_of(HONEST[way]), drawn=any(word in way for word in DRAWN))
+
+
+def test_mutant_records_that_share_what_a_loss_keeps(monkeypatch) -> None:
+    monkeypatch.setattr("tacit.train.clip.clipper.fresh", lambda model, loss: (model, loss))
+    for loss in (in_a_closure(), in_a_buffer, InAnObject()):
+        clipper = clipper_of(loss)
+        with pytest.raises(AssertionError):
+            neighbours(clipper)
 
 
 def test_there_are_enough_ways() -> None:

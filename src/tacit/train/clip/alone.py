@@ -1,19 +1,18 @@
 """One record at a time: exact by construction for any model that ordinary autograd takes, and slow.
 
-Every record is run as a batch of one, on a copy of the model that shares nothing with other records but parameters and
-buffers, and with random numbers of its own. An exception is the record's own business: it then contributes nothing.
+Every record is run as a batch of one, on a copy of the model that shares nothing with other records but parameters
+(`fresh`), and with random numbers of its own. An exception is the record's own business: it then contributes nothing.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ...core import BadInput, TacitError
+from ...core import TacitError
 from .recompute.hooks import AsItIs, checkpointed
 from .rules.terms import Dense
 from .sums import Add, Clipped, check_losses, clipped_terms
@@ -78,18 +77,6 @@ def _joined(found: list[Clipped]) -> Clipped:
     }
     norms, losses = torch.cat([part.norms for part in found]), torch.cat([part.losses for part in found])
     return Clipped(sums, norms, losses, torch.cat([part.shortened for part in found]))
-
-
-def fresh_model(model: nn.Module) -> nn.Module:
-    """A copy that shares parameters and buffers, so that nothing else a record leaves behind reaches another."""
-    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    try:
-        return copy.deepcopy(model, shared)
-    except (TypeError, RuntimeError, AttributeError) as error:
-        raise BadInput(
-            "The model runs one record at a time, on a copy for each, and it cannot be copied (copy.deepcopy).",
-            fix="Keep locks, files, generators and tensors with history out of its attributes.",
-        ) from error
 
 
 def alone(loss: Loss, batch: Any, parameters: Mapping[str, Tensor]) -> list[tuple[Gradients, Tensor]]:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from ...core import TacitError
-from .alone import clipped_alone, fresh_model
+from .alone import clipped_alone
 from .arrays import REDUCED, Room, full_float32, wide
 from .capture.errors import kept_data
 from .capture.probe import DISAGREES, Structure, agrees, made_up, probe
+from .fresh import fresh
 from .recompute.two_pass import clipped_again
 from .sums import Add, Clipped, clipped_sum
 from .tree import describe
@@ -78,17 +79,17 @@ class Clipper:
             return clipped_alone(self._fresh, batch, self.parameters, mask, self.clip_norm, self.weigh, self.add)
 
     def _fresh(self) -> Callable[[Any], Tensor]:
-        model = fresh_model(self.model)
-        return lambda one: self.losses(one, model)
+        model, loss = fresh(self.model, self.loss)
+        return lambda one: self.losses(one, model, loss)
 
     def products(self) -> AbstractContextManager[Any]:
         """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
         return full_float32() if self.precision == "float32" else nullcontext()
 
-    def losses(self, batch: Any, model: nn.Module | None = None) -> Tensor:
+    def losses(self, batch: Any, model: nn.Module | None = None, loss: Loss | None = None) -> Tensor:
         """One loss per example, in the asked precision, read in float32."""
         with self._precision():
-            losses = self.loss(self.model if model is None else model, batch)
+            losses = (loss or self.loss)(self.model if model is None else model, batch)
         return wide(losses) if isinstance(losses, Tensor) else losses
 
     def structure(self, batch: Any) -> Structure:
