@@ -22,7 +22,7 @@ from tacit.attacks.threshold import best_threshold
 from tacit.core import Observations, source
 from tacit.data.loaders import folder
 from tacit.fleet import Epochs, Fleet
-from tacit.study.membership import halves
+from tacit.study.reference_models import halves
 from tacit.train.recipe.defence import (
     AdversarialRegularisation,
     Defence,
@@ -55,7 +55,7 @@ class Task:
 
 
 TASKS = {
-    "tiny": {"location30": Task("location30", "y", 300, 100, 16, 2, 4, 2, 8, 10)},
+    "tiny": {"location30": Task("location30", "y", 300, 100, 16, 2, 4, 2, 32, 10)},
     "small": {
         "location30": Task("location30", "y", 3000, 1000, 128, 40, 16),
         "baskets600": Task("online_retail_baskets600", "y100", 3000, 1000, 128, 40, 12),

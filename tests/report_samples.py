@@ -7,6 +7,7 @@ import math
 import numpy as np
 from scipy import optimize, special
 
+from tacit.audits.bounds.estimators import Estimator
 from tacit.core import (
     Bin,
     Bound,
@@ -61,7 +62,13 @@ def demonstration(shift: float, runs: int, *, confidence: float = 0.95, seed: in
     alarms = int((rng.normal(0, 1, runs) > threshold).sum())
     return Demonstration(
         bound=Bound(
-            _lower(hits, alarms, runs, confidence), DELTA, "lower", confidence, "clopper-pearson", "add-remove"
+            _lower(hits, alarms, runs, confidence),
+            DELTA,
+            "lower",
+            confidence,
+            "clopper-pearson",
+            "add-remove",
+            assumptions=Estimator.assumptions,
         ),
         counts=Counts(hits, alarms, runs, runs),
         attainable=_lower(runs, 0, runs, confidence),

@@ -58,13 +58,13 @@ def test_a_fleet_is_used_where_it_is_offered():
 @pytest.mark.slow
 def test_a_bug_is_refuted_in_a_fleet_and_its_right_twin_is_not():
     right, wrong = (
-        play(Noisy(noise), canary="auto", runs=800, confidence=1 - 1e-6, claim=CLAIM) for noise in (2.0, 0.5)
+        play(Noisy(noise), canary="auto", runs=1600, confidence=1 - 1e-6, claim=CLAIM) for noise in (2.0, 0.5)
     )
     assert right.verdict is Verdict.CONSISTENT
     assert wrong.verdict is Verdict.REFUTED
-    stopped = play(Noisy(0.5), canary="auto", claim=CLAIM, runs=800, confidence=1 - 1e-6, game="sequential")
+    stopped = play(Noisy(0.5), canary="auto", claim=CLAIM, runs=1600, confidence=1 - 1e-6, game="sequential")
     assert stopped.verdict is Verdict.REFUTED
-    assert stopped.provenance["runs_done"] < 800
+    assert stopped.provenance["runs_done"] < 1600
 
 
 @pytest.mark.parametrize("shared", ["all", "order", "two"])

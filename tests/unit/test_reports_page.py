@@ -203,7 +203,7 @@ def test_a_failed_write_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.
         raise OSError
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(BadInput, match="cannot be written"):
+    with pytest.raises(NotFinished, match="cannot be written"):
         report(samples.bare(), path)
     assert [item.name for item in tmp_path.iterdir()] == ["report.html"]
     assert path.read_text() == "old"

@@ -55,21 +55,21 @@ def test_a_planted_bug_is_refuted_and_the_right_code_is_not(tacit_, tmp_path):
     found = json.loads(out)
     assert (status, found["verdict"]) == (1, "refuted")
     assert found["lower"]["epsilon"] > found["claim"]["epsilon"]
-    status, out, _ = tacit_("audit", "examples.somebodys_dpsgd:fit", *AUDIT, "--json")
+    status, out, _ = tacit_("audit", "examples.somebodys_dpsgd:fit", *AUDIT, "--out", "right", "--json")
     found = json.loads(out)
     assert (status, found["verdict"]) == (0, "consistent")
     assert found["attainable"] > found["claim"]["epsilon"]
-    assert tacit_("verify", "tacit-audit/evidence.json")[0] == 0
+    assert tacit_("verify", "right/evidence.json")[0] == 0
 
 
 @pytest.mark.slow
 def test_a_torch_training_is_audited_in_a_fleet(tacit_, tmp_path):
     """A third of the claimed noise is found, the claimed noise is not."""
     for name, runs, status, verdict in (("fit_weak", "120", 1, "refuted"), ("fit", "60", 0, "consistent")):
-        found = tacit_("audit", f"examples.fleet_audit:{name}", *AUDIT, "--runs", runs, "--json")
+        found = tacit_("audit", f"examples.fleet_audit:{name}", *AUDIT, "--runs", runs, "--out", name, "--json")
         assert (found[0], json.loads(found[1])["verdict"]) == (status, verdict)
         assert json.loads(found[1])["controls"][-1]["name"] == "fleet"
-        assert tacit.Evidence.load("tacit-audit/evidence.json").provenance["isolation"] == "fleet"
+        assert tacit.Evidence.load(f"{name}/evidence.json").provenance["isolation"] == "fleet"
 
 
 @pytest.mark.slow

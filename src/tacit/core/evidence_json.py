@@ -50,7 +50,11 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
         raise BadInput(f"The file has schema {str(found)[:60]!r}; this version reads {schema!r}.")
     from .evidence_schema import schema as published
 
-    if problem := misfit(dict(data), published()):
+    try:
+        problem = misfit(dict(data), published())
+    except RecursionError:
+        problem = "values nest too deep"
+    if problem:
         raise BadInput(f"The evidence is damaged: {problem}.")
     try:
         evidence = Evidence(

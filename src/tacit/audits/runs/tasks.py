@@ -68,7 +68,21 @@ class Watched:
         return self._said(*_answered(lambda records: outputs(model, records), self.seen_x))
 
     def together(self, which: Sequence[int], words: Sequence[tuple[int, ...]]) -> list[tuple[Any, str]]:
-        """The same of many runs, in one call of fit.many."""
+        """What `__call__` gives for many runs, by fit.many; runs with a canary that holds NaN are called apart.
+
+        A fit.many may leave a record out by a weight of 0, and 0 times NaN would spoil the runs without that canary.
+        """
+        told: list[tuple[Any, str]] = [(math.nan, "")] * len(words)
+        blank = np.array([k in self._holding_nan for k in which])
+        for rows in (np.flatnonzero(~blank), np.flatnonzero(blank)):
+            if rows.size:
+                some = self._called([which[row] for row in rows], [words[row] for row in rows])
+                for row, one in zip(rows, some, strict=True):
+                    told[row] = one
+        return told
+
+    def _called(self, which: Sequence[int], words: Sequence[tuple[int, ...]]) -> list[tuple[Any, str]]:
+        """Many runs in one call of fit.many."""
         x, y, member = self._pool(np.array(which))
         predict = self.fit.many(x, y, member, [generator(item) for item in words])  # type: ignore[attr-defined]
         if not callable(predict):
@@ -81,6 +95,12 @@ class Watched:
         if told.ndim != 3 or told.shape[1] != len(words):
             return [(math.nan, "predicted another shape than (runs, records, classes)")] * len(words)
         return [self._said(told[:, run], None) for run in range(len(words))]
+
+    @functools.cached_property
+    def _holding_nan(self) -> frozenset[int]:
+        """The canaries with a missing number."""
+        floats = self.pairs[0].x.dtype.kind == "f"
+        return frozenset(k for k, pair in enumerate(self.pairs) if floats and np.isnan(pair.canary_x).any())
 
     @functools.cached_property
     def seen_x(self) -> Array:
@@ -114,7 +134,7 @@ class Watched:
         return np.unique(np.linspace(0, n - 1, PROBE).astype(np.int64))
 
     def _pool(self, which: NDArray[np.int64]) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """All records, every canary after them, and who (columns) learns which (rows)."""
+        """All records, after them every canary that is learned, and who (columns) learns which (rows)."""
         first, count = self.pairs[0], len(self.pairs)
         x = np.concatenate((first.x, *(pair.canary_x for pair in self.pairs)))
         y = np.concatenate((first.y, *(pair.canary_y for pair in self.pairs)))
@@ -122,7 +142,8 @@ class Watched:
         member[-count:] = np.arange(count)[:, None] == which
         if first.adjacency is Adjacency.REPLACE:
             member[-count - 1] = which < 0
-        return x, y, member
+        learned = np.concatenate((np.ones(len(first.x), dtype=bool), member[-count:].any(axis=1)))
+        return x[learned], y[learned], member[learned]
 
     def _said(self, told: Array, names: Array | None) -> tuple[NDArray[np.float64] | float, str]:
         answered: NDArray[np.bool_] = np.asarray(np.isfinite(told).all(axis=1))
