@@ -74,8 +74,8 @@ class Watched:
         """
         told: list[tuple[Any, str]] = [(math.nan, "")] * len(words)
         blank = np.array([k in self._holding_nan for k in which])
-        for rows in (np.flatnonzero(~blank), np.flatnonzero(blank)):
-            if rows.size:
+        for rows in (np.flatnonzero(~blank).tolist(), np.flatnonzero(blank).tolist()):
+            if rows:
                 some = self._called([which[row] for row in rows], [words[row] for row in rows])
                 for row, one in zip(rows, some, strict=True):
                     told[row] = one
