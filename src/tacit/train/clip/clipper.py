@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -14,11 +15,11 @@ from ...core import TacitError
 from .alone import clipped_alone
 from .arrays import REDUCED, Room, full_float32, wide
 from .capture.errors import kept_data
-from .capture.probe import DISAGREES, Structure, agrees, made_up, probe
+from .capture.probe import DISAGREES, Structure, agrees, made_up, probe, unchanged
 from .fresh import fresh
 from .recompute.two_pass import clipped_again
 from .sums import Add, Clipped, clipped_sum
-from .tree import describe
+from .tree import describe, mapped
 from .weigh import FLAT, Weigh
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -98,6 +99,8 @@ class Clipper:
         if key not in self.structures:
             with self.products():
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
+                with unchanged(self.constants()):
+                    found = self._compared(batch, found)
             self.structures[key], self.shapes[key] = found, made_up(batch, 1)
         return self.structures[key]
 
@@ -105,9 +108,30 @@ class Clipper:
         """Compare once more, at the present weights, on other made-up records; what does not agree runs alone."""
         with self.products():
             for key, structure in self.structures.items():
-                known = self._looked_at, self.parameters, self.shapes[key], structure
-                if structure.together and not agrees(*known, seed=seed):
-                    self.structures[key] = Structure(together=False, reason=DISAGREES)
+                self.structures[key] = self._compared(self.shapes[key], structure, seed)
+
+    def _compared(self, batch: Any, structure: Structure, seed: int = 0) -> Structure:
+        """The structure, if what it gives agrees with ordinary autograd; one record at a time, if not.
+
+        Rounding alone may carry a network another way (a unit that is barely on, an expert that is barely chosen), so
+        what does not agree is compared once more in float64.
+        """
+        if not structure.together or agrees(self._looked_at, self.parameters, batch, structure, seed):
+            return structure
+        if self._agrees_in_float64(batch, structure, seed):
+            return structure
+        return Structure(together=False, reason=DISAGREES)
+
+    def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
+        """Whether a copy of the model in float64 agrees; not, if it cannot be made or run."""
+        wider = mapped(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, batch)
+        try:
+            twin = copy.deepcopy(self.model).double()
+            named = dict(twin.named_parameters())
+            parameters = {name: named[name] for name in self.parameters}
+            return agrees(lambda one: self.loss(twin, one), parameters, wider, structure, seed)
+        except Exception:  # user code that is written for float32: one record at a time is always right
+            return False
 
     @property
     def alone_because(self) -> str:

@@ -89,7 +89,7 @@ def probe(
     lasting: Sequence[Tensor] = (),
     model: nn.Module | None = None,
 ) -> Structure:
-    """Find out on made-up records shaped like `batch` how the loss is run, and compare what that gives.
+    """Find out on made-up records shaped like `batch` how the loss is run; `agrees` compares what that gives.
 
     `lasting`: tensors that outlive a pass, so no record may be written into them. `model` is for messages only.
     """
@@ -97,8 +97,6 @@ def probe(
         examples = _first_look(loss, parameters, batch)
         structure = _structure(loss, parameters, examples, lasting, model)
         _check_apart(loss, examples)
-        if structure.together and not agrees(loss, parameters, batch, structure):
-            return Structure(together=False, reason=DISAGREES)
     return structure
 
 
