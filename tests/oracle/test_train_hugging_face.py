@@ -27,7 +27,7 @@ def test_unmodified_models_are_clipped_exactly(name: str) -> None:
     sums, norms = naive(model, loss, batch, 0.5)
     torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=1e-7)
     assert furthest(found.sums, sums) < 1e-5
-    assert all(structure.checked for structure in clipper.structures.values())
+    assert all(structure.together for structure in clipper.structures.values())
 
 
 MASKS = {"none is left out": (), "ends": ((0, slice(4, 7)), (3, slice(6, 7))), "starts": ((0, slice(3)), (3, slice(1)))}

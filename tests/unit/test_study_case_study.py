@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -125,7 +126,8 @@ def test_other_networks_are_refused(model):
 
 @pytest.mark.needs("data")
 @pytest.mark.slow
-def test_the_command_keeps_what_it_played_and_refuses_other_settings(tmp_path, monkeypatch):
+def test_the_command_keeps_what_it_played_and_refuses_other_settings(tmp_path, monkeypatch, request):
+    request.addfinalizer(partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision()))
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     spec = importlib.util.spec_from_file_location("case_study_command", ROOT / "benchmarks" / "case_study.py")
     command = importlib.util.module_from_spec(spec)
