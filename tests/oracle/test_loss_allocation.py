@@ -11,6 +11,7 @@ from scipy.special import ndtr
 from tacit.core.errors import Unsupported
 from tacit.core.events import (
     Allocation,
+    ApproximateDP,
     Compose,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -19,6 +20,7 @@ from tacit.core.events import (
     Poisson,
     RandomizedResponse,
     Repeat,
+    TruncatedPoisson,
 )
 from tacit.loss import allocation, privacy_loss
 from tacit.loss.noise import GaussianNoise
@@ -162,6 +164,7 @@ def test_what_has_no_theorem_is_refused():
         (Allocation(1, 4, Gaussian(1.0)), "replace", 1),
         (Allocation(1, 4, Gaussian(1.0)), "add-remove", 2),
         (Allocation(1, 4, Repeat(Laplace(1.0), 2)), "add-remove", 1),
+        (Allocation(1, 3, Allocation(1, 3, Gaussian(1.0))), "add-remove", 1),
     ):
         with pytest.raises(Unsupported):
             privacy_loss(event, adjacency, group=group)
@@ -171,3 +174,56 @@ def test_a_pair_that_tells_all_is_allocated_too():
     pair = Discrete(((0.9, 0.9), (0.1, 0.0), (0.0, 0.1)))
     above = allocation.from_above(pair, 4, -30.0)
     assert above.infinite >= 0.1 * (1 - 1e-9)
+
+
+def approximate(epsilon, delta):
+    """With delta each side shows itself, else randomised response."""
+    p, q = outcomes(epsilon, 2)
+    return np.append((1 - delta) * p, [delta, 0.0]), np.append((1 - delta) * q, [0.0, delta])
+
+
+@pytest.mark.parametrize(("times", "steps"), [(1, 2), (1, 5), (2, 4)])
+@pytest.mark.parametrize("delta", [1e-6, 0.01, 0.3])
+def test_what_only_the_absent_side_shows_is_a_ratio_of_zero(times, steps, delta):
+    """Left out of the sum, upper ends fall below the truth; each end on its own, for all K."""
+    p, q = approximate(0.8, delta)
+    pair = Discrete(tuple(zip(p.tolist(), q.tolist(), strict=True)))
+    above, below = (
+        allocation.from_above(pair, steps, -30.0),
+        allocation.from_below(pair, times, steps, -30.0, ratios=False),
+    )
+    for epsilon in (-0.7, 0.0, 0.2, 0.6):
+        for one, other, add in ((above, below[0], False), (above.mirrored(), below[1], True)):
+            truth, k = brute(p, q, times, steps, epsilon, add=add), math.exp(epsilon)
+            assert times > 1 or exact_profile(one, k) >= truth * (1 - 1e-9) - 1e-14
+            assert exact_profile(other, k) <= truth * (1 + 1e-9) + 1e-14
+
+
+def exact_profile(pair, k):
+    """u(K) of a table by both of its masses."""
+    return pair.infinite + float(np.sum(np.maximum(pair.p - k * pair.q, 0.0)))
+
+
+def test_approximate_dp_that_is_allocated_lies_inside():
+    for times, steps, delta, at in ((1, 2, 0.1, 0.2), (2, 4, 0.0086, 0.348), (1, 3, 1e-3, 0.109)):
+        p, q = approximate(1.0, delta)
+        found = privacy_loss(Allocation(times, steps, ApproximateDP(1.0, delta)), "add-remove").epsilon(at)
+        least = max(brute(p, q, times, steps, found.lower - 1e-9, add=add) for add in (False, True))
+        most = max(brute(p, q, times, steps, found.upper, add=add) for add in (False, True))
+        assert most <= at * (1 + 1e-9)
+        assert found.lower == 0 or least >= at * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("inner", [Laplace(1.0), RandomizedResponse(1.0), DiscreteLaplace(1.0)])
+def test_without_a_delta_losses_are_bounded(inner):
+    """All ratios at their end: `times` times the loss of one release."""
+    for event, epsilon in ((Allocation(1, 3, inner), 1.0), (Repeat(Allocation(2, 6, inner), 3), 6.0)):
+        found = privacy_loss(event, "add-remove").epsilon(0.0)
+        assert found.lower <= epsilon * (1 + 1e-12)
+        assert found.upper == pytest.approx(epsilon, rel=1e-12)
+    assert privacy_loss(Allocation(1, 3, Gaussian(1.0)), "add-remove").epsilon(0.0).lower == math.inf
+
+
+def test_a_release_known_only_from_above_has_no_lower_end():
+    event = Allocation(1, 3, TruncatedPoisson(0.1, 10, Gaussian(1.0), 100))
+    assert privacy_loss(event, "add-remove").epsilon(1e-5).lower == 0.0

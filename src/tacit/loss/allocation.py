@@ -66,7 +66,10 @@ def below_levels(pair: Pair, times: int, steps: int, way: int) -> Levels:
     def table(reach: float, ratios: bool) -> Pair:
         return from_below(pair, times, steps, reach, ratios=ratios)[way]
 
-    return Levels(((1e-11, partial(table, -30.0, times == 1)), (0.0, partial(table, -60.0, False))), None)
+    one = pair.mirrored() if way else pair
+    largest = math.inf if one.infinite > 0 else times * one.largest  # all ratios at their end
+    ways = (1e-11, partial(table, -30.0, times == 1)), (0.0, partial(table, -60.0, False))
+    return Levels(ways, None, supremum=largest)
 
 
 @lru_cache(maxsize=64)
@@ -98,11 +101,16 @@ def _variance(pair: Pair, top: float) -> float:
 
 
 def _split(pair: Pair, width: float, size: int) -> tuple[Array, float, float]:
-    """Q masses at 0, w, .., size w: both ends of every cell, mass and mean kept; and P and Q masses beyond."""
+    """Q masses at 0, w, .., size w: both ends of every cell, mass and mean kept; and P and Q masses beyond.
+
+    Outcomes that only Q has are ratios of 0: in a sum with others they do not tell who is absent.
+    """
     p, q = pair.masses(np.log(width * np.arange(1, size + 1)))
     inner_q = q[:-1]
     right = np.clip(p[:-1] / width - inner_q * np.arange(size), 0.0, inner_q)
-    return np.append(inner_q - right, 0.0) + np.append(0.0, right), float(p[-1]) + pair.infinite, float(q[-1])
+    mass = np.append(inner_q - right, 0.0) + np.append(0.0, right)
+    mass[0] += pair.mirrored().infinite
+    return mass, float(p[-1]) + pair.infinite, float(q[-1])
 
 
 def _dominating(pair: Pair, law: Law, steps: int, p_lost: float, q_lost: float) -> Tabulated:
@@ -184,6 +192,7 @@ def _tabulated(pair: Pair, use: Statistic, times: int, steps: int) -> tuple[Pair
     points = np.arange(first, math.ceil(use.high / use.width) + 2, dtype=np.float64)
     p, q = pair.masses(use.loss_of(use.width * (points[:-1] + 0.5)))
     p[-1] += pair.infinite
+    q[0] += pair.mirrored().infinite
     one_p, one_q = (lattice_step(mass, use.width, first) for mass in (p, q))
     absent = law_of([(one_q, steps)])
     present = law_of([(one_p, times), *(((one_q, steps - times),) if steps > times else ())])

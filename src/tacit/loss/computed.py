@@ -97,12 +97,14 @@ class Bracketed(Pair):
 class Levels(Pair):
     """One pair computed in several ways: (the least delta that a way is good for, how to compute it), falling.
 
-    Each way is right on its own. `plain` is a pair without numerics that dominates all of them, if one is known.
+    Each way is right on its own. `plain` is a pair without numerics that dominates all of them, if one is known; else
+    `supremum` is a bound of the largest loss from below.
     """
 
     ways: tuple[tuple[float, Callable[[], Pair]], ...]
     plain: Pair | None = None
     back: bool = False
+    supremum: float = 0.0
 
     def level(self, delta: float) -> Pair:
         make = next(make for least, make in self.ways if delta >= least)
@@ -116,8 +118,16 @@ class Levels(Pair):
     def _usual(self) -> Pair:
         return self.level(1e-8)
 
+    @property
+    def infinite(self) -> float:
+        return 0.0 if self.plain is None else self.plain.infinite
+
+    @property
+    def largest(self) -> float:
+        return self.supremum if self.plain is None else self.plain.largest
+
     def mirrored(self) -> Levels:
-        return Levels(self.ways, None if self.plain is None else self.plain.mirrored(), not self.back)
+        return Levels(self.ways, None if self.plain is None else self.plain.mirrored(), not self.back, self.supremum)
 
     def masses(self, losses: Array) -> tuple[Array, Array]:
         return self._usual.masses(losses)

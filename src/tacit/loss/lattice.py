@@ -49,12 +49,21 @@ class Lattice:
             1 + 1e-15 * (len(self.pairs) + 8)
         )
 
+    @property
+    def _reached(self) -> float:
+        """The supremum of the loss, from below."""
+        if any(pair.lower.infinite > 0 for pair, _ in self.pairs):
+            return math.inf
+        return max(math.fsum(count * pair.lower.largest for pair, count in self.pairs), 0.0)
+
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         """Smallest epsilon with delta(epsilon) <= delta; anything up to `known` is as good as `known`."""
+        if delta == 0:
+            return Interval(min(self._reached * (1 - 4e-15 * (len(self.pairs) + 8)), self.largest), self.largest)
         if self.leveled:
             return self._level(delta).epsilon(delta, known)
-        if delta == 0 or self.largest <= known:
-            return Interval(0.0 if delta else self.largest * (1 - 4e-15 * (len(self.pairs) + 8)), self.largest)
+        if self.largest <= known:
+            return Interval(0.0, self.largest)
         left = delta - self._infinite
         if left <= 1e-14 * delta:
             told = _told((pair.lower, count) for pair, count in self.pairs)

@@ -128,7 +128,7 @@ def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
         return Composed()
     base = _plain(inner)
     pair = Location(base[0], ((1.0, base[1]),)) if base else _only(event, inner, adjacency)
-    tight = all(item.tight for item, _ in inner.releases)
+    tight = all(item.tight and item.remove.upper is item.remove.lower for item, _ in inner.releases)
     found = Composed(allocated(pair, event.times, event.steps))
     return found if tight else _loose(found)
 
@@ -140,7 +140,12 @@ def _loose(loss: Composed) -> Composed:
 
 def _only(event: Event, inner: Composed, adjacency: Adjacency) -> Pair:
     """The pair of a single release."""
-    if len(inner.releases) != 1 or inner.releases[0][1] != 1 or inner.curves:
+    if (
+        len(inner.releases) != 1
+        or inner.releases[0][1] != 1
+        or inner.curves
+        or inner.releases[0][0].remove.leveled  # computed for one delta, not for what a sum of ratios makes of it
+    ):
         raise Unsupported(
             event, adjacency, fix="Allocation is supported for one release, or for several Gaussian ones."
         )
