@@ -71,6 +71,17 @@ def test_mutant_a_forged_frontier_is_noticed(event):
         assert [row.method for row in found.bounds if not row.equal] == [f"{made.claim.bound.method}, rates allowed"]
 
 
+def test_a_forged_point_does_not_hide_behind_a_larger_one():
+    """The largest rate moved within tolerance, and a tiny one by half: by absolute distance the first is the worst."""
+    made = evidence()
+    points = list(made.claim.frontier)
+    last = max(range(len(points)), key=lambda i: points[i][1])
+    tiny = min((i for i in range(len(points)) if points[i][1] > 0), key=lambda i: points[i][1])
+    points[last] = (points[last][0], points[last][1] * (1 - 9e-7))
+    points[tiny] = (points[tiny][0], points[tiny][1] - min(points[tiny][1] / 2, 5e-7))
+    assert not verify(made.with_(claim=replace(made.claim, frontier=tuple(points)))).ok
+
+
 def test_a_path_will_do_and_other_things_are_refused(tmp_path):
     path = evidence().save(tmp_path / "evidence.json")
     assert verify(path).ok

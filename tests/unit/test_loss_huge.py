@@ -19,7 +19,7 @@ from tacit.core.events import (
     Repeat,
 )
 from tacit.loss import calibrate, privacy_loss
-from tacit.loss.noise import DiscreteGaussianNoise, LaplaceNoise
+from tacit.loss.noise import DiscreteGaussianNoise, GaussianNoise, LaplaceNoise
 from tacit.loss.objective import Folded
 from tacit.loss.pairs import Location
 from tacit.loss.plain import delta_at_most, epsilon_at_most
@@ -120,3 +120,12 @@ def test_events_that_were_infinite_are_finite(event, adjacency):
     found = privacy_loss(event, adjacency).epsilon(1e-13)
     assert math.isfinite(found.upper)
     assert found.upper >= (event.steps if isinstance(event, Repeat) else 1) * 0.5
+
+
+@pytest.mark.parametrize("noise", [GaussianNoise(0.01), DiscreteGaussianNoise(0.01)])
+def test_a_plain_shift_has_no_largest_loss_in_either_direction(noise):
+    """Each direction on its own: the mirrored one had a largest loss of 691, and plain theorems made a bound of it."""
+    pair = Location(noise, ((1.0, 1.0),))
+    assert pair.largest == pair.mirrored().largest == math.inf
+    assert epsilon_at_most(((pair.mirrored(), 1),), 1e-5) == pytest.approx(epsilon_at_most(((pair, 1),), 1e-5))
+    assert delta_at_most(((pair.mirrored(), 1),), 800.0) == pytest.approx(1.0)

@@ -155,13 +155,14 @@ def _claim(claim: Claim) -> Iterator[Recomputed]:
 
 
 def _frontier(claim: Claim) -> Recomputed:
-    """The point of the frontier that is farthest from what the claim allows; the one near 1 in 1,000 if none is."""
+    """The point of the frontier that is farthest from what the claim allows, relative to its size: points at tiny rates
+    count as much as others. The one near 1 in 1,000 if none is off."""
     name = f"{claim.bound.method}, rates allowed"
     rates, stored = (np.array(column) for column in zip(*claim.frontier, strict=True))
     found = _array(lambda: limits(claim, rates)) if rates.size <= MOST_POINTS else None
     if found is None:
         return Recomputed(name, float(stored[0]), None, equal=False)
-    apart = np.abs(stored - found)
+    apart = np.abs(stored - found) / np.maximum(np.maximum(np.abs(stored), np.abs(found)), 1e-300)
     worst = int(np.argmax(apart) if apart.any() else np.argmin(np.abs(rates - 1e-3)))
     return Recomputed.of(name, float(stored[worst]), float(found[worst]))
 

@@ -117,7 +117,8 @@ class Location(Pair):
             return self.reach(-math.inf)[1]
         if any(place > 0 for _, place in self.p):
             return math.inf
-        return -math.log(math.fsum(weight for weight, place in self.q if place == 0) or 1e-300)
+        still = math.fsum(weight for weight, place in self.q if place == 0)
+        return -math.log(still) if still > 0 else math.inf
 
     @property
     def grid(self) -> tuple[float, float] | None:
