@@ -9,8 +9,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,3 +92,31 @@ def pytest_runtest_call(item: pytest.Item):
     if spent > 2 * CPU_SECONDS and item.get_closest_marker("slow") is None:
         pytest.fail(f"took {spent:.1f} CPU seconds; mark it slow or make it faster")
     return result
+
+
+@pytest.fixture(scope="session")
+def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Run a script in two processes of torch.distributed; returns the folder it was given, with `status` and `errors`.
+
+    The workers of pytest-xdist share one run: the first one makes it, the others wait for it.
+    """
+    root = tmp_path_factory.getbasetemp()
+    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    return lambda script: _run_once(script, shared / script.stem)
+
+
+def _run_once(script: Path, folder: Path) -> Path:
+    import fcntl
+
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            folder.mkdir()
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            done = subprocess.run(
+                [*command, str(folder)], capture_output=True, text=True, timeout=600, check=False, env=environment
+            )
+            (folder / "errors").write_text(done.stderr)
+            (folder / "status").write_text(str(done.returncode))
+    return folder

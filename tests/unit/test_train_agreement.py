@@ -1,9 +1,6 @@
 """Processes that differ are refused before the first step, by name, in all of them; a dead one is one sentence."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,11 +33,8 @@ NAMED = {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("processes")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=300, check=False, env=environment)
+def told(two_processes):
+    folder = two_processes(SCRIPT)
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in ("0", "1", "lost")}
 
 

@@ -1,8 +1,6 @@
 """Parameters in parts (FSDP2, two processes): the sums of one process, noise once and of the right size, one claim."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,11 +15,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("parts")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
-    done = subprocess.run([*command, str(folder)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+def pair(two_processes):
+    folder = two_processes(SCRIPT)
+    assert (folder / "status").read_text() == "0", (folder / "errors").read_text()[-3000:]
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 

@@ -1,10 +1,7 @@
 """Two processes train what one trains: same clipped sums to rounding, noise once, one account, one checkpoint."""
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +19,9 @@ SCRIPT = Path(__file__).resolve().parents[1] / "train_processes.py"
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("processes")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, str(folder)], capture_output=True, text=True, timeout=300, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+def pair(two_processes):
+    folder = two_processes(SCRIPT)
+    assert (folder / "status").read_text() == "0", (folder / "errors").read_text()[-2000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 
