@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit.loss.noise import GaussianNoise, LaplaceNoise
+from tacit.loss.noise import DiscreteGaussianNoise, GaussianNoise, LaplaceNoise
 from tacit.loss.pairs import Discrete, Halves, Location, RangePair
 from tacit.loss.steps import lower_step, upper_step
 
@@ -62,3 +62,22 @@ def test_the_enclosure_can_fail():
     """A lattice of a slightly noisier pair is not an upper bound."""
     noisier = Location(GaussianNoise(1.01), ((1.0, 1.0),))
     assert on_lattice(upper_step(noisier, 0.002, -50.0), 0.3) < profile(PAIRS["gaussian"], 0.3)
+
+
+@pytest.mark.parametrize("rate", [1.0, 1 - 1e-9])
+@pytest.mark.parametrize("noise", [GaussianNoise(0.1), GaussianNoise(0.08), DiscreteGaussianNoise(0.15)])
+def test_losses_above_37_keep_their_size_in_both_directions(noise, rate):
+    """Outcomes of P beyond a loss have at least e^loss times their Q mass; the mirrored pair had them all at 37."""
+    still = ((1 - rate, 0.0),) if rate < 1 else ()
+    for pair in (Location(noise, (*still, (rate, 1.0))), Location(noise, (*still, (rate, 1.0))).mirrored()):
+        for loss in (15.0, 18.0, 30.0, 45.0, 200.0):
+            p, q = pair.masses(np.array([-loss, loss]))
+            assert p[2] >= q[2] * np.exp(loss) * (1 - 1e-6)
+            assert p[0] <= q[0] * np.exp(-loss) * (1 + 1e-6)
+            step = upper_step(pair, 0.5, -700.0)
+            assert on_lattice(step, loss) >= (p[2] - q[2] * np.exp(loss)) * (1 - 1e-9)
+    plain = Location(noise, ((1.0, 1.0),))
+    if rate == 1:
+        for loss in (40.0, 100.0):
+            there, back = (pair.masses(np.array([loss]))[0][1] for pair in (plain, plain.mirrored()))
+            assert back == pytest.approx(there, rel=1e-9)

@@ -180,8 +180,14 @@ class Location(Pair):
         if len(moved) != 1:
             return self._search(losses)
         weight, place = moved[0]
+        still = math.fsum(weight for weight, place in parts if place == 0)
+        if still == 0:
+            return self.noise.position(losses, place)
         with np.errstate(divide="ignore", invalid="ignore"):
             near = np.log1p(np.expm1(np.minimum(losses, 30.0)) / weight)
+            if still < weight:  # near the least loss, where 1 + (e^l - 1)/weight has lost its digits
+                low = np.log(np.expm1(np.minimum(losses - math.log(still), 1.0))) + math.log(still / weight)
+                near = np.where(losses < math.log(still) + min(1.0, -math.log(still) / 2), low, near)
         far = np.maximum(losses, 30.0)
         exponent = np.where(losses > 30.0, far + np.log1p((weight - 1) * np.exp(-far)) - math.log(weight), near)
         return self.noise.position(np.where(np.isnan(exponent), -np.inf, exponent), place)
