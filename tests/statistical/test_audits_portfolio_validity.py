@@ -2,53 +2,75 @@
 
 Runs are simulated here: a model's answers are a public function of one noisy number. Pilot, choice and judgement are
 the library's own. Checks allow binom(REPLAYS, 0.05) up to its 1 - 1e-6 quantile; benchmarks/portfolio_nulls.py plays
-a thousand replays of each case.
+a thousand replays of each case. What a judgement by fixed numbers of runs does at worst is summed up exactly.
 """
 
+import contextlib
+import functools
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.audits import ClopperPearson, ExactCurve, games, portfolio, stated
+from tacit.audits import games, portfolio, stated
+from tacit.audits.bounds import exact
+from tacit.audits.bounds.one_run import OneRun, guessed
 from tacit.audits.choice import counts
+from tacit.audits.claims import limits
+from tacit.audits.power import Power
+from tacit.audits.runs.tasks import Watched
 from tacit.audits.runs.workers import Result
+from tacit.audits.scoring import scored
 from tacit.audits.stage import Stage
-from tacit.core import Adjacency, Evaluation, Mismatch, source
-from tacit.core.events import Gaussian
+from tacit.core import Adjacency, BadInput, Evaluation, Mismatch, NotFinished, source
+from tacit.core.events import Gaussian, Repeat
 
-REPLAYS, ERROR = 60, 0.05
+REPLAYS, ERROR = 40, 0.05
 MOST = stats.binom.ppf(1 - 1e-6, REPLAYS, ERROR)
 RNG = np.random.default_rng(0)
 X, Y = np.hstack([RNG.normal(size=(24, 3)), (np.arange(24) % 3)[:, None]]), np.arange(24) % 2
 
 
-class Simulated:
-    """Runs without any training: answers are wave * (noise + shift with a canary) + constants, so one Gaussian release.
+def worst(present, rng, epsilon=1.0, delta=0.02):
+    """The worst (epsilon, delta) mechanism: 0 and 3 tell all, 1 and 2 are a biased coin (Kairouz et al. 2015)."""
+    right = rng.random(present.size) < 1 / (1 + math.exp(-epsilon))
+    return np.where(rng.random(present.size) < delta, 3.0 * present, 1.0 + (present == right))
 
-    With `levels` the noisy number is rounded to a grid, so that scores tie; a share of the runs fails; `rough` adds
-    noise to every answer, so that statistics differ.
+
+class Simulated:
+    """Runs without any training: answers are wave * number + constants, the number being noise + shift with a canary.
+
+    With `levels` the number is rounded to a grid, so that scores tie; a share of the runs fails; `rough` adds noise to
+    every answer, so that statistics differ. With `pair` the number is that of `worst`: where it is `failed` the run
+    fails, and where it is `mute` the model has no answer to any canary, so that either says as much as a number.
     """
 
     fleet = None
     over = False
 
-    def __init__(self, seed, shift=0.0, levels=None, failing=0.0, rough=0.0):
+    def __init__(self, seed, shift=0.0, levels=None, failing=0.0, rough=0.0, pair=False, failed=None, mute=None):
         self.chance, self.shift, self.levels, self.failing = source(seed), shift, levels, failing
-        self.rng, self.rough = np.random.default_rng(seed), rough
+        self.rng, self.rough, self.pair, self.failed, self.mute = np.random.default_rng(seed), rough, pair, failed, mute
 
     def run(self, task, which):
-        width = len(task.seen_x)
-        told = self.rng.normal(size=len(which)) + self.shift * (np.array(which) >= 0)
+        present = np.array(which) >= 0 if isinstance(task, Watched) else np.array(which)
+        width = len(task.seen_x) if isinstance(task, Watched) else 1
+        told = worst(present, self.rng) if self.pair else self.rng.normal(size=present.size) + self.shift * present
         told = told if self.levels is None else np.round(told * self.levels) / self.levels
         wave = np.sin(np.arange(width) + 1.0)
-        failed = self.rng.random(len(which)) < self.failing
-        said = told[:, None] * wave + wave[::-1] + self.rough * self.rng.normal(size=(len(which), width))
+        failed = (self.rng.random(present.size) < self.failing) | (told == self.failed)
+        said = told[:, None] * wave + wave[::-1] + self.rough * self.rng.normal(size=(present.size, width))
+        if self.mute is not None:
+            said[told == self.mute] = np.where(np.arange(width) < task.data, wave[::-1], np.nan)
+        said = said if isinstance(task, Watched) else said[:, 0]
         return [
             Result(math.nan if bad else row, "failed" if bad else "", 0.1)
             for row, bad in zip(said, failed, strict=True)
         ]
+
+    def rehearsed(self, runs):
+        return 2
 
     def patient(self, times):
         return self
@@ -60,16 +82,24 @@ class Simulated:
         return usual
 
 
+@functools.cache
+def power(told, n_in, n_out):
+    """Which counts refute; kept, as the same come again and again."""
+    return Power(told, 1 - ERROR, n_in, n_out)
+
+
+@functools.cache
+def claimed(claim):
+    return stated(claim, delta=1e-5)
+
+
 def refuted(monkeypatch, budget, claim, game="runs", runs=120):
     """Whether the audit refutes; only the judgement is left of what it shows, as readings take time."""
-    told = stated(claim, delta=1e-5)
-    use = ClopperPearson(1e-5) if told.event is None else ExactCurve(told.event, Adjacency.ADD_REMOVE, 1e-5)
+    told = claimed(claim)
 
     def judge(scores, *, choice, **_):
-        counted = counts(Evaluation(scores), choice)
-        if told.event is not None:
-            return use.ruled_out(1.0, counted, 1 - ERROR)
-        return use.read(counted, 1 - ERROR) > told.bound.epsilon
+        found = counts(Evaluation(scores), choice)
+        return found.true_positives >= power(told, found.n_in, found.n_out).fewest(found.false_positives)
 
     monkeypatch.setattr(games, "_controls", lambda *_: ())
     if game == "runs":
@@ -79,6 +109,7 @@ def refuted(monkeypatch, budget, claim, game="runs", runs=120):
     return any(item.bound.contradicts(told.bound) for item in outcome.shown)
 
 
+PAIR = (1.0, 0.02)
 CASES = {
     "nothing is told": ({"rough": 1.0}, (0.01, 1e-5), {}),
     "ties": ({"levels": 1}, (0.01, 1e-5), {}),
@@ -86,12 +117,25 @@ CASES = {
     "an odd number of runs, and some fail": ({"failing": 0.2}, (0.01, 1e-5), {"runs": 131}),
     "exactly what is claimed": ({"shift": 1.0}, Gaussian(1.0), {"runs": 200}),
     "exactly what is claimed, with ties": ({"shift": 1.0, "levels": 2}, Gaussian(1.0), {"runs": 200}),
+    "exactly what is claimed, and some fail": ({"shift": 1.0, "failing": 0.3}, Gaussian(1.0), {"runs": 131}),
+    "exactly what is claimed, no pilot": ({"shift": 1.0}, Gaussian(1.0), {"runs": 99}),
+    "exactly what is claimed, very few runs": ({"shift": 1.0}, Gaussian(1.0), {"runs": 10}),
+    "exactly the pair": ({"pair": True}, PAIR, {}),
+    "exactly the pair, told by failing": ({"pair": True, "failed": 2.0}, PAIR, {}),
+    "exactly the pair, told by having no answer": ({"pair": True, "mute": 2.0}, PAIR, {}),
+    "exactly the pair, sequential": ({"pair": True}, PAIR, {"runs": 200, "game": "sequential"}),
 }
 
 
 def alarms(monkeypatch, name, replays=REPLAYS):
     how, claim, more = CASES[name]
-    return sum(refuted(monkeypatch, Simulated(seed, **how), claim, **more) for seed in range(replays))
+    ended, found = 0, 0
+    for seed in range(replays):
+        with contextlib.suppress(NotFinished, BadInput):  # of so many failures nothing can be learned
+            found += bool(refuted(monkeypatch, Simulated(seed, **how), claim, **more))
+            ended += 1
+    assert ended == replays or ("failed" in how and ended > replays / 2)
+    return found
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -119,3 +163,60 @@ def test_mutant_judging_the_runs_that_chose(monkeypatch):
     monkeypatch.setattr(portfolio, "FINALISTS", 20)
     replays = 120
     assert alarms(monkeypatch, "nothing is told", replays) > stats.binom.ppf(1 - 1e-3, replays, ERROR)
+
+
+def once(seed, m, failing=0.0):
+    """Whether one run with m canaries, each told by `worst`, refutes the pair; almost all scores are tied."""
+    rng, chance = np.random.default_rng(seed), source(seed)
+    coins = chance.coins(m)
+    told = np.where(rng.random(m) < failing, np.nan, worst(coins, rng, 1.0, 1e-5))
+    return OneRun(1e-5).chance(guessed(scored(told, coins), ties=chance), 1.0) <= ERROR
+
+
+@pytest.mark.parametrize(("m", "failing"), [(500, 0.0), (201, 0.2), (10, 0.0)])
+def test_one_run_with_ties_seldom_refutes_the_worst_pair(m, failing):
+    assert sum(once(seed, m, failing) for seed in range(1000)) <= stats.binom.ppf(1 - 1e-6, 1000, ERROR)
+
+
+def test_mutant_ties_that_know_the_coins(monkeypatch):
+    """Equal scores in an order that knows the coins."""
+    monkeypatch.setattr(
+        "tacit.audits.bounds.one_run.fewest_right", lambda score, told, half: int(np.sort(told)[-half:].sum())
+    )
+    assert sum(once(seed, 500) for seed in range(50)) == 50
+
+
+def size(claim, n_in, n_out):
+    """The largest probability that counts refute, on the claim's own curve: all outcomes, 160 rates of alarms."""
+    test = Power(claim, 1 - ERROR, n_in, n_out)
+    count = np.arange(n_out + 1)
+    fewest = np.array([test.fewest(int(number)) for number in count])
+    q = np.concatenate((np.geomspace(1e-5, 0.02, 40), np.linspace(0.02, 0.999, 120)))[:, None]
+    p = np.minimum(limits(claim, q[:, 0]), 1.0)[:, None]
+    return float((stats.binom.pmf(count, n_out, q) * stats.binom.sf(fewest - 1, n_in, p)).sum(axis=1).max())
+
+
+@pytest.mark.parametrize("runs", [(1, 1), (4, 4), (20, 5), (5, 20)])
+@pytest.mark.parametrize("claim", [PAIR, Gaussian(1.0), Repeat(Gaussian(4.0), 10)])
+def test_no_rates_that_a_claim_allows_are_refuted_too_often(claim, runs):
+    assert size(claimed(claim), *runs) <= ERROR
+
+
+def test_mutant_a_test_at_the_rate_that_was_seen(monkeypatch):
+    """Not the worst rates that the claim allows, but the likeliest: the test is then too eager."""
+
+    def most(self, left, right):
+        seen = np.full(left.shape, (self.counts.false_positives + 0.5) / (self.counts.n_out + 1))
+        return honest(self, seen, seen)
+
+    honest = exact._Test.most
+    monkeypatch.setattr(exact._Test, "most", most)
+    assert size(claimed(Gaussian(1.0)), 20, 20) > ERROR
+
+
+def test_a_sequential_game_is_not_lost_by_a_last_run_that_is_alone(monkeypatch):
+    monkeypatch.setattr(games, "_controls", lambda *_: ())
+    stage = Stage(None, X, Y, Adjacency.ADD_REMOVE, Simulated(1))
+    played = games.sequential(stage, claimed((3.0, 1e-5)), "unseen", games.FIRST + 4 * games.BATCH + 1, 1 - ERROR)
+    found = played.shown[0].counts
+    assert (found.n_in, found.n_out) == (2 * games.BATCH, 2 * games.BATCH)

@@ -129,9 +129,12 @@ class _Turns:
         return self.lead.scores(found, coins, done)
 
     def rest(self, statistic: str) -> Iterator[Scores]:
-        """The other batches under one statistic, until the runs or the time are used up."""
-        while len(self.results) < self.most and not self.budget.over:
-            offers = self.play(min(self.budget.batch(BATCH), self.most - len(self.results)))
+        """The other batches under one statistic, until the runs or the time are used up.
+
+        A batch has runs with and runs without the canary, so a single run that is left over is not played.
+        """
+        while (left := self.most - len(self.results)) >= 2 and not self.budget.over:
+            offers = self.play(min(max(2, self.budget.batch(BATCH)), left))
             yield next(one for one in offers if one.attack == statistic)
 
     def scores(self, statistic: str) -> Scores:

@@ -24,8 +24,14 @@ WORDS = {"string": "a text", "number": "a number", "integer": "a whole number", 
 
 
 def misfit(value: Any, schema: Json, whole: Json | None = None, place: str = "") -> str:
-    """The first thing in `value` that does not fit, as "PLACE must be ...", or "" where all of it fits."""
-    return next(_misfits(value, schema, schema if whole is None else whole, place), "")
+    """The first thing in `value` that does not fit, as "PLACE must be ...", or "" where all of it fits.
+
+    A value that is nested more deeply than Python's stack is long does not fit.
+    """
+    try:
+        return next(_misfits(value, schema, schema if whole is None else whole, place), "")
+    except RecursionError:
+        return "the whole must be nested less deeply"
 
 
 def _misfits(value: Any, schema: Json, whole: Json, place: str) -> Iterator[str]:
