@@ -166,6 +166,23 @@ def bare() -> Evidence:
     return Evidence("somebody's model", Claim(Bound(3.0, 1e-6, "upper", 1.0, "stated", "replace", unit="user")))
 
 
+def trained() -> Evidence:
+    """What a training writes: a proof, described by its owner, that nobody has tested."""
+    return private().with_(
+        subject="run",
+        demonstrations=(),
+        measurements=(),
+        controls=(),
+        provenance={**_provenance(), "public_size": 1797},
+        described={
+            "title": "Readmission within 30 days",
+            "owner": "Clinic of Anywhere, data office",
+            "purpose": "to plan beds",
+            "data": "admissions 2019 to 2023",
+        },
+    )
+
+
 SAMPLES = {
     "detailed": detailed,
     "plain": plain,
@@ -174,6 +191,7 @@ SAMPLES = {
     "failed control": failed_control,
     "uninformative": uninformative,
     "bare": bare,
+    "trained": trained,
 }
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import math
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 
 import report_samples as samples
+from report_traces import right
 from tacit.core import Evidence
 from tacit.reports import print_pdf, report
 from tacit.reports.public import public_version
@@ -35,6 +34,7 @@ PAGES: dict[str, tuple[Callable[[], list[Evidence]], bool]] = {
     "refuted": (lambda: [samples.refuted()], False),
     "failed": (lambda: [samples.private(), samples.failed_control()], False),
     "uninformative": (lambda: [samples.uninformative()], False),
+    "trained": (lambda: [samples.trained()], False),
     "bare": (lambda: [samples.bare()], False),
     "public": (lambda: [samples.plain(), samples.private()], True),
 }
@@ -109,34 +109,10 @@ def watch(browser: Any) -> Iterator[Callable[..., Watched]]:
         context.close()
 
 
-def at(root: Any, pointer: str) -> Any:
-    for step in pointer.split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        root = root[int(step)] if isinstance(root, list) else root[step]
-    return root
-
-
 def faults(page: Any, evidence: list[Evidence]) -> list[str]:
     """Every shown value that is not the JSON's, or is not shown as what it is."""
     root = [item.to_json() for item in evidence]
     return [f"{item['path']}: {item['text']}" for item in page.evaluate(NUMBERS) if not right(item, root)]
-
-
-def right(item: dict[str, str], root: Any) -> bool:
-    stored = at(root, item["path"])
-    if item["value"] is None:
-        return item["text"] == stored if isinstance(stored, str) else json.loads(item["text"]) == stored
-    return json.loads(item["value"]) == stored and reads(item["text"], stored)
-
-
-def reads(text: str, stored: float | bool | None) -> bool:
-    """The text, read back, is the stored number to three significant digits."""
-    if stored is None:
-        return text == "no finite value"
-    if isinstance(stored, bool):
-        return text in (("yes", "passed") if stored else ("no", "failed"))
-    number = float(text.removesuffix(" %").replace(",", "")) / (100 if text.endswith(" %") else 1)
-    return math.isclose(number, stored, rel_tol=0.0051, abs_tol=1e-12)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -206,8 +182,9 @@ def test_without_javascript_the_charts_are_there(
 ) -> None:
     page = watch(java_script_enabled=False).page
     page.goto(files[name].as_uri())
-    figures = page.locator("figure")
+    figures = page.locator("figure[data-chart]")
     assert figures.count() >= 2
+    assert page.locator(".dots svg").first.is_visible()
     for index in range(figures.count()):
         box = figures.nth(index).locator(".still.wide svg").bounding_box()
         assert box["width"] > 250
@@ -217,7 +194,7 @@ def test_without_javascript_the_charts_are_there(
 
 def test_the_script_replaces_every_chart(files: dict[str, Path], watch: Callable[..., Watched]) -> None:
     page = watch().open(files["two"])
-    assert page.locator("figure").count() == page.locator("figure.drawn").count() == 5
+    assert page.locator("figure[data-chart]").count() == page.locator("figure.drawn").count() == 5
     assert page.locator(".live svg").count() == 5
     assert page.locator(".still:visible").count() == 0
     assert page.locator("text=editor").count() == 0
@@ -280,6 +257,7 @@ def test_print_shows_still_charts_whole_and_a_place_to_sign(
     page = watch(color_scheme="dark").open(files["two"])
     page.emulate_media(media="print")
     assert page.locator(".signoff").is_visible()
+    assert page.locator(".dots svg").first.is_visible()
     assert page.locator("nav").is_hidden()
     assert page.locator(".live:visible").count() == 0
     assert page.locator(".still.wide:visible").count() == 5
@@ -360,3 +338,16 @@ def test_the_page_prints_to_a_pdf(files: dict[str, Path], tmp_path: Path) -> Non
     path = print_pdf(files["bare"], tmp_path / "report.pdf")
     assert path.read_bytes().startswith(b"%PDF")
     assert [item.name for item in tmp_path.iterdir()] == ["report.pdf"]
+
+
+@pytest.mark.parametrize("name", ["detailed", "trained", "two"])
+def test_the_pdf_has_page_numbers_and_at_most_four_pages_before_the_appendices(
+    name: str, files: dict[str, Path], tmp_path: Path
+) -> None:
+    from pypdf import PdfReader
+
+    pages = [page.extract_text() for page in PdfReader(print_pdf(files[name], tmp_path / "report.pdf")).pages]
+    assert [f"{number} / {len(pages)}" in text for number, text in enumerate(pages, 1)] == [True] * len(pages)
+    before = next(number for number, text in enumerate(pages) if "questions of an impact assessment" in text)
+    assert before <= 4
+    assert "Sign-off" in "".join(pages[:2])

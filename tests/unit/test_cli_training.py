@@ -68,7 +68,7 @@ def test_model_evidence_and_a_plot_for_the_operator(tacit_) -> None:
     plot = Path(found["plot"])
     assert plot.stat().st_mode & 0o777 == 0o600
     drawn = plot.read_text()
-    for words in ("training loss: not for publication", "clipping: not for publication", "epsilon at delta 1e-05"):
+    for words in ("training loss: not for publication", "clipping: not for publication", "epsilon at delta 0.00001"):
         assert words in drawn
     shown = [line.split("loss ")[1].split()[0] for line in err.splitlines() if "loss " in line]
     evidence = Path(found["evidence"]).read_text()

@@ -54,7 +54,9 @@ WHOLE = Evidence(
         (WHOLE, "consistent"),
         (replace(WHOLE, demonstrations=(shown(4.5),)), "refuted"),
         (replace(WHOLE, demonstrations=(shown(2.0, attainable=4.0),)), "uninformative"),
-        (replace(WHOLE, demonstrations=()), "uninformative"),
+        (replace(WHOLE, demonstrations=()), "untested"),
+        (replace(WHOLE, demonstrations=(), controls=(Control("null", "", "", False),)), "uninformative"),
+        (replace(WHOLE, demonstrations=(), claim=None), "no claim"),
         (replace(WHOLE, claim=None), "no claim"),
         (replace(WHOLE, demonstrations=(shown(4.5),), controls=(Control("null", "", "", False),)), "uninformative"),
     ],
@@ -66,7 +68,7 @@ def test_verdict(evidence, verdict):
 def test_the_sentence_quotes_the_numbers():
     found = "1 in 100 outsiders finds 84 of 1,000 members (70 to 100, 95 % confidence); the proof allows at most 120."
     assert found in WHOLE.sentence
-    assert "at most 4 (delta 1e-05) by proof and at least 2 by demonstration" in WHOLE.sentence
+    assert "at most 4 (delta 0.00001) by proof and at least 2 by demonstration" in WHOLE.sentence
 
 
 def test_lower_bounds_of_two_kinds_are_told_apart():
@@ -76,8 +78,57 @@ def test_lower_bounds_of_two_kinds_are_told_apart():
     found = replace(WHOLE, claim=of_family, demonstrations=(shown(0.42), assumed)).sentence
     assert "at least 2.4 (if the noise is of the claimed kind; 0.42 without that) by demonstration" in found
     plain = replace(WHOLE, claim=None, demonstrations=(shown(2.74, attainable=2.75),)).sentence
-    assert "epsilon is at least 2.74 (the most this audit can show)." in plain
+    assert "epsilon is at least 2.74 (the limit of this audit, so the truth may be far above)." in plain
     assert "(" not in replace(WHOLE, claim=None, measurements=()).sentence
+
+
+def measured(value, lower, upper, *, fpr=0.0001, members=2500):
+    rate = Estimate(value, lower, upper, 0.95, 50_000)
+    return replace(WHOLE, measurements=(replace(measurement(), tpr_at_fpr=((fpr, rate),), members=members),)).sentence
+
+
+def test_a_claim_without_an_audit_is_untested_and_never_called_unshown():
+    proof = replace(WHOLE, demonstrations=())
+    assert "Epsilon is at most 4 (delta 0.00001) by proof; it is untested, as no audit was made." in proof.sentence
+    other = replace(shown(2.4), bound=replace(shown(2.4).bound, assumes="gaussian"))
+    unfit = replace(WHOLE, demonstrations=(other,))
+    assert (unfit.verdict, unfit.lower) == ("uninformative", None)
+    assert "the audit says nothing about it" in unfit.sentence
+
+
+def test_files_that_call_an_untested_claim_uninformative_still_load():
+    old = replace(WHOLE, demonstrations=()).to_json() | {"verdict": "uninformative"}
+    assert Evidence.from_json(old).verdict is Verdict.UNTESTED
+    for wrong in ("consistent", "no claim", "refuted"):
+        with pytest.raises(BadInput, match="verdict do not follow"):
+            Evidence.from_json(old | {"verdict": wrong})
+    with pytest.raises(BadInput, match="verdict do not follow"):
+        Evidence.from_json(WHOLE.to_json() | {"verdict": "uninformative"})
+
+
+def test_an_attack_that_guesses_is_said_to_guess():
+    """At 1 in 10,000, guessing finds 1 in 10,000 members: 0.25 of 2,500."""
+    words = measured(0.0001, 0.0, 0.0009)
+    assert "finds 0 of 2,500 members (0 to 3, 95 % confidence), no better than guessing (guessing finds 0.25)" in words
+    assert "no better than guessing as far as this sample can tell" in measured(0.004, 0.0001, 0.02)
+    assert "guessing" not in measured(0.004, 0.00011, 0.02)
+
+
+@pytest.mark.parametrize(("fpr", "members", "scale"), [
+    (0.01, 5000, "1,000"), (0.01, 400, "400"), (0.001, 2500, "2,500"), (0.001, 20_000, "10,000"), (0.0001, 100, "100"),
+])  # fmt: skip
+def test_counts_are_never_larger_than_what_was_counted(fpr, members, scale):
+    assert f" of {scale} members (" in measured(0.5, 0.4, 0.6, fpr=fpr, members=members)
+
+
+def test_an_interval_beside_the_proofs_limit_is_explained():
+    """The claim allows 12 % at 1 %; an interval ends below it, goes beyond it, or begins beyond it."""
+    inside, across, beyond = (
+        measured(*rates, fpr=0.01) for rates in ((0.08, 0.07, 0.1), (0.08, 0.02, 0.2), (0.3, 0.2, 0.4))
+    )
+    assert "allows at most 120." in inside
+    assert "allows at most 120 (the interval reaches higher because the sample is small)." in across
+    assert "more than the 120 that the proof allows, so the proof does not hold for this model, or members" in beyond
 
 
 def test_without_references_the_sentence_says_that_it_understates():

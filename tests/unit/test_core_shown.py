@@ -5,12 +5,34 @@ import pytest
 
 import tacit
 from report_samples import private
+from tacit.core import Claim
+from tacit.core.shown import small
 
 
 def shown():
     scores = tacit.Scores(np.linspace(0, 1, 5000), np.arange(5000) % 2, attack="<loss>", randomised=False)
     evidence = private().with_(subject="<script>", scores=(scores,))
     return {"Bound": evidence.upper, "Evidence": evidence, "Scores": scores}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1e-5, "0.00001"),
+        (1.2345e-5, "0.000012345"),
+        (1e-6, "0.000001"),
+        (3e-9, "3e-9"),
+        (0.5, "0.5"),
+        (1e-100, "1e-100"),
+    ],
+)
+def test_a_small_number_is_written_in_one_way(value, text):
+    assert small(value) == text
+    bound = tacit.Bound(2.0, value, "upper", 1.0, "proof", "add-remove")
+    claimed = tacit.Evidence("x", Claim(bound))
+    assert f"at delta {text}" in repr(bound)
+    assert f"at delta {text}" in repr(claimed)
+    assert f"(delta {text})" in claimed.sentence
 
 
 @pytest.mark.parametrize("name", ["Bound", "Evidence", "Scores"])

@@ -17,13 +17,14 @@ import report_samples as samples
 from tacit.core import Event, Verdict
 from tacit.core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Poisson, RandomizedResponse, Repeat
 from tacit.core.sentence import allowed
+from tacit.core.shown import significant
 from tacit.reports import comparison, svg, tables
-from tacit.reports.node import Node, count, exact_percent, measured, percent, significant, thousandths
+from tacit.reports.node import Node, count, exact_percent, measured, percent, thousandths
 from tacit.reports.roc_chart import roc_chart, thinned
 from tacit.reports.strip_chart import strip_chart
 from tacit.reports.subject import subjects_of
 from tacit.reports.table import Cell, Column, Table
-from tacit.reports.words import event_words, why, worst
+from tacit.reports.words import event_words, verdict_title, why, worst
 
 
 def test_a_node_knows_its_place_and_its_full_value() -> None:
@@ -128,14 +129,17 @@ def test_an_event_without_words_is_named_with_its_parameters() -> None:
     assert text == "Repeat with steps 7 of Gaussian noise of 1.1 times the largest contribution (Euclidean norm)"
 
 
-def test_why_tells_the_three_kinds_of_uninformative_apart() -> None:
-    reasons = {why(factory()) for factory in (samples.failed_control, samples.uninformative, samples.bare)}
-    assert len(reasons) == 3
+def test_why_tells_apart_what_no_audit_has_shown() -> None:
+    kinds = [samples.failed_control(), samples.uninformative(), samples.bare(), samples.trained()]
+    assert len({why(kind) for kind in kinds}) == 4
+    assert [verdict_title(kind) for kind in kinds[2:]] == ["Claimed, untested", "Proven, untested"]
+    assert "proven" in why(samples.trained())
 
 
 def test_the_worst_verdict_is_the_one_not_to_miss() -> None:
     assert worst([Verdict.NO_CLAIM, Verdict.CONSISTENT]) is Verdict.CONSISTENT
     assert worst([Verdict.CONSISTENT, Verdict.UNINFORMATIVE]) is Verdict.UNINFORMATIVE
+    assert worst([Verdict.CONSISTENT, Verdict.UNTESTED]) is Verdict.UNTESTED
     assert worst(list(Verdict)) is Verdict.REFUTED
 
 
@@ -160,6 +164,17 @@ def test_the_strip_breaks_the_bar_where_it_passes_the_claim() -> None:
         ("within", 0.0, claim),
         ("beyond", claim, shown),
     ]
+
+
+def test_the_strip_says_where_the_audit_ended_and_not_the_leak() -> None:
+    evidence = samples.plain()
+    item = evidence.demonstrations[0]
+    top = replace(item, attainable=item.bound.epsilon)
+    chart = strip_chart(subjects_of([evidence.with_(demonstrations=(top,)), samples.private()]))
+    assert chart is not None
+    assert [row["limit_text"] for row in chart.data["rows"]] == ["the limit of this audit", ""]
+    assert [series.look for series in chart.series] == ["shown", "ceiling", "attainable", "claim"]
+    assert "the limit of this audit" in chart.static("narrow")
 
 
 def test_an_attainable_bound_far_away_does_not_push_the_others_together() -> None:

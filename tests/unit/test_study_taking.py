@@ -63,7 +63,7 @@ def test_a_trained_model_brings_its_claim_and_what_was_not_tested_is_said(tmp_pa
     evidence = take(done)
     assert evidence.claim.bound == done.evidence.claim.bound
     assert evidence.claim.frontier
-    assert (evidence.verdict, evidence.demonstrations) == ("uninformative", ())
+    assert (evidence.verdict, evidence.demonstrations) == ("untested", ())
     assert "untested, as no audit was made" in evidence.sentence
     assert taking.UNTESTED in evidence.not_covered
     assert set(done.evidence.not_covered) < set(evidence.not_covered)
@@ -106,7 +106,7 @@ def test_parameters_that_changed_after_their_evidence_are_noticed():
 
 def test_a_stated_claim_and_none_at_all():
     stated = take(leaking(), claim=(1.0, 1e-5))
-    assert (stated.verdict, stated.upper.epsilon, stated.upper.method) == ("uninformative", 1.0, "stated")
+    assert (stated.verdict, stated.upper.epsilon, stated.upper.method) == ("untested", 1.0, "stated")
     assert "randomness" not in stated.provenance
     silent = take(leaking())
     assert (silent.verdict, silent.claim) == ("no claim", None)

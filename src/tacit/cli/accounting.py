@@ -12,6 +12,7 @@ from ..core.adjacency import Adjacency
 from ..core.errors import BadInput
 from ..core.events import Event
 from ..core.interval import Interval, finite
+from ..core.shown import small
 from .app import Result, verb
 
 METHOD = "privacy-loss distribution, certified from both sides"
@@ -73,10 +74,10 @@ def epsilon(
     }
     rows = [
         ("epsilon", spelled(interval)),
-        ("delta", f"{delta:g}"),
+        ("delta", f"{small(delta)}"),
         ("adjacency", neighbours.value),
         ("method", method),
-        ("belief", f"from {prior:.4g} to at most {belief.upper:.4g}, but for outputs of probability {delta:g}"),
+        ("belief", f"from {prior:.4g} to at most {belief.upper:.4g}, but for outputs of probability {small(delta)}"),
         ("guess", f"right with probability at most {accuracy.upper:.4g}"),
     ]
     lines = [f"Assumes that {text}." for text in assumptions]
@@ -123,7 +124,7 @@ def calibrate(
     value = {"noise_multiplier": setting.noise_multiplier, "rate": setting.rate, "steps": setting.steps}[parameter]
     assumptions = list(setting.bound.assumptions)
     data = {"parameter": parameter, "value": value, **setting.to_json(), "event": setting.event.to_json()}
-    rows = [(parameter, f"{value:.10g}"), ("epsilon", spelled(setting.epsilon)), ("delta", f"{delta:g}")]
+    rows = [(parameter, f"{value:.10g}"), ("epsilon", spelled(setting.epsilon)), ("delta", f"{small(delta)}")]
     rows += [("adjacency", setting.adjacency.value), ("method", METHOD)]
     lines = [f"Assumes that {assumption}." for assumption in assumptions]
     return Result({**data, "method": METHOD, "assumptions": assumptions}, rows, lines)
@@ -171,7 +172,7 @@ def plan(
     assumptions = list(made.assumptions)
     data = {**numbers, "bands": made.bands, "epsilon": found.to_json(), "delta": delta, **words}
     rows = [(name, f"{value:.10g}") for name, value in numbers.items()]
-    rows += [("epsilon", spelled(found)), ("delta", f"{delta:g}"), *words.items()]
+    rows += [("epsilon", spelled(found)), ("delta", f"{small(delta)}"), *words.items()]
     lines = [*(f"Assumes that {text}." for text in assumptions), made.hint]
     more = {"event": made.event.to_json(), "assumptions": assumptions, "hint": made.hint}
     return Result({**data, **more}, rows, lines)

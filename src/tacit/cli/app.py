@@ -48,7 +48,13 @@ VERBS = {
 """Each verb's module, imported when the verb is used (numpy alone costs more than a page of help), and its help."""
 AGAIN = "Where DIR holds a finished run, use the next free name: DIR-2 and so on."
 DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED = 0, 1, 2, 3, 130
-STATUS_OF_VERDICT = {"consistent": DONE, "no claim": DONE, "refuted": REFUTED, "uninformative": NO_ANSWER}
+STATUS_OF_VERDICT = {
+    "consistent": DONE,
+    "no claim": DONE,
+    "refuted": REFUTED,
+    "uninformative": NO_ANSWER,
+    "untested": NO_ANSWER,  # of a verb that tests claims
+}
 
 
 class Verbs(TyperGroup):

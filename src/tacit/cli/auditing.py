@@ -13,6 +13,7 @@ from ..core.fault import chance_words
 from ..core.files import Lasting
 from ..core.interval import finite
 from ..core.run_folder import run_folder
+from ..core.shown import small
 from .app import AGAIN, DONE, REFUTED, STATUS_OF_VERDICT, Result, note, resumable, verb
 from .entry import Guarded, resolve, resolve_callable
 from .inputs import canary as canary_maker
@@ -109,7 +110,7 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
     }
     rows = [("verdict", evidence.verdict.value)]
     if upper is not None:
-        rows.append(("claim", f"epsilon <= {upper.epsilon:.4g} at delta {upper.delta:g} ({upper.adjacency})"))
+        rows.append(("claim", f"epsilon <= {upper.epsilon:.4g} at delta {small(upper.delta)} ({upper.adjacency})"))
     for item in evidence.demonstrations:
         bound = item.bound
         family = f", within {bound.assumes}" if bound.assumes else ", whatever the mechanism"

@@ -13,6 +13,7 @@ from ..core.adjacency import Adjacency
 from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event, LastIterate
 from ..core.privacy_loss import PrivacyLoss
+from ..core.shown import small
 
 SIDE = 280
 HIGHEST = 50.0
@@ -53,7 +54,7 @@ def training(history: Sequence[Any], plan: Any, delta: float, path: Path) -> Non
     panels = [
         _lines(alt, losses, "training loss: not for publication", across, ("loss", alt.Scale(zero=True))),
         _lines(alt, shares, "clipping: not for publication", across, ("share", unit)),
-        _lines(alt, spent, f"epsilon at delta {delta:g}", across, ("epsilon", alt.Scale(zero=True))),
+        _lines(alt, spent, f"epsilon at delta {small(delta)}", across, ("epsilon", alt.Scale(zero=True))),
     ]
     chart = alt.hconcat(*panels, spacing=30).resolve_scale(color="independent", strokeDash="independent")
     path.touch(mode=0o600)
@@ -90,7 +91,7 @@ def _steps(alt: Any, event: LastIterate, delta: float, adjacency: Adjacency) -> 
         if math.isfinite(value)
     ]
     log = alt.Scale(type="log", nice=False)
-    title = f"epsilon at delta {delta:g}, by steps"
+    title = f"epsilon at delta {small(delta)}, by steps"
     return _lines(alt, points, title, ("steps", log), ("epsilon", alt.Scale(type="log", nice=False)))
 
 

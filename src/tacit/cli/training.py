@@ -12,6 +12,7 @@ from ..core.evidence import Evidence
 from ..core.files import Lasting
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import RunFolder, run_folder
+from ..core.shown import small
 from ..data import Records
 from ..study.run_file import RunFile
 from .app import AGAIN, Result, note, resumable, terminal, verb
@@ -173,7 +174,7 @@ def _told(folder: Path, written: dict[str, Any], training: RunTraining, rates: d
         if held <= rates["baseline"]:
             note("The model is no better than answering with the most frequent class for everybody.")
     rows = [
-        ("epsilon", f"{interval.upper:.6g} at delta {training.delta:g}"),
+        ("epsilon", f"{interval.upper:.6g} at delta {small(training.delta)}"),
         ("accuracy", shown),
         *((name, str(path)) for name, path in written.items() if path is not None),
     ]

@@ -10,7 +10,7 @@ from typing import Any
 from . import check
 from .adjacency import Adjacency
 from .errors import BadInput, Mismatch
-from .shown import number, table
+from .shown import number, small, table
 
 
 class Side(StrEnum):
@@ -58,7 +58,7 @@ class Bound:
     def __repr__(self) -> str:
         sign, kind = ("<=", "proven") if self.side is Side.UPPER else (">=", f"{self.confidence:.10g} confidence")
         family = f", within {self.assumes}" if self.assumes else ""
-        where = f"at delta {self.delta:g}, {self.adjacency.value}, one {self.unit}"
+        where = f"at delta {small(self.delta)}, {self.adjacency.value}, one {self.unit}"
         return f"Bound(epsilon {sign} {number(self.epsilon)} {where}; {kind} by {self.method}{family})"
 
     def _repr_html_(self) -> str:

@@ -18,7 +18,7 @@ from .files import shown, text, written
 from .interval import Estimate
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .scores import Scores
-from .shown import number, table
+from .shown import number, small, table
 
 SCHEMA = "tacit.evidence/1"
 Scalar = str | int | float | bool | None
@@ -34,6 +34,7 @@ class Verdict(StrEnum):
     REFUTED = "refuted"
     CONSISTENT = "consistent"
     UNINFORMATIVE = "uninformative"
+    UNTESTED = "untested"
     NO_CLAIM = "no claim"
 
 
@@ -174,11 +175,16 @@ class Evidence:
 
     @property
     def verdict(self) -> Verdict:
-        """A failed control decides first, then the contradiction, then what could have been seen at all."""
+        """A failed control decides first, then the contradiction, then what could have been seen at all.
+
+        A claim that no audit was made for is untested: it may be proven, and nothing has tried to contradict it.
+        """
         if not all(control.passed for control in self.controls):
             return Verdict.UNINFORMATIVE
         if self.claim is None:
             return Verdict.NO_CLAIM
+        if not self.demonstrations:
+            return Verdict.UNTESTED
         if any(item.bound.contradicts(self.claim.bound) for item in self.demonstrations):
             return Verdict.REFUTED
         return Verdict.CONSISTENT if self.attainable > self.claim.bound.epsilon else Verdict.UNINFORMATIVE
@@ -200,7 +206,7 @@ class Evidence:
     def __repr__(self) -> str:
         parts = [self.verdict.value]
         if self.upper is not None:
-            parts.append(f"epsilon <= {number(self.upper.epsilon)} at delta {self.upper.delta:g}")
+            parts.append(f"epsilon <= {number(self.upper.epsilon)} at delta {small(self.upper.delta)}")
         if self.lower is not None:
             parts.append(f"epsilon >= {number(self.lower.bound.epsilon)}")
         if self.attacks:

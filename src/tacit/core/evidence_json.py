@@ -20,6 +20,8 @@ from .schema_check import misfit
 
 PARTS: dict[str, Any] = {"exposures": Exposure, "risk": Bin, "groups": GroupRisk, "budget": Spent, "caught": Fault}
 """Lists that evidence of earlier versions does not have."""
+FORMERLY = {"untested": "uninformative"}
+"""What evidence of earlier versions says instead of a verdict."""
 
 
 def encode(evidence: Evidence) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def decode(data: Mapping[str, Any], schema: str) -> Evidence:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, TacitError) as error:
         reason = error.message if isinstance(error, TacitError) else "a part is missing or of the wrong type"
         raise BadInput(f"The evidence is damaged: {reason.rstrip('.')}.") from None
-    if stated != list(evidence.bounds) or data.get("verdict") != verdict:
+    if stated != list(evidence.bounds) or data.get("verdict") not in (verdict, FORMERLY.get(verdict)):
         raise BadInput("The evidence is damaged: its bounds or verdict do not follow from its parts.")
     return evidence
 

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from .evidence import Claim, Evidence, Measurement, Verdict
+from .evidence import Claim, Demonstration, Evidence, Measurement, Verdict
 from .fault import panel_words
 from .interval import Estimate
 from .reasons import reason
+from .shown import significant, small
 
 CEILING = 0.98
 """From this part of its attainable maximum on, a lower bound says how many runs there were, not how much leaks."""
@@ -55,21 +56,56 @@ def allowed(claim: Claim, fpr: float) -> float | None:
     return float(rates[min(int(np.searchsorted(rates[:, 0], fpr, side="left")), len(rates) - 1), 1])
 
 
+def better(fpr: float, estimate: Estimate) -> bool:
+    """Whether an attack beats guessing for certain: guessing finds as many members as it accuses outsiders."""
+    return estimate.lower > fpr
+
+
+def scale_of(item: Measurement, fpr: float) -> int:
+    """Of how many members to speak: 1,000, more for lower rates, and never more than were counted."""
+    return max(1, min(1000 if fpr >= 0.01 else max(1000, round(10 / fpr)), item.members))
+
+
 def _found(evidence: Evidence) -> str:
     best = strongest(evidence)
     if best is None:
         return _too_few(evidence)
-    _, fpr, estimate = best
-    scale = max(1000, round(10 / fpr)) if fpr < 0.01 else 1000
-    low, found, high = (f"{rate * scale:,.0f}" for rate in (estimate.lower, estimate.value or 0.0, estimate.upper))
+    item, fpr, estimate = best
+    scale = scale_of(item, fpr)
+    low, found, high = _whole(estimate.lower * scale), round((estimate.value or 0.0) * scale), estimate.upper * scale
     text = (
-        f"An attacker who wrongly accuses 1 in {round(1 / fpr):,} outsiders finds {found} of {scale:,} members "
-        f"({low} to {high}, {_sure(evidence)})"
+        f"An attacker who wrongly accuses 1 in {round(1 / fpr):,} outsiders finds {found:,} of {scale:,} members "
+        f"({low:,} to {_whole(high, up=True):,}, {_sure(evidence)})"
     )
-    limit = None if evidence.claim is None else allowed(evidence.claim, fpr)
-    if evidence.claim is None or limit is None:
-        return f"{text}."
-    return f"{text}; the {_word(evidence.claim)} allows at most {math.ceil(limit * scale):,}."
+    return f"{text}{_guessing(fpr, estimate, scale)}{_limit(evidence.claim, fpr, estimate, scale)}."
+
+
+def _whole(value: float, *, up: bool = False) -> int:
+    """A whole number on the safe side, but for the last digits of the arithmetic."""
+    return math.ceil(value - 1e-9) if up else math.floor(value + 1e-9)
+
+
+def _guessing(fpr: float, estimate: Estimate, scale: int) -> str:
+    """Nothing where the attack beats guessing for certain; else that it does not, or cannot be told from it."""
+    if better(fpr, estimate):
+        return ""
+    sure = "" if (estimate.value or 0.0) <= fpr else " as far as this sample can tell"
+    return f", no better than guessing{sure} (guessing finds {significant(fpr * scale)})"
+
+
+def _limit(claim: Claim | None, fpr: float, estimate: Estimate, scale: int) -> str:
+    """What the claim allows, and why an interval may reach beyond it."""
+    limit = None if claim is None else allowed(claim, fpr)
+    if claim is None or limit is None:
+        return ""
+    most, word = f"{_whole(limit * scale, up=True):,}", _word(claim)
+    if estimate.lower > limit:
+        return (
+            f"; that is more than the {most} that the {word} allows, so the {word} does not hold for this model, or "
+            "members and outsiders differ in more than membership"
+        )
+    wide = "" if estimate.upper <= limit else " (the interval reaches higher because the sample is small)"
+    return f"; the {word} allows at most {most}{wide}"
 
 
 def _understated(evidence: Evidence) -> str:
@@ -103,17 +139,24 @@ def _judged(evidence: Evidence) -> str:
         return "" if shown is None else f"No bound is claimed; epsilon is at least {_shown(evidence)}."
     if math.isinf(claim.bound.epsilon):
         return "The claim allows any epsilon: it promises nothing."
-    epsilon = f"{claim.bound.epsilon:.3g}"
-    if shown is None:
+    epsilon = significant(claim.bound.epsilon)
+    if not evidence.demonstrations:
         return f"{_bounded(claim)}; it is untested, as no audit was made."
+    if shown is None:
+        return f"{_bounded(claim)}; the audit says nothing about it, as it assumes another kind of noise."
     at_least = _shown(evidence)
     if evidence.verdict is Verdict.REFUTED:
         return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}. {reason(evidence)}"
     if evidence.verdict is Verdict.UNINFORMATIVE:
-        most = f"{evidence.attainable:.3g}"
+        most = significant(evidence.attainable)
         return f"The audit could not have contradicted epsilon <= {epsilon}: it can show {most} at most."
     told = panel_words(evidence.caught)
     return f"{_bounded(claim)} and at least {at_least} by demonstration.{told and ' ' + told}"
+
+
+def at_ceiling(shown: Demonstration) -> bool:
+    """Whether a lower bound is the most that its audit could have shown: it then counts runs, not leakage."""
+    return shown.bound.epsilon >= CEILING * shown.attainable > 0
 
 
 def _shown(evidence: Evidence) -> str:
@@ -127,15 +170,15 @@ def _shown(evidence: Evidence) -> str:
     words = []
     if best.bound.assumes is not None:
         free = [item.bound.epsilon for item in evidence.demonstrations if item.bound.assumes is None]
-        rest = f"; {max(free):.3g} without that" if free else ""
+        rest = f"; {significant(max(free))} without that" if free else ""
         words.append(f"if the noise is of the claimed kind{rest}")
-    if best.bound.epsilon >= CEILING * best.attainable > 0:
-        words.append("the most this audit can show")
-    return f"{best.bound.epsilon:.3g}" + (f" ({'; '.join(words)})" if words else "")
+    if at_ceiling(best):
+        words.append("the limit of this audit, so the truth may be far above")
+    return significant(best.bound.epsilon) + (f" ({'; '.join(words)})" if words else "")
 
 
 def _bounded(claim: Claim) -> str:
-    return f"Epsilon is at most {claim.bound.epsilon:.3g} (delta {claim.bound.delta:g}) by {_word(claim)}"
+    return f"Epsilon is at most {significant(claim.bound.epsilon)} (delta {small(claim.bound.delta)}) by {_word(claim)}"
 
 
 def _word(claim: Claim) -> str:

@@ -5,11 +5,26 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable
+from decimal import Decimal
 
 
 def number(value: float) -> str:
     """Four significant digits; infinity in a word."""
-    return f"{value:.4g}" if math.isfinite(value) else "infinity"
+    return significant(value, 4) if math.isfinite(value) else "infinity"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """The one way to write a number: so many significant digits, without an exponent from 0.000001 to a million."""
+    text = f"{value:.{digits}g}"
+    if "e" not in text:
+        return text
+    mantissa, exponent = text.split("e")
+    return f"{Decimal(text):f}" if 1e-6 <= abs(value) < 1e6 else f"{mantissa}e{int(exponent)}"
+
+
+def small(value: float) -> str:
+    """A delta: six significant digits, so that what was asked for is what is printed."""
+    return significant(value, 6)
 
 
 def table(title: str, rows: Iterable[tuple[str, object]]) -> str:

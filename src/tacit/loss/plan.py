@@ -13,7 +13,7 @@ from ..core.adjacency import Adjacency
 from ..core.bound import Bound
 from ..core.errors import BadInput, PrivacyWarning
 from ..core.events import Event
-from ..core.shown import table
+from ..core.shown import small, table
 from .calibration import least_noise
 from .clipping import FLAT, Clipping
 from .conditions import conditions, upper_bound
@@ -72,7 +72,7 @@ class Plan:
         rows: list[tuple[str, object]] = [(name, getattr(self, name)) for name in names]
         rows += [("expected_batch", f"{self.expected_batch:.4g}"), ("sampling", self.sampling.name)]
         if self.delta is not None:
-            rows.append((f"epsilon at delta {self.delta:g}", f"{self.bound(self.delta).epsilon:.4g}"))
+            rows.append((f"epsilon at delta {small(self.delta)}", f"{self.bound(self.delta).epsilon:.4g}"))
         return table("Plan", rows)
 
     @property
@@ -166,7 +166,7 @@ class Plan:
     def _warn(self, delta: float) -> None:
         if delta >= 1 / self.public_size:
             warnings.warn(
-                f"delta {delta:g} is not below 1/public_size = {1 / self.public_size:g}: "
+                f"delta {small(delta)} is not below 1/public_size = {small(1 / self.public_size)}: "
                 "publishing a whole record now and then would be allowed.",
                 PrivacyWarning,
                 stacklevel=3,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from markupsafe import Markup, escape
 
 from ..core import Adjacency
-from .node import Node, significant
+from ..core.shown import significant
+from .node import Node
 from .subject import Subject
 from .words import ADJACENCIES, event_words, titled
 
@@ -18,6 +19,7 @@ THREAT = {
     "Tuning": ("tuning",),
 }
 RANDOMNESS = "randomness"
+PROVEN, STATED = "proven from the event below", "stated; no event was given from which to prove it"
 NOT_STATED = Markup('<span class="quiet">not stated</span>')
 
 
@@ -31,7 +33,8 @@ def claim_rows(subject: Subject) -> list[tuple[str, Markup]]:
 def _promise(subject: Subject, claim: Node) -> list[tuple[str, Markup]]:
     bound = claim["bound"]
     epsilon, delta = bound["epsilon"].number(significant), bound["delta"].number(significant)
-    kind = "proven from the event below" if subject.proven else "stated; no event was given from which to prove it"
+    mark, words = ("if", PROVEN) if subject.proven else ("unless", STATED)
+    kind = Markup('<span data-{}="{}">{}</span>').format(mark, claim["event"].path, words)
     adjacency = ADJACENCIES[Adjacency.of(bound["adjacency"].value)].format(unit=bound["unit"].value)
     return [
         ("Promise", Markup("epsilon at most <strong>{}</strong> at delta {}: {}").format(epsilon, delta, kind)),

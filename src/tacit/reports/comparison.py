@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from ..core.evidence import BLIND_BASELINE
-from .node import Node, measured, percent, significant
+from ..core.shown import significant
+from .node import Node, measured, percent
 from .subject import Subject
 from .table import Cell, Column, Table
-from .words import VERDICTS, titled
+from .words import titled, verdict_title
 
 ABSENT = Cell(Markup('<span class="quiet">not measured</span>'), ("",))
 NOTHING = Cell(Markup('<span class="quiet">nothing</span>'), ("",))
@@ -53,7 +54,7 @@ def comparison_table(subjects: Sequence[Subject]) -> Table:
 
 
 def _verdict(subject: Subject) -> Cell:
-    return Cell(Markup(VERDICTS[subject.evidence.verdict][0]), (subject.evidence.verdict.value,))
+    return Cell(Markup(verdict_title(subject.evidence)), (subject.evidence.verdict.value,))
 
 
 def utility_table(subject: Subject) -> Table:

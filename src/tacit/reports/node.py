@@ -10,6 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ..core.shown import significant
+
 NOT_FINITE = "no finite value"
 
 
@@ -60,15 +62,6 @@ class Node:
         return Markup('<pre tabindex="0"><code data-path="{}">{}</code></pre>').format(
             self.path, json.dumps(self.value, indent=2)
         )
-
-
-def significant(value: float) -> str:
-    """Three significant digits, without an exponent from 0.000001 to a million."""
-    text = f"{value:.3g}"
-    if "e" not in text:
-        return text
-    mantissa, exponent = text.split("e")
-    return f"{Decimal(text):f}" if 1e-6 <= abs(value) < 1e6 else f"{mantissa}e{int(exponent)}"
 
 
 def thousandths(value: float) -> str:

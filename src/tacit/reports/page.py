@@ -15,9 +15,10 @@ import jinja2
 
 from ..core import BadInput, Evidence, Verdict
 from ..core.files import written
-from . import assessment, card, comparison, risk, tables, words
+from . import assessment, card, certificate, comparison, risk, tables, words
 from .chart import Chart, live
 from .comparison_chart import leakage_chart, utility_chart
+from .dots import dots
 from .public import left_out, public_version
 from .risk_chart import budget_chart, group_chart, risk_chart
 from .roc_chart import roc_chart
@@ -106,10 +107,10 @@ def _context(
         "comparison": comparison.comparison_table(subjects) if several else None,
         "left_out": list(dict.fromkeys(part for item in evidences for part in left_out(item))) if public else [],
         "questions": assessment.questions(subjects, public=public),
+        "sign_off": certificate.SIGN_OFF,
         "not_promised": assessment.NOT_PROMISED,
         "sentence": _sentence(subjects, public=public),
         "verdict": words.worst([subject.evidence.verdict for subject in subjects]),
-        "verdicts": words.VERDICTS,
     }
 
 
@@ -117,8 +118,13 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
     """The parts of one model's article."""
     return {
         "subject": subject,
+        "title": words.verdict_title(subject.evidence),
         "finding": words.finding(subject.evidence, public=public),
         "why": words.why(subject.evidence),
+        "name": certificate.title(subject),
+        "facts": certificate.facts(subject),
+        "told": certificate.told(subject),
+        "dots": dots(subject),
         "card": card.claim_rows(subject),
         "roc": roc_chart(subject),
         "roc_table": roc_table(subject),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from .node import Node, count, exact_percent, measured, significant
+from ..core.shown import significant
+from .node import Node, count, exact_percent, measured
 from .subject import Subject
 from .table import Cell, Column, Table
 

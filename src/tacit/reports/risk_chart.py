@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.shown import significant
 from .chart import Chart, Series, altair, finished
-from .node import count, measured, significant
+from .node import count, measured
 from .subject import Subject
 
 DECADES = [10**power for power in range(10)]

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.sentence import at_ceiling
+from ..core.shown import significant
 from .chart import Chart, Series, altair, finished
-from .node import significant
 from .subject import Subject
 
 ROW = 96
@@ -43,7 +44,11 @@ def _series(rows: list[dict[str, Any]], parts: list[dict[str, Any]], *, proven: 
     found = [
         (bool(parts), Series("", "demonstrated by the audit", "shown")),
         (any(part["part"] == "beyond" for part in parts), Series("", "demonstrated beyond the claim", "beyond")),
-        (any(row["attainable"] is not None for row in rows), Series("", "most the audit could show", "attainable")),
+        (any(row["limit_text"] for row in rows), Series("", "limit of the audit: epsilon may be more", "ceiling")),
+        (
+            any(row["attainable"] is not None and not row["limit_text"] for row in rows),
+            Series("", "most the audit could show", "attainable"),
+        ),
         (any(row["upper"] is not None for row in rows), Series("", f"{_kind(proven)} upper bound", "claim")),
     ]
     return [series for wanted, series in found if wanted]
@@ -62,6 +67,8 @@ def _row(subject: Subject) -> dict[str, Any]:
         "upper": claim["bound"]["epsilon"].value if claim else None,
         "attainable": subject.node["attainable"].value if subject.evidence.demonstrations else None,
     }
+    best = subject.evidence.lower
+    row["limit_text"] = "the limit of this audit" if best is not None and at_ceiling(best) else ""
     row["far_text"] = "" if row["attainable"] is None else f"attainable {significant(row['attainable'])}"
     row["lower_text"] = "" if row["lower"] is None else f"at least {significant(row['lower'])}"
     row["upper_text"] = "" if row["upper"] is None else f"at most {significant(row['upper'])}"
@@ -119,9 +126,13 @@ def _marks(alt: Any, data: Any, x: Callable[[str], Any], y: Any) -> list[Any]:
         opacity=1,
         xOffset=-7,
     )
+    more = data.mark_point(shape="triangle-right", size=260, color="var(--shown)", filled=True, opacity=1, xOffset=7)
     tick = data.mark_tick(color="var(--limit)", thickness=4, height=32, orient="vertical", opacity=1)
     return [
-        diamond.transform_filter("isValid(datum.attainable) && !datum.far").encode(x=x("attainable"), y=y),
+        diamond.transform_filter("isValid(datum.attainable) && !datum.far && !datum.limit_text").encode(
+            x=x("attainable"), y=y
+        ),
+        more.transform_filter("datum.limit_text != ''").encode(x=x("lower"), y=y),
         arrow.transform_filter("datum.far").encode(x=alt.value("width"), y=y),
         tick.transform_filter("isValid(datum.upper)").encode(x=x("upper"), y=y),
     ]
@@ -137,6 +148,10 @@ def _texts(alt: Any, data: Any, x: Callable[[str], Any], y: Any, most: float) ->
             there = f"isValid(datum.{name}) && datum.{name} {test} {0.62 * most}"
             text = data.mark_text(align=align, dy=dy, color=colour).transform_filter(there)
             layers.append(text.encode(x=x(name), y=y, text=f"{name}_text:N"))
+    for align, test in (("left", "<="), ("right", ">")):
+        there = f"datum.limit_text != '' && datum.lower {test} {0.5 * most}"
+        text = data.mark_text(align=align, dy=41, color="var(--shown-strong)").transform_filter(there)
+        layers.append(text.encode(x=x("lower"), y=y, text="limit_text:N"))
     far = data.mark_text(align="right", dy=-16, color="var(--muted)").transform_filter("datum.far")
     return [*layers, far.encode(x=alt.value("width"), y=y, text="far_text:N")]
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from .node import Node, count, exact_percent, measured, percent, significant, thousandths
+from ..core.shown import significant
+from .node import Node, count, exact_percent, measured, percent, thousandths
 from .subject import Subject
 from .table import Cell, Column, Table
-from .words import VERDICTS
+from .words import verdict_title
 
 NONE = Cell(Markup('<span class="quiet">none</span>'), ("",))
 
@@ -38,7 +39,7 @@ def _bounds_row(subject: Subject) -> list[Cell]:
         _number(subject.node["attainable"], significant) if some else NONE,
         _number(claim["bound"]["epsilon"], significant) if claim else NONE,
         _number(claim["bound"]["delta"], significant) if claim else NONE,
-        Cell(Markup(VERDICTS[subject.evidence.verdict][0]), (subject.evidence.verdict.value,)),
+        Cell(Markup(verdict_title(subject.evidence)), (subject.evidence.verdict.value,)),
     ]
 
 
@@ -190,7 +191,7 @@ def _credible(item: Node) -> Cell:
     return Cell(html, (f"{ends['lower'].value!r} to {ends['upper'].value!r}",))
 
 
-_CREDIBLE = ("A Bayesian would believe (information, no bound)", _credible)
+_CREDIBLE = ("A Bayesian who assumes no kind of noise would believe (information, no bound)", _credible)
 
 
 def controls(subject: Subject, *, public: bool) -> Table:

@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from ..core import Adjacency, Event, Evidence, Verdict
 from ..core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Poisson, RandomizedResponse, Repeat
-from .node import Node, count, percent, significant
+from ..core.shown import significant
+from .node import Node, count, percent
 
 VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     Verdict.REFUTED: (
@@ -23,6 +24,10 @@ VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     Verdict.UNINFORMATIVE: (
         "Uninformative",
         "Nothing here can be relied on as a test of the claim.",
+    ),
+    Verdict.UNTESTED: (
+        "Untested",
+        "No audit has tested the claim.",
     ),
     Verdict.NO_CLAIM: (
         "No claim",
@@ -48,13 +53,29 @@ def finding(evidence: Evidence, *, public: bool) -> str:
 
 def why(evidence: Evidence) -> str:
     """One sentence on what the verdict means for this evidence."""
+    if evidence.verdict is Verdict.UNTESTED:
+        return _untested(evidence)
     if evidence.verdict is not Verdict.UNINFORMATIVE:
         return VERDICTS[evidence.verdict][1]
     if not all(control.passed for control in evidence.controls):
         return "A control did not behave, so the experiment itself is in doubt and every other number with it."
-    if not evidence.demonstrations:
-        return "No audit has tested the claim. It may be true; nothing on this page shows it."
+    if evidence.lower is None:
+        return "The audit assumes another kind of noise than the claim, so it says nothing about the claim."
     return "Even a perfect attacker could not have contradicted the claim with so few runs. More runs are needed."
+
+
+def _untested(evidence: Evidence) -> str:
+    """A proof and a mere statement are both untested, and are not alike."""
+    if evidence.claim is not None and evidence.claim.event is not None:
+        return "The bound is proven from what the training is said to do. No audit has tested the claim."
+    return "Somebody states this bound, without a proof. No audit has tested the claim."
+
+
+def verdict_title(evidence: Evidence) -> str:
+    """The verdict in one or two words."""
+    if evidence.verdict is Verdict.UNTESTED and evidence.claim is not None:
+        return "Claimed, untested" if evidence.claim.event is None else "Proven, untested"
+    return VERDICTS[evidence.verdict][0]
 
 
 def titled(name: str) -> str:
@@ -64,7 +85,7 @@ def titled(name: str) -> str:
 
 def worst(verdicts: list[Verdict]) -> Verdict:
     """The verdict that a reader of several must not miss."""
-    order = (Verdict.REFUTED, Verdict.UNINFORMATIVE, Verdict.CONSISTENT, Verdict.NO_CLAIM)
+    order = (Verdict.REFUTED, Verdict.UNINFORMATIVE, Verdict.UNTESTED, Verdict.CONSISTENT, Verdict.NO_CLAIM)
     return min(verdicts, key=order.index)
 
 

@@ -118,6 +118,7 @@ def together(measured: Evidence, given: Given, audits: list[Evidence], subject: 
             **old.provenance,
             **{key: value for audit in audits for key, value in audit.provenance.items() if key != "randomness"},
         },
+        described=old.described,
         scores=(*measured.scores, *(item for audit in audits for item in audit.scores)),
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..core import Claim, Evidence, PrivacyWarning, check
+from ..core.shown import small
 
 if TYPE_CHECKING:
     from ..loss import Plan
@@ -29,7 +30,8 @@ def warn_delta(delta: float, public_size: int) -> None:
     """A delta of 1/n allows a mechanism that publishes one whole record."""
     if check.delta(delta) * public_size >= 1:
         warnings.warn(
-            f"delta {delta:g} is not below 1/n = {1 / public_size:.3g}: it allows one record to be published outright.",
+            f"delta {small(delta)} is not below 1/n = {small(1 / public_size)}: it allows one record to be published "
+            "outright.",
             PrivacyWarning,
             stacklevel=4,
         )

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..core import BadInput, Charger, Evidence, Source, TacitError
 from ..core.files import Lasting
+from ..core.shown import small
 from . import checkpoint as checkpoints
 from .average import Average
 from .batch_norm import Frozen
@@ -84,7 +85,7 @@ class Trained:
 
     def __repr__(self) -> str:
         bound = self.evidence.upper
-        told = "" if bound is None else f", epsilon {bound.epsilon:.4g} at delta {bound.delta:g}"
+        told = "" if bound is None else f", epsilon {bound.epsilon:.4g} at delta {small(bound.delta)}"
         return f"Trained({type(self.model).__name__}, {len(self.history)} steps{told})"
 
 
