@@ -112,6 +112,11 @@ def test_an_attack_that_guesses_is_said_to_guess():
     assert "finds 0 of 2,500 members (0 to 3, 95 % confidence), no better than guessing (guessing finds 0.25)" in words
     assert "no better than guessing as far as this sample can tell" in measured(0.004, 0.0001, 0.02)
     assert "guessing" not in measured(0.004, 0.00011, 0.02)
+    rate = (0.0001, Estimate(0.1, 0.0, 0.2, 0.95, 3000))
+    leaky = replace(measurement(), auc=Estimate(0.8, 0.79, 0.81, 0.95, 3000), tpr_at_fpr=(rate,))
+    words = replace(WHOLE, measurements=(leaky,)).sentence
+    assert "no better than guessing at this rate as far as this sample can tell" in words
+    assert ", though better at others" in words
 
 
 @pytest.mark.parametrize(("fpr", "members", "scale"), [

@@ -61,6 +61,11 @@ def better(fpr: float, estimate: Estimate) -> bool:
     return estimate.lower > fpr
 
 
+def better_elsewhere(evidence: Evidence) -> bool:
+    """Whether some attack beats guessing over all thresholds, whatever a small sample can say at one low rate."""
+    return any(item.auc.lower > 0.5 for item in evidence.attacks)
+
+
 def scale_of(item: Measurement, fpr: float) -> int:
     """Of how many members to speak: 1,000, more for lower rates, and never more than were counted."""
     return max(1, min(1000 if fpr >= 0.01 else max(1000, round(10 / fpr)), item.members))
@@ -77,7 +82,7 @@ def _found(evidence: Evidence) -> str:
         f"An attacker who wrongly accuses 1 in {round(1 / fpr):,} outsiders finds {found:,} of {scale:,} members "
         f"({low:,} to {_whole(high, up=True):,}, {_sure(evidence)})"
     )
-    return f"{text}{_guessing(fpr, estimate, scale)}{_limit(evidence.claim, fpr, estimate, scale)}."
+    return f"{text}{_guessing(evidence, fpr, estimate, scale)}{_limit(evidence.claim, fpr, estimate, scale)}."
 
 
 def _whole(value: float, *, up: bool = False) -> int:
@@ -85,12 +90,13 @@ def _whole(value: float, *, up: bool = False) -> int:
     return math.ceil(value - 1e-9) if up else math.floor(value + 1e-9)
 
 
-def _guessing(fpr: float, estimate: Estimate, scale: int) -> str:
+def _guessing(evidence: Evidence, fpr: float, estimate: Estimate, scale: int) -> str:
     """Nothing where the attack beats guessing for certain; else that it does not, or cannot be told from it."""
     if better(fpr, estimate):
         return ""
     sure = "" if (estimate.value or 0.0) <= fpr else " as far as this sample can tell"
-    return f", no better than guessing{sure} (guessing finds {significant(fpr * scale)})"
+    here, rest = (" at this rate", ", though better at others") if better_elsewhere(evidence) else ("", "")
+    return f", no better than guessing{here}{sure} (guessing finds {significant(fpr * scale)}){rest}"
 
 
 def _limit(claim: Claim | None, fpr: float, estimate: Estimate, scale: int) -> str:

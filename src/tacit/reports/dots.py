@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from ..core.sentence import better, strongest
+from ..core.sentence import better, better_elsewhere, strongest
 from .node import Node, measured, percent
 from .subject import Subject
 
@@ -18,6 +18,10 @@ NO_NOTE = Markup("")
 GUESSING = (
     "Guessing finds as many members as it accuses outsiders: the attack is no better than guessing, as far as this "
     "sample can tell."
+)
+GUESSING_HERE = (
+    "Guessing finds as many members as it accuses outsiders: at this rate the sample cannot tell the attack from "
+    "guessing, at others it can."
 )
 
 
@@ -64,7 +68,9 @@ def dots(subject: Subject) -> Dots | None:
     found = Markup(
         "found by the attack {}: {} of the members ({} to {}), while it wrongly accuses {} of the outsiders"
     ).format(item["attack"].text(), *(row[key].number(measured) for key in ("value", "lower", "upper")), _rate(row))
-    note = Markup('<span data-guessing="{}">{}</span>').format(row.path, GUESSING)
+    note = Markup('<span data-guessing="{}">{}</span>').format(
+        row.path, GUESSING_HERE if better_elsewhere(subject.evidence) else GUESSING
+    )
     return Dots(
         round((estimate.value or 0.0) * DOTS),
         None if limit is None else round(limit.value * DOTS),
