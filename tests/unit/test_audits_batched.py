@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fleet_fits import CLAIM, DATA, RNG, Noisy, Odd, play
-from tacit.audits import CANARIES
+from tacit.audits import CANARIES, training
 from tacit.audits.canary import pair
-from tacit.audits.runs import batched, workers
+from tacit.audits.runs import batched, budget, workers
 from tacit.audits.runs.batched import Together
 from tacit.core import Adjacency, BadInput, NotFinished, Verdict
 from tacit.core.events import Gaussian, Poisson, Repeat
@@ -205,14 +205,22 @@ def test_what_no_process_can_be_given_is_made_here(cuda_in_use):
         play(type("Hidden", (Noisy,), {})(shared="all"))
 
 
-def test_a_time_budget_counts_on_one_run_at_a_time_here(cuda_in_use):
+def test_a_time_budget_counts_on_one_run_at_a_time_here(cuda_in_use, monkeypatch):
+    """By a clock that only runs move, so that a busy machine changes nothing: 10 ms each, 1.5 s for all of them."""
+    clock = types.SimpleNamespace(now=0.0)
+    for module in (budget, training, workers):
+        monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+
     class Hidden(Noisy):
-        pass
+        def runs(self, x, y, member, rngs, order=None):
+            clock.now += 0.01 * len(rngs)
+            return super().runs(x, y, member, rngs, order)
 
     evidence = play(Hidden(), runs=2000, seconds=1.5)
     assert evidence.provenance["isolation"] == "fleet, none"
     assert evidence.provenance["runs_failed"] == 0
-    assert evidence.provenance["seconds"] < 5
+    assert 60 < evidence.provenance["runs_done"] < 150
+    assert evidence.provenance["seconds"] <= 1.5
 
 
 def test_what_was_typed_is_not_found_again(cuda_in_use, monkeypatch):
