@@ -247,6 +247,35 @@ def test_a_model_that_objects_to_some_values_runs_one_record_at_a_time() -> None
     assert found.norms[1] == 0 or found.norms[1].isnan()
 
 
+@pytest.mark.parametrize("how", ["writes a parameter", "returns two losses"])
+def test_a_record_that_does_something_else_contributes_nothing(how: str) -> None:
+    """One record at a time, by its values alone: what it wrote is undone, and the others give what they would."""
+
+    def run(m, x):
+        if bool((x > 3).any()):
+            if how == "returns two losses":
+                return m.a(torch.cat((x, x)))
+            with torch.no_grad():
+                m.a.bias.add_(x[0, :CLASSES])
+        return m.a(x)
+
+    model = Use(run, a=nn.Linear(5, CLASSES))
+    clipper = Clipper(
+        model,
+        lambda m, b: F.cross_entropy(m(b[0]), b[1].repeat(len(m(b[0])) // len(b[1])), reduction="none"),
+        trainable(model),
+        1.0,
+    )
+    x, y = torch.rand(3, 5), torch.zeros(3, dtype=torch.long)
+    every = torch.ones(3, dtype=torch.bool)
+    expected = clipper((x, y), every & (torch.arange(3) != 1))
+    x[1, 0] = 9.0
+    bias = model.a.bias.detach().clone()
+    found = clipper((x, y), every)
+    assert torch.equal(model.a.bias, bias)
+    assert furthest(found.sums, expected.sums) == 0
+
+
 def test_every_batch_is_stepped_exactly_once() -> None:
     model = nn.Linear(5, CLASSES)
     step = private(model, sgd(model), PLAN, rng=0)

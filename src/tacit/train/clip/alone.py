@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core import TacitError
 from .recompute.hooks import AsItIs, checkpointed
 from .rules.terms import Dense
 from .sums import Add, Clipped, check_losses, clipped_terms
@@ -47,13 +46,24 @@ def clipped_alone(
 
 
 def _terms(fresh: Callable[[], Loss], one: Any, parameters: Mapping[str, Tensor], here: Tensor) -> Any:
-    """The gradient of one record, written out; nothing, and no finite loss, where its values make user code raise."""
+    """The gradient of one record, written out.
+
+    Nothing, and no finite loss, where its values make user code raise, return another number of losses, or write into a
+    parameter; what was written is undone.
+    """
+    nothing = {}, torch.full((1,), torch.nan, device=here.device)
+    loss_of = fresh()
+    before = [tensor._version for tensor in parameters.values()]
+    kept = {name: tensor.detach().clone() for name, tensor in parameters.items()}
     try:
-        gradients, loss = gradient_alone(fresh(), one, parameters)
-    except TacitError:
-        raise
-    except Exception:
-        return {}, torch.full((1,), torch.nan, device=here.device)
+        gradients, loss = gradient_alone(loss_of, one, parameters)
+    except Exception:  # whatever values make it raise, a sentence of our own too (soundness rule 8)
+        gradients, loss = nothing
+    if [tensor._version for tensor in parameters.values()] != before:
+        with torch.no_grad():
+            for name, tensor in parameters.items():
+                tensor.copy_(kept[name])
+        return nothing
     return {name: [Dense(gradient[None])] for name, gradient in gradients.items()}, loss
 
 

@@ -34,6 +34,12 @@ def fresh(model: nn.Module, loss: Callable[..., Tensor]) -> tuple[nn.Module, Cal
     return new, _copied(loss, memo)
 
 
+def fresh_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with copies of what it encloses."""
+    found: Callable[..., Any] = _copied(function, {})
+    return found
+
+
 def _copied(value: Any, memo: Memo) -> Any:
     """A copy where one can be made; modules, classes and what cannot be copied are shared."""
     if id(value) in memo:

@@ -20,6 +20,7 @@ from ..clip.capture.level import Level
 from ..clip.capture.nested import nested
 from ..clip.capture.probe import made_up, not_run, same_random
 from ..clip.capture.ranges import InRange
+from ..clip.fresh import fresh_function
 from ..clip.sums import unbroken
 from ..clip.tree import describe, mapped, size, tensors
 
@@ -64,7 +65,7 @@ def alone(function: Function, rows: Any) -> tuple[Any, Tensor]:
     with torch.no_grad(), torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
         for place, seed in enumerate(torch.randint(2**62, (size(rows),)).tolist()):
             torch.manual_seed(seed)
-            result = _tried(function, _row(rows, place))
+            result = _tried(fresh_function(function), _row(rows, place))
             taken.append(result is not None and describe(result) == describe(usual))
             found.append(result if taken[-1] else mapped(torch.zeros_like, usual))
     joined = iter([torch.cat(parts) for parts in zip(*map(tensors, found), strict=True)])
