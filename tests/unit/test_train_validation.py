@@ -85,6 +85,7 @@ def test_shares_of_classes_are_labels() -> None:
     assert fit(net(), (X, shares), PLAN, rng=0, validation=(X, shares)).evidence.utility.keys() == {"accuracy"}
 
 
+@pytest.mark.filterwarnings("ignore::tacit.core.errors.SlowWarning")  # its code decides by the values of a tensor
 def test_a_record_that_stops_the_model_does_not_lose_the_training() -> None:
     def loss(model: nn.Module, batch) -> torch.Tensor:
         if bool((batch[0] > 1e6).any()):
@@ -100,7 +101,7 @@ def test_a_record_that_stops_the_model_does_not_lose_the_training() -> None:
         found = fit(net(), (X, Y), PLAN, rng=0, loss=judged, validation=(odd, Y.float()))
     assert found.evidence.utility == {}
     assert found.evidence.claim is not None
-    assert "somebody" not in str(told[0].message)
+    assert not any("somebody" in str(one.message) for one in told)
 
 
 def test_the_check_leaves_modes_and_random_numbers_as_they_were() -> None:
