@@ -14,6 +14,14 @@ from command import Command
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 
+@pytest.fixture(autouse=True)
+def own_module():
+    """Other tests have a module named `own`, too: neither may find the other's in this process."""
+    sys.modules.pop("own", None)
+    yield
+    sys.modules.pop("own", None)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["train", "audit", "attack", "fleet"])
 def test_faults_end_in_the_uninterrupted_result(name, tmp_path, monkeypatch):
