@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 @pytest.fixture(autouse=True)
 def own_module():
     """Other tests have a module named `own`, too: neither may find the other's in this process."""
-    for name in ("own", "planted_code"):
+    for name in ("own", "sown"):
         sys.modules.pop(name, None)
     yield
-    for name in ("own", "planted_code"):
+    for name in ("own", "sown"):
         sys.modules.pop(name, None)
 
 
@@ -105,7 +105,7 @@ PAIR = "epsilon = 2.0\ndelta = 1e-5"
 @pytest.fixture
 def tacit_(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    Path("planted_code.py").write_text(CODE)
+    Path("sown.py").write_text(CODE)
     rng = np.random.default_rng(0)
     rows = []
     for k, (a, b, c) in enumerate(rng.normal(size=(80, 3))):
@@ -122,7 +122,7 @@ def traces():
     """Where the planted values are, as text or as bytes of numbers, in all files that the verbs wrote."""
     marks = [str(NUMBER), f"{NUMBER:.2f}", WORD, repr(float(np.float32(NUMBER)))]  # shorter ones occur by chance
     raw = [mark.encode() for mark in marks] + [struct.pack(kind, NUMBER) for kind in ("<f", "<d", ">f", ">d")]
-    files = [path for path in Path().rglob("*") if path.is_file() and path.name not in ("planted_code.py", "d.csv", "e.csv")]
+    files = [path for path in Path().rglob("*") if path.is_file() and path.name not in ("sown.py", "d.csv", "e.csv")]
     return [
         (str(path), mark)
         for path in files
@@ -145,16 +145,30 @@ def test_planted_values_are_found_nowhere_after_every_verb_and_error(tacit_):
         Path("run.toml").write_text(RUN.format(model=model, plan=plan.format(size=40), source=source, unit=unit))
         return "run.toml"
 
-    fit = ("audit", "planted_code:fit", "--epsilon", 1, "--label", "y", "--runs", 24, "--seed", 0, "--isolation", "none", "--data")
-    assert run("train", file('make = "planted_code:line"', PLAN), "--out", "good") == 0
-    assert run("train", file('make = "planted_code:bad"', PLAN), "--out", "crash") == 3
-    assert run("bracket", file('predict = "planted_code:predict"', PLAN), "--out", "unit") == 2
+    fit = (
+        "audit",
+        "sown:fit",
+        "--epsilon",
+        1,
+        "--label",
+        "y",
+        "--runs",
+        24,
+        "--seed",
+        0,
+        "--isolation",
+        "none",
+        "--data",
+    )
+    assert run("train", file('make = "sown:line"', PLAN), "--out", "good") == 0
+    assert run("train", file('make = "sown:bad"', PLAN), "--out", "crash") == 3
+    assert run("bracket", file('predict = "sown:predict"', PLAN), "--out", "unit") == 2
     assert run(*fit, "e.csv", "--out", "audited") in (0, 3), told[-1]
-    assert run("bracket", file('predict = "planted_code:predict"', PAIR, "e.csv", ""), "--out", "taken") in (0, 3)
-    assert run("attack", file('predict = "planted_code:predict"', PAIR, "e.csv", ""), "--out", "attacked") in (0, 3)
+    assert run("bracket", file('predict = "sown:predict"', PAIR, "e.csv", ""), "--out", "taken") in (0, 3)
+    assert run("attack", file('predict = "sown:predict"', PAIR, "e.csv", ""), "--out", "attacked") in (0, 3)
     assert run("report", "good/evidence.json", "--out", "page.html") == 0
     assert run("verify", "good/evidence.json") == 0
-    assert run("train", file('make = "planted_code:line"', PLAN + "\nclip = 3"), "--out", "typo") == 2
+    assert run("train", file('make = "sown:line"', PLAN + "\nclip = 3"), "--out", "typo") == 2
     words = "\n".join(told)
     assert not [mark for mark in ("7319.2", WORD) if mark in words], words
     assert "Traceback" not in words
