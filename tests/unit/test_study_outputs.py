@@ -7,6 +7,7 @@ import pytest
 
 import tacit
 from tacit import BadInput
+from tacit.study.models import usual_form
 from tacit.study.outputs import Form, Reading
 from tacit.study.records import features, identities, joined, take
 
@@ -218,3 +219,15 @@ def test_onnx_sessions(zipmap):
     made = skl2onnx.to_onnx(FOREST, X[:1].astype(np.float32), options={id(FOREST): {"zipmap": zipmap}})
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     assert loss_area(session) == pytest.approx(loss_area(FOREST), abs=0.02)
+
+
+def test_small_logits_of_a_network_are_logits():
+    """A network's weights may leave all its logits within [0, 1]: its kind says what they are."""
+    torch = pytest.importorskip("torch")
+    answer = np.random.default_rng(0).uniform(0.1, 0.9, (40, 3))
+    y = np.arange(40) % 3
+    network = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+    assert Reading.of(answer, y, usual=usual_form(network)).form is Form.LOGITS
+    for unsure in (torch.nn.Sequential(network, torch.nn.Sigmoid()), lambda x: x):
+        with pytest.raises(BadInput, match="probabilities or logits"):
+            Reading.of(answer, y, usual=usual_form(unsure))

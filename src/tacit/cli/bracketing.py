@@ -186,6 +186,7 @@ def _claimed(table: dict[str, Any], records: int) -> Any:
 def _bracket_trained(file: RunFile, there: Path | None, held: RunFolder, seed: int | None) -> tuple[Evidence, Records]:
     """A torch model by a plan of ours: the one in the folder, or one that is trained now and kept beside the page."""
     from ..core import source
+    from ..study.membership import listed
     from ..study.released import bracket_released
     from ..study.training import effort as efforts
 
@@ -194,6 +195,8 @@ def _bracket_trained(file: RunFile, there: Path | None, held: RunFolder, seed: i
             "`evidence` in [model] and `canaries` in [data] go with a model that is taken as it is.",
             fix="Give [model] predict, or make with file.",
         )
+    attacks = file.get("attack").get("attacks", "auto")
+    listed(attacks)
     training = described(file, there)
     cost = training.plan.expected_batch * training.plan.steps * float(np.prod(training.records.x.shape[1:]))
     effort = efforts(file.get("attack"), file.get("audit"), in_fleets=training.in_fleets, cost=cost)
@@ -203,7 +206,6 @@ def _bracket_trained(file: RunFile, there: Path | None, held: RunFolder, seed: i
         model, evidence = done.model, saved(training, done, evidence_of(training, done, file), file, held.results)
     else:
         model, evidence = _kept_model(training, there)
-    attacks = file.get("attack").get("attacks", "auto")
     return bracket_released(training, model, evidence, effort, attacks, chance, note), training.records
 
 

@@ -24,7 +24,7 @@ from ..attacks import (
     planted_leak,
 )
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
-from .models import Fit, answers, classes_of, inside, is_regressor, refit
+from .models import Fit, answers, classes_of, inside, is_regressor, refit, usual_form
 from .outputs import Reading
 from .pooling import pool
 from .provenance import provenance
@@ -133,7 +133,8 @@ def _asked(
     """Ask the target, train its references on as many records as it has members, and read both in the same way."""
     classes, rows = classes_of(target, y), np.arange(len(y))
     told = answers(target, x, classes)
-    reading = Reading.of(told, y, classes, "values" if said == "auto" and is_regressor(target) else said)
+    said = "values" if said == "auto" and is_regressor(target) else said
+    reading = Reading.of(told, y, classes, said, usual_form(target))
     taught: list[Any] = []
     sides = None
     if train is not None and wanted:
@@ -202,16 +203,23 @@ def _sight(looks: bool, known: int) -> str:
     return seen + (f"; the membership of {known} other records" if known else "")
 
 
+def listed(attacks: str | Sequence[str | AnyAttack]) -> list[AnyAttack]:
+    """Attacks by their names; `auto` names none of its own, and a name that is not known is refused."""
+    if attacks == "auto":
+        return []
+    wanted = [attacks] if isinstance(attacks, str) else list(attacks)
+    if not wanted:
+        raise BadInput("Name at least one attack.")
+    return [named(item) if isinstance(item, str) else item for item in wanted]
+
+
 def _chosen(
     attacks: str | Sequence[str | AnyAttack], seen: Observations, others: Observations | None
 ) -> list[AnyAttack]:
     if attacks == "auto":
         names = WITHOUT_REFERENCES if others is None else WITHOUT_REFERENCES + WITH_REFERENCES
         return [ATTACKS[name] for name in names if not ATTACKS[name].missing(seen, others)]
-    wanted = [attacks] if isinstance(attacks, str) else list(attacks)
-    if not wanted:
-        raise BadInput("Name at least one attack.")
-    found: list[AnyAttack] = [named(item) if isinstance(item, str) else item for item in wanted]
+    found = listed(attacks)
     for rule in found:
         if others is None and getattr(rule, "references", None) in (References.OUT, References.BOTH):
             raise BadInput(

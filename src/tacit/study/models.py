@@ -16,7 +16,7 @@ from ..core.errors import BadInput
 from ..core.observations import Observations
 from .foreign_models import foreign_answers
 from .neural import hugging_face, neural
-from .outputs import Reading
+from .outputs import Form, Reading
 from .records import described
 
 Array = NDArray[Any]
@@ -48,6 +48,20 @@ def own_answers(target: Any) -> Predict | None:
     if callable(decision):
         return lambda x: _two_columns(np.asarray(decision(x)))
     return told if callable(told) and callable(getattr(target, "fit", None)) else None
+
+
+def usual_form(target: Any) -> Form | None:
+    """What a model answers with by its kind; None where that is not known.
+
+    A torch module answers with logits unless one of its layers makes shares.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(target, torch.nn.Module):
+        makes_shares = (torch.nn.Softmax, torch.nn.Softmax2d, torch.nn.Sigmoid)
+        return None if any(isinstance(layer, makes_shares) for layer in target.modules()) else Form.LOGITS
+    if callable(getattr(target, "predict_proba", None)):
+        return Form.PROBABILITIES
+    return Form.LOGITS if callable(getattr(target, "decision_function", None)) else None
 
 
 def guarded(target: Any) -> Any:
@@ -124,10 +138,10 @@ def accuracy(model: Any, x: Any, y: Array) -> float:
 
 
 def observe(
-    outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Array | None = None, said: str = "auto"
+    outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Array | None = None, usual: Form | None = None
 ) -> Observations:
     """Signals of several models on the same records, read as the first of them is."""
-    reading = Reading.of(outputs[0], y, classes, said)
+    reading = Reading.of(outputs[0], y, classes, usual=usual)
     return reading.observe(outputs, member, reading.coarsest(outputs[1:]))
 
 

@@ -55,12 +55,22 @@ class Reading:
     resolution: Resolution = field(default_factory=Resolution)
 
     @classmethod
-    def of(cls, answer: Array, y: ArrayLike, names: Array | None = None, said: str = "auto") -> Reading:
-        """Read off the target's own answer; `names` are its classes in order, `said` is what its owner says it is."""
+    def of(
+        cls,
+        answer: Array,
+        y: ArrayLike,
+        names: Array | None = None,
+        said: str = "auto",
+        usual: Form | None = None,
+    ) -> Reading:
+        """Read off the target's own answer; `names` are its classes in order, `said` is what its owner says it is.
+
+        `usual` is what such a model answers with, where its numbers alone could be two things.
+        """
         y = np.asarray(y)
         if answer.ndim == 0 or len(answer) != len(y):
             raise BadInput("A model must answer with one row per record.")
-        form = _form(answer, y, names) if said == "auto" else _named(said)
+        form = _form(answer, y, usual) if said == "auto" else _named(said)
         if form is Form.VALUES:
             return cls(form, _values(y))
         if form is Form.LABELS and names is None and not _column_numbers(y, answer):
@@ -208,7 +218,7 @@ def _named(said: str) -> Form:
         raise BadInput(f"output must be one of auto, {', '.join(Form)}; got {said!r}.") from None
 
 
-def _form(answer: Array, y: Array, names: Array | None) -> Form:
+def _form(answer: Array, y: Array, usual: Form | None) -> Form:
     """What an answer is, from its numbers and the labels; what could be two things is asked about."""
     column = answer.ndim == 1 or (answer.ndim == 2 and answer.shape[1] == 1)
     if answer.dtype.kind in "OUSb" or (column and answer.dtype.kind in "iu"):
@@ -218,6 +228,8 @@ def _form(answer: Array, y: Array, names: Array | None) -> Form:
     if answer.ndim != 2:
         raise BadInput("A model must answer with one row per record and one column per class.")
     shares = are_shares(answer)
+    if shares is None and usual is not None:
+        return usual
     if shares is None:
         raise BadInput(
             "A model's answers lie between 0 and 1 but do not sum to 1: they may be probabilities or logits.",

@@ -23,7 +23,7 @@ from ..audits.demonstration import Played, same_adjacency
 from ..audits.scoring import scored
 from ..core import Adjacency, BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
 from .membership import of_audit
-from .models import answers, classes_of, observe
+from .models import answers, classes_of, observe, usual_form
 from .pooling import overlap, pool
 from .records import features
 
@@ -199,7 +199,7 @@ def told(model: Any, x: Array, y: Array, coins: NDArray[np.bool_], chance: Sourc
     output = answers(model, x, classes)
     if (output == output[:1]).all():
         raise BadInput("The model says the same of all canaries.", fix="Give the model that was trained on them.")
-    return scored(observe([output], y, coins[:, None], classes).need("margin")[:, 0], coins)
+    return scored(observe([output], y, coins[:, None], classes, usual_form(model)).need("margin")[:, 0], coins)
 
 
 def sharing(audit: Evidence, confidence: float) -> Evidence:
