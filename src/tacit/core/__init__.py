@@ -1,8 +1,9 @@
 """The five nouns every room speaks, and the small things they are made of."""
 
 from .adjacency import Adjacency
+from .answer import Answer
 from .bound import Bound, Side
-from .charger import Charger
+from .charger import AnswerStore, Charger, Receipt, Scoped
 from .errors import (
     BadInput,
     BudgetExceeded,
@@ -28,6 +29,8 @@ from .scores import Calibration, Evaluation, Scores
 
 __all__ = [
     "Adjacency",
+    "Answer",
+    "AnswerStore",
     "BadInput",
     "Bin",
     "Bound",
@@ -52,8 +55,10 @@ __all__ = [
     "Observations",
     "PrivacyLoss",
     "PrivacyWarning",
+    "Receipt",
     "Resolution",
     "Roc",
+    "Scoped",
     "Scores",
     "Side",
     "SlowWarning",

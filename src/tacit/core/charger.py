@@ -1,16 +1,73 @@
-"""What a mechanism sees of a budget: a place to pay before it draws."""
+"""What a mechanism sees of a budget: a place to pay before it draws, which may also keep the answers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from .adjacency import Adjacency
+from .bound import Bound
 from .events import Event
 
 
-class Charger(Protocol):
-    """Charge, then draw. The same key never pays twice; a charge that does not fit raises BudgetExceeded."""
+@dataclass(frozen=True)
+class Receipt:
+    """Proof of a charge: the number of the ledger's entry, the head of its hash chain, and the budget after it.
 
-    def charge(self, event: Event, *, key: str, purpose: str = "", analyst: str = "") -> Any: ...
+    `spent` is the ledger's proven bound after this charge; `remaining` is the largest pure epsilon still accepted.
+    """
+
+    seq: int
+    head: str
+    spent: Bound
+    remaining: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"seq": self.seq, "head": self.head, "spent": self.spent.to_json(), "remaining": self.remaining}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Receipt:
+        spent = Bound.from_json(data["spent"])
+        return cls(int(data["seq"]), str(data["head"]), spent, float(data["remaining"]))
+
+
+class Charger(Protocol):
+    """Charge, then draw. The same key never pays twice; a charge that does not fit raises BudgetExceeded.
+
+    A key that was charged for another event raises Mismatch.
+    """
+
+    def charge(self, event: Event, *, key: str, purpose: str = "", analyst: str = "") -> Receipt: ...
+
+
+@runtime_checkable
+class Scoped(Protocol):
+    """A Charger that says for which neighbours its budget counts: a release for other neighbours is refused."""
+
+    @property
+    def adjacency(self) -> Adjacency: ...
+
+    @property
+    def unit(self) -> str: ...
+
+
+@runtime_checkable
+class AnswerStore(Protocol):
+    """A Charger that also keeps answers, so that a retry returns the first one bit for bit (soundness rule 9).
+
+    The order is charge, draw, `store`, return. An answer is a JSON text (`Answer.to_json`), and is opaque to the store.
+    """
+
+    def stored(self, key: str) -> str | None:
+        """The answer that was stored for this key; None when the key was charged and nothing stored, or not charged."""
+        ...
+
+    def store(self, key: str, answer: str) -> str:
+        """Keep the answer of a key that was charged, and return the answer that is kept.
+
+        The first answer stays: of two callers that race, both get the text of the one that came first.
+        """
+        ...
 
 
 @runtime_checkable

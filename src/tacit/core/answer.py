@@ -1,0 +1,137 @@
+"""What a private release gives back: the noisy value, its error, what it cost, and who had to be trusted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import check
+from .adjacency import Adjacency
+from .charger import Receipt
+from .errors import BadInput
+from .event import Event
+from .json_text import parsed
+from .shown import number, significant, table
+
+SCHEMA = "tacit.answer/1"
+DATA_DEPENDENT = "error depends on the data"
+TRUST = ("central", "local")
+
+Value = Any
+"""A number, an array, an index, a list of keys, a dictionary of keys and numbers, or None."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    r"""A released value with its public description.
+
+    With probability `confidence` over the noise, the value is off by at most `error` (per entry, where it is an array);
+    both were known before the release. `error` None means that no such number exists: then `notes` says
+    "error depends on the data". The error covers noise and rounding, never clipping or sampling.
+
+    `event` is what was charged; epsilon holds under `adjacency`. `receipt` is the ledger's, None without a ledger.
+    `trust`: "central" when whoever ran the release saw the true values; "local" when every person added noise alone.
+    """
+
+    value: Value
+    event: Event
+    release: str
+    error: float | NDArray[np.float64] | None = None
+    confidence: float = 0.95
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    receipt: Receipt | None = None
+    trust: str = "central"
+    randomness: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        check.probability("confidence", self.confidence, zero=False, one=False)
+        object.__setattr__(self, "adjacency", Adjacency.of(self.adjacency))
+        if self.trust not in TRUST:
+            raise BadInput(f"trust must be central or local, got {self.trust!r}.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "release": self.release,
+            "value": _encode(self.value),
+            "error": _encode(self.error),
+            "confidence": self.confidence,
+            "event": self.event.to_json(),
+            "adjacency": self.adjacency.value,
+            "receipt": None if self.receipt is None else self.receipt.to_json(),
+            "trust": self.trust,
+            "randomness": self.randomness,
+            "notes": list(self.notes),
+        }
+
+    def text(self) -> str:
+        """The answer as one line of JSON; `Answer.from_json` gives it back bit for bit."""
+        return json.dumps(self.to_json(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any] | str) -> Answer:
+        if isinstance(data, str):
+            data = parsed(data, "The answer")
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise BadInput(f"An answer is a JSON object of schema {SCHEMA!r}.")
+        receipt = data["receipt"]
+        return cls(
+            value=_decode(data["value"]),
+            event=Event.from_json(data["event"]),
+            release=data["release"],
+            error=_decode(data["error"]),
+            confidence=data["confidence"],
+            adjacency=Adjacency.of(data["adjacency"]),
+            receipt=None if receipt is None else Receipt.from_json(receipt),
+            trust=data["trust"],
+            randomness=data["randomness"],
+            notes=tuple(data["notes"]),
+        )
+
+    def __repr__(self) -> str:
+        return f"Answer({self.release}: {_shown(self.value)} {self._off()}; {self.event}, {self.adjacency.value})"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = [("value", _shown(self.value)), ("error", self._off())]
+        rows += [("event", self.event), ("neighbours", self.adjacency.value), ("trust", self.trust)]
+        rows += [("remaining", number(self.receipt.remaining))] if self.receipt else [("ledger", "none was charged")]
+        return table(self.release, [*rows, *(("note", note) for note in self.notes)])
+
+    def _off(self) -> str:
+        if self.error is None:
+            return f"({DATA_DEPENDENT})" if DATA_DEPENDENT in self.notes else "(no error is stated)"
+        return f"within {significant(float(np.max(self.error)), 4)} at confidence {self.confidence:.10g}"
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, np.ndarray) and value.size > 8:
+        return f"an array of shape {value.shape}"
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def _encode(value: Value) -> Any:
+    if isinstance(value, np.ndarray):
+        return {"array": value.ravel().tolist(), "shape": list(value.shape), "dtype": value.dtype.str}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {"pairs": [[_encode(key), _encode(item)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode(value: Any) -> Value:
+    if isinstance(value, list):
+        return tuple(_decode(item) for item in value)
+    if isinstance(value, dict):
+        if "pairs" in value:
+            return {_decode(key): _decode(item) for key, item in value["pairs"]}
+        return np.array(value["array"], dtype=np.dtype(value["dtype"])).reshape(value["shape"])
+    return value
