@@ -26,7 +26,7 @@ from tacit.fleet.spread import spread
 from tacit.loss import Plan
 from tacit.train import fit
 
-for _name in ("altair", "vl_convert", "safetensors.torch", "pyarrow.csv", "tacit.cli.training", "tacit.cli.auditing",
+for _name in ("torch._dynamo", "sympy", "altair", "vl_convert", "safetensors.torch", "pyarrow.csv", "tacit.cli.training", "tacit.cli.auditing",
               "tacit.cli.measuring", "tacit.cli.bracketing", "tacit.reports", "tacit.study.training",
               "tacit.study.bracketing", "tacit.study.membership", "sklearn.base"):  # fmt: skip
     importlib.import_module(_name)  # once, before children are forked
@@ -75,6 +75,7 @@ delta = 1e-5
 [attack]
 references = 0
 """
+EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"></svg>'
 WAIT = timedelta(seconds=10)
 """How long one process waits for the other."""
 PLAN = Plan(40, 0.5, 30, 1.0)
@@ -83,7 +84,7 @@ PLAN = Plan(40, 0.5, 30, 1.0)
 @dataclass(frozen=True)
 class Mode:
     """`run(folder)` starts or resumes; `operations` is about how many file operations it has, `largest` its largest
-    file; `disk`: whether it takes disk faults."""
+    file; `disk`: whether it takes disk faults; `share`: its parts of all kills and of all disk faults."""
 
     name: str
     run: Callable[[Path], int]
@@ -91,6 +92,7 @@ class Mode:
     operations: int
     largest: int = 20_000
     disk: bool = True
+    share: tuple[int, int] = (1, 1)
 
     def prepare(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -110,6 +112,7 @@ def _verb(*words: str, state: str | None = None) -> Callable[[Path], int]:
         sys.path.insert(0, str(folder))
         if words[0] == "train":
             sys.modules["altair"] = None  # type: ignore[assignment]  # drawing takes ten times as long as the rest
+        sys.modules["vl_convert"].vegalite_to_svg = lambda spec: EMPTY  # type: ignore[attr-defined]
         sys.argv = ["tacit", *words, "--out", OUT, "--seed", "3", *resume]
         try:
             command()
@@ -219,11 +222,21 @@ AUDIT = ("audit", "own:noisy", "--epsilon", "1", "--data", "d.npz", "--canary", 
 MODES = {
     mode.name: mode
     for mode in (
-        Mode("train", _verb("train", "train.toml", state="checkpoint.secret"), _told, 120, 12_000),
-        Mode("audit", _verb(*AUDIT, "--isolation", "none", state="checkpoint.jsonl"), _told, 160, 12_000),
-        Mode("attack", _verb("attack", "scores.csv"), _told, 25, 20_000),
-        Mode("bracket", _verb("bracket", "take.toml"), _told, 30, 400_000),
-        Mode("fleet", _fleet, lambda folder: (folder / "result.txt").read_text(), 40, 8_000),
-        Mode("two processes", _two, lambda folder: (folder / "result.txt").read_text(), 80, 8_000, disk=False),
+        Mode("train", _verb("train", "train.toml", state="checkpoint.secret"), _told, 120, 12_000, share=(16, 20)),
+        Mode(
+            "audit", _verb(*AUDIT, "--isolation", "none", state="checkpoint.jsonl"), _told, 160, 12_000, share=(20, 24)
+        ),
+        Mode("attack", _verb("attack", "scores.csv"), _told, 25, 20_000, share=(18, 20)),
+        Mode("bracket", _verb("bracket", "take.toml"), _told, 30, 400_000, share=(18, 18)),
+        Mode("fleet", _fleet, lambda folder: (folder / "result.txt").read_text(), 40, 8_000, share=(16, 18)),
+        Mode(
+            "two processes",
+            _two,
+            lambda folder: (folder / "result.txt").read_text(),
+            80,
+            8_000,
+            disk=False,
+            share=(12, 0),
+        ),
     )
 }

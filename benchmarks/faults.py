@@ -1,6 +1,6 @@
 """Kill and starve runs at random moments, resume them, and compare with the uninterrupted result.
 
-    python benchmarks/faults.py [--kills 1000] [--disk 500] [--quick] [--minutes 8] [--only train]
+    python benchmarks/faults.py [--kills 1000] [--disk 500] [--quick] [--minutes 8] [--only train] [--results FILE]
 
 Verbs run in forked children of one process that has imported everything. A child is killed (SIGKILL) either after a
 random time or at a random file operation, then started again with --resume where there is something to resume, killed
@@ -25,7 +25,9 @@ from typing import Any
 
 from fault_layer import Fault, ended
 from fault_modes import MODES, Mode, paired
-from machine import RESULTS, describe, keep
+from machine import RESULTS, describe
+
+KINDS = ("kill", "disk")
 
 
 def kill_once(mode: Mode, reference: Any, folder: Path, rng: random.Random, seconds: float) -> tuple[str, int]:
@@ -76,33 +78,50 @@ def prepared(mode: Mode, base: Path) -> tuple[Any, float]:
     return mode.result(folder), time.monotonic() - began
 
 
-def campaign(kind: str, wanted: int, seed: int, deadline: float, only: str | None) -> list[dict[str, Any]]:
-    """Faults of one kind over all modes in turn, until `wanted` were met or the time is up."""
-    names = [name for name in MODES if (only is None or name == only) and (kind == "kill" or MODES[name].disk)]
-    rows = _kept(kind, seed, names)
+def campaign(wanted: dict[str, int], seed: int, deadline: float, names: list[str], path: Path) -> list[dict[str, Any]]:
+    """Kills and disk faults over all modes, each mode by its share, until all were met or the time is up."""
+    every = [(name, kind) for kind in KINDS for name in MODES if kind == "kill" or MODES[name].disk]
+    kept = _kept(path, seed, every)
+    rows = [row for row in kept if row["mode"] in names]
+    least = {(row["mode"], row["kind"]): _part(row["mode"], row["kind"], wanted) for row in rows}
     with tempfile.TemporaryDirectory() as base:
         ready = {name: prepared(MODES[name], Path(base, name)) for name in names}
-        each = -(-wanted // len(names))
-        while time.monotonic() < deadline and (todo := [row for row in rows if row["faults"] < each]):
-            row = min(todo, key=lambda item: item["cpu_seconds"])  # as much time for each mode
-            before = _spent()
-            mode, (reference, seconds) = MODES[row["mode"]], ready[row["mode"]]
-            rng = random.Random(f"{seed} {kind} {mode.name} {row['runs']}")
-            folder = Path(base, "run")
-            mode.prepare(folder)
-            if kind == "kill":
-                finding, count = kill_once(mode, reference, folder, rng, seconds)
-            else:
-                finding, count = starve_once(mode, reference, folder, rng)
-            shutil.rmtree(folder, ignore_errors=True)
-            row["runs"] += 1
-            row["faults"] += count
-            row["equal"] += not finding
-            row["cpu_seconds"] = round(row["cpu_seconds"] + _spent() - before, 2)
-            if finding:
-                row["findings"] = [*row["findings"], {"number": row["runs"] - 1, "what": finding}][:20]
-                print(kind, mode.name, row["runs"] - 1, finding, flush=True)
+        while time.monotonic() < deadline:
+            far = {k: row["faults"] / least[row["mode"], row["kind"]] for k, row in enumerate(rows)}
+            place = min(far, key=lambda k: far[k])
+            if far[place] >= 1:
+                break
+            one_fault(rows[place], ready[rows[place]["mode"]], Path(base, "run"), seed)
+            if path.suffix and sum(row["runs"] for row in rows) % 20 == 0:
+                _keep(path, kept)
+    if path.suffix:
+        _keep(path, kept)
     return rows
+
+
+def one_fault(row: dict[str, Any], ready: tuple[Any, float], folder: Path, seed: int) -> None:
+    """One run with faults, counted into its row."""
+    before, kind, mode = _spent(), row["kind"], MODES[row["mode"]]
+    rng = random.Random(f"{seed} {kind} {mode.name} {row['runs']}")
+    mode.prepare(folder)
+    if kind == "kill":
+        finding, count = kill_once(mode, ready[0], folder, rng, ready[1])
+    else:
+        finding, count = starve_once(mode, ready[0], folder, rng)
+    shutil.rmtree(folder, ignore_errors=True)
+    row["runs"] += 1
+    row["faults"] += count
+    row["equal"] += not finding
+    row["cpu_seconds"] = round(row["cpu_seconds"] + _spent() - before, 2)
+    if finding:
+        row["findings"] = [*row["findings"], {"number": row["runs"] - 1, "what": finding}][:20]
+        print(kind, mode.name, row["runs"] - 1, finding, flush=True)
+
+
+def _part(name: str, kind: str, wanted: dict[str, int]) -> int:
+    """How many faults of a kind a mode shall meet."""
+    place = KINDS.index(kind)
+    return max(1, -(-wanted[kind] * MODES[name].share[place] // sum(mode.share[place] for mode in MODES.values())))
 
 
 def _spent() -> float:
@@ -111,12 +130,17 @@ def _spent() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _kept(kind: str, seed: int, names: list[str]) -> list[dict[str, Any]]:
-    path = RESULTS / "faults.json"
+def _kept(path: Path, seed: int, wanted: list[tuple[str, str]]) -> list[dict[str, Any]]:
     rows = json.loads(path.read_text())["rows"] if path.is_file() else []
     known = {(row["mode"], row["kind"], row["seed"]): row for row in rows}
-    fresh = {"kind": kind, "seed": seed, "runs": 0, "faults": 0, "equal": 0, "cpu_seconds": 0.0, "findings": []}
-    return [known.get((name, kind, seed), {"mode": name, **fresh, "findings": []}) for name in names]
+    fresh = {"seed": seed, "runs": 0, "faults": 0, "equal": 0, "cpu_seconds": 0.0}
+    return [known.get((*key, seed), {"mode": key[0], "kind": key[1], **fresh, "findings": []}) for key in wanted]
+
+
+def _keep(path: Path, rows: list[dict[str, Any]]) -> None:
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps({"machine": describe("numpy", "torch"), "rows": rows}, indent=1) + "\n")
+    beside.replace(path)
 
 
 def main() -> int:
@@ -125,17 +149,16 @@ def main() -> int:
     parser.add_argument("--disk", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=600.0)
-    parser.add_argument("--only", choices=list(MODES))
+    parser.add_argument("--only", choices=list(MODES), action="append", help="these modes alone; may be repeated")
     parser.add_argument("--quick", action="store_true", help="two kills and two disk faults of each mode, nothing kept")
+    parser.add_argument("--results", type=Path, default=RESULTS / "faults.json", help="where to go on and to keep")
     asked = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    count = 1 if asked.only else len(MODES)
-    kills, disk = (2 * count, 2 * count) if asked.quick else (asked.kills, asked.disk)
-    now = time.monotonic()
-    rows = campaign("kill", kills, asked.seed, now + 42 * asked.minutes, asked.only)
-    rows += campaign("disk", disk, asked.seed, now + 60 * asked.minutes, asked.only)
-    if not asked.quick and asked.only is None:
-        keep("faults", describe("numpy", "torch"), rows)
+    few = 2 * len(MODES)
+    wanted = {"kill": few, "disk": few} if asked.quick else {"kill": asked.kills, "disk": asked.disk}
+    path = Path(os.devnull) if asked.quick else asked.results
+    deadline = time.monotonic() + 60 * asked.minutes
+    rows = campaign(wanted, asked.seed, deadline, asked.only or list(MODES), path)
     print(json.dumps(rows, indent=1))
     return sum(len(row["findings"]) for row in rows)
 

@@ -109,7 +109,7 @@ def test_resume_says_when_there_is_nothing_to_resume(tacit_):
 
 
 def test_a_folder_in_use_is_refused(tacit_):
-    with run_folder("tacit-train"):
+    with run_folder("tacit-train", "train"):
         status, _, err = tacit_("train", "run.toml")
     assert status == 2
     assert "tacit-train is being written by another run." in err
@@ -219,7 +219,7 @@ def test_nothing_of_a_record_is_in_the_words_of_a_failure(tacit_):
     assert "ValueError was raised in own.py, line 25, in forward." in done[1]
     assert "Traceback" not in done[1]
     assert not Path("a").exists()
-    assert files("a.unfinished") == ["checkpoint.secret", "lock"]
+    assert files("a.unfinished") == ["checkpoint.secret", "lock", "settings.json"]
     shown = command("train", "run.toml", "--out", "b", "--debug").communicate()
     for word in ("planted-stdout", "planted-stderr", "planted-child", "planted-text", "Traceback"):
         assert word in shown[1]

@@ -69,7 +69,7 @@ def audit(
     state = "checkpoint.jsonl" if pair is None and seconds is None else None
     records = None if pair is not None else read_data(str(data), label=label)
     sides = None if pair is None else read_pair(pair)
-    with run_folder(out, state=state, resume=resume, again=again) as held:
+    with run_folder(out, "audit", state=state, resume=resume, again=again) as held:
         if records is None:
             found = audit_mechanism(target, sides, delta=delta, adjacency=adjacency, **common)
         else:
@@ -81,7 +81,7 @@ def audit(
                 found = audit_fit(target, (records.x, records.y), checkpoint=kept, **more, **common)
             found = sealed(found, records.x, records.y, held.results / KEY_FILE)
         found.save(held.results / "evidence.json")
-        held.commit("audit")
+        held.commit()
     return audited(found, str(held.final / "evidence.json"), asked=runs)
 
 

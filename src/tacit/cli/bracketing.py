@@ -43,7 +43,7 @@ def bracket(
     file = RunFile.read(run) if there is None else kept(there)
     seed = file.get("output").get("seed") if seed is None else seed
     usual = file.get("output").get("folder", "tacit-bracket") if there is None else f"{str(there).rstrip('/')}-bracket"
-    with run_folder(out or usual, again=again) as held:
+    with run_folder(out or usual, "bracket", again=again) as held:
         if there is not None or _trains(file):
             evidence, records = _bracket_trained(file, there, held, seed)
         else:
@@ -57,7 +57,7 @@ def bracket(
         evidence = sealed(evidence, records.x, records.y, held.results / KEY_FILE)
         evidence.save(held.results / "evidence.json")
         report(evidence, held.results / "report.html")
-        held.commit("bracket")
+        held.commit()
     page = held.final / "report.html"
     result = audited(evidence, str(held.final / "evidence.json"))
     more = {

@@ -44,7 +44,7 @@ def attack(
         raise BadInput("--members, --nonmembers and --label go with --model.", fix="A run.toml says them in [data].")
     file = RunFile.read(source) if source is not None and source.endswith(".toml") else None
     out = out or (None if file is None else file.get("output").get("folder")) or "tacit-attack"
-    with run_folder(out, again=again) as held:
+    with run_folder(out, "attack", again=again) as held:
         if file is not None:
             evidence = _attack_run(file, names, references, seed)
         elif source is not None:
@@ -58,7 +58,7 @@ def attack(
             evidence = _attacked(resolve_model(str(model)), *sides, names, count, seed)
         evidence.save(held.results / "evidence.json")
         write(evidence.scores, held.results / "scores.csv")
-        held.commit("attack")
+        held.commit()
     return _found(evidence, str(held.final / "evidence.json"), str(held.final / "scores.csv"))
 
 

@@ -50,9 +50,9 @@ def quickstart(
         require(module, "quickstart")
     from ..study.quickstart import quickstart as run
 
-    with run_folder(out, again=again) as held:
+    with run_folder(out, "quickstart", again=again) as held:
         outcome = run(held.results, rng=seeded(seed), note=note)
-        held.commit("quickstart")
+        held.commit()
     folder = held.final
     both = {"plain": outcome.plain, "private": outcome.private}
     data = {

@@ -42,11 +42,13 @@ def train(
     training = described(file)
     wanted = out or file.get("output").get("folder", "tacit-train")
     seed = file.get("output").get("seed") if seed is None else seed
-    with run_folder(wanted, state="checkpoint.secret", resume=resume, again=again) as held:
+    # all other settings are among those that the checkpoint itself compares
+    settings = {"train.schedule": file.get("train").get("schedule", "constant"), "plan.delta": training.delta}
+    with run_folder(wanted, "train", state="checkpoint.secret", settings=settings, resume=resume, again=again) as held:
         done = trained(training, held, seed)
         saved(training, done, evidence_of(training, done, file), file, held.results)
         plot = _plot(done.history, training.plan, training.delta, held.results / "training.svg")
-        held.commit("train")
+        held.commit()
     names = {"model": WEIGHTS, "evidence": "evidence.json", "plot": None if plot is None else plot.name}
     written = {key: None if name is None else held.final / name for key, name in names.items()}
     return _told(held.final, written, training, accuracies(training, done.model))

@@ -43,6 +43,11 @@ def stamped(record: Record, head: Record | None = None) -> str:
     return json.dumps({**record, "sum": _sum(record, head)}, allow_nan=False)
 
 
+def unstamped(line: bytes) -> Record | None:
+    """The record of one line that `stamped` made without a first line; None where it is damaged."""
+    return _read(line, None)
+
+
 def read_lines(path: Path, head: Record | None = None) -> Lines | None:
     """What a file holds, None where there is none; nothing is changed.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from pathlib import Path
 from types import TracebackType
 
 from .errors import BadInput
-from .files import why
+from .files import shown, why
 
 if sys.platform == "win32":
     import msvcrt
@@ -23,6 +24,7 @@ else:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # unlike flock, no forked worker holds it on
 
 
+HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 HELD: set[str] = set()
 """Locks of this process, which the operating system would give it twice."""
 
@@ -44,9 +46,9 @@ class Lock:
                 raise why(self._path, error) from None
             try:
                 _lock(self._handle)
-            except OSError:
+            except OSError as error:
                 os.close(self._handle)
-                raise BadInput(self._refusal, fix="Wait for it, or give another folder.") from None
+                raise self._refused(error) from None
             if self._same():
                 HELD.add(str(self._path.absolute()))
                 return self
@@ -59,8 +61,15 @@ class Lock:
         with contextlib.suppress(OSError):
             os.close(self._handle)
 
+    def _refused(self, error: OSError) -> BadInput:
+        if error.errno in HELD_BY_OTHERS:
+            return BadInput(self._refusal, fix="Wait for it, or give another folder.")
+        return BadInput(  # NFS without its lock service, and some file systems of clouds
+            f"{shown(self._path.parent)} lies on a file system that offers no locks.", fix="Give a folder on another."
+        )
+
     def _same(self) -> bool:
         try:
-            return os.fstat(self._handle).st_ino == os.stat(self._path).st_ino  # noqa: PTH116
+            return os.path.samestat(os.fstat(self._handle), os.stat(self._path))  # noqa: PTH116
         except OSError:
             return False

@@ -1,14 +1,15 @@
 """The folder of one run: its results appear in it together or not at all, and it belongs to that run alone.
 
-While a run lasts, everything it writes lies beside the folder DIR, in DIR.unfinished: a lock, a checkpoint or journal,
-and at the end the results. When all results are on disk, with a manifest of their hashes, one rename puts them in DIR's
-place. Only then are checkpoint, journal and lock destroyed. A process that dies at any moment leaves either no DIR and
-what is needed to go on, or DIR with all results.
+While a run lasts, everything it writes lies beside the folder DIR, in DIR.unfinished: a lock, the run's settings, a
+checkpoint or journal, and at the end the results. When all results are on disk, with a manifest of their hashes, one
+rename puts them in DIR's place. Only then are checkpoint, journal and lock destroyed. A process that dies at any moment
+leaves either no DIR and what is needed to go on, or DIR with all results.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,8 +20,13 @@ from .errors import BadInput
 from .files import shown, why
 from .locks import Lock
 from .manifest import MANIFEST, manifest
+from .run_settings import FILE, Settings, check_settings, keep_settings, kept_settings
 
 UNFINISHED = ".unfinished"
+OURS = ("lock", "results", FILE, f"{FILE}.partial")
+"""What lies in DIR.unfinished and is worth nothing without a checkpoint or journal."""
+NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EBADF)
+"""What file systems answer that cannot put a folder's entries on disk when asked to."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class RunFolder:
     final: Path
     work: Path
     state: Path | None
+    verb: str = ""
 
     @property
     def results(self) -> Path:
@@ -39,16 +46,17 @@ class RunFolder:
             folder.mkdir(exist_ok=True)
         return folder
 
-    def commit(self, verb: str) -> None:
+    def commit(self) -> None:
         """Put all results on disk and then, by one rename, in their place; afterwards destroy what led to them."""
         folder = self.results
         with _told(self.final):
-            (folder / MANIFEST).write_text(manifest(folder, verb), encoding="utf-8")
+            text = manifest(folder, self.verb)
+            (folder / MANIFEST).write_text(text, encoding="utf-8")
             for path in [*folder.iterdir(), folder, self.work]:
                 _sync(path)
             if self.final.is_dir() and os.name == "nt":
                 self.final.rmdir()
-            folder.replace(self.final)
+            _renamed(folder, self.final, text)
             _sync(self.final.absolute().parent)
         sweep(self.work)
 
@@ -56,20 +64,28 @@ class RunFolder:
         """After a failure: what could be resumed stays, anything else goes."""
         with contextlib.suppress(OSError):
             shutil.rmtree(self.work / "results", ignore_errors=True)
-            if self.state is None or not self.state.exists():
+            if not _kept(self.state):
                 sweep(self.work)
 
 
 @contextlib.contextmanager
 def run_folder(
-    path: str | Path, *, state: str | None = None, resume: bool = False, again: bool = False
+    path: str | Path,
+    verb: str,
+    *,
+    state: str | None = None,
+    settings: Settings | None = None,
+    resume: bool = False,
+    again: bool = False,
 ) -> Iterator[RunFolder]:
-    """Hold DIR for one run. Refused: a folder in use, one that holds something, a resume with nothing to resume.
+    """Hold DIR for one run. Refused: a folder in use, one that holds something, a resume with nothing to resume, and
+    one under other `settings` than the run began with.
 
-    `state` names the checkpoint or journal of verbs that can be resumed. `again` takes the next free name, DIR-2 and so
-    on, where DIR holds something already. A failure inside leaves what can be resumed, and nothing else.
+    `state` names the checkpoint or journal, a file or a folder, of verbs that can be resumed. `again` takes the next
+    free name, DIR-2 and so on, where DIR holds something already. A failure inside leaves what can be resumed, and
+    nothing else.
     """
-    final = Path(path)
+    final = _place(Path(path))
     if again:
         final = next(found for found in _names(final) if _free(found) and not _work(found).exists())
     work = _work(final)
@@ -77,20 +93,15 @@ def run_folder(
     if not _free(final):
         _forget(work)
         raise _taken(final, resume=resume)
-    if resume and (state is None or not (work / state).exists()):
+    held = RunFolder(final, work, None if state is None else work / state, verb)
+    if resume and not _kept(held.state):
+        _check_verb(held)
         raise BadInput(f"There is nothing to resume for {final}.", fix="Leave --resume out to start a run.")
-    with _told(work):
-        work.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with Lock(work / "lock", f"{final} is being written by another run."):
+    with _locked(held):
         if not _free(final):
             sweep(work)
             raise _taken(final, resume=resume)
-        held = RunFolder(final, work, None if state is None else work / state)
-        if held.state is not None and held.state.exists() and not resume:
-            raise BadInput(
-                f"{held.state} is there from a run that did not end.", fix=f"Use --resume, or delete {work}."
-            )
-        shutil.rmtree(work / "results", ignore_errors=True)
+        _take_up(held, settings or {}, resume=resume)
         try:
             yield held
         except BaseException:
@@ -102,24 +113,93 @@ def sweep(work: Path) -> None:
     """Overwrite and remove everything in a folder of unfinished work: it holds secrets."""
     lock = work / "lock"
     for path in sorted((path for path in work.rglob("*") if path != lock), reverse=True):
-        if path.is_dir():
-            path.rmdir()
-            continue
-        with contextlib.suppress(OSError), path.open("r+b") as file:
-            file.write(bytes(min(path.stat().st_size, 2**30)))
-            file.flush()
-            os.fsync(file.fileno())
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+                continue
+            if not path.is_symlink():
+                _overwrite(path)
+            path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         lock.unlink(missing_ok=True)  # last: whoever takes it next finds the folder empty
         work.rmdir()
 
 
+def _overwrite(path: Path) -> None:
+    with contextlib.suppress(OSError), path.open("r+b") as file:
+        left = path.stat().st_size
+        while left > 0:
+            left -= file.write(bytes(min(left, 2**20)))
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _forget(work: Path) -> None:
     """Secrets of a run that ended while it was destroying them; not those of one that is still at it."""
     if work.is_dir():
-        with contextlib.suppress(BadInput), Lock(work / "lock", ""):
+        with contextlib.suppress(Exception), Lock(work / "lock", ""):
             sweep(work)
+
+
+@contextlib.contextmanager
+def _locked(held: RunFolder) -> Iterator[None]:
+    """DIR.unfinished, made and locked; whoever had it before may be removing it at this moment."""
+    for last in (False, False, True):
+        with _told(held.work):
+            held.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = Lock(held.work / "lock", f"{held.final} is being written by another run.")
+        try:
+            lock.__enter__()
+        except BadInput:
+            if last or held.work.is_dir():
+                raise
+            continue
+        break
+    with contextlib.ExitStack() as stack:
+        stack.push(lock)
+        yield
+
+
+def _take_up(held: RunFolder, settings: Settings, *, resume: bool) -> None:
+    """Refuse what is left of another run, or of this one where it is not resumed; note what this run is."""
+    kept = _check_verb(held)
+    if _kept(held.state):
+        if not resume:
+            raise BadInput(
+                f"{held.state} is there from a run that did not end.", fix=f"Use --resume, or delete {held.work}."
+            )
+        if kept is not None:
+            check_settings(kept, settings)
+    shutil.rmtree(held.work / "results", ignore_errors=True)
+    if kept is None or not resume:
+        keep_settings(held.work, held.verb, settings)
+
+
+def _check_verb(held: RunFolder) -> dict[str, object] | None:
+    """What the run in DIR.unfinished is; one of another verb is refused, as its checkpoint would be swept away."""
+    if not held.work.is_dir():
+        return None
+    kept = kept_settings(held.work)
+    others = [path for path in held.work.iterdir() if path.name not in OURS and path.suffix != ".partial"]
+    others = [path for path in others if path != held.state and _kept(path)]
+    if held.state is not None and _kept(held.state) and kept is not None and kept.get("verb") != held.verb:
+        others.append(held.state)
+    if others:
+        raise BadInput(
+            f"{held.work} holds {shown(others[0])} of another run that did not end.",
+            fix=f"Resume it, delete {held.work}, or give another --out.",
+        )
+    return kept
+
+
+def _kept(state: Path | None) -> bool:
+    """Whether there is something to go on with: a file, or a folder that is not empty."""
+    return state is not None and os.path.lexists(state) and not (state.is_dir() and not any(state.iterdir()))
+
+
+def _place(final: Path) -> Path:
+    """Where a folder really is: a link to an empty folder means that folder."""
+    return final.resolve() if final.is_symlink() and final.is_dir() else final
 
 
 def _work(final: Path) -> Path:
@@ -144,22 +224,39 @@ def _free(final: Path) -> bool:
 
 
 def _check_place(final: Path) -> None:
-    """A folder that can be made, before any work is done."""
+    """A folder that can be made or replaced, before any work is done."""
     parents = final.absolute().parents
     there = next((parent for parent in parents if parent.exists()), None)
     if not final.absolute().name or there is None or not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise BadInput(f"The folder {shown(str(final))} cannot be made or written to.")
+    if final.is_dir() and (os.path.ismount(final) or final.samefile(Path.cwd())):
+        what = "the working folder" if final.samefile(Path.cwd()) else "a mount point"
+        raise BadInput(
+            f"The folder {shown(str(final))} is {what}, which cannot be replaced by the results.",
+            fix="Give the name of a folder inside it.",
+        )
 
 
 def _taken(final: Path, *, resume: bool) -> BadInput:
     finished = (final / MANIFEST).is_file()
     what = "holds the results of a finished run" if finished else "is not an empty folder"
     if resume:
-        return BadInput(f"{final} {what}: there is nothing to resume.", fix="Its results are whole.")
+        fix = "Its results are whole." if finished else "Give the --out of the run that did not end."
+        return BadInput(f"{final} {what}: there is nothing to resume.", fix=fix)
     return BadInput(
         f"{final} {what}; a folder belongs to one run.",
         fix="Give another --out, or --again.",
     )
+
+
+def _renamed(folder: Path, final: Path, text: str) -> None:
+    """One rename. A network file system may do it and report a failure after asking twice: then it was done."""
+    try:
+        folder.replace(final)
+    except OSError:
+        there = final / MANIFEST
+        if folder.exists() or not there.is_file() or there.read_text(encoding="utf-8") != text:
+            raise
 
 
 @contextlib.contextmanager
@@ -175,5 +272,8 @@ def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_SYNC or not path.is_dir():
+            raise
     finally:
         os.close(handle)

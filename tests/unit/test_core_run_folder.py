@@ -1,0 +1,124 @@
+"""The folder of one run, by itself: other verbs, links, mount points, network file systems, races."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tacit.core import BadInput
+from tacit.core.run_folder import run_folder
+from tacit.core.run_settings import keep_settings
+
+
+def files(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def unfinished(folder, verb="train", state="checkpoint.secret", settings=None):
+    """What a killed run of a verb leaves."""
+    Path(folder).mkdir()
+    keep_settings(Path(folder), verb, settings or {})
+    Path(folder, state).write_bytes(b"hours of work")
+
+
+@pytest.mark.parametrize("verb", ["attack", "bracket", "audit"])
+def test_a_run_of_another_verb_does_not_sweep_an_unfinished_one_away(tmp_path, monkeypatch, verb):
+    monkeypatch.chdir(tmp_path)
+    unfinished("out.unfinished")
+    state = "checkpoint.jsonl" if verb == "audit" else None
+    for resume in (False, True):
+        with pytest.raises(BadInput, match="secret of another run"):
+            run_folder("out", verb, state=state, resume=resume).__enter__()
+    assert Path("out.unfinished/checkpoint.secret").read_bytes() == b"hours of work"
+
+
+def test_the_same_state_of_another_verb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    unfinished("out.unfinished", "train")
+    with pytest.raises(BadInput, match="another run"):
+        run_folder("out", "bracket", state="checkpoint.secret", resume=True).__enter__()
+
+
+def test_other_settings_at_resume_are_named_and_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    unfinished("out.unfinished", settings={"train.schedule": "cosine", "plan.delta": 1e-5})
+    with pytest.raises(BadInput, match='schedule was "cosine" and is now "linear"'):
+        run_folder("out", "train", state="checkpoint.secret", resume=True, settings={
+            "train.schedule": "linear", "plan.delta": 1e-5,
+        }).__enter__()  # fmt: skip
+    assert Path("out.unfinished/checkpoint.secret").exists()
+    Path("out.unfinished/settings.json").write_text("damaged")  # the checkpoint's own comparison is left
+    with run_folder("out", "train", state="checkpoint.secret", resume=True, settings={"train.schedule": "linear"}):
+        pass
+
+
+def test_a_link_to_an_empty_folder_means_that_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("real").mkdir()
+    Path("out").symlink_to("real")
+    with run_folder("out", "attack") as held:
+        (held.results / "a").write_text("a")
+        held.commit()
+    assert files("real") == ["a", "manifest.json"]
+    assert Path("out").is_symlink()
+    with pytest.raises(BadInput, match="a folder belongs to one run"):
+        run_folder("out", "attack").__enter__()
+
+
+@pytest.mark.parametrize("name", [".", "../here", "mounted"])
+def test_a_folder_that_cannot_be_replaced_is_refused_before_any_work(tmp_path, monkeypatch, name):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    if name == "mounted":
+        Path("mounted").mkdir()
+        monkeypatch.setattr(os.path, "ismount", lambda path: Path(path).name == "mounted")
+    with pytest.raises(BadInput, match="cannot be replaced by the results"):
+        run_folder(name, "attack").__enter__()
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    from tacit.core import locks
+
+    def refuse(handle):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(locks, "_lock", refuse)
+    with pytest.raises(BadInput, match="offers no locks"):
+        run_folder(tmp_path / "out", "attack").__enter__()
+
+
+def test_a_rename_that_was_done_and_reported_as_failed_is_done(tmp_path, monkeypatch):
+    """As network file systems do when an answer is lost."""
+
+    def twice(self, to, real=Path.replace):
+        real(self, to)
+        if self.name == "results":
+            raise FileNotFoundError(errno.ENOENT, "gone")
+
+    with run_folder(tmp_path / "out", "attack") as held:
+        (held.results / "a").write_text("a")
+        monkeypatch.setattr(Path, "replace", twice)
+        held.commit()
+    assert files(tmp_path / "out") == ["a", "manifest.json"]
+    monkeypatch.setattr(Path, "replace", lambda self, to: os.rename(self.with_name("gone"), to))
+    with run_folder(tmp_path / "other", "attack") as held, pytest.raises(BadInput):
+        held.commit()
+
+
+def test_a_folder_that_is_being_removed_is_taken_anew(tmp_path, monkeypatch):
+    """Its last holder removes it between our making it and our lock."""
+    from tacit.core import run_folder as module
+
+    real, left = module.Lock.__enter__, [1]
+
+    def enter(self):
+        if left.pop() if left else 0:
+            (tmp_path / "out.unfinished").rmdir()
+        return real(self)
+
+    monkeypatch.setattr(module.Lock, "__enter__", enter)
+    with run_folder(tmp_path / "out", "attack") as held:
+        held.commit()
+    assert (tmp_path / "out" / "manifest.json").is_file()
