@@ -26,7 +26,8 @@ from tacit.fleet.spread import spread
 from tacit.loss import Plan
 from tacit.train import fit
 
-for _name in ("torch._dynamo", "sympy", "altair", "vl_convert", "safetensors.torch", "pyarrow.csv", "tacit.cli.training", "tacit.cli.auditing",
+for _name in ("torch._dynamo", "sympy", "altair", "vl_convert", "safetensors.torch", "pyarrow.csv",
+              "tacit.cli.training", "tacit.cli.auditing",
               "tacit.cli.measuring", "tacit.cli.bracketing", "tacit.reports", "tacit.study.training",
               "tacit.study.bracketing", "tacit.study.membership", "sklearn.base"):  # fmt: skip
     importlib.import_module(_name)  # once, before children are forked

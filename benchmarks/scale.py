@@ -35,14 +35,28 @@ def scores(count: int, folder: Path) -> Callable[[], object]:
             values = (rng.normal(size=size) + member).tolist()
             file.writelines(f"{values[k]},{int(member[k])},{start + k}\n" for k in range(size))
 
-    def run() -> None:
-        from tacit.cli import main
+    return lambda: _attacked(folder / "scores.csv", folder)
 
-        sys.argv = ["tacit", "attack", str(folder / "scores.csv"), "--out", str(folder / "out")]
-        with contextlib.suppress(SystemExit):
-            main()
 
-    return run
+def shared_records(count: int, folder: Path) -> Callable[[], object]:
+    """The same from Parquet, with every record scored against 16 models: rows that are not independent."""
+    import pyarrow
+    import pyarrow.parquet
+
+    rng = np.random.default_rng(0)
+    member = rng.random(count) < 0.5
+    places = np.arange(count)
+    table = {"score": rng.normal(size=count) + member, "member": member, "record": places // 16, "target": places % 16}
+    pyarrow.parquet.write_table(pyarrow.table(table), folder / "scores.parquet")
+    return lambda: _attacked(folder / "scores.parquet", folder)
+
+
+def _attacked(path: Path, folder: Path) -> None:
+    from tacit.cli import main
+
+    sys.argv = ["tacit", "attack", str(path), "--out", str(folder / "out")]
+    with contextlib.suppress(SystemExit):
+        main()
 
 
 def training(count: int, folder: Path) -> Callable[[], object]:
@@ -72,6 +86,7 @@ def canaries(count: int, folder: Path) -> Callable[[], object]:
 
 CASES: dict[str, tuple[Callable[[int, Path], Callable[[], object]], tuple[int, ...], tuple[int, ...]]] = {
     "scores": (scores, (10**5, 10**6, 10**7), (10**4, 10**5)),
+    "scores of shared records": (shared_records, (10**5, 10**6, 10**7), (10**4, 10**5)),
     "training": (training, (10**4, 10**5, 10**6), (10**4,)),
     "canaries": (canaries, (10**3, 10**4, 10**5), (10**3,)),
 }
@@ -80,12 +95,13 @@ CASES: dict[str, tuple[Callable[[int, Path], Callable[[], object]], tuple[int, .
 def _measured(name: str, count: int, pipe: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = CASES[name][0](count, Path(folder))
+        made = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
         began, wall = time.process_time(), time.monotonic()
         run()
         seconds, wall = time.process_time() - began, time.monotonic() - wall
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     pipe.send({"case": name, "count": count, "cpu_seconds": round(seconds, 2), "wall_seconds": round(wall, 2),
-               "memory_mb": round(memory)})  # fmt: skip
+               "memory_mb": round(memory), "memory_before_mb": round(made)})  # fmt: skip
 
 
 def measured(name: str, count: int) -> dict[str, Any]:

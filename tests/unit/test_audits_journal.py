@@ -1,5 +1,6 @@
 """An audit that was interrupted goes on from its checkpoint, with the results it would have had."""
 
+import errno
 import json
 import os
 import signal
@@ -178,6 +179,35 @@ def test_a_damaged_head_is_refused_and_nothing_that_follows_is_lost(tmp_path):
     rest = ended_after(10_000)
     assert same(play(rest, tmp_path / "seeded.jsonl"), play(noisy, None))
     assert len(rest.calls) == len(play_calls({})) - 9
+
+
+@pytest.mark.parametrize("rng", [5, None])
+@pytest.mark.parametrize("torn", [b"", b'{"schema": "tac'])
+def test_a_head_that_was_being_written_is_written_again(tmp_path, torn, rng):
+    """Nothing was kept yet, so nothing is lost, and the audit is not stuck with a file that it cannot read."""
+    path = tmp_path / "checkpoint.jsonl"
+    path.write_bytes(torn)
+    with pytest.raises(Stop):
+        play(ended_after(10), path, rng=rng)
+    rest = ended_after(10_000)
+    found = play(rest, path, rng=rng)
+    assert len(rest.calls) == len(play_calls({})) - 10
+    assert rng is None or same(found, play(noisy, None))
+
+
+def test_a_full_disk_at_the_first_line_leaves_no_file(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.jsonl"
+
+    def write(handle, data, real=os.write):
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "full")
+        return real(handle, data[:50])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        with pytest.raises(NotFinished, match="the disk is full"):
+            play(noisy, path)
+    assert not path.exists()
 
 
 def test_a_line_of_another_audit_does_not_count(tmp_path):

@@ -72,3 +72,37 @@ def test_without_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match="parquet"):
         Scores.read(path)
+
+
+def test_columns_of_any_type_are_read_as_from_text(tmp_path):
+    """Numbers, booleans, categories and texts by Arrow; dates and decimals value by value."""
+    import datetime
+
+    import pyarrow
+
+    score, member = [0.5, 1.5, -2.0, 3.0], [1, 0, 1, 0]
+    for flags in (member, [bool(flag) for flag in member], ["1", "0", "true", "False"], [1.0, 0.0, 1.0, 0.0]):
+        found = Scores.read(save(tmp_path / "s.parquet", score=score, member=flags))
+        assert found.member.tolist() == [True, False, True, False]
+    for record in ([5, 6, 7, 8], ["5", "6", "7", "8"], pyarrow.array(["5", "6", "7", "8"]).dictionary_encode()):
+        found = Scores.read(save(tmp_path / "s.parquet", score=score, member=member, record=record))
+        assert found.record.tolist() == [5, 6, 7, 8]
+    days = [datetime.date(2026, 1, day) for day in (1, 2, 3, 4)]
+    found = Scores.read(save(tmp_path / "s.parquet", score=score, member=member, group=days))
+    assert found.group.tolist() == ["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"]
+    found = Scores.read(save(tmp_path / "s.parquet", score=score, member=member, record=[-1, 2, 3, 4]))
+    assert found.record.tolist() == ["-1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_one_long_name_does_not_make_a_whole_column_long(tmp_path, ending):
+    """An array of texts is as wide as its longest: 9,000 characters in 60,000 rows would be 2 GB."""
+    rows = 60_000
+    names = ["a" * 9_000] + ["b"] * (rows - 1)
+    path = tmp_path / f"s.{ending}"
+    if ending == "parquet":
+        save(path, score=[0.0] * rows, member=[0] * rows, group=names)
+    else:
+        path.write_text("score,member,group\n" + "".join(f"0.0,0,{name}\n" for name in names), encoding="utf-8")
+    with pytest.raises(BadInput, match="column group holds a text of 9,000 characters, too many for so many rows"):
+        Scores.read(path)

@@ -102,9 +102,11 @@ def test_a_rename_that_was_done_and_reported_as_failed_is_done(tmp_path, monkeyp
         monkeypatch.setattr(Path, "replace", twice)
         held.commit()
     assert files(tmp_path / "out") == ["a", "manifest.json"]
-    monkeypatch.setattr(Path, "replace", lambda self, to: os.rename(self.with_name("gone"), to))
-    with run_folder(tmp_path / "other", "attack") as held, pytest.raises(BadInput):
-        held.commit()
+    monkeypatch.undo()
+    with run_folder(tmp_path / "other", "attack") as held:
+        monkeypatch.setattr(Path, "replace", lambda self, to: self.with_name("gone").rename(to))
+        with pytest.raises(BadInput):
+            held.commit()
 
 
 def test_a_folder_that_is_being_removed_is_taken_anew(tmp_path, monkeypatch):

@@ -62,3 +62,64 @@ def test_a_file_without_the_columns_is_refused(tmp_path):
     (tmp_path / "s.csv").write_text("value,member\n1,0\n")
     with pytest.raises(BadInput, match="score and member"):
         Scores.read(tmp_path / "s.csv")
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_files_written_with_and_without_arrow_hold_the_same(tmp_path, monkeypatch, kind):
+    from tacit.core import scores_arrow
+
+    rng, n = np.random.default_rng(kind), 500
+    record = [None, np.arange(n), np.array([f'r{k},"=x' for k in range(n)]), rng.normal(size=n)][kind]
+    texts = np.array(["a,b", "=cmd", "-1", "it's", '"q"', "x\ny"])[np.arange(n) % 6]
+    group = [None, texts, texts[:1].repeat(n), np.arange(n) % 2 == 0][kind]
+    score = rng.normal(size=n) * 10.0 ** rng.integers(-300, 300, size=n)
+    score[:6] = np.inf, -np.inf, 0.0, -0.0, 1e-5, 5e-324
+    made = Scores(
+        score, np.arange(n) % 2, attack="a,b", randomised=kind % 2 == 1, record=record, target=record, group=group
+    )
+    fast = Scores.read(made.save(tmp_path / "fast.csv"))
+
+    def absent(columns):
+        raise scores_arrow.Unread
+
+    monkeypatch.setattr(scores_arrow, "lines", absent)
+    slow = Scores.read(made.save(tmp_path / "slow.csv"))
+    for found in (fast, slow):
+        assert np.array_equal(found.score, score)
+        assert (found.attack, found.randomised) == ("a,b", made.randomised)
+        assert np.array_equal(found.member, made.member)
+    assert np.array_equal(fast.record, slow.record)
+    assert np.array_equal(fast.target, slow.target)
+    assert (fast.group is None) == (slow.group is None) == (group is None)
+    assert group is None or np.array_equal(fast.group, slow.group)
+
+
+def test_rates_and_areas_are_those_of_counting_every_pair():
+    """Ties, infinite scores, records scored against several targets; worked from the definitions."""
+    rng = np.random.default_rng(0)
+    score = np.round(rng.normal(size=400), 1)
+    score[:3] = np.inf, -np.inf, np.inf
+    member = rng.random(400) < 0.4
+    made = Scores(score, member, attack="a", randomised=False, record=np.arange(400) % 90, target=np.arange(400) // 90)
+    inside, outside = score[member], score[~member]
+    pairs = (inside[:, None] > outside).mean() + (inside[:, None] == outside).mean() / 2
+    assert made.auc().value == pytest.approx(pairs, abs=1e-12)
+    roc = made.roc()
+    assert (roc.fpr[0], roc.tpr[0]) == (0.0, 0.0)
+    for threshold, fpr, tpr in zip(roc.threshold[1:], roc.fpr[1:], roc.tpr[1:], strict=True):
+        assert fpr == pytest.approx((outside >= threshold).mean(), abs=1e-12)
+        assert tpr == pytest.approx((inside >= threshold).mean(), abs=1e-12)
+
+
+def test_the_ranks_of_a_rate_are_those_of_looking_at_all_of_them():
+    from scipy import special
+
+    from tacit.core.roc import _ranks
+
+    for count, fewer, fpr, each in ((300, 1.0, 0.01, 0.9875), (1000, 3.7, 0.05, 0.9875), (40, 1.0, 0.5, 0.6)):
+        rank = np.arange(1, count + 1) / fewer
+        chance = special.betainc(rank, np.maximum(count / fewer - rank, 0.0) + 1, fpr)
+        assert _ranks(count, fewer, fpr, lambda value, least=each: value >= least) == np.count_nonzero(chance >= each)
+        assert _ranks(count, fewer, fpr, lambda value, most=1 - each: value > most) == np.count_nonzero(
+            chance > 1 - each
+        )

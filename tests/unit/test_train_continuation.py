@@ -285,3 +285,24 @@ def test_a_file_of_another_kind_is_named(tmp_path) -> None:
         checkpoint.read(path)
     with pytest.raises(BadInput, match="not an ordinary file"):
         checkpoint.read("/dev/zero")
+
+
+def test_a_process_that_ends_while_it_destroys_a_checkpoint_leaves_none(tmp_path, monkeypatch):
+    """What is half overwritten is not taken for a checkpoint: the run can start again, and sweeps it away."""
+    path = tmp_path / "run.secret"
+
+    class Killed(BaseException):
+        pass
+
+    def kill(handle):
+        raise Killed
+
+    path.write_bytes(b"secret" * 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", kill)
+        with pytest.raises(Killed):
+            checkpoint.destroy(path)
+    assert not path.exists()
+    assert list(tmp_path.iterdir()) == [tmp_path / "run.secret.gone"]
+    checkpoint.forget(path)
+    assert not list(tmp_path.iterdir())

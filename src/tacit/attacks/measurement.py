@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Measurement, Roc, Scores, lower_proportion, upper_proportion
-from ..core.clusters import design_effect
 
 POINTS = 200
 
@@ -27,17 +27,23 @@ def measure(scores: Scores, fpr: Sequence[float] = (0.01, 0.001, 0.0001), confid
         tpr_at_fpr=tuple((float(rate), scores.tpr(rate, confidence)) for rate in fpr),
         members=roc.members,
         nonmembers=roc.nonmembers,
-        targets=int(np.unique(scores.target).size),
+        targets=scores.clusters.targets,
         roc=band(roc, confidence, worth=worth(scores)),
     )
 
 
 def worth(scores: Scores) -> float:
     """By how many fewer rows the members count, as one record may be there for several targets: the most of five."""
-    member = scores.member
-    hits = [scores.score[member] >= level for level in np.quantile(scores.score[member], (0.1, 0.3, 0.5, 0.7, 0.9))]
-    parts = [design_effect(hit - hit.mean(), scores.record[member], scores.target[member]) for hit in hits]
-    return max(parts)
+    if scores.clusters.alone:
+        return 1.0
+    member, own = scores.member, scores.members
+
+    def influence(level: float) -> NDArray[np.float64]:
+        hit = own >= level
+        return np.asarray(hit - hit.mean())
+
+    levels = np.quantile(own, (0.1, 0.3, 0.5, 0.7, 0.9))
+    return max(scores.clusters.effect(functools.partial(influence, level), member) for level in levels)
 
 
 def band(
@@ -56,7 +62,7 @@ def band(
 def thinned(roc: Roc, points: int) -> NDArray[np.intp]:
     """Corners of the curve, evenly spread over log(fpr), so that the low rates keep their points; both ends stay."""
     last = np.flatnonzero(np.diff(roc.fpr, append=2.0) > 0)  # the highest point over each false-positive rate
-    corners = np.unique(np.concatenate(([0], last)))
+    corners = last if last.size and last[0] == 0 else np.concatenate(([0], last))
     if corners.size <= points:
         return corners
     height = np.log(np.maximum(roc.fpr[corners], 0.5 / roc.nonmembers))

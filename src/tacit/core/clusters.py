@@ -8,11 +8,17 @@ for independent rows is used with so many times fewer of them (Korn and Graubard
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 Floats = NDArray[np.float64]
+SPREAD = 8
+"""Whole numbers are counted directly where their range is at most so many times their count."""
 
 
 def design_effect(influence: Floats, record: NDArray[np.generic], target: NDArray[np.generic]) -> float:
@@ -22,23 +28,66 @@ def design_effect(influence: Floats, record: NDArray[np.generic], target: NDArra
     part is raised by the ratio of Student's and the normal quantile, squared (Korn and Graubard 1998, section 2), of
     three degrees of freedom at least: how much two targets differ says next to nothing about how much targets do.
     """
-    rows = float(influence @ influence)
-    if rows <= 0.0 or influence.size < 2:
-        return 1.0
-    records, record_count = _grouped(influence, record)
-    targets, target_count = _grouped(influence, target)
-    if record_count == influence.size:
-        return 1.0
-    by_record = records * _few(record_count) / rows
-    by_target = targets * _few(target_count) / rows if target_count > 1 else 1.0
-    return max(1.0, by_record, by_record + by_target - 1.0)
+    return Clusters.of(record, target).effect(lambda: influence)
 
 
-def _grouped(influence: Floats, name: NDArray[np.generic]) -> tuple[float, int]:
-    """Sum of squared sums over equal names, and how many names there are."""
-    names, place = np.unique(name, return_inverse=True)
-    sums = np.bincount(place.ravel(), weights=influence, minlength=names.size)
-    return float(sums @ sums), int(names.size)
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Which rows share a record or a target, as numbers; `alone`: no record is there twice, so all rows count fully."""
+
+    alone: bool
+    targets: int
+    record: NDArray[np.intp] | None = None
+    target: NDArray[np.intp] | None = None
+
+    @classmethod
+    def of(cls, record: NDArray[Any], target: NDArray[Any]) -> Clusters:
+        if distinct(record):
+            return cls(True, count(target))
+        places = [np.unique(names, return_inverse=True)[1].ravel() for names in (record, target)]
+        return cls(False, int(places[1].max(initial=-1)) + 1, *places)
+
+    def effect(self, influence: Callable[[], Floats], rows: NDArray[np.bool_] | None = None) -> float:
+        """The design effect of a sum over some `rows` (all where none are given); see `design_effect`.
+
+        `influence` is asked for only where rows are not all independent.
+        """
+        if self.alone or self.record is None or self.target is None:
+            return 1.0
+        value = influence()
+        squares = float(value @ value)
+        if squares <= 0.0 or value.size < 2:
+            return 1.0
+        record, target = (names if rows is None else names[rows] for names in (self.record, self.target))
+        records, record_count = _grouped(value, record)
+        targets, target_count = _grouped(value, target)
+        if record_count == value.size:
+            return 1.0
+        by_record = records * _few(record_count) / squares
+        by_target = targets * _few(target_count) / squares if target_count > 1 else 1.0
+        return max(1.0, by_record, by_record + by_target - 1.0)
+
+
+def distinct(names: NDArray[Any]) -> bool:
+    """Whether no name is there twice."""
+    return count(names) == names.size
+
+
+def count(names: NDArray[Any]) -> int:
+    """How many names there are; whole numbers that lie close together are marked in a table instead of sorted."""
+    if names.size and names.dtype.kind in "iu":
+        first, last = int(names.min()), int(names.max())
+        if last - first < SPREAD * names.size:
+            seen = np.zeros(last - first + 1, dtype=bool)
+            seen[names - names.dtype.type(first)] = True
+            return int(np.count_nonzero(seen))
+    return int(np.unique(names).size)
+
+
+def _grouped(influence: Floats, place: NDArray[np.intp]) -> tuple[float, int]:
+    """Sum of squared sums over equal places, and how many places there are."""
+    sums = np.bincount(place, weights=influence)
+    return float(sums @ sums), int(np.count_nonzero(np.bincount(place)))
 
 
 def _few(count: int) -> float:

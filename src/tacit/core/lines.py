@@ -49,13 +49,15 @@ def unstamped(line: bytes) -> Record | None:
 
 
 def read_lines(path: Path, head: Record | None = None) -> Lines | None:
-    """What a file holds, None where there is none; nothing is changed.
+    """What a file holds, None where there is none or not even one whole line was written; nothing is changed.
 
     `head` is used where the first line is damaged and the others show, by their sums, that it was this one.
     """
     if not path.exists():
         return None
     *lines, last = bytes(content(path, MOST)).split(b"\n")
+    if not lines and _read(last, None) is None:  # its process ended, or its disk was full, at the first line
+        return None
     first = _read(lines[0], None) if lines else None
     if first is None and head is not None and any(_read(line, head) for line in lines[1:]):
         first = head
@@ -81,6 +83,8 @@ def append(path: Path, texts: list[str], *, sync: bool) -> None:
                     os.fsync(handle)
             except OSError:
                 os.ftruncate(handle, before)
+                if not before:
+                    path.unlink(missing_ok=True)
                 raise
         finally:
             os.close(handle)

@@ -48,8 +48,13 @@ def _check_size(path: Path, cells: int, columns: int) -> None:
 def rows(path: Path) -> tuple[list[str], list[list[str]]]:
     """(header, rows); a missing value is an empty text."""
     found = table(path)
-    try:
-        columns = [["" if value is None else str(value) for value in column.to_pylist()] for column in found.columns]
-    except (ValueError, OverflowError):  # damaged text, or dates beyond Python's
-        raise BadInput(f"{shown(path)} holds a column that is neither numbers nor text in UTF-8.") from None
+    columns = [texts(column, shown(path)) for column in found.columns]
     return list(found.column_names), [list(row) for row in zip(*columns, strict=True)]
+
+
+def texts(column: Any, name: str) -> list[str]:
+    """The values of an Arrow column as texts; a missing one is empty."""
+    try:
+        return ["" if value is None else str(value) for value in column.to_pylist()]
+    except (ValueError, OverflowError):  # damaged text, or dates beyond Python's
+        raise BadInput(f"{name} holds a column that is neither numbers nor text in UTF-8.") from None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from . import check
-from .clusters import design_effect
 from .errors import BadInput
 from .interval import Estimate
 from .proportion import lower_proportion, upper_proportion
@@ -32,7 +34,9 @@ class Roc:
     def of(cls, scores: Scores) -> Roc:
         """Count members and non-members at or above every distinct score; a tied block enters whole."""
         members, nonmembers = _both(scores)
-        threshold = np.unique(scores.score)[::-1]
+        every = np.sort(scores.score)
+        fresh = np.concatenate(([True], every[1:] != every[:-1]))
+        threshold = every[fresh][::-1]
         return cls(
             np.concatenate(([np.inf], threshold)),
             np.concatenate(([0.0], _share_above(nonmembers, threshold))),
@@ -57,20 +61,18 @@ def tpr_at(scores: Scores, fpr: float, confidence: float = 0.95) -> Estimate:
     """
     check.probability("fpr", fpr, zero=False)
     check.probability("confidence", confidence, zero=False, one=False)
-    members, nonmembers = (np.sort(side)[::-1] for side in _both(scores))
+    members, nonmembers = (side[::-1] for side in _both(scores))
     m, each = nonmembers.size, 1 - (1 - confidence) / 4
     if m * fpr < 3:
         return Estimate(None, 0.0, 1.0, confidence, m, "n too small")
     fewer_in, fewer_out = _fewer_above(scores, nonmembers[int(m * fpr + 1e-9) - 1])
     if m * fpr < 3 * fewer_out:
         return Estimate(None, 0.0, 1.0, confidence, m, "n too small")
-    rank, worth = np.arange(1, m + 1) / fewer_out, m / fewer_out
-    chance_below = special.betainc(rank, np.maximum(worth - rank, 0.0) + 1, fpr)
-    strict = int(np.count_nonzero(chance_below >= each))
-    loose = m - int(np.count_nonzero(chance_below <= 1 - each)) + 1
+    strict = _ranks(m, fewer_out, fpr, lambda chance_below: chance_below >= each)
+    loose = _ranks(m, fewer_out, fpr, lambda chance_below: chance_below > 1 - each) + 1
     # strictly above the strict threshold, at or above the loose one: a tie never helps
-    sure = int(np.count_nonzero(members > nonmembers[strict - 1])) if strict else 0
-    able = int(np.count_nonzero(members >= nonmembers[loose - 1])) if loose <= m else members.size
+    sure = _above(members, nonmembers[strict - 1], "right") if strict else 0
+    able = _above(members, nonmembers[loose - 1], "left") if loose <= m else members.size
     lower = float(lower_proportion(np.floor(sure / fewer_in), members.size / fewer_in, each))
     upper = float(upper_proportion(able / fewer_in, members.size / fewer_in, each))
     return Estimate(scores.roc().at(fpr), lower, upper, confidence, m)
@@ -86,12 +88,15 @@ def area(scores: Scores, confidence: float = 0.95) -> Estimate:
     """
     check.probability("confidence", confidence, zero=False, one=False)
     members, nonmembers = _both(scores)
-    above, n = _placement(members, nonmembers), min(members.size, nonmembers.size)
-    value = float(above.mean())
-    influence = np.empty(len(scores))
-    influence[scores.member] = (above - value) / members.size
-    influence[~scores.member] = (1 - _placement(nonmembers, members) - value) / nonmembers.size
-    worth = n / design_effect(influence, scores.record, scores.target)
+    n, value = min(members.size, nonmembers.size), float(_placement(members, nonmembers).mean())
+
+    def influence() -> Floats:
+        found = np.empty(len(scores))
+        found[scores.member] = (_placement(scores.members, nonmembers) - value) / members.size
+        found[~scores.member] = (1 - _placement(scores.nonmembers, members) - value) / nonmembers.size
+        return found
+
+    worth = n / scores.clusters.effect(influence)
     hits, each = value * worth, (1 + confidence) / 2
     lower = float(special.betaincinv(hits, worth - hits + 1, 1 - each)) if hits > 0 else 0.0
     upper = float(special.betainccinv(hits + 1, worth - hits, 1 - each)) if hits < worth else 1.0
@@ -100,27 +105,49 @@ def area(scores: Scores, confidence: float = 0.95) -> Estimate:
 
 def _fewer_above(scores: Scores, threshold: float) -> tuple[float, float]:
     """By how much fewer rows members and non-members count, for the share of each at or above a threshold."""
-    found = []
-    for side in (scores.member, ~scores.member):
+
+    def influence(side: NDArray[np.bool_]) -> Floats:
         hit = (scores.score[side] >= threshold).astype(np.float64)
-        found.append(design_effect(hit - hit.mean(), scores.record[side], scores.target[side]))
-    return found[0], found[1]
+        return np.asarray(hit - hit.mean())
+
+    inside, outside = (
+        scores.clusters.effect(functools.partial(influence, side), side) for side in (scores.member, ~scores.member)
+    )
+    return inside, outside
 
 
-def _share_above(values: Floats, threshold: Floats) -> Floats:
-    return np.asarray((values.size - np.searchsorted(np.sort(values), threshold, side="left")) / values.size)
+def _ranks(count: int, fewer: float, fpr: float, holds: Callable[[float], bool]) -> int:
+    """The last rank whose chance to lie below `fpr` still `holds`, 0 if none does: the chance falls with the rank."""
+    first, last, worth = 0, count, count / fewer
+    while first < last:
+        middle = (first + last + 1) // 2
+        rank = middle / fewer
+        if holds(float(special.betainc(rank, max(worth - rank, 0.0) + 1, fpr))):
+            first = middle
+        else:
+            last = middle - 1
+    return first
 
 
-def _placement(values: Floats, others: Floats) -> Floats:
-    """For each value the share of the others below it, ties counted half."""
-    order = np.sort(others)
+def _above(falling: Floats, threshold: float, side: Literal["left", "right"]) -> int:
+    """How many of some sorted values, largest first, are above a threshold; "left": or at it."""
+    return falling.size - int(np.searchsorted(falling[::-1], threshold, side))
+
+
+def _share_above(rising: Floats, threshold: Floats) -> Floats:
+    return np.asarray((rising.size - np.searchsorted(rising, threshold, side="left")) / rising.size)
+
+
+def _placement(values: Floats, rising: Floats) -> Floats:
+    """For each value the share of some sorted others below it, ties counted half."""
     return np.asarray(
-        (np.searchsorted(order, values, "left") + np.searchsorted(order, values, "right")) / (2 * order.size)
+        (np.searchsorted(rising, values, "left") + np.searchsorted(rising, values, "right")) / (2 * rising.size)
     )
 
 
 def _both(scores: Scores) -> tuple[Floats, Floats]:
-    members, nonmembers = scores.members, scores.nonmembers
+    """The sorted scores of members and of others, smallest first."""
+    members, nonmembers = scores.ranked
     if not members.size or not nonmembers.size:
         raise BadInput("Scores need at least one member and one non-member.")
     return members, nonmembers

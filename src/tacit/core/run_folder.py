@@ -101,8 +101,10 @@ def run_folder(
         if not _free(final):
             sweep(work)
             raise _taken(final, resume=resume)
-        _take_up(held, settings or {}, resume=resume)
+        kept = _take_up(held, settings or {}, resume=resume)
         try:
+            if kept is None or not resume:
+                keep_settings(held.work, held.verb, settings or {})
             yield held
         except BaseException:
             held.abandon()
@@ -160,8 +162,8 @@ def _locked(held: RunFolder) -> Iterator[None]:
         yield
 
 
-def _take_up(held: RunFolder, settings: Settings, *, resume: bool) -> None:
-    """Refuse what is left of another run, or of this one where it is not resumed; note what this run is."""
+def _take_up(held: RunFolder, settings: Settings, *, resume: bool) -> dict[str, object] | None:
+    """Refuse what is left of another run, or of this one where it is not resumed; what it said of itself."""
     kept = _check_verb(held)
     if _kept(held.state):
         if not resume:
@@ -171,8 +173,7 @@ def _take_up(held: RunFolder, settings: Settings, *, resume: bool) -> None:
         if kept is not None:
             check_settings(kept, settings)
     shutil.rmtree(held.work / "results", ignore_errors=True)
-    if kept is None or not resume:
-        keep_settings(held.work, held.verb, settings)
+    return kept
 
 
 def _check_verb(held: RunFolder) -> dict[str, object] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from .randomness import Source, source
 from .shown import table
 
 if TYPE_CHECKING:
+    from .clusters import Clusters
     from .interval import Estimate
     from .roc import Roc
 
@@ -86,6 +88,18 @@ class Scores:
         """The non-members' scores."""
         return self.score[~self.member]
 
+    @cached_property
+    def ranked(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The members' scores and the others', each sorted, smallest first."""
+        return np.sort(self.members), np.sort(self.nonmembers)
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """Which rows share a record or a target."""
+        from .clusters import Clusters
+
+        return Clusters.of(self.record, self.target)
+
     def take(self, rows: NDArray[Any], *, attack: str | None = None) -> Scores:
         """The chosen rows, under another attack's name if one is given."""
         return Scores(
@@ -117,6 +131,10 @@ class Scores:
 
     def roc(self) -> Roc:
         """The ROC curve; tied scores are one block."""
+        return self._roc
+
+    @cached_property
+    def _roc(self) -> Roc:
         from .roc import Roc
 
         return Roc.of(self)

@@ -12,7 +12,7 @@ import csv
 import io
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,13 +25,15 @@ from .files import opened, shown, unwritten
 from .scores import Scores
 
 COLUMNS = ("score", "member", "attack", "record", "target", "group", "randomised")
-PART = 2_000
-"""Rows that are read or written at a time."""
+PART, WRITTEN = 2_000, 2**16
+"""Rows that are read and that are written at a time."""
 MOST = 2**36
 """Bytes of a file of scores."""
 HEADER = 2**16
 LONGEST = 10_000
 """Characters of one value."""
+NARROW, WIDEST = 4 * 64, 2**29
+"""Bytes of a text that any column may hold, and of a whole column that holds longer ones: all take as much room."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 WORDS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 Column = NDArray[Any]
@@ -44,34 +46,42 @@ def write(scores: Sequence[Scores], path: str | Path) -> Path:
     with unwritten(path, partial):
         partial.unlink(missing_ok=True)
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(COLUMNS)
+        with os.fdopen(handle, "wb") as file:
+            file.write(f"{','.join(COLUMNS)}\r\n".encode())
             for item in scores:
-                for start in range(0, len(item), PART):
-                    table.writerows(_rows(item, slice(start, start + PART)))
+                for start in range(0, len(item), WRITTEN):
+                    file.write(_lines(item, slice(start, start + WRITTEN)))
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
     return path
 
 
-def _rows(item: Scores, part: slice) -> Iterable[tuple[object, ...]]:
-    score = item.score[part].tolist()
-    return zip(
-        score,
-        item.member[part].astype(np.int8).tolist(),
-        itertools.repeat(_harmless(item.attack), len(score)),
-        _names(item.record[part]),
-        _names(item.target[part]),
-        itertools.repeat("", len(score)) if item.group is None else _names(item.group[part]),
-        itertools.repeat(int(item.randomised), len(score)),
-        strict=True,
-    )
+def _lines(item: Scores, part: slice) -> bytes:
+    """Some rows as the csv module would write them; Arrow is several times as fast where it is installed."""
+    attack, last = _quoted(_harmless(item.attack)), f"{int(item.randomised)}\r\n"
+    score, member = item.score[part], item.member[part].astype(np.int8)
+    group = [""] * len(score) if item.group is None else _names(item.group[part])
+    names = [_names(item.record[part]), _names(item.target[part]), group]
+    with contextlib.suppress(scores_arrow.Unread):
+        return scores_arrow.lines([score, member, attack, *names, last])
+    columns = [score, member, *names]
+    rows = zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in columns), strict=True)
+    return "".join([f"{a!r},{b},{attack},{c},{d},{e},{last}" for a, b, c, d, e in rows]).encode()
 
 
-def _names(values: Column) -> list[Any]:
-    return values.tolist() if values.dtype.kind in "iufb" else [_harmless(str(value)) for value in values.tolist()]
+def _names(values: Column) -> Column | list[str]:
+    """Whole numbers as they are; anything else as texts that can stand in a file."""
+    if values.dtype.kind in "iu":
+        return values
+    texts = [str(value) for value in values.tolist()]
+    known = {text: text if values.dtype.kind in "fb" else _quoted(_harmless(text)) for text in set(texts)}
+    return [known[text] for text in texts]
+
+
+def _quoted(text: str) -> str:
+    """As the csv module writes it."""
+    return '"{}"'.format(text.replace('"', '""')) if any(mark in text for mark in ',"\r\n') else text
 
 
 def _harmless(text: str) -> str:
@@ -132,10 +142,10 @@ def _csv(path: Path) -> dict[str, Column]:
         if known and len(set(header)) == len(header):
             file.seek(0)
             empty: dict[str, Column] = {key: np.zeros(0, dtype=_kind(key)) for key in known}
-            return _joined(itertools.chain([empty], scores_arrow.parts(file, known, WORDS)))
+            return _joined(itertools.chain([empty], scores_arrow.parts(file, known, WORDS)), shown(path))
     try:
         with opened(path, MOST) as file, io.TextIOWrapper(file, newline="", encoding="utf-8-sig") as text:
-            return _joined(_read_parts(text, shown(path)))
+            return _joined(_read_parts(text, shown(path)), shown(path))
     except (OSError, UnicodeDecodeError):
         raise BadInput(f"{shown(path)} cannot be read as a CSV file.") from None
     except csv.Error as error:
@@ -204,7 +214,7 @@ def _plain(values: Sequence[str]) -> bool:
     return all(text[0] != "0" or text == "0" for text in values)
 
 
-def _joined(parts: Iterator[dict[str, Column]]) -> dict[str, Column]:
+def _joined(parts: Iterator[dict[str, Column]], name: str) -> dict[str, Column]:
     """Whole columns; one that is empty in every row is left out, as if it were not there."""
     every = list(parts)
     found: dict[str, Column] = {}
@@ -212,20 +222,42 @@ def _joined(parts: Iterator[dict[str, Column]]) -> dict[str, Column]:
         pieces = [part.pop(key) for part in every]
         pieces = pieces[1:] or pieces
         mixed = len({piece.dtype.kind for piece in pieces}) > 1
+        _check_width(pieces, name, key)
         whole = np.concatenate([piece.astype(np.str_) if mixed else piece for piece in pieces])
         if whole.dtype.kind != "U" or whole.size == 0 or (whole != "").any():
             found[key] = whole
     return found
 
 
-def _parquet(path: Path) -> dict[str, Column]:
-    from .parquet import rows
+def _check_width(pieces: list[Column], name: str, key: str) -> None:
+    """Refuse a column of texts of which one is so long that all together would not fit into memory."""
+    width = max((piece.dtype.itemsize for piece in pieces if piece.dtype.kind == "U" and len(piece)), default=0)
+    if width > NARROW and width * sum(map(len, pieces)) > WIDEST:
+        raise BadInput(
+            f"{name}: column {key} holds a text of {width // 4:,} characters, too many for so many rows.",
+            fix="Give shorter names.",
+        )
 
-    header, found = rows(path)
+
+def _parquet(path: Path) -> dict[str, Column]:
+    """By Arrow's columns where these are numbers and texts, else row by row, as any text."""
+    from .parquet import table
+
+    found = table(path)
+    header = list(found.column_names)
     if twice := next((key for key in header if header.count(key) > 1), None):
         raise BadInput(f"{shown(path)} has two columns named {shown(twice)!r}.")
-    columns = {key: [row[place] for row in found] for place, key in enumerate(header) if key in COLUMNS}
-    if not found:
-        return {key: np.zeros(0) for key in columns}
-    made = {key: _column(key, values, shown(path)) for key, values in columns.items()}
-    return {key: column for key, column in made.items() if column.dtype.kind != "U" or (column != "").any()}
+    known = [key for key in header if key in COLUMNS]
+    empty: dict[str, Column] = {key: np.zeros(0, dtype=_kind(key)) for key in known}
+    with contextlib.suppress(scores_arrow.Unread):
+        return _joined(itertools.chain([empty], scores_arrow.table_parts(found, known, WORDS)), shown(path))
+    return _joined(itertools.chain([empty], _text_parts(found, known, shown(path))), shown(path))
+
+
+def _text_parts(table: Any, known: list[str], name: str) -> Iterator[dict[str, Column]]:
+    """Parts of a table whose values are taken for text, whatever they are."""
+    from .parquet import texts
+
+    for start in range(0, table.num_rows, PART):
+        part = table.slice(start, PART)
+        yield {key: _column(key, texts(part.column(key), name), name) for key in known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,16 +39,32 @@ def read(path: str | Path) -> dict[str, Any]:
         raise BadInput(error.message, fix=f"{error.fix} {keep}".strip()) from None
 
 
+GONE = ".gone"
+CHUNK = 2**20
 MOST = 2**40
 """Bytes: more than any model that one process trains."""
 
 
 def destroy(path: str | Path) -> None:
-    """Overwrite and remove: the noise of the run must not outlive it."""
+    """Overwrite and remove: the noise of the run must not outlive it.
+
+    It is given another name first, so that nobody takes what is half overwritten for a checkpoint.
+    """
     path = Path(path)
+    forget(path)
     if path.exists():
-        with path.open("r+b") as file:
-            file.write(bytes(path.stat().st_size))
+        path.replace(path.with_name(path.name + GONE))
+        forget(path)
+
+
+def forget(path: Path) -> None:
+    """Remove what a process left that ended while it destroyed this checkpoint; a disk that is full keeps nothing."""
+    path = path.with_name(path.name + GONE)
+    if path.exists():
+        with contextlib.suppress(OSError), path.open("r+b") as file:
+            left = path.stat().st_size
+            while left > 0:
+                left -= file.write(bytes(min(left, CHUNK)))
             file.flush()
             os.fsync(file.fileno())
         path.unlink()

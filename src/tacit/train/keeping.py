@@ -40,6 +40,7 @@ class Kept:
     def take_up(self, step: PrivateStep, mean: Average) -> list[StepInfo]:
         """Put step and average where the file says; returns what the steps so far told. Nothing where there is none."""
         check_whole(step)
+        checkpoints.forget(self.path)
         if not self.path.exists():
             return []
         state = checkpoints.read(self.path)

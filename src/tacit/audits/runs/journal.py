@@ -67,7 +67,7 @@ class Journal:
         lines = read_lines(path, made)
         if lines is None:
             head = made or _head(about, data, _drawn(rng), os.urandom(BYTES).hex())
-            return cls(path, _chance(head, seed), head, lasting=isinstance(given, Lasting))
+            return cls(path, _chance(head, seed), head, lasting=isinstance(given, Lasting), whole=not path.exists())
         if lines.head is None:
             raise unusable(path, lines)
         _check_same(path, lines.head, about, data, seed)
