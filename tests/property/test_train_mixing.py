@@ -88,7 +88,7 @@ def test_honest_models_are_not_refused(way: str) -> None:
 
 
 def test_mutant_records_that_share_what_a_loss_keeps(monkeypatch) -> None:
-    monkeypatch.setattr("tacit.train.clip.clipper.fresh", lambda model, loss: (model, loss))
+    monkeypatch.setattr("tacit.train.clip.isolation.Surroundings.run", lambda self, seed, function: function())
     for loss in (in_a_closure(), in_a_buffer, InAnObject()):
         clipper = clipper_of(loss)
         with pytest.raises(AssertionError):

@@ -11,6 +11,7 @@ import torch
 
 from ..core import Claim, Evidence, PrivacyWarning, check
 from ..core.shown import small
+from .clip.isolation import UNCOVERED
 
 if TYPE_CHECKING:
     from ..loss import Plan
@@ -55,6 +56,8 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
         not_covered = (*not_covered, GPU_SUMS)
     if step.ledger is None:
         not_covered = (*not_covered, "other releases: no ledger was given")
+    if step.alone_because:
+        not_covered = (*not_covered, UNCOVERED)
     not_covered = (*not_covered, *step.course.not_covered)
     return Evidence(
         subject="DP-SGD training run",
@@ -81,9 +84,7 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
             "precision": step.speed.precision,
             "noise": step.noise,
             "rounding": step.rounding,
-            "records": f"one at a time: {step.alone_because}"
-            if step.alone_because
-            else "all at once, each as if alone",
+            "records": _records(step),
             "torch": torch.__version__,
             "python": platform.python_version(),
         },

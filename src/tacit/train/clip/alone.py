@@ -1,20 +1,23 @@
 """One record at a time: exact by construction for any model that ordinary autograd takes, and slow.
 
-Every record is run as a batch of one, on a copy of the model that shares nothing with other records but parameters
-(`fresh`), and with random numbers of its own. An exception is the record's own business: it then contributes nothing.
+Every record is run as a batch of one, with random numbers of its own, and everything that it could have written into
+is put back before the next one runs (`isolation`). An exception is the record's own business: it then contributes
+nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .isolation import Surroundings
 from .recompute.hooks import AsItIs, checkpointed
 from .rules.terms import Dense
-from .sums import Add, Clipped, check_losses, clipped_terms
+from .sums import Add, Clipped, Terms, check_losses, clipped_terms
 from .tree import mapped, size
 from .weigh import FLAT, Weigh
 
@@ -23,48 +26,48 @@ Gradients = dict[str, Tensor]
 
 
 def clipped_alone(
-    fresh: Callable[[], Loss],
+    loss: Loss,
     batch: Any,
     parameters: Mapping[str, Tensor],
     mask: Tensor,
     clip_norm: float | Tensor,
     weigh: Weigh = FLAT,
     add: Add | None = None,
+    around: Surroundings | None = None,
 ) -> Clipped:
-    """What `clipped_sum` gives, for a loss that is made `fresh` for every record."""
+    """What `clipped_sum` gives, for a loss of one record at a time; `around` reaches all that user code can reach."""
     found = []
+    around = around or Surroundings(loss, parameters)
     with torch.random.fork_rng(devices=_devices(mask)):
         seeds = torch.randint(2**62, (len(mask),)).tolist()
         for place, seed in enumerate(seeds):
             torch.manual_seed(seed)
-            one = mapped(lambda tensor, place=place: tensor[place : place + 1], batch)
+            one = _row(batch, place)
             here = mask[place : place + 1]
-            terms, loss = _terms(fresh, one, parameters, here) if bool(here) else ({}, here.new_zeros(1).float())
+            if bool(here):
+                terms, value = around.run(seed, partial(_terms, loss, one, parameters, here))
+            else:
+                terms, value = {}, here.new_zeros(1).float()
             with torch.no_grad():
-                found.append(clipped_terms(parameters, terms, loss, here & loss.isfinite(), clip_norm, weigh, add))
+                found.append(clipped_terms(parameters, terms, value, here & value.isfinite(), clip_norm, weigh, add))
     return _joined(found)
 
 
-def _terms(fresh: Callable[[], Loss], one: Any, parameters: Mapping[str, Tensor], here: Tensor) -> Any:
+def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor) -> tuple[Terms, Tensor]:
     """The gradient of one record, written out.
 
     Nothing, and no finite loss, where its values make user code raise, return another number of losses, or write into a
-    parameter; what was written is undone.
+    parameter.
     """
-    nothing = {}, torch.full((1,), torch.nan, device=here.device)
-    loss_of = fresh()
     before = [tensor._version for tensor in parameters.values()]
-    kept = {name: tensor.detach().clone() for name, tensor in parameters.items()}
+    nothing: tuple[Terms, Tensor] = {}, torch.full((1,), torch.nan, device=here.device)
     try:
-        gradients, loss = gradient_alone(loss_of, one, parameters)
+        gradients, losses = gradient_alone(loss, one, parameters)
     except Exception:  # whatever values make it raise, a sentence of our own too (soundness rule 8)
-        gradients, loss = nothing
-    if [tensor._version for tensor in parameters.values()] != before:
-        with torch.no_grad():
-            for name, tensor in parameters.items():
-                tensor.copy_(kept[name])
         return nothing
-    return {name: [Dense(gradient[None])] for name, gradient in gradients.items()}, loss
+    if [tensor._version for tensor in parameters.values()] != before:
+        return nothing
+    return {name: [Dense(gradient[None].clone())] for name, gradient in gradients.items()}, losses.clone()
 
 
 def gradient_alone(loss: Loss, one: Any, parameters: Mapping[str, Tensor]) -> tuple[Gradients, Tensor]:
@@ -91,8 +94,13 @@ def _joined(found: list[Clipped]) -> Clipped:
 
 def alone(loss: Loss, batch: Any, parameters: Mapping[str, Tensor]) -> list[tuple[Gradients, Tensor]]:
     """Gradients and losses of all records of a batch, each by itself."""
-    rows = [mapped(lambda tensor, row=row: tensor[row : row + 1], batch) for row in range(size(batch))]
+    rows = [_row(batch, place) for place in range(size(batch))]
     return [gradient_alone(loss, one, parameters) for one in rows]
+
+
+def _row(batch: Any, place: int) -> Any:
+    """One record as a batch of one."""
+    return mapped(lambda tensor: tensor[place : place + 1], batch)
 
 
 def _devices(mask: Tensor) -> list[int]:

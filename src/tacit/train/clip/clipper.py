@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...core import TacitError
+from ...core import BadInput, TacitError
 from .alone import clipped_alone
 from .arrays import REDUCED, Room, full_float32, wide
 from .capture.errors import kept_data
 from .capture.probe import DISAGREES, Structure, agrees, made_up, probe, unchanged
-from .fresh import fresh
+from .isolation import Surroundings
 from .recompute.two_pass import clipped_again
 from .sums import Add, Clipped, clipped_sum
 from .tree import describe, mapped
@@ -76,12 +76,24 @@ class Clipper:
 
     def alone(self, batch: Any, mask: Tensor) -> Clipped:
         """One record at a time; for such models, and for batches in which a record makes an operation raise."""
+        around = self._around()
         with self.products():
-            return clipped_alone(self._fresh, batch, self.parameters, mask, self.clip_norm, self.weigh, self.add)
+            known = self.parameters, mask, self.clip_norm, self.weigh, self.add
+            return clipped_alone(self.losses, batch, *known, around)
 
-    def _fresh(self) -> Callable[[Any], Tensor]:
-        model, loss = fresh(self.model, self.loss)
-        return lambda one: self.losses(one, model, loss)
+    def _around(self) -> Surroundings:
+        return Surroundings(self.model, self.loss, self.parameters)
+
+    def _check_reach(self, structure: Structure) -> None:
+        """Refuse a model that runs one record at a time and holds what cannot be put back after each."""
+        if structure.together:
+            return
+        for path, kind in self._around().opaque.items():
+            raise BadInput(
+                f"The model runs one record at a time, and {path} is a {kind}, which cannot be put back after each "
+                "record: it could carry data from one to the next.",
+                fix="Keep iterators, generators, files and objects of C libraries out of the model and the loss.",
+            )
 
     def products(self) -> AbstractContextManager[Any]:
         """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
@@ -101,6 +113,7 @@ class Clipper:
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
                 with unchanged(self.constants()):
                     found = self._compared(batch, found)
+            self._check_reach(found)
             self.structures[key], self.shapes[key] = found, made_up(batch, 1)
         return self.structures[key]
 

@@ -22,14 +22,14 @@ from torch import Tensor
 
 from ...core import BadInput
 from .arrays import REDUCED, Room, full_float32
-from .capture.capture import Capture
 from .capture.errors import no_rule
 from .capture.level import Level
 from .capture.nested import nested
+from .capture.watch import Capture
 from .recompute.hooks import checkpointed
 from .rounding import LARGE, PRODUCTS, ROUND, borne, needs_float64
+from .rules.operators import RULES, fallback
 from .rules.outer import Memo
-from .rules.rules import RULES, fallback
 from .rules.terms import Dense, Term, Viewed, housed, join, norm2, pulled, sized, slack2, sway2, weighted
 from .tree import mapped
 from .weigh import FLAT, Weigh

@@ -35,9 +35,10 @@ class Weigh:
     def of(cls, clipping: Clipping, names: Iterable[str]) -> Weigh:
         """What a plan's clipping means for parameters of these names."""
         if isinstance(clipping, PerLayer):
-            layers = {name: _layer(name, [layer for layer, _ in clipping.weights]) for name in names}
+            given = list(dict(clipping.weights))
+            layers = {name: _layer(name, given) for name in names}
             distinct = tuple(dict.fromkeys(layers.values()))
-            if unused := [layer for layer, _ in clipping.weights if layer not in distinct]:
+            if unused := [layer for layer in given if layer not in distinct]:
                 raise BadInput(f"No trained parameter lies in {unused[0]!r}, which has a clip norm of its own.")
             groups = {name: distinct.index(layer) for name, layer in layers.items()}
             return cls(clipping.shares(distinct), None, groups)

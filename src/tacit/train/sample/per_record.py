@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from ...core import BadInput, TacitError
-from ..clip.capture.capture import Capture, flat
 from ..clip.capture.errors import Remembered
 from ..clip.capture.level import Level
 from ..clip.capture.nested import nested
 from ..clip.capture.probe import made_up, not_run, same_random
 from ..clip.capture.ranges import InRange
-from ..clip.fresh import fresh_function
+from ..clip.capture.watch import Capture, flat
+from ..clip.isolation import Surroundings
 from ..clip.sums import unbroken
 from ..clip.tree import describe, mapped, size, tensors
 
@@ -59,13 +59,13 @@ def together(function: Function, rows: Any, *, owned: bool = False) -> tuple[Any
 
 def alone(function: Function, rows: Any) -> tuple[Any, Tensor]:
     """One record after the other; made-up records say what shape a result has."""
-    usual = _usual(function, rows)
+    usual, around = _usual(function, rows), Surroundings(function)
     found, taken = [], []
     device = tensors(rows)[0].device
     with torch.no_grad(), torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
         for place, seed in enumerate(torch.randint(2**62, (size(rows),)).tolist()):
             torch.manual_seed(seed)
-            result = _tried(fresh_function(function), _row(rows, place))
+            result = around.run(seed, lambda place=place: _tried(function, _row(rows, place)))
             taken.append(result is not None and describe(result) == describe(usual))
             found.append(result if taken[-1] else mapped(torch.zeros_like, usual))
     joined = iter([torch.cat(parts) for parts in zip(*map(tensors, found), strict=True)])

@@ -64,9 +64,11 @@ def in_place(func: Any, kwargs: dict[str, Any]) -> bool:
 @cache
 def out_of_place(func: Any) -> Callable[..., Any] | None:
     """The pure form of an arithmetic operation that writes into its first argument."""
-    table = {Tensor.add_: torch.add, Tensor.sub_: torch.sub, Tensor.mul_: torch.mul, Tensor.div_: torch.div}
-    dunder = {Tensor.__iadd__: torch.add, Tensor.__isub__: torch.sub, Tensor.__imul__: torch.mul}
-    return {**dunder, **table}.get(func)
+    table: dict[Any, Callable[..., Any]] = {
+        Tensor.add_: torch.add, Tensor.sub_: torch.sub, Tensor.mul_: torch.mul, Tensor.div_: torch.div,
+        Tensor.__iadd__: torch.add, Tensor.__isub__: torch.sub, Tensor.__imul__: torch.mul,
+    }  # fmt: skip
+    return table.get(func)
 
 
 @cache

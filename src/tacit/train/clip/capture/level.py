@@ -35,7 +35,7 @@ class Level:
     @contextmanager
     def entered(self) -> Iterator[Level]:
         """Random numbers that are drawn inside are drawn for each record."""
-        functorch.lazy_load_decompositions()
+        functorch.lazy_load_decompositions()  # type: ignore[attr-defined]
         before = torch.compiler._is_compiling_flag
         self.number = C._vmap_increment_nesting(self.batch, "different")
         torch.compiler._is_compiling_flag = before or self.traced

@@ -14,7 +14,7 @@ import torch._functorch.vmap as functorch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from .capture import Capture
+    from .watch import Capture
 
 UNWRAP = "_remove_batch_dim"
 

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -28,10 +29,10 @@ from ..recompute.hooks import AsItIs, checkpointed
 from ..sums import Forward, by_parameter, check_losses, per_example, watched, weighted_sums
 from ..tree import mapped, size, tensors
 from ..weigh import FLAT
-from .capture import Capture
 from .errors import NoRule, Overwritten, Remembered, kept_data
 from .level import Level
 from .ranges import InRange
+from .watch import Capture
 from .where import by_values, place_of, why
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
@@ -236,7 +237,7 @@ def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: Any, structure
     expected = []
     for row in range(len(mask)):
         with same_random(), InRange():
-            expected += alone(loss, mapped(lambda tensor, row=row: tensor[row : row + 1], examples), parameters)
+            expected += alone(loss, mapped(itemgetter(slice(row, row + 1)), examples), parameters)
     with same_random():
         terms, losses, _ = per_example(forward, mask)
     allowed = TOLERANCE[any(tensor.dtype in REDUCED for tensor in parameters.values())]

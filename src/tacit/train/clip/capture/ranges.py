@@ -33,7 +33,7 @@ def bounded(
         return args, kwargs, None
     position, name, low, high, allowed = found
     index = args[position] if position < len(args) else kwargs.get(name)
-    if not _is_index(index) or not level.owns(index):
+    if index is None or not _is_index(index) or not level.owns(index):
         return args, kwargs, None
     inside, outside = _moved(index, low, high, level, allowed)
     if position < len(args):
@@ -157,14 +157,12 @@ PLACES[F.embedding_bag] = _rows_of(1, "weight")
 PLACES[F.cross_entropy] = _classes
 PLACES[F.nll_loss] = _classes
 PLACES[F.one_hot] = _one_hot
-for _function in (
+_ALONG: tuple[Any, ...] = (
     torch.gather, Tensor.gather, torch.index_select, Tensor.index_select, torch.scatter, Tensor.scatter,
     Tensor.scatter_, torch.scatter_add, Tensor.scatter_add, Tensor.scatter_add_, torch.scatter_reduce,
     Tensor.scatter_reduce, Tensor.scatter_reduce_, torch.index_add, Tensor.index_add, Tensor.index_add_,
     torch.index_fill, Tensor.index_fill, Tensor.index_fill_, torch.index_copy, Tensor.index_copy, Tensor.index_copy_,
-):  # fmt: skip
-    PLACES[_function] = _along
-for _function in (torch.take_along_dim, Tensor.take_along_dim):
-    PLACES[_function] = _taken_along
-for _function in (torch.take, Tensor.take):
-    PLACES[_function] = _taken
+)  # fmt: skip
+PLACES |= dict.fromkeys(_ALONG, _along)
+PLACES |= {torch.take_along_dim: _taken_along, Tensor.take_along_dim: _taken_along}
+PLACES |= {torch.take: _taken, Tensor.take: _taken}

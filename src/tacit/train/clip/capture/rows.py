@@ -111,7 +111,7 @@ def attention(
         attn_mask = whole(attn_mask.reshape((1,) * (4 - attn_mask.ndim) + tuple(attn_mask.shape)))
     sides = [whole(tensor) for tensor in given[:3]]
     with level.left():
-        found = F.scaled_dot_product_attention(*sides, attn_mask, *rest, **kwargs)
+        found = F.scaled_dot_product_attention(sides[0], sides[1], sides[2], attn_mask, *rest, **kwargs)
     return level.one(found.unflatten(0, (level.batch, rows)))
 
 
@@ -120,13 +120,15 @@ def _same(level: Level, *tensors: Tensor | None) -> bool:
     return not any(tensor is not None and level.owns(tensor) for tensor in tensors)
 
 
-for _function in (F.linear, F.layer_norm, F.rms_norm, F.embedding):
-    ROWS[_function] = trailing(_function)
-for _function, _axes in (
+_TRAILING: tuple[Rule, ...] = (F.linear, F.layer_norm, F.rms_norm, F.embedding)
+_ROWWISE: tuple[tuple[Rule, int | None], ...] = (
     (torch.conv1d, 3), (torch.conv2d, 4), (torch.conv3d, 5), (torch.conv_transpose1d, 3), (torch.conv_transpose2d, 4),
     (torch.conv_transpose3d, 5), (F.group_norm, None), (F.max_pool1d, 3), (F.max_pool2d, 4), (F.max_pool3d, 5),
     (F.avg_pool1d, 3), (F.avg_pool2d, 4), (F.avg_pool3d, 5), (F.adaptive_avg_pool2d, 4),
-):  # fmt: skip
+)  # fmt: skip
+for _function in _TRAILING:
+    ROWS[_function] = trailing(_function)
+for _function, _axes in _ROWWISE:
     ROWS[_function] = rowwise(_function, _axes)
 ROWS[torch.addmm] = addmm
 ROWS[F.cross_entropy] = cross_entropy

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch._functorch.autograd_function import enable_single_level_autograd_function
+from torch._functorch.utils import enable_single_level_autograd_function
 from torch.utils import checkpoint
 
 from ....core import BadInput
@@ -92,7 +92,7 @@ class _Saver:
 
     def apply(self, *args: Any) -> Any:
         with enable_single_level_autograd_function():
-            return super(torch.autograd.Function, self.theirs).apply(*args)
+            return super(torch.autograd.Function, self.theirs).apply(*args)  # type: ignore[misc]
 
 
 @contextmanager

@@ -24,10 +24,10 @@ from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from ....core import BadInput
 from ..arrays import REDUCED, full_float32
-from ..capture.capture import Capture, Record, Source, flat
 from ..capture.errors import Overwritten, unseen
 from ..capture.level import Level
 from ..capture.nested import nested
+from ..capture.watch import Capture, Record, Source, flat
 from ..sums import (
     Clipped,
     Forward,
@@ -161,7 +161,7 @@ class Again(Capture):
         self.batch, self.fold = len(losses), fold
         self.groups = _groups(self.slots)
         leaves = [slot for slot in self.slots if slot.leaf is not None]
-        wanted = [slot.leaf for slot in leaves] + list(self.parameters.values())
+        wanted = [slot.leaf for slot in leaves if slot.leaf is not None] + list(self.parameters.values())
         if self.others is None:
             self.others = _leaves(losses, wanted)
         found: Any = [None] * len(wanted)

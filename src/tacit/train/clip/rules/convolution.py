@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..compile.image import Image, pays
-from .rules import Found, argument, every, rule, uses
-from .terms import Dense, Outer
+from .operators import Found, argument, every, rule, uses
+from .outer import Outer
+from .terms import Dense
 
 if TYPE_CHECKING:
-    from ..capture.capture import Record
+    from ..capture.watch import Record
 
 _DIMENSIONS = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 _TRANSPOSED = {torch.conv_transpose1d: 1, torch.conv_transpose2d: 2, torch.conv_transpose3d: 3}

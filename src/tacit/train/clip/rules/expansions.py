@@ -17,11 +17,11 @@ from torch import Tensor
 from ..arrays import wide
 from ..capture.errors import NoRule
 from .lstm import Lstm
-from .rules import EXPANSIONS
+from .operators import EXPANSIONS
 
 if TYPE_CHECKING:
-    from ..capture.capture import Capture
     from ..capture.level import Level
+    from ..capture.watch import Capture
 
 State = tuple[Tensor, ...]
 
@@ -128,7 +128,7 @@ def _cell(
     return capture.run(F.linear, x, w_in, b_in), capture.run(F.linear, hidden, w_state, b_state)
 
 
-def lstm(capture: Capture, x: Tensor, hx: Sequence[Tensor], weights: Sequence[Tensor], *rest: Any) -> Any:
+def lstm(capture: Capture, x: Tensor, hx: Any, weights: Sequence[Tensor], *rest: Any) -> Any:
     """torch.lstm, written out in time."""
     before = [] if isinstance(hx, Tensor) else list(zip(*hx, strict=True))  # packed sequences are refused below
     output, states = _stack(capture, x, before, weights, rest, _run_lstm)

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ..capture.level import Level
 from ..capture.rows import ROWS
-from .rules import Found, argument, every, fallback, rule, uses
-from .terms import Outer
+from .operators import Found, argument, every, fallback, rule, uses
+from .outer import Outer
 
 if TYPE_CHECKING:
-    from ..capture.capture import Record
+    from ..capture.watch import Record
 
 
 ALIGNED = 16
@@ -35,8 +35,8 @@ def experts_of(ends: Tensor, rows: int) -> Tensor:
 
 def grouped(level: Level, rows: Tensor, weight: Tensor, offs: Tensor | None = None, **kwargs: Any) -> Tensor:
     """All records' rows in one grouped product, where the weights are the same for all records."""
-    ours = isinstance(offs, Tensor) and not any(value is not None for value in kwargs.values())
-    if not ours or not level.direct(rows) or rows.ndim != 2 or weight.ndim != 3 or level.owns(weight):
+    plain = not any(value is not None for value in kwargs.values())
+    if offs is None or not plain or not level.direct(rows) or rows.ndim != 2 or weight.ndim != 3 or level.owns(weight):
         return F.grouped_mm(rows, weight, offs=offs, **kwargs)
     whole, ends = level.all(rows), level.all(offs)
     with level.left():

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._functorch.autograd_function import enable_single_level_autograd_function
+from torch._functorch.utils import enable_single_level_autograd_function
 
 _sigmoid_slope = torch.ops.aten.sigmoid_backward
 _tanh_slope = torch.ops.aten.tanh_backward
@@ -27,7 +27,8 @@ class Lstm(torch.autograd.Function):
     def on_all(cls, *args: Tensor | None) -> tuple[Tensor, Tensor]:
         """`apply` for tensors that hold all records: torch's own asks for a rule for one while a level is entered."""
         with enable_single_level_autograd_function():
-            return super(torch.autograd.Function, cls).apply(*args)
+            found: tuple[Tensor, Tensor] = super(torch.autograd.Function, cls).apply(*args)  # type: ignore[misc]
+            return found
 
     @staticmethod
     def forward(
@@ -48,7 +49,7 @@ class Lstm(torch.autograd.Function):
         return hiddens, cells[-1]
 
     @staticmethod
-    def backward(ctx: Any, d_hiddens: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, d_hiddens: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
         gates, cells, bent, weight = ctx.saved_tensors
         taken, kept, fresh, shown = gates.chunk(4, -1)
         slopes = _sigmoid_slope(fresh, taken), _sigmoid_slope(cells, kept), _tanh_slope(taken, fresh)

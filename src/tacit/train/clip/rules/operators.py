@@ -16,10 +16,11 @@ from torch import Tensor
 
 from ....core import BadInput
 from ..arrays import wide
-from .terms import Dense, Gather, Outer, Term
+from .outer import Outer
+from .terms import Dense, Gather, Term
 
 if TYPE_CHECKING:
-    from ..capture.capture import Record
+    from ..capture.watch import Record
 
 Found = Iterator[tuple[Tensor, Term]]
 RULES: dict[Callable[..., Any], Callable[[Record, Tensor, int], Found]] = {}
@@ -206,7 +207,7 @@ def mul(record: Record, gradient: Tensor, batch: int) -> Found:
 )  # fmt: skip
 def elementwise(record: Record, gradient: Tensor, batch: int) -> Found:
     """Any element-by-element operation: differentiate it with the parameter written out to the output's shape."""
-    from ..capture.capture import replaced
+    from ..capture.watch import replaced
 
     shape = gradient.shape
     full = {id(used): used.detach().expand(shape).clone().requires_grad_() for used in record.used}
@@ -238,7 +239,7 @@ def joined(record: Record, gradient: Tensor, batch: int) -> Found:
 
 def owned(record: Record) -> list[Tensor]:
     """Arguments of the records' own, each once."""
-    from ..capture.capture import flat
+    from ..capture.watch import flat
 
     found = {id(tensor): tensor for tensor in flat(record.args, record.kwargs) if id(tensor) in record.own}
     return list(found.values())
@@ -249,7 +250,7 @@ def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
 
     In float32 at least: autocast, which made the kinds of its arguments agree, is over.
     """
-    from ..capture.capture import flat, replaced
+    from ..capture.watch import flat, replaced
 
     own = owned(record)
     used = tuple({id(tensor): tensor for tensor in record.used}.values())
@@ -262,7 +263,7 @@ def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
             table = one | {id(tensor): weight for tensor, weight in zip(used, weights, strict=True)}
             return record.function(*replaced(record.args, table), **replaced(record.kwargs, table))
 
-        _, pull = torch.func.vjp(run, *(wide(tensor.detach()) for tensor in used))
+        pull = torch.func.vjp(run, *(wide(tensor.detach()) for tensor in used))[1]
         return pull(gradient_one)
 
     found = torch.func.vmap(pulled)(*(wide(tensor.detach()) for tensor in (gradient, *own)))

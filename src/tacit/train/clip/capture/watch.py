@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointError
 
 from ..recompute.hooks import lost
-from ..rules.rules import EXPANSIONS, RULES
+from ..rules.operators import EXPANSIONS, RULES
 from .errors import Overwritten, Remembered, kept_data, no_rule, unseen
 from .functions import FACTORIES, in_place, known, one_to_one, opened, out_of_place, public_coin, refuse
 from .level import Level

@@ -1,0 +1,155 @@
+"""Memory of tensors, and generators of random numbers: what a record is given is its own, and is thrown away.
+
+A tensor keeps its identity and is given other memory while a record runs: a copy that is only made where something is
+written (torch's copy-on-write storage). Whatever is written, by whatever name (`.data`, a view, numpy), goes there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SMALL = 2**20
+"""Tensors of so many numbers are copied once for all records, so that their own memory stays where it is."""
+
+
+def swappable(tensor: Tensor) -> bool:
+    """Whether a tensor is an ordinary one whose memory can be exchanged."""
+    plain = tensor.layout == torch.strided and not tensor.is_meta and not tensor.is_quantized
+    return plain and type(tensor) in (Tensor, torch.nn.Parameter, torch.nn.Buffer) and not tensor.is_inference()
+
+
+class Memory:
+    """The memory of some tensors; those that share memory go on sharing it."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self.tensors = list(tensors)
+        self.own = [tensor.data for tensor in self.tensors]
+        self.leaves = [tensor for tensor in self.tensors if tensor.is_leaf]
+        self.flags = [(tensor.requires_grad, tensor.grad, tensor._backward_hooks) for tensor in self.leaves]
+        self.masters: dict[int, Tensor] = {}
+        for data in self.own:
+            key = data.untyped_storage()._cdata
+            if key not in self.masters:
+                self.masters[key] = _master(data)
+        self.keys = [data.untyped_storage()._cdata for data in self.own]
+
+    def enter(self) -> None:
+        """Give every tensor memory of this record's own."""
+        given = {key: _lazily(master).untyped_storage() for key, master in self.masters.items()}
+        for tensor, data, key in zip(self.tensors, self.own, self.keys, strict=True):
+            tensor.data = data.new_empty(0).set_(given[key], data.storage_offset(), data.size(), data.stride())
+
+    def restore(self) -> None:
+        """Give every tensor its own memory back, and forget hooks and gradients that were hung on it."""
+        for tensor, data in zip(self.tensors, self.own, strict=True):
+            tensor.data = data
+        for tensor, (wanted, gradient, hooks) in zip(self.leaves, self.flags, strict=True):
+            if tensor._backward_hooks is not hooks:
+                tensor._backward_hooks = hooks
+            if tensor.requires_grad != wanted:
+                tensor.requires_grad_(wanted)
+            if tensor.grad is not gradient:
+                tensor.grad = gradient
+
+
+def _master(data: Tensor) -> Tensor:
+    """All of a tensor's memory, as numbers of its kind: a copy, or where it is large and torch can share it, itself."""
+    storage = data.untyped_storage()
+    whole = data.new_empty(0).set_(storage, 0, (storage.nbytes() // data.element_size(),), (1,))
+    if data.device.type != "cpu" or whole.numel() <= SMALL:
+        return whole.clone()
+    try:
+        torch._lazy_clone(whole)
+    except RuntimeError:  # memory of numpy or of a file
+        return whole.clone()
+    return whole
+
+
+def _lazily(master: Tensor) -> Tensor:
+    """A copy that is made when it is written into; on a GPU at once."""
+    return torch._lazy_clone(master) if master.device.type == "cpu" else master.clone()
+
+
+class Odd:
+    """A tensor whose memory cannot be exchanged (sparse, sharded, quantised): copied, and copied back."""
+
+    def __init__(self, held: Tensor) -> None:
+        self.held, self.noted = held, held.detach().clone()
+
+    def restore(self) -> None:
+        with torch.no_grad():
+            self.held.detach().copy_(self.noted)
+
+
+class Draws:
+    """A generator of random numbers: seeded for each record, and put back.
+
+    How many numbers a record draws may depend on its values, so the next must not go on where it stopped.
+    """
+
+    def __init__(self, held: Any) -> None:
+        self.held, self.noted = held, _state(held)
+
+    def seed(self, seed: int) -> None:
+        """Before a record runs."""
+        held = self.held
+        if isinstance(held, torch.Generator):
+            held.manual_seed(seed)
+        elif isinstance(held, random.Random):
+            random.Random.seed(held, seed)
+        elif isinstance(held, np.random.RandomState):
+            held.seed(seed % 2**32)
+        else:
+            held.bit_generator.state = type(held.bit_generator)(seed).state
+
+    def restore(self) -> None:
+        held = self.held
+        if isinstance(held, torch.Generator):
+            held.set_state(self.noted)
+        elif isinstance(held, random.Random):
+            held.setstate(self.noted)
+        elif isinstance(held, np.random.RandomState):
+            held.set_state(self.noted)
+        else:
+            held.bit_generator.state = self.noted
+
+
+def _state(held: Any) -> Any:
+    if isinstance(held, torch.Generator):
+        return held.get_state()
+    if isinstance(held, random.Random):
+        return held.getstate()
+    return held.get_state() if isinstance(held, np.random.RandomState) else held.bit_generator.state
+
+
+class Flags:
+    """Settings of torch that code may change for everybody."""
+
+    def __init__(self) -> None:
+        self.noted = _flags()
+
+    def restore(self) -> None:
+        if _flags() == self.noted:
+            return
+        kind, precision, deterministic, threads, grad = self.noted
+        torch.set_default_dtype(kind)
+        torch.set_float32_matmul_precision(precision)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.set_num_threads(threads)
+        torch.set_grad_enabled(grad)
+
+
+def _flags() -> tuple[torch.dtype, str, bool, int, bool]:
+    return (
+        torch.get_default_dtype(),
+        torch.get_float32_matmul_precision(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_num_threads(),
+        torch.is_grad_enabled(),
+    )

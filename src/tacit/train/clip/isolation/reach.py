@@ -1,0 +1,283 @@
+"""Everything in which code that runs one record at a time could keep values for the next, and how it is put back.
+
+Such code may look at values, so it could leave a record's in a buffer, an attribute, a closure, a class or a variable
+of a module. `Surroundings` walks from the model and the loss to every object that they can reach: attributes, slots,
+containers, tensors, arrays, closures, defaults, the classes of objects, and the variables that their code names in its
+own and in other modules. Beside those it holds the variables of all modules of the user's and the containers in them,
+whether or not code names them. After each record all of it is what it was before (`snapshots`, `memory`).
+
+Not held: `UNCOVERED`. Objects of C libraries that can be advanced or written and not put back (iterators, generators,
+files) are `opaque`; a model that holds one and runs one record at a time is refused.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import gc
+import os
+import random
+import sys
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import BuiltinFunctionType, CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .code import names_of
+from .kinds import PLAIN, foreign, of_the_user
+from .memory import Draws, Flags, Memory, Odd, swappable
+from .snapshots import (
+    ABSENT,
+    Added,
+    Array,
+    Attributes,
+    Bytes,
+    Cell,
+    Function,
+    Mapping,
+    Members,
+    Names,
+    Sequence,
+    Snapshot,
+    content,
+)
+
+T = TypeVar("T")
+CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.ndarray)
+OWN = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__abstractmethods__")
+UNCOVERED = (
+    "what a model or loss that runs one record at a time keeps from one record for the next in files, other processes "
+    "or threads, in memory of C libraries, in variables of Python's own or of installed libraries that its code does "
+    "not name, or where it disables the restoring itself"
+)
+
+
+class Surroundings:
+    """The state around some user code as it is now. `run` calls a function and puts all of it back."""
+
+    def __init__(self, *roots: Any) -> None:
+        self.snapshots: list[Snapshot] = [Flags()]
+        self.draws: list[Draws] = []
+        self.caches: list[Any] = []
+        self.opaque: dict[str, str] = {}
+        self._arrays: list[Array] = []
+        self._tensors: list[Tensor] = []
+        self._seen: dict[int, Any] = {id(self): self, id(self.__dict__): self.__dict__}
+        self._named: dict[int, tuple[dict[str, Any], set[str]]] = {}
+        self._left: list[tuple[Any, str, bool]] = [(root, "", True) for root in roots]
+        self._left += [(random._inst, "random", False), (np.random.mtrand._rand, "numpy.random", False)]
+        self._left.append((os.environ, "os.environ", False))
+        self._walk()
+        self._sweep()
+        self._memory = Memory(self._tensors)
+        self.snapshots += [Names(held, frozenset(names)) for held, names in self._named.values()]
+        self.snapshots.append(self._memory)
+
+    def run(self, seed: int, function: Callable[[], T]) -> T:
+        """The function's result, with generators that start from the seed; afterwards all is as it was."""
+        with self._entered(seed):
+            return contextvars.copy_context().run(function)
+
+    @contextmanager
+    def _entered(self, seed: int) -> Iterator[None]:
+        self._memory.enter()
+        for array in self._arrays:
+            array.enter()
+        for draws in self.draws:
+            draws.seed(seed)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+                yield
+        finally:
+            for snapshot in self.snapshots:
+                with suppress(Exception):  # an object that resists; a refusal would tell that a value made it do so
+                    snapshot.restore()
+            for draws in self.draws:
+                draws.restore()
+            for cache in self.caches:
+                cache.cache_clear()
+
+    def _walk(self) -> None:
+        """Visit what is left, once each; `_seen` keeps all of it alive, so that no identity is used again."""
+        while self._left:
+            value, path, whole = self._left.pop()
+            if isinstance(value, PLAIN) or id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            self._visit(value, path, whole)
+
+    def _sweep(self) -> None:
+        """Variables of all modules of the user's, and containers among them; not what those objects lead to."""
+        for module in list(sys.modules.values()):
+            if isinstance(module, ModuleType) and of_the_user(module):
+                self._module(module)
+                held = [value for value in vars(module).values() if isinstance(value, CONTAINERS)]
+                self._left += [(value, module.__name__, False) for value in held]
+        self._walk()
+
+    def _later(self, values: Any, path: str, whole: bool) -> None:
+        """Visit some values; where not all is walked, containers only."""
+        self._left += [(value, path, whole) for value in values if whole or isinstance(value, CONTAINERS)]
+
+    def _visit(self, value: Any, path: str, whole: bool) -> None:
+        if isinstance(value, type):
+            self._class(value, path)
+        elif isinstance(value, ModuleType):
+            self._module(value)
+        elif isinstance(value, FunctionType):
+            self._function(value, path)
+        elif isinstance(value, Tensor):
+            self._tensor(value, path, whole)
+        elif isinstance(value, torch.Generator | random.Random | np.random.Generator | np.random.RandomState):
+            self.draws.append(Draws(value))
+        else:
+            self._object(value, path, whole)
+
+    def _object(self, value: Any, path: str, whole: bool) -> None:
+        """A container, or an object with attributes; both for a subclass of a container."""
+        known = self._container(value, path, whole) or self._callable(value, path)
+        attributes = getattr(value, "__dict__", None) if not isinstance(value, type) else None
+        if isinstance(attributes, dict):
+            known = True
+            self._left.append((attributes, path, whole))
+            self._left.append((type(value), path, whole))
+        if slots := _slots(type(value)):
+            known = True
+            self.snapshots.append(Attributes(value, lambda name: _slot(slots[name], value), lambda: slots))
+            self._later((_slot(slots[name], value) for name in slots), path, whole)
+        if not known and whole:
+            self.opaque.setdefault(path or "the model", f"{type(value).__module__}.{type(value).__qualname__}")
+            self._later((one for one in gc.get_referents(value) if isinstance(one, CONTAINERS)), path, False)
+
+    def _container(self, value: Any, path: str, whole: bool) -> bool:
+        if isinstance(value, dict):
+            self.snapshots.append(Mapping(value))
+            for key, item in list(dict.items(value)):
+                self._later((key, item), f"{path}.{key}" if isinstance(key, str) and path else str(key)[:40], whole)
+        elif isinstance(value, list | deque):
+            self.snapshots.append(Sequence(value))
+            self._later(list(value), path, whole)
+        elif isinstance(value, set):
+            self.snapshots.append(Members(value))
+            self._later(list(value), path, whole)
+        elif isinstance(value, tuple | frozenset):
+            self._later(value, path, whole)
+        elif isinstance(value, bytearray):
+            self.snapshots.append(Bytes(value))
+        elif isinstance(value, np.ndarray):
+            self._arrays.append(array := Array(value))
+            self.snapshots.append(array)
+            self._later(value.ravel().tolist() if value.dtype == object else (value.base,), path, False)
+        else:
+            return False
+        return True
+
+    def _callable(self, value: Any, path: str) -> bool:
+        """What wraps a function or belongs to one."""
+        if isinstance(value, MethodType):
+            self._left += [(value.__func__, path, True), (value.__self__, path, True)]
+        elif isinstance(value, BuiltinFunctionType):
+            self._left.append((value.__self__, path, True))
+        elif isinstance(value, staticmethod | classmethod):
+            self._left.append((value.__func__, path, True))
+        elif isinstance(value, property):
+            self._left += [(one, path, True) for one in (value.fget, value.fset, value.fdel)]
+        elif isinstance(value, functools.partial):
+            self._left += [(one, path, True) for one in (value.func, value.args, value.keywords)]
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self.caches.append(value)
+            self._left.append((value.__wrapped__, path, True))
+        elif isinstance(value, CellType):
+            self.snapshots.append(Cell(value))
+            self._left += [(one, path, True) for one in (content(value),) if one is not ABSENT]
+        else:
+            return False
+        return True
+
+    def _function(self, value: FunctionType, path: str) -> None:
+        """What a function encloses; if it is not of a library that is left alone, the variables that its code names."""
+        self.snapshots.append(Function(value))
+        self._left += [(one, path, True) for one in (value.__defaults__, value.__kwdefaults__, value.__dict__)]
+        self._left += [(cell, path, True) for cell in value.__closure__ or ()]
+        if foreign(value.__globals__.get("__name__", "")):
+            return
+        names, attributes = names_of(value.__code__)
+        if id(value.__globals__) not in self._seen:
+            self._seen[id(value.__globals__)] = value.__globals__
+            self.snapshots.append(Names(value.__globals__))
+        for name in names & value.__globals__.keys():
+            one = value.__globals__[name]
+            if isinstance(one, ModuleType):
+                self._module(one, attributes)
+            else:
+                self._left.append((one, name, True))
+
+    def _module(self, module: ModuleType, attributes: frozenset[str] = frozenset()) -> None:
+        """A module that code names: all variables of the user's own, the named ones of a library."""
+        held = vars(module)
+        if of_the_user(module):
+            if id(held) not in self._seen:
+                self._seen[id(held)] = held
+                self.snapshots.append(Names(held))
+        else:
+            if id(held) not in self._seen:
+                self._seen[id(held)] = held
+                self.snapshots.append(Added(held))
+            self._named.setdefault(id(held), (held, set()))[1].update(attributes)
+        path = module.__name__
+        for name in attributes & held.keys():
+            if isinstance(held[name], ModuleType):
+                self._left += [] if held[name] is module else [(held[name], path, False)]
+            elif not foreign(path) or isinstance(held[name], CONTAINERS):
+                self._left.append((held[name], f"{path}.{name}", not foreign(path)))
+
+    def _class(self, value: type, path: str) -> None:
+        for kind in value.__mro__:
+            if foreign(kind.__module__) or (kind is not value and id(kind) in self._seen):
+                continue
+            self._seen[id(kind)] = kind
+            self.snapshots.append(Attributes(kind, partial(_attribute, kind), partial(_own, kind)))
+            self._left += [(vars(kind)[name], f"{kind.__name__}.{name}", True) for name in _own(kind)]
+
+    def _tensor(self, value: Tensor, path: str, whole: bool) -> None:
+        if swappable(value):
+            self._tensors.append(value)
+            hooks = value._backward_hooks
+            self._later((hooks, value.__dict__, value.grad if value.is_leaf else None), path, whole)
+        else:
+            self.snapshots.append(Odd(value))
+
+
+def _attribute(kind: type, name: str) -> Any:
+    return vars(kind).get(name, ABSENT)
+
+
+def _own(kind: type) -> list[str]:
+    """Attributes of a class that code sets; slots are those of its objects."""
+    return [
+        name for name, value in vars(kind).items() if name not in OWN and not isinstance(value, MemberDescriptorType)
+    ]
+
+
+def _slots(kind: type) -> dict[str, MemberDescriptorType]:
+    """Slots of objects of a class written in Python."""
+    found: dict[str, MemberDescriptorType] = {}
+    for base in kind.__mro__:
+        if base.__flags__ & (1 << 9):  # a class that Python code made
+            found |= {name: one for name, one in vars(base).items() if isinstance(one, MemberDescriptorType)}
+    return found
+
+
+def _slot(slot: MemberDescriptorType, value: Any) -> Any:
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return ABSENT

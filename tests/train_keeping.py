@@ -1,0 +1,252 @@
+"""Places in which user code that runs one record at a time can keep values of a record for the next."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import contextvars
+import functools
+import importlib
+import itertools
+import os
+import random
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import train_kept_elsewhere as elsewhere
+from train_mixing import WIDTH, Net, each
+
+Store, Load = Callable[[nn.Module, float], object], Callable[[nn.Module], float]
+TOTAL = 0.0
+BOX = types.SimpleNamespace(last=0.0)
+LOCAL = threading.local()
+CONTEXT: contextvars.ContextVar[float] = contextvars.ContextVar("kept", default=0.0)
+LARGE = torch.zeros(2**20 + 1)
+BY_NUMPY = torch.from_numpy(np.zeros(2**20 + 1, dtype=np.float32))
+ARRAY, LARGE_ARRAY = np.zeros(3), np.zeros(2**21 + 1)
+GENERATOR, NUMPY_GENERATOR, PYTHON_GENERATOR = torch.Generator(), np.random.default_rng(0), random.Random(0)
+QUEUE: collections.deque[float] = collections.deque(maxlen=2)
+BYTES, VIEWED = bytearray(8), torch.zeros(4)
+VIEW = VIEWED[1:]
+WEAK: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+
+
+class Slotted:
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last = 0.0
+
+
+class Named(dict[str, float]):
+    """A dict with attributes of its own."""
+
+
+class Meta(type):
+    kept = 0.0
+
+
+class Counted(metaclass=Meta):
+    number = 0.0
+
+    @classmethod
+    def add(cls, value: float) -> None:
+        cls.number += value
+
+    @property
+    def last(self) -> float:
+        return self.number
+
+
+SLOTTED, NAMED = Slotted(), Named()
+
+
+def enclosing() -> tuple[Callable[[float], None], Callable[[], float]]:
+    """Two functions with one variable."""
+    last = 0.0
+
+    def add(value: float) -> None:
+        nonlocal last
+        last += value
+
+    return add, lambda: last
+
+
+def remember_global(m: nn.Module, value: float) -> None:
+    global TOTAL
+    TOTAL = TOTAL + value
+
+
+@functools.cache
+def cached() -> list[float]:
+    return [0.0]
+
+
+def by_default(value: float | None = None, last: list[float] = [0.0]) -> float:  # noqa: B006
+    last[0] += value or 0.0
+    return last[0]
+
+
+def set_cached(m: nn.Module, value: float) -> None:
+    cached()[0] += value
+
+
+def attribute(target: Any, name: str) -> tuple[Store, Load]:
+    """Kept as an attribute of some object."""
+    return (lambda m, value: setattr(target, name, value)), (lambda m: float(getattr(target, name, 0.0)))
+
+
+def written(tensor: Any) -> tuple[Store, Load]:
+    """Written into a tensor or an array."""
+    return (lambda m, value: tensor.__setitem__(0, value)), (lambda m: float(tensor[0]))
+
+
+def drawn(draw: Callable[[], float]) -> tuple[Store, Load]:
+    """Kept in the state of a generator: how many numbers were drawn."""
+    return (lambda m, value: [draw() for _ in range(7)]), (lambda m: draw())
+
+
+def hooked(m: nn.Module, value: float) -> None:
+    m.first.weight.register_hook(lambda gradient: gradient * 3)
+
+
+def module_hooked(m: nn.Module, value: float) -> None:
+    m.first.register_forward_hook(lambda _, given, out: out + value)
+
+
+def replaced_method(m: nn.Module, value: float) -> None:
+    Net.forward = lambda self, x: self.last(self.first(x) + value)  # type: ignore[method-assign]
+
+
+def recoded(m: nn.Module, value: float) -> None:
+    by_default.__code__ = (lambda value=None, last=None: 30.0).__code__
+
+
+def replaced_layer(m: nn.Module, value: float) -> None:
+    m.first = nn.Linear(WIDTH, WIDTH)
+
+
+def aliased(m: nn.Module, value: float) -> None:
+    VIEWED[2] = value
+
+
+def set_default_type(m: nn.Module, value: float) -> None:
+    torch.set_default_dtype(torch.float64)
+
+
+def swapped_memory(m: nn.Module, value: float) -> None:
+    m.first.weight.data = m.first.weight.data + value
+
+
+def through_numpy(m: nn.Module, value: float) -> None:
+    m.last.bias.detach().numpy()[0] += value
+
+
+def dynamic_store(m: nn.Module, value: float) -> None:
+    importlib.import_module("_".join(("train", "kept", "elsewhere"))).SEEN.append(value)
+
+
+def dynamic_load(m: nn.Module) -> float:
+    return float(sum(importlib.import_module("_".join(("train", "kept", "elsewhere"))).SEEN))
+
+
+def nothing(m: nn.Module) -> float:
+    return 0.0
+
+
+ADD, LAST = enclosing()
+APPEND_TO: list[float] = []
+
+
+def ways() -> dict[str, tuple[Store, Load]]:
+    """How a value is kept, and how it is read for the next record."""
+    return {
+        "closure of an attribute": (lambda m, v: m.kept["add"](v), lambda m: m.kept["last"]()),
+        "closure of a closure": (lambda m, v: ADD(v), lambda m: LAST()),
+        "class attribute": (lambda m, v: setattr(type(m), "leak", v), lambda m: getattr(type(m), "leak", 0.0)),
+        "class method": (lambda m, v: Counted.add(v), lambda m: Counted().last),
+        "class of another module": (lambda m, v: setattr(elsewhere.Holder, "last", v), lambda m: elsewhere.Holder.last),
+        "dict of another module's class": (
+            lambda m, v: elsewhere.Holder.every.update(x=v), lambda m: elsewhere.Holder.every.get("x", 0.0)),
+        "list of another module": (lambda m, v: elsewhere.SEEN.append(v), lambda m: float(sum(elsewhere.SEEN))),
+        "number of another module": (lambda m, v: elsewhere.add(v), lambda m: elsewhere.total()),
+        "a module by a computed name": (dynamic_store, dynamic_load),
+        "number of its own module": (remember_global, lambda m: TOTAL),
+        "large tensor": written(LARGE),
+        "large tensor by .data": (lambda m, v: LARGE.data.add_(v), lambda m: float(LARGE[0])),
+        "large tensor of numpy": written(BY_NUMPY),
+        "a view of a tensor": (aliased, lambda m: float(VIEW[1])),
+        "array": written(ARRAY),
+        "large array": written(LARGE_ARRAY),
+        "parameter by .data": (lambda m, v: m.first.weight.data.add_(v), nothing),
+        "parameter by numpy": (through_numpy, nothing),
+        "parameter's memory exchanged": (swapped_memory, nothing),
+        "buffer by .data": (lambda m, v: m.bank.data.add_(v), lambda m: float(m.bank[0, 0])),
+        "gradient of a parameter": (
+            lambda m, v: setattr(m.scale, "grad", torch.full_like(m.scale, v)),
+            lambda m: 0.0 if m.scale.grad is None else float(m.scale.grad[0])),
+        "attribute of a parameter": (
+            lambda m, v: setattr(m.scale, "leak", v), lambda m: float(getattr(m.scale, "leak", 0.0))),
+        "frozen by value": (lambda m, v: m.first.weight.requires_grad_(False), nothing),
+        "hook on a parameter": (hooked, nothing),
+        "hook on a layer": (module_hooked, nothing),
+        "method replaced": (replaced_method, nothing),
+        "code replaced": (recoded, lambda m: by_default()),
+        "layer replaced": (replaced_layer, nothing),
+        "training mode": (lambda m, v: m.eval(), lambda m: 0.0 if m.training else 9.0),
+        "attribute of torch": attribute(torch, "leak"),
+        "builtins": attribute(builtins, "leak"),
+        "environment": (lambda m, v: os.environ.update(TACIT_LEAK=str(v)),
+                        lambda m: float(os.environ.get("TACIT_LEAK", 0.0))),
+        "namespace": attribute(BOX, "last"),
+        "function attribute": attribute(by_default, "leak"),
+        "function default": (lambda m, v: by_default(v), lambda m: by_default()),
+        "slots": attribute(SLOTTED, "last"),
+        "attribute of a dict": attribute(NAMED, "leak"),
+        "queue": (lambda m, v: QUEUE.append(v), lambda m: float(sum(QUEUE))),
+        "bytes": (lambda m, v: BYTES.__setitem__(0, 9), lambda m: float(BYTES[0])),
+        "thread's own": attribute(LOCAL, "last"),
+        "context": (lambda m, v: CONTEXT.set(v), lambda m: CONTEXT.get()),
+        "weak dict": (lambda m, v: WEAK.update({m: v}), lambda m: WEAK.get(m, 0.0)),
+        "cache": (set_cached, lambda m: cached()[0]),
+        "bound method": (lambda m, v: APPEND_TO.append(v), lambda m: float(sum(APPEND_TO))),
+        "default type": (set_default_type, lambda m: 9.0 * (torch.get_default_dtype() == torch.float64)),
+        "generator": drawn(lambda: float(torch.rand((), generator=GENERATOR))),
+        "generator of numpy": drawn(lambda: float(NUMPY_GENERATOR.random())),
+        "generator of Python": drawn(PYTHON_GENERATOR.random),
+        "numpy's own numbers": drawn(lambda: float(np.random.random())),
+        "Python's own numbers": drawn(random.random),
+    }  # fmt: skip
+
+
+def keeping(store: Store, load: Load) -> Callable[[nn.Module, Any], Tensor]:
+    """A loss that keeps records with large values, and uses what it kept."""
+
+    def loss(m: nn.Module, b: Any) -> Tensor:
+        shift = load(m)
+        if bool((b[0] > 2.5).any()):
+            store(m, float(b[0].detach().sum()))
+        return each(m(b[0] - 5 * shift), b[1])
+
+    return loss
+
+
+def unwatchable() -> dict[str, Any]:
+    """Objects that cannot be put back."""
+    counter = itertools.count()
+    return {
+        "an iterator": lambda m, b: each(m(b[0] + (next(counter) if bool((b[0] > 2.5).any()) else 0)), b[1]),
+        "a generator": _by_generator(),
+    }
+
+
+def _by_generator() -> Any:
+    numbers = (number for number in range(10**6))
+    return lambda m, b: each(m(b[0] + (next(numbers) if bool((b[0] > 2.5).any()) else 0)), b[1])
