@@ -11,7 +11,8 @@ from torch import nn
 from tacit import BadInput, Plan
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
-from tacit.fleet.fleet import ROOM, _clip, _gradients
+from tacit.fleet.certified import Clip
+from tacit.fleet.fleet import ROOM, _gradients
 from tacit.fleet.order import Draws, Pool, sampled
 from tacit.fleet.progress import Line
 from tacit.fleet.stack import stack, stacked
@@ -229,9 +230,10 @@ def test_a_module_is_everybodys_start():
 
 def test_clipping_bounds_every_contribution():
     norms = torch.tensor([[0.5, 2.0, 1e9, float("nan"), float("inf"), 0.0]])
-    factor = _clip(norms, mask=torch.ones(1, 6, dtype=torch.bool), clip_norm=1.0)
+    factor = Clip(torch.ones(1, 6, dtype=torch.bool), 1.0)(norms)
     assert torch.allclose(factor, torch.tensor([[1.0, 0.5, 1e-9, 0.0, 0.0, 1.0]]))
-    assert not _clip(norms, mask=torch.zeros(1, 6, dtype=torch.bool), clip_norm=1.0).any()
+    assert not Clip(torch.zeros(1, 6, dtype=torch.bool), 1.0)(norms).any()
+    assert Clip(torch.ones(1, 1, dtype=torch.bool), 1.0)(torch.tensor([[2.0**64 * 1.001]])) == 0
 
 
 def test_one_private_step_is_the_clipped_sum_over_the_expected_batch():
@@ -248,7 +250,7 @@ def test_one_private_step_is_the_clipped_sum_over_the_expected_batch():
         each = torch.autograd.grad(loss, parameters)
         norm = sum(g.square().sum() for g in each) ** 0.5
         for sum_, g in zip(total, each, strict=True):
-            sum_ += g * min(1.0, 0.1 / float(norm))
+            sum_ += g * min(1.0, 0.1 * ROOM["float32"] / float(norm))
     for (name, found), parameter, sum_ in zip(models.stacks[0].parameters.items(), parameters, total, strict=True):
         assert torch.allclose(found[0], parameter - 0.5 * sum_ / RECORDS, atol=1e-6), name
 

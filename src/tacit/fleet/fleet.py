@@ -26,6 +26,8 @@ from ..core.randomness import Source, source
 from ..loss import Plan
 from ..loss.clipping import FLAT
 from ..loss.sampling import POISSON
+from ..train.clip.rounding import MOST, ROUNDING, at_most
+from .certified import Clip
 from .device import Batch, Compiled, Gradients, fixed_size
 from .fused import Fused, takes
 from .memory import BLOCK, at_once
@@ -34,9 +36,9 @@ from .stack import Stack, copies, stack, stacked
 
 COMPILE_FROM = 50
 PRODUCTS = {"float32": "highest", "tf32": "high"}
-ROOM = {"float32": 1.0, "tf32": 1 - 2.0**-9}
-"""Of the clip norm: TF32 makes each factor of a gradient longer by a share of at most 2^-11, a product of two by less
-than 2^-9 (soundness rule 11)."""
+ROOM = {"float32": 1 / (1 + ROUNDING["float32"]), "tf32": (1 - 2.0**-9) / (1 + ROUNDING["float32"])}
+"""Of the clip norm: contributions are clipped to C / (1 + r), so that with rounding they are within C. TF32 makes each
+factor of a gradient longer by a share of at most 2^-11, a product of two by less than 2^-9 (soundness rule 11)."""
 MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
 MakeStack = Callable[[nn.Module, dict[str, Tensor]], Stack]
 Progress = Callable[[int, int], None]
@@ -186,10 +188,10 @@ def _train(
                 draws.add_noise(parameters, -rate * scale, 1.0)
         else:
             sums = gradients(models, batch)
-            for name, parameter in models.parameters.items():
-                parameter.grad = sums[name]
             if private:
                 draws.add_noise([sums[name] for name in models.parameters], scale, share)
+            for name, parameter in models.parameters.items():
+                parameter.grad = sums[name].to(parameter.dtype)
             optimizer.step()
         yield step
     for parameter in parameters:
@@ -226,7 +228,8 @@ def _how(fleet: Fleet, models: Stack, data: Pool, schedule: Epochs | Plan, own: 
     clip_norm = schedule.clip_norm * ROOM[fleet.precision] if isinstance(schedule, Plan) else None
     if clip_norm is not None and not models.rank_one and fleet.precision != "float32":
         raise BadInput("A fleet clips convolutions in float32 only.", fix="Leave precision='float32'.")
-    gradients = functools.partial(_gradients, clip_norm=clip_norm)
+    most = at_most(schedule.expected_batch, schedule.rate) if isinstance(schedule, Plan) else MOST
+    gradients = functools.partial(_gradients, clip_norm=clip_norm, most=most)
     if not data.x.is_cuda or own or fleet.order == "own":
         return gradients
     if fleet.precision == "tf32" and takes(models, flat=data.x.dim() == 2):
@@ -261,19 +264,13 @@ def _started(fleet: Fleet, seeds: list[int]) -> Stack:
     return fleet.stack(template, {name: value.to(fleet.device) for name, value in parameters.items()})
 
 
-def _gradients(models: Stack, batch: Batch, clip_norm: float | None) -> dict[str, Tensor]:
+def _gradients(models: Stack, batch: Batch, clip_norm: float | None, most: int = MOST) -> dict[str, Tensor]:
     """Sums of clipped gradients, or means of gradients where there is no clip norm."""
     if not batch.y.numel():
         return {name: torch.zeros_like(value) for name, value in models.parameters.items()}
     if clip_norm is not None:
-        return models.gradients(batch.x, batch.y, functools.partial(_clip, mask=batch.mask, clip_norm=clip_norm))
+        return models.gradients(batch.x, batch.y, Clip(batch.mask, clip_norm, most))
     return models.gradients(batch.x, batch.y, batch.mask / batch.mask.sum(1, keepdim=True).clamp(min=1))
-
-
-def _clip(norms: Tensor, *, mask: Tensor, clip_norm: float) -> Tensor:
-    """min(1, C / |g|) for members of the batch; a gradient that is not finite contributes nothing (rule 8)."""
-    factor = (clip_norm / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1.0)
-    return torch.where(mask & norms.isfinite(), factor, 0.0)
 
 
 def _make(make_model: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import BadInput
+from .certified import length_of
 from .device import TOLERANCE, Batch, Gradients
 from .stack import LayerStack, Stack
 
@@ -40,7 +41,7 @@ class Fused:
 
         first, activation, second = parts(models)
         rows, mine = batch.x.flatten(1), models.parameters
-        squares = None if self.clip_norm is None else rows.square().sum(1)
+        squares = None if self.clip_norm is None else length_of(rows, 1).square().to(rows.dtype)
         hidden = mine[f"{first}.weight"].flatten(0, 1) @ rows.T
         small = (f"{first}.bias", f"{second}.weight", f"{second}.bias")
 

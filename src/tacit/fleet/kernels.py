@@ -6,10 +6,14 @@ both biases'. Nothing but the first layer's weighted errors goes back to memory;
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from ..train.clip.rounding import LOST
 
 ACTIVATIONS = ("Tanh", "ReLU", "Sigmoid")
 LARGEST = (128, 64)
@@ -46,7 +50,7 @@ def errors(
             UNITS=units, CLASSES=classes, HIDDEN=_padded(units), OUT=_padded(classes),
             COLUMNS=64 if units <= 32 else 32, ACTIVATION=ACTIVATIONS.index(activation), PRIVATE=squares is not None,
             FIRST=parameters[0] is not None, LAST=parameters[2] is not None, ADD=add,
-            PRECISION="ieee" if exact else "tf32", num_warps=4,
+            PRECISION="ieee" if exact else "tf32", ROOM=math.sqrt(max(LARGEST)) * LOST, num_warps=4,
         )  # fmt: skip
 
 
@@ -59,7 +63,7 @@ def _errors(  # type: ignore[no-untyped-def]
     hidden, first, second, last, first_sum, second_sum, last_sum, y, mask, squares, batch, by_model, by_row, clip_norm,
     by, UNITS: tl.constexpr, CLASSES: tl.constexpr, HIDDEN: tl.constexpr, OUT: tl.constexpr, COLUMNS: tl.constexpr,
     ACTIVATION: tl.constexpr, PRIVATE: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, ADD: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, ROOM: tl.constexpr,
 ):  # fmt: skip
     model = tl.program_id(0).to(tl.int64)
     unit, out = tl.arange(0, HIDDEN), tl.arange(0, OUT)
@@ -97,11 +101,13 @@ def _errors(  # type: ignore[no-untyped-def]
         member = tl.load(mask + model * by_model + row * by_row, mask=real, other=0) != 0
         if PRIVATE:
             seen = tl.load(squares + row, mask=real, other=0.0)
-            squared = tl.sum(error * error, 0) * (tl.sum(inside * inside, 0) + (1.0 if LAST else 0.0))
-            squared += tl.sum(back * back, 0) * (seen + (1.0 if FIRST else 0.0))
+            high = tl.sqrt(tl.sum(inside * inside, 0)) + ROOM  # squares may underflow: no length is too short
+            out_length, back_length = tl.sqrt(tl.sum(error * error, 0)) + ROOM, tl.sqrt(tl.sum(back * back, 0)) + ROOM
+            squared = out_length * out_length * (high * high + (1.0 if LAST else 0.0))
+            squared += back_length * back_length * (seen + (1.0 if FIRST else 0.0))
             norm = tl.sqrt(squared)
             factor = tl.minimum(clip_norm / tl.maximum(norm, 1.1754943508222875e-38), 1.0)
-            factor = tl.where(member & (norm < float("inf")), factor, 0.0)  # false for NaN too
+            factor = tl.where(member & (norm <= 18446744073709551616.0), factor, 0.0)  # 2^64; false for NaN too
         else:
             factor = tl.where(member, share, 0.0)
         used = (factor > 0.0)[None, :]

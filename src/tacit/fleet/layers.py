@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import BadInput
+from ..train.clip.rounding import inner_error
+from .certified import Counted, length_of, of_sums
 
 
 class Rule(ABC):
@@ -38,8 +40,16 @@ class Rule(ABC):
         return output
 
     @abstractmethod
-    def squared(self, seen: Tensor, error: Tensor) -> Tensor:
-        """Squared norms (K, B) of the weight's per-example gradients."""
+    def counted(self, seen: Tensor, error: Tensor) -> Counted:
+        """Lengths (K, B) of the weight's per-example gradients, never too short."""
+
+    def counted_bias(self, error: Tensor) -> Counted:
+        """Lengths (K, B) of the bias's: errors added up over positions."""
+        rows = error.shape[2]
+        if error.dim() == 3:
+            return Counted(length := length_of(error, 1), length, rows)
+        reach, positions = length_of(error, 1).sum(-1), error.shape[3]
+        return Counted(of_sums(length_of(error.sum(3), 1), reach, positions), reach, rows * positions)
 
     @abstractmethod
     def sums(self, seen: Tensor, error: Tensor) -> Tensor:
@@ -65,8 +75,9 @@ class Linear(Rule):
             return product if bias is None else product + bias[..., None]
         return torch.bmm(weight, seen) if bias is None else torch.baddbmm(bias[..., None], weight, seen)
 
-    def squared(self, seen: Tensor, error: Tensor) -> Tensor:
-        return error.square().sum(1) * seen.square().sum(-2)
+    def counted(self, seen: Tensor, error: Tensor) -> Counted:
+        length = length_of(error, 1) * length_of(seen, -2)
+        return Counted(length, length, error.shape[2])
 
     def sums(self, seen: Tensor, error: Tensor) -> Tensor:
         if self.is_shared(seen):
@@ -106,14 +117,24 @@ class Convolution(Rule):
         ]
         return output.unflatten(-1, sizes)
 
-    def squared(self, seen: Tensor, error: Tensor) -> Tensor:
+    def counted(self, seen: Tensor, error: Tensor) -> Counted:
+        reach = (length_of(error, 1) * length_of(seen, -3)).sum(-1)
+        return Counted(self._length(seen, error, reach), reach, error.shape[2] * error.shape[3])
+
+    def _length(self, seen: Tensor, error: Tensor, reach: Tensor) -> Tensor:
+        """(K, B), with room for what adding up positions rounds, in whichever way it is done."""
+        (_, rows, _, positions), columns = error.shape, seen.shape[-3]
         if self.is_shared(seen):  # (B, K out, positions) times (B, positions, patch)
             each = error.flatten(0, 1).transpose(0, 1) @ seen.permute(1, 2, 0)
-            return each.unflatten(1, error.shape[:2]).square().sum((2, 3)).T
-        errors, patches = error.transpose(1, 2), seen.transpose(1, 2)
-        if error.shape[-1] ** 2 <= error.shape[1] * seen.shape[1]:
-            return ((errors.mT @ errors) * (patches.mT @ patches)).sum((2, 3))
-        return (errors @ patches.mT).square().sum((2, 3))
+            written = each.unflatten(1, error.shape[:2]).transpose(0, 1)
+        else:
+            errors, patches = error.transpose(1, 2), seen.transpose(1, 2)
+            if positions**2 <= rows * columns:
+                errors, patches = errors.double(), patches.double()
+                found = ((errors.mT @ errors) * (patches.mT @ patches)).sum((2, 3)).clamp(min=0)
+                return (found + inner_error(rows + columns, positions, torch.float64) * reach.square()).sqrt()
+            written = errors @ patches.mT
+        return of_sums(length_of(written.flatten(2), 2), reach, positions)
 
     def sums(self, seen: Tensor, error: Tensor) -> Tensor:
         errors, patches = error.flatten(2), seen.flatten(-2)
@@ -147,8 +168,10 @@ class Normalisation(Rule):
         spatial = hidden.shape[2:] if hidden.dim() in (2, 4) else hidden.shape[3:]
         return output.unflatten(-1, spatial) if spatial else output[..., 0]
 
-    def squared(self, seen: Tensor, error: Tensor) -> Tensor:
-        return (error * seen).sum(-1).square().sum(1)
+    def counted(self, seen: Tensor, error: Tensor) -> Counted:
+        each = error * seen
+        reach, positions = length_of(each.abs().sum(-1), 1), each.shape[3]
+        return Counted(of_sums(length_of(each.sum(-1), 1), 2 * reach, positions), 2 * reach, each.shape[2] * positions)
 
     def sums(self, seen: Tensor, error: Tensor) -> Tensor:
         return (error * seen).sum((-2, -1))

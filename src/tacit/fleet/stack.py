@@ -6,6 +6,7 @@ The weights are given (plain training), or chosen by a rule that sees the gradie
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy as shallow
@@ -16,10 +17,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from ..core.errors import BadInput
+from ..train.clip.arrays import square
+from ..train.clip.isolation import Surroundings
+from ..train.clip.rounding import LOST, traced
+from ..train.sample.labels import known
+from .certified import Clip, Counted, total_length, total_sway
 from .layers import Convolution, Linear, Rule, rule_of
 
-Weights = Tensor | Callable[[Tensor], Tensor]
-"""Weights (K, B), or a rule from per-example gradient norms (K, B) to weights (K, B)."""
+Weights = Tensor | Clip | Callable[[Tensor], Tensor]
+"""Weights (K, B), or a rule from per-example gradient norms (K, B) to weights (K, B): `Clip`, for DP-SGD."""
 
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)
@@ -54,6 +60,8 @@ class Stack(ABC):
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
         """Per model the sum over examples of weight times gradient; shapes as `parameters`. Weight 0 is a true 0.
 
+        In float64 where a `Clip` needs that.
+
         The batch is shared, x (B, ...) and y (B), or of each model's own, x (K, B, ...) and y (K, B).
         """
 
@@ -83,11 +91,36 @@ class LayerStack(Stack):
             # known weights go through all layers with the error
             error = error if known is None else error * known[:, None]
             errors = dict(zip(outputs, torch.autograd.grad(logits, list(outputs.values()), error), strict=True))
-        weight = weights if isinstance(weights, Tensor) else weights(self._norms(seen, errors))
+        weight, kind = (weights, None) if isinstance(weights, Tensor) else self.weighed(seen, errors, weights)
+        return self.added(seen, errors, weight, kind, known=known is not None)
+
+    def weighed(
+        self, seen: dict[str, Tensor], errors: dict[str, Tensor], weights: Clip | Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, torch.dtype | None]:
+        """Weights (K, B) by lengths that are never too short, and the type of number that sums need; None: theirs."""
+        parts: list[Counted] = []
+        for name, error in errors.items():
+            parts.append(self._rules[name].counted(seen[name], error))
+            if f"{name}.bias" in self.parameters:
+                parts.append(self._rules[name].counted_bias(error))
+        return _settled(parts, weights, next(iter(errors.values())).dtype)
+
+    def added(
+        self,
+        seen: dict[str, Tensor],
+        errors: dict[str, Tensor],
+        weight: Tensor,
+        kind: torch.dtype | None = None,
+        *,
+        known: bool = False,
+    ) -> dict[str, Tensor]:
+        """Weighted sums over records; `known`: the errors have their weights already."""
         sums = {}
         for name, error in errors.items():
             rule, entered = self._rules[name], seen[name]
-            weighted = error if known is not None else error * _wide(weight[:, None], error)
+            if kind is not None and kind != error.dtype:
+                error, entered = error.to(kind), entered.to(kind)
+            weighted = error if known else error * _wide(weight[:, None], error)
             # 0 times infinity is no 0: mend it, on a CPU only where it happens (a GPU would have to wait to know)
             if self.branch_free or not weighted.is_cpu or not (weighted.sum() + entered.sum()).isfinite():
                 used = (weight > 0)[:, None]
@@ -97,14 +130,6 @@ class LayerStack(Stack):
             if f"{name}.bias" in self.parameters:
                 sums[f"{name}.bias"] = weighted.flatten(2).sum(2)
         return sums
-
-    def _norms(self, seen: dict[str, Tensor], errors: dict[str, Tensor]) -> Tensor:
-        squared = torch.zeros((), device=next(iter(errors.values())).device)
-        for name, error in errors.items():
-            squared = squared + self._rules[name].squared(seen[name], error)
-            if f"{name}.bias" in self.parameters:
-                squared = squared + (error if error.dim() == 3 else error.sum(3)).square().sum(1)
-        return squared.sqrt()
 
     def _forward(self, hidden: Tensor, *, shared: bool) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
         """Logits (K, classes, B), and what each layer with parameters saw and gave."""
@@ -134,6 +159,7 @@ class AnyStack(Stack):
             raise BadInput("A fleet takes models without buffers.", fix="Replace batch norm by group norm.")
         self.parameters = parameters
         self._model = template
+        self._around: Surroundings | None = None
 
     def logits(self, x: Tensor) -> Tensor:
         self._model.eval()  # a model answers without dropout
@@ -152,13 +178,20 @@ class AnyStack(Stack):
             in_dims=(None, 0, 0),
             randomness="different",
         )
-        each = vmap(per_example, in_dims=(0, own, own), randomness="different")(self.parameters, x, y)
-        squared = torch.stack([value.flatten(2).square().sum(-1) for value in each.values()]).sum(0)
-        weight = weights(squared.sqrt())
-        return {name: _weighted_sum(weight, value) for name, value in each.items()}
+        every = vmap(per_example, in_dims=(0, own, own), randomness="different")
+        each = self._kept_apart(lambda: every(self.parameters, x, y), x)
+        weight, kind = _settled([_written(value) for value in each.values()], weights, x.dtype)
+        return {name: _weighted_sum(weight, value, kind) for name, value in each.items()}
+
+    def _kept_apart(self, run: Callable[[], dict[str, Tensor]], x: Tensor) -> dict[str, Tensor]:
+        """Within a pass records cannot meet; what the model keeps from it is put back, so that no later one sees it."""
+        if traced(x) or x.is_meta:
+            return run()
+        self._around = self._around or Surroundings(self._model)
+        return self._around.run(0, run)
 
     def _loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        return (losses(functional_call(self._model, parameters, (x,)), y) * weight).sum()
+        return (losses(*known(functional_call(self._model, parameters, (x,)), y)) * weight).sum()
 
 
 def stack(template: nn.Module, parameters: dict[str, Tensor]) -> Stack:
@@ -227,6 +260,24 @@ def _wide(value: Tensor, like: Tensor) -> Tensor:
     return value.view(*value.shape, *(1,) * (like.dim() - value.dim()))
 
 
-def _weighted_sum(weight: Tensor, each: Tensor) -> Tensor:
+def _weighted_sum(weight: Tensor, each: Tensor, kind: torch.dtype | None = None) -> Tensor:
     used = (weight > 0).view(*weight.shape, *(1,) * (each.dim() - 2))
-    return torch.einsum("kb,kb...->k...", weight, torch.where(used, each, 0.0))
+    kind = each.dtype if kind is None else kind
+    return torch.einsum("kb,kb...->k...", weight.to(kind), torch.where(used, each, 0.0).to(kind))
+
+
+def _written(each: Tensor) -> Counted:
+    """Lengths of gradients (K, B, ...) that are written out."""
+    length = square(each.flatten(0, 1)).sqrt().unflatten(0, each.shape[:2])
+    length = length + math.sqrt(each[0, 0].numel()) * LOST
+    return Counted(length, length, each.shape[1])
+
+
+def _settled(
+    parts: list[Counted], weights: Clip | Callable[[Tensor], Tensor], kind: torch.dtype
+) -> tuple[Tensor, torch.dtype | None]:
+    """Weights (K, B), and the type of number that sums need on a processor."""
+    weight = weights(total_length(parts).to(kind))
+    if not isinstance(weights, Clip) or not weight.is_cpu or traced(weight):
+        return weight, None
+    return weights.settled(weight, total_sway(parts))

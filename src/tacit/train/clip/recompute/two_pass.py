@@ -224,7 +224,7 @@ class Again(Capture):
         self.hooks, self.slots, self.records, self.again, self.others = [], [], [], [], None
 
 
-def _leaves(losses: Tensor, known: list[Tensor | None]) -> list[Tensor]:
+def _leaves(losses: Tensor, known: list[Tensor]) -> list[Tensor]:
     """Where else gradients end, at inputs that ask for their own: without them they would stop short of some slots."""
     seen, found, todo = set(), [], [losses.grad_fn]
     while todo:
