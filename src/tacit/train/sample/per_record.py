@@ -8,6 +8,7 @@ the function raises is left out (soundness rule 8).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ def alone(function: Function, rows: Any) -> tuple[Any, Tensor]:
     with torch.no_grad(), torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
         for place, seed in enumerate(torch.randint(2**62, (size(rows),)).tolist()):
             torch.manual_seed(seed)
-            result = around.run(seed, lambda place=place: _tried(function, _row(rows, place)))
+            result = around.run(seed, partial(_tried, function, _row(rows, place)))
             taken.append(result is not None and describe(result) == describe(usual))
             found.append(result if taken[-1] else mapped(torch.zeros_like, usual))
     joined = iter([torch.cat(parts) for parts in zip(*map(tensors, found), strict=True)])
