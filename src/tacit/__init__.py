@@ -32,6 +32,7 @@ _ROOMS = {
         "Verdict",
     ),
     "data": ("Column", "Schema"),
+    "ledger": ("Ledger",),
     "loss": ("Plan", "Setting", "Theorem", "calibrate", "epsilon", "explain", "plan", "privacy_loss"),
     "train": ("Speed", "fit", "private"),
     "audits": ("Choice", "audit_mechanism", "choose", "lower_bound", "verify"),
@@ -75,6 +76,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from .core import Verdict as Verdict
     from .data import Column as Column
     from .data import Schema as Schema
+    from .ledger import Ledger as Ledger
     from .loss import Plan as Plan
     from .loss import Setting as Setting
     from .loss import Theorem as Theorem

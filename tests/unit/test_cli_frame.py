@@ -17,6 +17,7 @@ from command import Command
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = (
     "init",
+    "ledger",
     "attack",
     "audit",
     "bracket",

@@ -42,10 +42,13 @@ VERBS = {
     "bracket": ("bracketing", "Attack, audit and account for one training: epsilon from both sides, in one report."),
     "report": ("reporting", "Write one self-contained page from evidence files."),
     "verify": ("auditing", "Recompute every bound of an evidence file from its events and counts; needs no data."),
+    "ledger": ("budgets", "Keep a budget of privacy: init, show, verify or export one; allot parts of it."),
     "quickstart": ("reporting", "The whole flow on embedded data: train two models, attack, audit and report."),
     "doctor": ("doctor", "Say what is installed and, for a model, the clipping rule of every parameter."),
 }
 """Each verb's module, imported when the verb is used (numpy alone costs more than a page of help), and its help."""
+GROUPS = {"ledger": "command"}
+"""Verbs that have verbs of their own, and the function of their module that makes the command."""
 AGAIN = "Where DIR holds a finished run, use the next free name: DIR-2 and so on."
 DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED = 0, 1, 2, 3, 130
 STATUS_OF_VERDICT = {
@@ -67,7 +70,9 @@ class Verbs(TyperGroup):
         if cmd_name not in VERBS:
             near = difflib.get_close_matches(cmd_name, VERBS, n=1)
             ctx.fail(f"{cmd_name!r} is not a verb.{''.join(f' Did you mean {name!r}?' for name in near)}")
-        importlib.import_module(f".{VERBS[cmd_name][0]}", __package__)
+        module = importlib.import_module(f".{VERBS[cmd_name][0]}", __package__)
+        if cmd_name in GROUPS:
+            return getattr(module, GROUPS[cmd_name])()
         info = next(info for info in app.registered_commands if info.name == cmd_name)
         return typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
@@ -113,8 +118,13 @@ class Result:
     status: int = DONE
 
 
-def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
-    """Register a function that returns a Result as the command `name`; give it `--json`, and its help of the table."""
+def verb(
+    name: str, home: typer.Typer | None = None, text: str = ""
+) -> Callable[[Callable[..., Result]], Callable[..., None]]:
+    """Register a function that returns a Result as the command `name`; give it `--json`, and its help of the table.
+
+    A verb of a group is registered in its `home` with the help `text`; its schema is the group's.
+    """
 
     def register(function: Callable[..., Result]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -124,12 +134,13 @@ def verb(name: str) -> Callable[[Callable[..., Result]], Callable[..., None]]:
             with reported(as_json, debug=debug), hushed(debug=debug):  # what foreign code prints may hold data
                 result = function(**arguments)
             seconds = round(time.perf_counter() - started, 3)
-            head = {"schema": f"tacit.{name}/1", "version": __version__, "seconds": seconds}
+            schema = name if home is None else home.info.name
+            head = {"schema": f"tacit.{schema}/1", "version": __version__, "seconds": seconds}
             show({**head, **result.data} if as_json else result)
             raise typer.Exit(result.status)
 
         _add_json_option(run, function)
-        app.command(name, help=VERBS[name][1])(run)
+        (home or app).command(name, help=text or VERBS[name][1])(run)
         return run
 
     return register

@@ -19,7 +19,7 @@ from .auditing import audited
 from .entry import Guarded, resolve
 from .inputs import canary, read_records, seeded
 from .measuring import loaded, measured
-from .training import described, evidence_of, saved, trained
+from .training import LEDGER, described, evidence_of, saved, spender, trained
 
 if TYPE_CHECKING:
     from ..study.run_training import RunTraining
@@ -32,6 +32,7 @@ def bracket(
     run: Annotated[str, typer.Argument(metavar="run.toml|DIR", help="Data, model and claim; or what train wrote.")],
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where report and evidence go.")] = None,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
+    ledger: Annotated[str | None, typer.Option(metavar="URL", help=LEDGER)] = None,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Attack, audit and account for one training: epsilon held from both sides, in one report."""
@@ -44,8 +45,12 @@ def bracket(
     seed = file.get("output").get("seed") if seed is None else seed
     usual = file.get("output").get("folder", "tacit-bracket") if there is None else f"{str(there).rstrip('/')}-bracket"
     with run_folder(out or usual, "bracket", again=again) as held:
+        if ledger is not None and (there is not None or not _trains(file)):
+            raise BadInput(
+                "A ledger is charged for a training, and nothing is trained here.", fix="Leave --ledger out."
+            )
         if there is not None or _trains(file):
-            evidence, records = _bracket_trained(file, there, held, seed)
+            evidence, records = _bracket_trained(file, there, held, seed, ledger)
         else:
             records = read_records(file)
             if records.unit is not None:
@@ -183,7 +188,9 @@ def _claimed(table: dict[str, Any], records: int) -> Any:
     return stated((table["epsilon"], delta), delta=delta, adjacency=table.get("adjacency"))
 
 
-def _bracket_trained(file: RunFile, there: Path | None, held: RunFolder, seed: int | None) -> tuple[Evidence, Records]:
+def _bracket_trained(
+    file: RunFile, there: Path | None, held: RunFolder, seed: int | None, ledger: str | None
+) -> tuple[Evidence, Records]:
     """A torch model by a plan of ours: the one in the folder, or one that is trained now and kept beside the page."""
     from ..core import source
     from ..study.membership import listed
@@ -202,8 +209,10 @@ def _bracket_trained(file: RunFile, there: Path | None, held: RunFolder, seed: i
     effort = efforts(file.get("attack"), file.get("audit"), in_fleets=training.in_fleets, cost=cost)
     chance = source(seeded(seed))
     if there is None:
-        done = trained(training, held, seed)
-        model, evidence = done.model, saved(training, done, evidence_of(training, done, file), file, held.results)
+        payer = spender(file, ledger)
+        done = trained(training, held, seed, payer)
+        made = evidence_of(training, done, file, payer)
+        model, evidence = done.model, saved(training, done, made, file, held.results)
     else:
         model, evidence = _kept_model(training, there)
     return bracket_released(training, model, evidence, effort, attacks, chance, note), training.records

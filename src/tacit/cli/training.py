@@ -20,9 +20,11 @@ from .entry import resolve_callable
 from .inputs import one_process, read_records, require, seeded
 
 if TYPE_CHECKING:
+    from ..study.budget import Spender
     from ..study.run_training import RunTraining
     from ..train import Trained
 
+LEDGER = "The ledger that is charged before the first step: a file, or postgresql://user@host/name."
 OWN_SIZE = "the number of records: the plan gave no public_size, so that of the data was used"
 OWN_WORDS = "the words of {}: they were read off the data; [data] categories would make them public"
 OWN_FACTS = "kind, range or words of {}: they were read off the data; the schema marks them public = false"
@@ -35,23 +37,25 @@ def train(
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where model and evidence go.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of DIR that did not end.")] = False,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
+    ledger: Annotated[str | None, typer.Option(metavar="URL", help=LEDGER)] = None,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Train a model with differential privacy and write its weights, its evidence and a plot for the operator."""
     file = RunFile.read(run)
+    payer = spender(file, ledger)
     training = described(file)
     wanted = out or file.get("output").get("folder", "tacit-train")
     seed = file.get("output").get("seed") if seed is None else seed
     # all other settings are among those that the checkpoint itself compares
     settings = {"train.schedule": file.get("train").get("schedule", "constant"), "plan.delta": training.delta}
     with run_folder(wanted, "train", state="checkpoint.secret", settings=settings, resume=resume, again=again) as held:
-        done = trained(training, held, seed)
-        saved(training, done, evidence_of(training, done, file), file, held.results)
+        done = trained(training, held, seed, payer)
+        saved(training, done, evidence_of(training, done, file, payer), file, held.results)
         plot = _plot(done.history, training.plan, training.delta, held.results / "training.svg")
         held.commit()
     names = {"model": WEIGHTS, "evidence": "evidence.json", "plot": None if plot is None else plot.name}
     written = {key: None if name is None else held.final / name for key, name in names.items()}
-    return _told(held.final, written, training, accuracies(training, done.model))
+    return _told(held.final, written, training, accuracies(training, done.model), payer)
 
 
 def described(file: RunFile, folder: Path | None = None) -> RunTraining:
@@ -68,7 +72,17 @@ def described(file: RunFile, folder: Path | None = None) -> RunTraining:
     return RunTraining.of(file, records, make, None if folder is None else trained_on(folder, records))
 
 
-def trained(training: RunTraining, held: RunFolder, seed: int | None) -> Trained:
+def spender(file: RunFile, url: str | None) -> Spender | None:
+    """Who pays for the run: the ledger of the option, or of [ledger]."""
+    if url is None and not file.get("ledger"):
+        return None
+    require("sqlalchemy", "ledger")
+    from ..study.budget import Spender
+
+    return Spender.of(file, url)
+
+
+def trained(training: RunTraining, held: RunFolder, seed: int | None, payer: Spender | None = None) -> Trained:
     """Run it; what is needed to resume it is kept beside the folder."""
     from ..train import Progress
 
@@ -76,6 +90,10 @@ def trained(training: RunTraining, held: RunFolder, seed: int | None) -> Trained
     bound = plan.bound(training.delta)
     note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
     more: dict[str, Any] = {} if held.state is None else {"checkpoint": Lasting(held.state)}
+    if payer is None:
+        note(f"No ledger is charged. One would be charged for the whole plan: {plan.event}.")
+    else:
+        more["ledger"] = payer
     with resumable(held.state, held.final):
         return training.train(seeded(seed), progress=Progress(training.delta, terminal()), **more)
 
@@ -94,7 +112,7 @@ def accuracies(training: RunTraining, model: Any) -> dict[str, float | None]:
     }
 
 
-def evidence_of(training: RunTraining, done: Trained, file: RunFile) -> Evidence:
+def evidence_of(training: RunTraining, done: Trained, file: RunFile, payer: Spender | None = None) -> Evidence:
     """What the training proves, what it does not cover, and what its owner says of it."""
     from ..audits import stated
     from ..study.released import ACCURACY, BASELINE
@@ -103,7 +121,7 @@ def evidence_of(training: RunTraining, done: Trained, file: RunFile) -> Evidence
     found = {ACCURACY: rates["validation"], BASELINE: rates["baseline"]}
     told = file.described
     threat = {key: value for key, value in done.evidence.threat.items() if key != "tuning"}
-    return done.evidence.with_(
+    made = done.evidence.with_(
         subject=file.path.stem,
         claim=stated(training.plan, delta=training.delta),
         utility={key: value for key, value in found.items() if value is not None},
@@ -111,6 +129,7 @@ def evidence_of(training: RunTraining, done: Trained, file: RunFile) -> Evidence
         threat={**threat, **{key: told[key] for key in ("tuning", "access", "earlier releases") if key in told}},
         described=told,
     )
+    return made if payer is None else payer.told(made)
 
 
 def saved(training: RunTraining, done: Trained, evidence: Evidence, file: RunFile, folder: Path) -> Evidence:
@@ -156,7 +175,9 @@ def _own(records: Records, plan: dict[str, Any]) -> tuple[str, ...]:
     return (*size, *words, READABLE)
 
 
-def _told(folder: Path, written: dict[str, Any], training: RunTraining, rates: dict[str, Any]) -> Result:
+def _told(
+    folder: Path, written: dict[str, Any], training: RunTraining, rates: dict[str, Any], payer: Spender | None
+) -> Result:
     from ..loss import privacy_loss
 
     held, plan = rates["validation"], training.plan
@@ -169,6 +190,7 @@ def _told(folder: Path, written: dict[str, Any], training: RunTraining, rates: d
         "delta": training.delta,
         "accuracy": rates,
         "assumptions": list(bound.assumptions),
+        "receipt": None if payer is None else payer.to_json(),
     }
     shown = "no record was held out"
     if held is not None:
@@ -178,6 +200,7 @@ def _told(folder: Path, written: dict[str, Any], training: RunTraining, rates: d
     rows = [
         ("epsilon", f"{interval.upper:.6g} at delta {small(training.delta)}"),
         ("accuracy", shown),
+        *(() if payer is None or payer.receipt is None else (("remaining", f"{payer.receipt.remaining:.6g}"),)),
         *((name, str(path)) for name, path in written.items() if path is not None),
     ]
     lines = [f"Assumes that {text}." for text in bound.assumptions]

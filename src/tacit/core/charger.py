@@ -42,13 +42,27 @@ class Charger(Protocol):
 
 @runtime_checkable
 class Scoped(Protocol):
-    """A Charger that says for which neighbours its budget counts: a release for other neighbours is refused."""
+    """A Charger that says for which neighbours its budget counts: a release for other neighbours is refused.
+
+    It may be told for which the event counts, and then converts the charge by a theorem or refuses it.
+    """
 
     @property
     def adjacency(self) -> Adjacency: ...
 
     @property
     def unit(self) -> str: ...
+
+    def charge(
+        self,
+        event: Event,
+        *,
+        key: str,
+        purpose: str = "",
+        analyst: str = "",
+        adjacency: Adjacency | str | None = None,
+        unit: str | None = None,
+    ) -> Receipt: ...
 
 
 @runtime_checkable

@@ -62,6 +62,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "isolation": TEXT,
     },
     "output": {"folder": TEXT, "seed": WHOLE},
+    "ledger": {"url": TEXT, "purpose": TEXT, "analyst": TEXT},
     "describe": dict.fromkeys(DESCRIBED, TEXT),
 }  # fmt: skip
 """Every section's keys, and what kind of value each takes."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..core import BadInput
-from ..core.charger import Fence
+from ..core.charger import Fence, Scoped
 from .sample.collate import Collate
 from .terms import DATA, Terms, check_same, data_term, optimizer_terms, terms
 
@@ -79,7 +79,13 @@ class Course:
         if step.ledger is None:
             return
         ledger, event, key = step.ledger, step.plan.event, f"train-{step.run}"
-        step._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
+        if isinstance(ledger, Scoped):
+            scoped, plan = ledger, step.plan
+            step._workers.once(
+                lambda: scoped.charge(event, key=key, purpose="training", adjacency=plan.adjacency, unit=plan.unit)
+            )
+        else:
+            step._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
         if _fence(step) is not None:
             self._report(step, None)
 

@@ -1,0 +1,172 @@
+"""The verb ledger: make, show, verify and export a budget of privacy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core.errors import BadInput
+from ..core.files import text as read_text
+from ..core.files import written
+from ..core.interval import finite
+from ..core.shown import number, small
+from .app import DONE, REFUTED, Result, verb
+from .inputs import read_event, require
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
+
+group = typer.Typer(
+    name="ledger",
+    help="Keep a budget of privacy that outlives its process: a file, or postgresql://user@host/name. "
+    "Every verb below takes --json.",
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Place = Annotated[str, typer.Argument(metavar="URL", help="A file, or postgresql://user@host/name.")]
+
+
+def command() -> Any:
+    """The command with its own verbs."""
+    return typer.main.get_command(group)
+
+
+@verb("init", group, "Make a ledger; what it counts for is fixed from then on.")
+def init(
+    url: Place,
+    epsilon: Annotated[float, typer.Option(help="The budget's epsilon.")],
+    unit: Annotated[str, typer.Option(help="Whose privacy counts: record, user, household.")],
+    delta: Annotated[float, typer.Option(help="The budget's delta; 0 counts pure releases only.")] = 0.0,
+    adjacency: Annotated[str, typer.Option(help="add-remove, replace or zero-out.")] = "add-remove",
+    event: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="An event of a planned ledger, in JSON; give it once for each."),
+    ] = None,
+) -> Result:
+    """Make a ledger."""
+    require("sqlalchemy", "ledger")
+    from ..ledger import Ledger
+
+    more: dict[str, Any] = {}
+    if event:
+        more = {"composition": "planned", "events": [read_event(path) for path in event]}
+    return _told(Ledger.create(url, epsilon=epsilon, delta=delta, unit=unit, adjacency=adjacency, **more))
+
+
+@verb("show", group, "Say what was spent, by whom, and what remains.")
+def show(
+    url: Place,
+    plot: Annotated[str | None, typer.Option(metavar="F", help="Write a chart of spending (SVG).")] = None,
+) -> Result:
+    """Say what was spent and what remains."""
+    found = opened(url)
+    if plot is not None:
+        from ..ledger.shown import chart
+
+        written(Path(plot), chart(found))
+    return _told(found)
+
+
+@verb("verify", group, "Check every hash, sum and limit; with a receipt, that its charge is still there.")
+def verify(
+    url: Place,
+    receipt: Annotated[
+        str | None, typer.Option(metavar="R", help="A receipt in JSON: a file, or the text itself; - is input.")
+    ] = None,
+) -> Result:
+    """Check the whole chain."""
+    chain = opened(url).verify(None if receipt is None else _receipt(receipt))
+    data = {"ok": chain.ok, "entries": chain.entries, "head": chain.head, "first_bad": chain.first_bad}
+    told = "whole" if chain.ok else f"broken: {chain.problem}"
+    rows = [("chain", told), ("entries", str(chain.entries)), ("head", chain.head)]
+    return Result({**data, "problem": chain.problem}, rows, status=DONE if chain.ok else REFUTED)
+
+
+@verb("export", group, "Write the whole ledger as JSON, for a file elsewhere.")
+def export(url: Place, out: Annotated[str, typer.Option(metavar="F", help="The file to write.")]) -> Result:
+    """Write the whole ledger as one JSON file."""
+    found = opened(url)
+    chain = found.verify()
+    body = {"schema": "tacit.ledger-export/1", **_data(found), "chain": found.rows(), "ok": chain.ok}
+    written(Path(out), json.dumps(body, allow_nan=False, indent=1) + "\n")
+    data = {"out": out, "entries": chain.entries, "head": chain.head, "ok": chain.ok}
+    return Result(data, [("written", out), ("entries", str(chain.entries)), ("head", chain.head)])
+
+
+@verb("allot", group, "Limit an analyst, a purpose, or both together, to a part of the budget.")
+def allot(
+    url: Place,
+    epsilon: Annotated[float, typer.Option(help="How much of the budget.")],
+    analyst: Annotated[str, typer.Option(help="For whom.")] = "",
+    purpose: Annotated[str, typer.Option(help="For what.")] = "",
+) -> Result:
+    """Limit an analyst, a purpose, or both together, to a part of the budget."""
+    found = opened(url)
+    found.allot(epsilon, analyst=analyst, purpose=purpose)
+    return _told(found)
+
+
+def opened(url: str) -> Ledger:
+    """The ledger at a URL; one sentence where there is none."""
+    require("sqlalchemy", "ledger")
+    from ..ledger import Ledger
+
+    return Ledger(url)
+
+
+def _receipt(given: str) -> dict[str, Any]:
+    import sys
+
+    text = sys.stdin.read() if given == "-" else given if given.lstrip().startswith("{") else read_text(Path(given))
+    try:
+        found = json.loads(text)
+        found = found.get("receipt", found)  # an answer, or a file that holds one
+        return {key: found[key] for key in ("seq", "head", "spent", "remaining")}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(
+            "The receipt cannot be read.", fix="Give the JSON of a receipt: seq, head, spent, remaining."
+        ) from None
+
+
+def _data(found: Ledger) -> dict[str, Any]:
+    terms = found.terms
+    return {
+        "url": found.url,
+        "unit": terms.unit,
+        "adjacency": terms.adjacency.value,
+        "composition": terms.composition,
+        "budget": {"epsilon": terms.epsilon, "delta": terms.delta},
+        "spent": found.spent().to_json(),
+        "so_far": finite(found.so_far()),
+        "remaining": found.remaining(),
+        "allotments": found.allotments(),
+        "entries": [entry.to_json() for entry in found.entries()],
+        "head": found.head(),
+    }
+
+
+def _told(found: Ledger) -> Result:
+    data, terms = _data(found), found.terms
+    rows = [
+        ("ledger", f"{data['url']}: one {terms.unit}, {terms.adjacency.value}, {terms.composition}"),
+        ("budget", f"epsilon {number(terms.epsilon)}, delta {small(terms.delta)}"),
+        ("proven", f"epsilon {number(data['spent']['epsilon'])} for all releases together"),
+        ("spent so far", f"{number(data['so_far'])} (a reading, not a claim)"),
+        ("remaining", f"{number(data['remaining'])} (the largest pure epsilon that is still accepted)"),
+        ("head", data["head"]),
+    ]
+    shown = [
+        f"{item['seq']:>6}  {item['time'][:19]}  {item['purpose'] or '-'}  {item['analyst'] or '-'}  {item['key']}  "
+        f"{item['event']['type']}"
+        for item in data["entries"]
+    ]
+    parts = [
+        f"allotted to {' for '.join(filter(None, (a['analyst'], a['purpose'])))}: {number(a['epsilon'])}, "
+        f"{number(a['remaining'])} remains"
+        for a in data["allotments"]
+    ]
+    return Result(data, rows, [*parts, *shown])

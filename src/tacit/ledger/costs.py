@@ -1,0 +1,189 @@
+"""What an event costs, by criterion: computed once per event, before any transaction begins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from ..core.adjacency import Adjacency
+from ..core.errors import Mismatch, Unsupported
+from ..core.event import Event
+from ..core.events import (
+    ZCDP,
+    AboveThreshold,
+    ApproximateDP,
+    BoundedRange,
+    Compose,
+    DiscreteLaplace,
+    Laplace,
+    NoisyMax,
+    NonPrivate,
+    PartitionSelection,
+    RandomizedResponse,
+    Repeat,
+    walk,
+)
+from ..loss.composed import Composed
+from ..loss.dispatch import privacy_loss
+from ..loss.noise import GaussianNoise
+from ..loss.pairs import Location, Pair
+from .amounts import Amount, cost, exact
+from .criteria import COMPUTED, GDP, SAFE, STATED, SUM, Criterion, pure_mu, pure_renyi
+
+STATES = (ApproximateDP, PartitionSelection, ZCDP, NoisyMax, AboveThreshold, BoundedRange)
+"""Events that state a guarantee for the adjacency they are analysed for, and say nothing about another one."""
+PURE = (RandomizedResponse, NoisyMax, AboveThreshold, BoundedRange, ApproximateDP)
+Leaf = tuple[Event, int]
+Totals = dict[str, Amount]
+
+
+def neighbours(event: Event, given: Adjacency | None, own: Adjacency, group: int) -> tuple[Adjacency, int]:
+    """Under which adjacency, and for how many records, to analyse a charge that was made for `given`.
+
+    Replacing a record is removing one and adding another, or zeroing twice, so a guarantee for a group of two under
+    add-remove or zero-out covers it (group privacy: Dwork and Roth 2014, Theorem 2.2). An event that says how it was
+    drawn is analysed under the ledger's own adjacency. No theorem leads elsewhere.
+    """
+    if given is None or given is own:
+        return own, group
+    if own is not Adjacency.REPLACE:
+        raise Mismatch(
+            f"The charge counts for {given.value} neighbours, and the ledger for {own.value}: no theorem converts it.",
+            fix=f"Make the release for {own.value} neighbours, or open a ledger for {given.value}.",
+        )
+    if any(isinstance(part, STATES) for part in walk(event)):
+        return given, 2 * group
+    return own, group
+
+
+@lru_cache(maxsize=1024)
+def costs(event: Event, adjacency: Adjacency, group: int, found: tuple[Criterion, ...]) -> Totals:
+    """The cost of a charge in every criterion; None where it has none, so that the criterion ends.
+
+    Raises Unsupported for an event without a theorem.
+    """
+    leaves = [(part, times) for part, times in _flat(event, 1)]
+    stated, kept = Fraction(0), []
+    for leaf, times in leaves:
+        bare, delta = _bare(leaf, group)
+        stated += delta * times
+        kept.append((bare, times))
+    losses = [(leaf, times, _loss(leaf, adjacency, group)) for leaf, times in kept]
+    totals: Totals = {SUM: _pure_sum(losses, adjacency, group), STATED: cost(stated)}
+    for item in found:
+        if item.tilt is not None:
+            totals[item.name] = _renyi(losses, item.tilt, group)
+        elif item.name == GDP:
+            totals[item.name] = _gaussian(losses)
+    return totals
+
+
+def _flat(event: Event, times: int) -> Iterator[Leaf]:
+    """The parts of a composition with their counts: stated deltas and pure epsilons of parts add up exactly."""
+    if isinstance(event, Repeat):
+        yield from _flat(event.event, times * event.steps)
+    elif isinstance(event, Compose):
+        for part in event.events:
+            yield from _flat(part, times)
+    else:
+        yield event, times
+
+
+def _bare(event: Event, group: int) -> tuple[Event, Fraction]:
+    """An event without its stated delta, and that delta: (epsilon, delta)-DP is epsilon-DP but for delta.
+
+    Reference: Kairouz, Oh and Viswanath 2015, Theorem 3.3; docs/proofs/ledger.md, Theorem 1.
+    """
+    if isinstance(event, ApproximateDP | PartitionSelection) and event.delta > 0:
+        if group == 1:
+            return ApproximateDP(event.epsilon), exact(event.delta)
+        grown = Fraction(math.expm1(group * event.epsilon) / math.expm1(event.epsilon) if event.epsilon else group)
+        return ApproximateDP(event.epsilon), exact(event.delta) * grown * (1 + Fraction(1, 10**12))
+    return event, Fraction(0)
+
+
+def _loss(event: Event, adjacency: Adjacency, group: int) -> Composed:
+    found = privacy_loss(event, adjacency, group=group)
+    if not isinstance(found, Composed):
+        raise Unsupported(event, adjacency, fix="A ledger charges events whose loss this package computes.")
+    return found
+
+
+def _pure_sum(losses: list[tuple[Event, int, Composed]], adjacency: Adjacency, group: int) -> Amount:
+    total = Fraction(0)
+    for leaf, times, loss in losses:
+        one = pure(leaf, loss, adjacency, group)
+        if one is None:
+            return None
+        total += times * one
+    return cost(total)
+
+
+def pure(event: Event, loss: Composed, adjacency: Adjacency, group: int) -> Fraction | None:
+    """The epsilon of a pure event as it is written; None where the event is not pure.
+
+    1/noise_multiplier is read as the nearest float: noise of multiplier 1/0.7 is charged 0.7.
+    """
+    if isinstance(event, PURE) and (getattr(event, "delta", 0.0) == 0.0):
+        return exact(event.epsilon) * group
+    if isinstance(event, Laplace | DiscreteLaplace):
+        return exact(1 / event.noise_multiplier) * group * exact(adjacency.sensitivity)
+    if isinstance(event, NonPrivate) or loss.curves:
+        return None
+    total = Fraction(0)
+    for release, count in loss.releases:
+        largest = max(_largest(release.remove), _largest(release.add))
+        if math.isinf(largest):
+            return None
+        total += count * Fraction(largest * (1 + SAFE))
+    return total
+
+
+def _largest(pair: Pair) -> float:
+    return math.inf if pair.upper.infinite > 0 else max(pair.upper.largest, 0.0)
+
+
+def _renyi(losses: list[tuple[Event, int, Composed]], tilt: float, group: int) -> Amount:
+    """The sum of Renyi divergences of order 1 + t, from above."""
+    total = Fraction(0)
+    for leaf, times, loss in losses:
+        one = _stated_pure(leaf, tilt, group)
+        if one is None:
+            with np.errstate(all="ignore"):
+                one = float(loss.renyi(np.array([tilt]))[0])
+        if not math.isfinite(one):
+            return None
+        total += times * Fraction(max(one, 0.0) * (1 + COMPUTED))
+    return cost(total)
+
+
+def _stated_pure(event: Event, tilt: float, group: int) -> float | None:
+    """Closed form for an epsilon of which nothing else is known."""
+    if isinstance(event, ApproximateDP) and event.delta == 0:
+        return min(pure_renyi(group * event.epsilon, tilt) + 1e-15, group * event.epsilon)
+    return None
+
+
+def _gaussian(losses: list[tuple[Event, int, Composed]]) -> Amount:
+    """The sum of mu^2: of Gaussian noise, and of pure releases, which are Gaussian private too."""
+    total = Fraction(0)
+    for _, times, loss in losses:
+        if loss.curves:
+            return None
+        for release, count in loss.releases:
+            mu = max(_mu(release.remove), _mu(release.add))
+            if math.isinf(mu):
+                return None
+            total += times * count * Fraction(mu * mu * (1 + SAFE))
+    return cost(total)
+
+
+def _mu(pair: Pair) -> float:
+    above = pair.upper
+    if isinstance(above, Location) and type(above.noise) is GaussianNoise and len(above.p) == len(above.q) == 1:
+        return float((above.p[0][1] - above.q[0][1]) / above.noise.scale)
+    return pure_mu(_largest(above))

@@ -1,0 +1,185 @@
+r"""Criteria of an adaptive ledger: each alone keeps (epsilon, its share of delta), and one of them must hold.
+
+Costs of charges are added up by criterion. A charge is accepted while, after it, at least one criterion is within its
+limit and the stated deltas are within theirs. docs/proofs/ledger.md, Theorem 1, shows that this is (epsilon, delta)-DP
+against adversaries that choose every event after seeing all earlier answers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from scipy.special import log_ndtr, ndtri
+
+from .amounts import Amount, Amounts, below, cost, exact, limit, plain
+
+SUM, GDP, ZCDP, STATED = "sum", "gdp", "zcdp", "stated delta"
+SHARES = ((ZCDP, 0.65, 1.0), ("renyi-low", 0.05, 0.8), ("renyi-high", 0.05, 1.5))
+"""Renyi criteria: name, share of delta, and t = order - 1 as a multiple of the best one for Gaussian noise."""
+GDP_SHARE, STATED_SHARE = 0.2, 0.05
+SAFE = 1e-12
+"""By so much, relatively, a computed limit is lowered: its formula is evaluated in floating point."""
+COMPUTED = 1e-9
+"""By so much, relatively, a computed cost is raised."""
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """Costs of `name` may add up to `limit`. A Renyi criterion has `tilt` = order - 1; `delta` is its share."""
+
+    name: str
+    limit: int
+    delta: float = 0.0
+    tilt: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "limit": str(self.limit), "delta": self.delta, "tilt": self.tilt}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Criterion:
+        return cls(str(data["name"]), int(data["limit"]), float(data["delta"]), data["tilt"])
+
+    def holds(self, totals: Amounts) -> bool:
+        total = totals[self.name]
+        return total is not None and total <= self.limit
+
+    def left(self, totals: Amounts) -> int:
+        """What may still be charged; negative when the criterion no longer holds."""
+        total = totals[self.name]
+        return -1 if total is None else self.limit - total
+
+
+def criteria(epsilon: float, delta: float) -> tuple[Criterion, ...]:
+    """The criteria of a budget: the plain sum, and with delta > 0 also Renyi orders and Gaussian privacy.
+
+    The shares of delta, with that of stated deltas, add up to at most delta.
+    """
+    plain_sum = Criterion(SUM, limit(exact(epsilon)))
+    if delta <= 0 or epsilon <= 0:
+        return (plain_sum, Criterion(STATED, limit(exact(delta))))
+    best = best_tilt(epsilon, SHARES[0][1] * delta)
+    renyi = [_renyi(name, epsilon, share * delta, scale * best) for name, share, scale in SHARES]
+    mu = gaussian_limit(epsilon, GDP_SHARE * delta)
+    gaussian = Criterion(GDP, limit(mu * mu * (1 - SAFE)), GDP_SHARE * delta)
+    found = [plain_sum, *renyi, gaussian, Criterion(STATED, limit(exact(delta) * exact(STATED_SHARE)))]
+    return tuple(item for item in found if item.limit > 0 or item.name in (SUM, STATED))
+
+
+def _renyi(name: str, epsilon: float, delta: float, tilt: float) -> Criterion:
+    tilt = float(f"{tilt:.6g}")  # stored and read again: a short number
+    return Criterion(name, max(limit(renyi_limit(epsilon, delta, tilt) * (1 - SAFE)), 0), delta, tilt)
+
+
+def renyi_limit(epsilon: float, delta: float, tilt: float) -> float:
+    r"""The largest D_{1+t} that still means (epsilon, delta): epsilon - (log(1/delta) + (1+t) log(t/(1+t)) - log t)/t.
+
+    Reference: Canonne, Kamath and Steinke 2020, Proposition 12.
+    """
+    return epsilon - (-math.log(delta) - (1 + tilt) * math.log1p(1 / tilt) - math.log(tilt)) / tilt
+
+
+def best_tilt(epsilon: float, delta: float) -> float:
+    """t = order - 1 at which Gaussian noise, D_{1+t} = (1+t) rho, may have the largest rho; by search over t."""
+    tilts = [10 ** (k / 100) for k in range(-300, 801)]
+    return max(tilts, key=lambda tilt: renyi_limit(epsilon, delta, tilt) / (1 + tilt))
+
+
+def gaussian_limit(epsilon: float, delta: float) -> float:
+    r"""The largest mu with Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta.
+
+    Reference: Dong, Roth and Su 2022, Corollary 2.13.
+    """
+    low, high = 0.0, 2 * math.sqrt(2 * (epsilon + 40 - 2 * math.log(delta)))
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _gaussian_delta(epsilon, middle) <= delta * (1 - 1e-9) else (low, middle)
+    return low
+
+
+def _gaussian_delta(epsilon: float, mu: float) -> float:
+    if mu <= 0:
+        return 0.0
+    first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+    return float(math.exp(first) * -math.expm1(min(second - first, 0.0)))
+
+
+def pure_renyi(epsilon: float, tilt: float) -> float:
+    r"""D_{1+t} of randomized response, the worst of all epsilon-DP: log((e^{(1+t)e} + e^{-te})/(1 + e^e))/t.
+
+    Reference: every epsilon-DP pair is a function of it (Kairouz, Oh and Viswanath 2015, Theorem 3.3).
+    """
+    log_sum = (1 + tilt) * epsilon + math.log1p(math.exp(-(1 + 2 * tilt) * epsilon))
+    return max((log_sum - epsilon - math.log1p(math.exp(-epsilon))) / tilt, 0.0)
+
+
+def pure_mu(epsilon: float) -> float:
+    r"""mu = -2 Phi^{-1}(1/(1 + e^epsilon)): epsilon-DP is mu-GDP.
+
+    The trade-off curve of epsilon-DP is made of two chords of that of mu-GDP, which is convex, so it lies above it.
+    Reference: docs/proofs/ledger.md, Lemma 2.
+    """
+    return float(-2 * ndtri(1 / (1 + math.exp(epsilon)))) if epsilon < 700 else math.inf
+
+
+def resized(item: Criterion, epsilon: float) -> Criterion:
+    """The criterion at the same order and share of delta, with the limit for another epsilon."""
+    if item.name == SUM:
+        return replace(item, limit=limit(exact(epsilon)))
+    if item.tilt is not None:
+        found = renyi_limit(epsilon, item.delta, item.tilt)
+        return replace(item, limit=limit(found * (1 - SAFE)) if found > 0 else 0)
+    if item.name == GDP:
+        return replace(item, limit=limit(gaussian_limit(epsilon, item.delta) ** 2 * (1 - SAFE)))
+    return item
+
+
+def accepts(found: tuple[Criterion, ...], totals: Amounts) -> bool:
+    """Whether some criterion still holds at these totals, and the stated deltas are within theirs."""
+    stated = next(item for item in found if item.name == STATED)
+    return stated.holds(totals) and any(item.holds(totals) for item in found if item.name != STATED)
+
+
+def pure_costs(found: tuple[Criterion, ...], epsilon: float) -> dict[str, Amount]:
+    """What an epsilon-DP charge of which nothing else is known costs, by criterion."""
+    costs: dict[str, Amount] = {SUM: cost(exact(epsilon)), STATED: 0}
+    for item in found:
+        if item.tilt is not None:
+            costs[item.name] = cost(min(pure_renyi(epsilon, item.tilt) + 1e-15, epsilon) * (1 + COMPUTED))
+        elif item.name == GDP:
+            costs[item.name] = cost(pure_mu(epsilon) ** 2 * (1 + COMPUTED))
+    return costs
+
+
+@lru_cache(maxsize=4096)
+def _remaining(found: tuple[Criterion, ...], lefts: tuple[int, ...]) -> float:
+    """By bisection in each criterion, lowered to what is really accepted."""
+    best = 0.0
+    for item, left in zip(found, lefts, strict=True):
+        if item.name == STATED or left < 0:
+            continue
+        if item.name == SUM:
+            best = max(best, below(left))
+            continue
+        epsilon = _largest(item, plain(left))
+        amount = pure_costs((item,), epsilon)[item.name]
+        best = max(best, epsilon if amount is not None and amount <= left else 0.0)
+    return best
+
+
+def _largest(item: Criterion, left: float) -> float:
+    """The pure epsilon whose cost in a criterion is just below `left`."""
+    low, high = 0.0, 2 * left + 40.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        one = pure_mu(middle) ** 2 if item.tilt is None else pure_renyi(middle, item.tilt)
+        low, high = (middle, high) if one * (1 + 2 * COMPUTED) + 2e-15 <= left else (low, middle)
+    return low
+
+
+def remaining(found: tuple[Criterion, ...], totals: Amounts) -> float:
+    """The largest pure epsilon that is still accepted."""
+    stated = next(item for item in found if item.name == STATED)
+    return _remaining(found, tuple(item.left(totals) for item in found)) if stated.holds(totals) else 0.0

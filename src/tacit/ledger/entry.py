@@ -1,0 +1,87 @@
+"""What a ledger is made of: its terms, its charges as they are read back, and the texts that name them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from ..core import check
+from ..core.adjacency import Adjacency
+from ..core.errors import BadInput, FileWarning
+from ..core.event import Event
+from . import chain
+from .criteria import criteria
+from .planned import planned
+from .state import ADAPTIVE, PLANNED, Terms
+from .store import Row, Store
+
+LONGEST = 200
+"""Characters of a key, a purpose or an analyst."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One charge as it was recorded."""
+
+    seq: int
+    time: str
+    purpose: str
+    analyst: str
+    key: str
+    event: Event
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "event": self.event.to_json()}
+
+
+def new_terms(
+    epsilon: float, delta: float, unit: str, adjacency: Adjacency, composition: str, events: tuple[Event, ...]
+) -> Terms:
+    epsilon, delta = check.positive("epsilon", epsilon), check.delta(delta)
+    check_label("unit", unit, least=1)
+    if composition == ADAPTIVE:
+        if events:
+            raise BadInput("An adaptive ledger takes no list of events.", fix='Use composition="planned".')
+        return Terms(epsilon, delta, unit, adjacency, composition, criteria(epsilon, delta))
+    if composition != PLANNED:
+        raise BadInput(f"composition must be adaptive or planned, got {composition!r}.")
+    return planned(epsilon, delta, unit, adjacency, events)
+
+
+def terms_of(first: Row, store: Store) -> Terms:
+    try:
+        body = json.loads(first.body)
+        if body.get("schema") != chain.SCHEMA:
+            raise BadInput(f"{store.shown} was made by another version; this one reads {chain.SCHEMA!r}.")
+        return Terms.from_json(body)
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
+        raise BadInput(f"The first entry of {store.shown} is damaged.", fix="Restore it from a copy.") from None
+
+
+def entry_of(body: dict[str, Any]) -> Entry:
+    event = Event.from_json(body["event"])
+    return Entry(body["seq"], body["time"], body["purpose"], body["analyst"], body["key"], event)
+
+
+def check_label(name: str, value: str, *, least: int = 0) -> None:
+    if not isinstance(value, str) or not least <= len(value) <= LONGEST or "\0" in value:
+        raise BadInput(f"{name} must be a text of {least} to {LONGEST} characters.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"{name} must be a text in Unicode.") from None
+
+
+def time_after(latest: str) -> str:
+    """The clock's time, never before the last entry's."""
+    now = chain.now()
+    if now >= latest:
+        return now
+    warnings.warn(
+        f"The clock stands before the ledger's last entry ({latest}); the new entry carries that time.",
+        FileWarning,
+        stacklevel=2,
+    )
+    return latest

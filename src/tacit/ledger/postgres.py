@@ -1,0 +1,99 @@
+"""A ledger on a PostgreSQL server, which must keep what it says it has written (fsync on)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import BadInput, MissingExtra, NotFinished
+from ..core.files import shown
+from .database import sa
+from .store import AGAIN, Store
+
+GUARD = (
+    "CREATE OR REPLACE FUNCTION tacit_never() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'entries of a ledger are never changed'; END $$",
+    "CREATE TRIGGER tacit_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON tacit_entry "
+    "FOR EACH STATEMENT EXECUTE FUNCTION tacit_never()",
+)
+
+
+class Postgres(Store):
+    """Entries in a PostgreSQL database: spenders queue at an exclusive lock on the table, which the server hands out in
+    turn. The lock is taken before the transaction's first view of the data, so that SERIALIZABLE has nothing to redo.
+    """
+
+    def __init__(self, url: str, wait: float) -> None:
+        super().__init__(url, wait)
+        try:
+            parsed = sa.make_url(url)
+        except (sa.exc.ArgumentError, ValueError):
+            raise BadInput("The URL of the ledger cannot be read.", fix="Give postgresql://user@host/name.") from None
+        self._url = parsed.set(drivername="postgresql+psycopg")
+
+    @property
+    def shown(self) -> str:
+        return shown(f"the database {self._url.database or ''}")
+
+    def _engine(self) -> Any:
+        options = {"connect_timeout": max(2, int(self.wait)), "application_name": "tacit ledger"}
+        try:
+            # the driver begins no transaction of its own: every BEGIN and COMMIT here is ours
+            return sa.create_engine(
+                self._url, isolation_level="AUTOCOMMIT", connect_args=options, pool_size=1, pool_pre_ping=True
+            )
+        except ModuleNotFoundError:
+            raise MissingExtra("postgres") from None
+
+    def check(self) -> None:
+        """The server is there, and writes to disk before it answers."""
+        with self.reading() as connection:
+            if connection.exec_driver_sql("SHOW fsync").scalar() != "on":
+                raise BadInput(
+                    "The server runs with fsync off: it forgets charges when it stops.", fix="Set fsync = on."
+                )
+            if not sa.inspect(connection).has_table("tacit_entry"):
+                raise BadInput(f"There is no ledger in {self.shown}.", fix="Make one with `tacit ledger init`.")
+
+    def _guards(self) -> list[str]:
+        return list(GUARD)
+
+    def _begin(self, connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{int(self.wait * 1000)}ms'")
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+        if self._made:
+            connection.exec_driver_sql("LOCK TABLE tacit_entry IN EXCLUSIVE MODE")
+        else:
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7461636974)")
+
+    _made = True
+
+    def make(self, row: Any, state: str) -> None:
+        self._made = False
+        try:
+            super().make(row, state)
+        finally:
+            self._made = True
+
+    def _begin_reading(self, connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def why(self, error: Exception, *, writing: bool) -> Exception:
+        original = getattr(error, "orig", error)
+        state, text = getattr(original, "sqlstate", None) or "", str(original).lower()
+        if state in ("55P03", "57014"):
+            return NotFinished(f"{self.shown} is held by another program; nothing was charged.", fix="Try again later.")
+        if state in ("53100", "53200"):
+            return NotFinished(f"The server of {self.shown} has no room; nothing was charged.", fix="Make room there.")
+        if state in ("42501", "28000", "28P01", "3D000"):
+            return BadInput(f"{self.shown} refuses this user, or is not there.", fix="Check the URL and the password.")
+        if state == "42P01":
+            return BadInput(f"There is no ledger in {self.shown}.", fix="Make one with `tacit ledger init`.")
+        if "never changed" in text:
+            return BadInput(f"Entries of {self.shown} are never changed.")
+        if writing:
+            return NotFinished(
+                f"The connection to {self.shown} was lost while a charge was written: it may be recorded or not.",
+                fix=AGAIN,
+            )
+        return NotFinished(f"{self.shown} cannot be reached; nothing was charged.", fix="Check the URL and the server.")

@@ -1,0 +1,174 @@
+"""A ledger in one file.
+
+The file has a rollback journal that stays (journal_mode PERSIST) with synchronous FULL. A write-ahead log would save
+two of three waits for the disk, but after a crash the newest charges would lie in a second file, and whoever moves or
+copies the first alone would lose them without a sign. Here the file itself is whole after every charge: the commit is
+the moment when the journal's header is overwritten and synced, and a power cut afterwards does not undo it (with
+DELETE the removed journal could come back).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import BadInput, NotFinished
+from ..core.files import shown
+from .database import exc, sa
+from .store import AGAIN, Store
+
+JOURNAL, SYNCHRONOUS = "PERSIST", "FULL"
+_turns: dict[str, threading.Lock] = {}
+GUARD = """CREATE TRIGGER tacit_{verb} BEFORE {verb} ON tacit_entry
+BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"""
+
+
+class Sqlite(Store):
+    """Entries in a SQLite file; spenders queue at a lock file beside it, so that nobody starves."""
+
+    def __init__(self, url: str, wait: float) -> None:
+        super().__init__(url, wait)
+        text = url.removeprefix("sqlite:///") if url.startswith("sqlite:") else url
+        if text in ("", ":memory:") or text.startswith("sqlite:"):
+            raise BadInput("A ledger in memory would be forgotten.", fix="Give the path of a file.")
+        self.path = Path(text).absolute()
+        self._turn = _turns.setdefault(str(self.path), threading.Lock())
+
+    @property
+    def shown(self) -> str:
+        return shown(self.path)
+
+    def _engine(self) -> Any:
+        self._turn = _turns[str(self.path)] = threading.Lock()
+        engine = sa.create_engine(
+            sa.URL.create("sqlite", database=str(self.path)), connect_args={"timeout": self.wait}, pool_size=1
+        )
+        sa.event.listen(engine, "connect", self._connected)
+        return engine
+
+    def _connected(self, connection: Any, record: object) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
+        cursor.execute("PRAGMA trusted_schema=OFF")
+
+    def check(self) -> None:
+        """The file is there, and is one."""
+        try:
+            mode = self.path.stat().st_mode
+        except (OSError, ValueError):
+            raise BadInput(
+                f"{self.shown} is not there.", fix="Make it with `tacit ledger init`, or Ledger.create."
+            ) from None
+        if not stat.S_ISREG(mode):
+            raise BadInput(f"{self.shown} is not an ordinary file.")
+
+    def make(self, row: Any, state: str) -> None:
+        self._create()
+        with self._sentences(), self.engine.connect() as connection:
+            connection.exec_driver_sql(f"PRAGMA journal_mode={JOURNAL}")
+        super().make(row, state)
+
+    def _create(self) -> None:
+        """An empty file that only its owner reads, on disk with its name."""
+        from ..core.files import why
+
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+        except OSError as error:
+            raise why(self.path, error) from None
+
+    @contextlib.contextmanager
+    def _sentences(self) -> Iterator[None]:
+        try:
+            yield
+        except exc.SQLAlchemyError as error:
+            self._raise(error, writing=False)
+
+    def _guards(self) -> list[str]:
+        return [GUARD.format(verb=verb) for verb in ("UPDATE", "DELETE")]
+
+    def _begin(self, connection: Any) -> None:
+        mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+        if mode != JOURNAL.lower():  # the setting of a connection, not of the file
+            connection.exec_driver_sql(f"PRAGMA journal_mode={JOURNAL}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """SQLite waits by sleeping, so that one spender of many may starve; a lock of the system serves in turn."""
+        self.engine  # noqa: B018  a forked process takes a lock of its own
+        if not self._turn.acquire(timeout=self.wait):
+            raise self._locked()
+        try:
+            with self._queue():
+                yield
+        finally:
+            self._turn.release()
+
+    @contextlib.contextmanager
+    def _queue(self) -> Iterator[None]:
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # a system without it: SQLite's own waiting is right, if unfair
+            yield
+            return
+        try:
+            handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:  # a folder that cannot be written: SQLite will say so, where it matters
+            yield
+            return
+        try:
+            _locked(fcntl, handle, time.monotonic() + self.wait, self._locked)
+            yield
+        finally:
+            os.close(handle)
+
+    def _locked(self) -> NotFinished:
+        return NotFinished(f"{self.shown} is held by another program; nothing was charged.", fix="Try again later.")
+
+    def why(self, error: Exception, *, writing: bool) -> Exception:
+        text = str(getattr(error, "orig", error)).lower()
+        if "locked" in text or "busy" in text:
+            return self._locked()
+        if "full" in text:
+            return NotFinished(
+                f"{self.shown} cannot be written: the disk is full.", fix="Make room; nothing was charged."
+            )
+        if "readonly" in text or "read-only" in text or "unable to open" in text:
+            return BadInput(f"{self.shown} cannot be written.", fix="Give a file in a folder that is yours to write.")
+        if "not a database" in text or "no such table" in text or "malformed" in text:
+            return BadInput(
+                f"{self.shown} is not a ledger, or is damaged.", fix="Restore it from a copy, and verify it."
+            )
+        if "never changed" in text:
+            return BadInput(f"Entries of {self.shown} are never changed.")
+        return NotFinished(f"{self.shown} cannot be written or read: {text[:100]}.", fix=AGAIN)
+
+
+def _locked(fcntl: Any, handle: int, until: float, refusal: Any) -> None:
+    """Wait in the kernel's queue, which is fair and wakes at once; a timer only bounds the whole wait."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except OSError:
+        pass
+    done = threading.Event()
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        done.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    if not done.wait(until - time.monotonic()):
+        raise refusal()

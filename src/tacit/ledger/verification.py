@@ -1,0 +1,77 @@
+"""Whether a ledger is whole: every hash, every sum and every limit, entry by entry."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..core.charger import Receipt
+from .amounts import read
+from .chain import START, Chain, problem
+from .state import State, Terms
+from .store import Row, Store
+
+Found = tuple[int, str]
+CUT = "entries are missing at the end, or the sums were changed"
+OLDER = "the ledger is older than the receipt: it was rolled back"
+
+
+def verified(store: Store, connection: Any, receipt: Receipt | None) -> Chain:
+    """Replay all entries from the first; stop at the first that is not what it should be."""
+    walk = Walk()
+    for row in store.rows(connection):
+        if (wrong := walk.take(row)) is not None:
+            return Chain(False, walk.seq, walk.head, *wrong)
+        if receipt is not None and row.seq == receipt.seq and row.hash != receipt.head:
+            return Chain(False, walk.seq, walk.head, row.seq, "the receipt names another entry at its place")
+    head = store.head(connection)
+    if walk.state is None or (head.seq, head.hash, head.state) != (walk.seq, walk.head, walk.state.to_text()):
+        return Chain(
+            False, walk.seq, walk.head, walk.seq + 1, "entries are missing at the end, or the sums were changed"
+        )
+    if receipt is not None and receipt.seq > walk.seq:
+        return Chain(
+            False, walk.seq, walk.head, walk.seq + 1, "the ledger is older than the receipt: it was rolled back"
+        )
+    return Chain(True, walk.seq, walk.head)
+
+
+class Walk:
+    """A walk along the chain: the number and hash of the last good entry, and the state after it."""
+
+    def __init__(self) -> None:
+        self.seq, self.head = -1, START
+        self.terms: Terms | None = None
+        self.state: State | None = None
+
+    def take(self, row: Row) -> Found | None:
+        """Go on by one entry; what is wrong with it, if anything is."""
+        seq = self.seq + 1
+        if wrong := problem(row, seq, self.head):
+            return seq, wrong
+        try:
+            wrong = self._follow(json.loads(row.body))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            wrong = f"entry {seq} cannot be read"
+        if wrong:
+            return seq, wrong
+        self.seq, self.head = seq, row.hash
+        return None
+
+    def _follow(self, body: dict[str, Any]) -> str:
+        if self.terms is None:
+            if body["kind"] != "open":
+                return "the first entry is not that of a ledger"
+            self.terms = Terms.from_json(body)
+            self.state = State.start(self.terms).after(body)
+            return ""
+        assert self.state is not None
+        before, self.state = self.state, self.state.after(body)
+        if body["kind"] == "charge":
+            if before.closed or not self.state.within(self.terms):
+                return f"entry {body['seq']} spends more than the budget"
+            if any(amount is not None and amount < 0 for amount in read(body["cost"]).values()):
+                return f"entry {body['seq']} has a negative cost"
+            if read(body["total"]) != self.state.totals:
+                return f"entry {body['seq']} states other sums than those of all charges"
+        return ""
