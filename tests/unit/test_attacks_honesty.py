@@ -83,11 +83,14 @@ def test_copies_across_the_split_are_left_out():
     found = near_duplicates(
         np.concatenate((members[0], outsiders[0])), np.arange(680) < 300, np.r_[members[1], outsiders[1]]
     )
-    assert found[600:].all()
-    assert found.sum() == 80
+    assert found.of_members[600:].all()
+    assert found.of_members.sum() == 80
+    assert found.of_outsiders[:80].all()
+    assert found.of_outsiders.sum() == 80
     model = RandomForestClassifier(20, random_state=0).fit(*members)
     evidence = tacit.attack(model, members, outsiders, references=0, rng=1)
     assert evidence.measurements[0].nonmembers == 300
+    assert evidence.measurements[0].members == 220
     assert "80 of 380" in next(test.found for test in evidence.controls if test.name == "near-duplicates")
     most = X[:300] + 1e-3 * rng.normal(size=(300, 64)), Y[:300]
     evidence = tacit.attack(model, members, most, references=0, rng=1)
@@ -97,8 +100,10 @@ def test_copies_across_the_split_are_left_out():
 
 def test_a_copy_with_another_label_is_no_copy():
     features, member = np.concatenate((X[:50], X[:50])), np.arange(100) < 50
-    assert near_duplicates(features, member, np.r_[Y[:50], Y[:50]])[50:].all()
-    assert not near_duplicates(features, member, np.r_[Y[:50], Y[:50] + 1]).any()
+    assert near_duplicates(features, member, np.r_[Y[:50], Y[:50]]).of_members[50:].all()
+    apart = near_duplicates(features, member, np.r_[Y[:50], Y[:50] + 1])
+    assert not apart.of_members.any()
+    assert not apart.of_outsiders.any()
 
 
 def test_planted_memories_are_named_and_others_are_not():

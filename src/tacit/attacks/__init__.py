@@ -5,7 +5,7 @@ from .blind import blind_baseline
 from .calibration import calibrated, calibrated_online, reference
 from .combined import combined
 from .controls import leaking, null, planted_leak
-from .duplicates import duplicates_control, near_duplicates
+from .duplicates import Copies, natural, near_duplicates
 from .groups import disparity
 from .label import label, label_calibrated
 from .likelihood import lira, lira_offline
@@ -25,6 +25,7 @@ __all__ = [
     "ATTACKS",
     "Accusations",
     "Attack",
+    "Copies",
     "Exposure",
     "GroupRisk",
     "References",
@@ -36,7 +37,6 @@ __all__ = [
     "combined",
     "disparity",
     "distribution",
-    "duplicates_control",
     "entropy",
     "exposed",
     "fitting",
@@ -57,6 +57,7 @@ __all__ = [
     "modified_entropy",
     "modified_entropy_per_class",
     "named",
+    "natural",
     "near_duplicates",
     "null",
     "planted_leak",

@@ -33,11 +33,10 @@ def planted_leak(attack: AnyAttack, target: Observations, references: Observatio
     found = attack(leaking(target, size), None if references is None else leaking(references, size)).auc(CONFIDENCE)
     text = f"area {found.value:.3f}, at least {found.lower:.3f}"
     passed = found.lower > 0.5
-    few = (
-        ""
-        if passed or (found.value or 0.0) <= 0.5
-        else ". The area is right and too few records show it: more outsiders"
-    )
+    inside = target.need("member").astype(bool).mean()
+    side = "members" if inside < 0.5 else "outsiders" if inside > 0.5 else "members and outsiders"
+    right = (found.value or 0.0) > 0.5
+    few = f". The area is right and too few records show it: more {side} are needed" if right and not passed else ""
     return Control("planted leak", "members given away: the area is above 0.5", text + few, passed)
 
 

@@ -1,10 +1,13 @@
 """Outsiders that are members in all but a digit: a model that knows the member knows them too.
 
-They make a leak look small, as an attack "wrongly" accuses them. They are found without the model, counted, and left
-out of what is judged.
+They make a leak look small, as an attack "wrongly" accuses them. They are found without the model and counted. Only
+records without a copy anywhere are then judged: leaving out copies on one side alone would leave rare outsiders beside
+common members, which any model tells apart.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,51 +24,116 @@ RARE = 0.2
 """Of the usual spread of a feature: features that hardly ever differ count no more than that."""
 DIRECTIONS, SAMPLE = 12, 2000
 """Random directions that neighbours are looked for in, and members whose usual distance is measured."""
+CANDIDATES = 4
+"""Nearest records that are measured in full."""
 MOST = 0.5
-"""Share of the outsiders that may be left out before nothing is judged."""
+"""Share of either side that may be left out."""
+SURE = 4.0
+"""Standard deviations by which outsiders must equal members more often than members do to be called copied."""
 DUPLICATES = "near-duplicates"
 
 
-def near_duplicates(features: Floats, member: Flags, label: NDArray[np.generic] | None = None) -> Flags:
-    """Which outsiders lie as near to a member of the same label as only a copy does: records, true or false.
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """For every record, whether a member, or an outsider, equals it in all but a digit; itself does not count."""
+
+    of_members: Flags
+    of_outsiders: Flags
+
+    def settled(self, member: Flags) -> tuple[Flags, Control | None]:
+        """Which records to leave out, and a control where an outsider equals a member.
+
+        Where too few would be left, and outsiders equal members no more often than members equal each other, the table
+        is coarse and the split may be honest: everybody stays.
+        """
+        crossing, nobody = self.of_members & ~member, np.zeros(member.size, dtype=bool)
+        if not crossing.any():
+            return nobody, None
+        told = f"{int(crossing.sum())} of {int((~member).sum())} outsiders are copies of members"
+        alike = self.of_members | self.of_outsiders
+        sides = [alike[member], alike[~member]]
+        if all(side.mean() <= MOST and (~side).sum() >= 2 for side in sides):
+            return alike, _control(f"{told}; the {int(alike.sum())} records with a copy were left out", passed=True)
+        inside = int((self.of_members & member).sum())
+        if natural(int(crossing.sum()), int((~member).sum()), inside, int(member.sum())):
+            return nobody, _control(f"{told}, as members are of each other in this coarse table: all stay", passed=True)
+        return nobody, _control(f"{told}: more outsiders are needed", passed=False)
+
+
+def natural(crossing: int, outsiders: int, inside: int, members: int) -> bool:
+    """Whether outsiders equal a member no more often than members equal another member.
+
+    The share of members that are there twice estimates the chance of one more record to equal a member (Good 1953).
+    """
+    rate, usual = crossing / max(outsiders, 1), inside / max(members, 1)
+    both = (crossing + inside) / max(outsiders + members, 1)
+    return rate <= usual + SURE * float(np.sqrt(both * (1 - both) * (1 / max(outsiders, 1) + 1 / max(members, 1))))
+
+
+def near_duplicates(features: Floats, member: Flags, label: NDArray[np.generic] | None = None) -> Copies:
+    """Which records lie as near to another of the same label as only a copy does.
 
     Distances are over features that differ among members, in units of their spread there. The usual distance is the
-    median, over members, of that to the next different member. Candidates come from random directions, which never
-    lengthen a distance much, and are then measured in full.
+    median, over members, of that to the next different member. Equal records are counted first; candidates among
+    different ones come from random directions, which never lengthen a distance much, and are then measured in full.
     """
-    scale = features[member].std(axis=0)
-    scale = np.where(
-        scale > 0, np.maximum(scale, RARE * np.median(scale[scale > 0])) if (scale > 0).any() else 0.0, 0.0
-    )
-    z = np.asarray((features - features[member].mean(axis=0)) / np.where(scale > 0, scale, np.inf))
-    found, inside, outside = np.zeros(len(z), dtype=bool), np.flatnonzero(member), np.flatnonzero(~member)
+    z = _scaled(features, member)
     alike = np.ones(len(z), dtype=np.int64) if label is None else _names(label)
-    apart_by = _usual(z[inside])
-    chance = np.random.default_rng(0)
-    width = min(DIRECTIONS, z.shape[1])
-    turn = np.eye(z.shape[1]) if z.shape[1] <= DIRECTIONS else chance.normal(size=(z.shape[1], width)) / np.sqrt(width)
-    low, reach = z @ turn, NEAR * apart_by
-    tree = cKDTree(low[inside])
-    near = tree.query_ball_point(low[outside], r=2 * reach + 1e-12, return_sorted=False)
-    for row, places in zip(outside, near, strict=True):
-        if places:
-            them = inside[places]
-            apart = np.linalg.norm(z[them] - z[row], axis=1)
-            found[row] = bool(((apart <= reach + 1e-12) & (alike[them] == alike[row])).any())
+    first, place = _distinct(z, alike)
+    inside = np.bincount(place[member], minlength=first.size)
+    outside = np.bincount(place[~member], minlength=first.size)
+    points = _points(z[first], alike[first])
+    reach = NEAR * _usual(z[member])
+    near_in, near_out = (_near(z[first], points, np.flatnonzero(side > 0), reach) for side in (inside, outside))
+    of_members = near_in[place] | (inside[place] > member)
+    of_outsiders = near_out[place] | (outside[place] > ~member)
+    return Copies(np.asarray(of_members), np.asarray(of_outsiders))
+
+
+def _control(text: str, *, passed: bool) -> Control:
+    return Control(DUPLICATES, "most outsiders are no copies of members", text, passed)
+
+
+def _scaled(features: Floats, member: Flags) -> Floats:
+    """Features in units of their spread among members; one that does not differ there is 0."""
+    scale = features[member].std(axis=0)
+    some = scale > 0
+    scale = np.where(some, np.maximum(scale, RARE * np.median(scale[some])) if some.any() else 0.0, 0.0)
+    return np.asarray((features - features[member].mean(axis=0)) / np.where(scale > 0, scale, np.inf)) + 0.0
+
+
+def _distinct(z: Floats, alike: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first row of every different (record, label), and for every row which of those it is."""
+    known: dict[tuple[bytes, int], int] = {}
+    place = [known.setdefault((row.tobytes(), name), len(known)) for row, name in zip(z, alike.tolist(), strict=True)]
+    found = np.asarray(place, dtype=np.intp)
+    return np.unique(found, return_index=True)[1], found
+
+
+def _points(z: Floats, alike: NDArray[np.int64]) -> Floats:
+    """Records in few directions, those of different labels far apart."""
+    width = z.shape[1]
+    few = width <= DIRECTIONS
+    turn = np.eye(width) if few else np.random.default_rng(0).normal(size=(width, DIRECTIONS)) / np.sqrt(DIRECTIONS)
+    low = z @ turn
+    return np.column_stack((low, alike * (10.0 + 10.0 * np.abs(low).max(initial=0.0))))
+
+
+def _near(z: Floats, points: Floats, others: NDArray[np.intp], reach: float) -> Flags:
+    """Whether one of the other records, itself not counted, lies within `reach` of each."""
+    found = np.zeros(len(z), dtype=bool)
+    if not others.size:
+        return found
+    most = min(CANDIDATES, others.size)
+    _, place = cKDTree(points[others]).query(points, k=np.arange(1, most + 1), distance_upper_bound=2 * reach + 1e-12)
+    for column in place.T:
+        some = np.flatnonzero(column < others.size)
+        them = others[column[some]]
+        some, them = some[them != some], them[them != some]
+        for part in np.array_split(np.arange(some.size), max(1, some.size * z.shape[1] // 10**7)):
+            apart = np.linalg.norm(z[some[part]] - z[them[part]], axis=1)
+            found[some[part]] |= apart <= reach + 1e-12
     return found
-
-
-def duplicates_control(found: Flags, member: Flags) -> Control:
-    """How many outsiders are copies of members; too many leave nobody to compare with."""
-    count, outsiders = int(found.sum()), int((~member).sum())
-    passed = count <= MOST * outsiders and outsiders - count >= 2
-    text = f"{count} of {outsiders} outsiders are copies of members, and were left out"
-    return Control(
-        DUPLICATES,
-        "most outsiders are no copies of members",
-        text if passed else f"{count} of {outsiders} outsiders are copies of members: more outsiders are needed",
-        passed,
-    )
 
 
 def _names(label: NDArray[np.generic]) -> NDArray[np.int64]:

@@ -30,7 +30,8 @@ def planted_leak(scores: Scores, rng: Randomness, procedure: Procedure | None = 
     lift = 1.0 + float(np.ptp(finite)) if finite.size else 1.0
     leaking = scored(scores.score + lift * scores.member, scores.member, attack=scores.attack)
     found = (procedure or by_halves)(leaking, source(rng))
-    return Control("planted leak", "scores shifted: epsilon is above 0", f"at least {found:.3g}", found > 0.0)
+    few = "" if found > 0.0 else f": {len(scores)} of them cannot show it, more runs or canaries are needed"
+    return Control("planted leak", "scores shifted: epsilon is above 0", f"at least {found:.3g}{few}", found > 0.0)
 
 
 def by_guesses(scores: Scores, chance: Source) -> float:

@@ -135,7 +135,16 @@ def are_shares(answers: NDArray[Any]) -> bool | None:
     if answers.size == 0 or (answers < 0).any() or (answers > 1 + 1e-3).any():
         return False
     classes, decimals = answers.shape[-1], printed_decimals(answers)
-    lost = float(np.finfo(answers.dtype).eps) if answers.dtype.kind == "f" else 0.0
+    lost = _precision(answers)
     slack = 1e-3 + classes * lost + (0.0 if decimals is None else 0.5 * classes * 10.0**-decimals)
     sums = answers.sum(axis=-1, dtype=np.float64)
     return True if (np.abs(sums - 1.0) <= slack).all() and sums.max() > 0 else None
+
+
+def _precision(answers: NDArray[Any]) -> float:
+    """The relative step of the numbers: that of their type, or of bfloat16 where all float32 numbers have its form."""
+    if answers.dtype.kind != "f":
+        return 0.0
+    if answers.dtype == np.float32 and not (np.ascontiguousarray(answers).view(np.uint32) & 0xFFFF).any():
+        return 2.0**-7
+    return float(np.finfo(answers.dtype).eps)

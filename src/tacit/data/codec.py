@@ -7,6 +7,7 @@ a frame again. A made-up record that no frame could hold becomes the nearest one
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,10 @@ class Codec:
         """From all the frames that will be encoded, which must have the same columns."""
         narrow = [narwhals().from_native(frame, eager_only=True) for frame in frames]
         header = [str(name) for name in narrow[0].columns]
+        if not all(isinstance(name, str) for name in narrow[0].columns):
+            raise BadInput(
+                "Columns must be named by texts.", fix="With pandas: frame.columns = frame.columns.astype(str)."
+            )
         check_header(header, "The frame")
         for other in narrow[1:]:
             if list(other.columns) != list(narrow[0].columns):
@@ -93,7 +98,15 @@ class Codec:
         if absent is not None:
             empty = None if whole else float("nan")
             cells = [empty if lost else cell for cell, lost in zip(cells, absent.tolist(), strict=True)]
-            return nw.new_series(part.name, cells, nw.Float64, backend=self.backend).cast(part.kind)
+            return self._with_gaps(part, cells)
+        return nw.new_series(part.name, cells, nw.Float64, backend=self.backend).cast(part.kind)
+
+    def _with_gaps(self, part: _Part, cells: list[Any]) -> Any:
+        """Numbers of which some are missing; whole ones in pandas have a type of their own for that."""
+        nw = narwhals()
+        if self.backend.is_pandas() and (part.kind.is_integer() or part.kind == nw.Boolean):
+            pandas, kind = sys.modules["pandas"], "boolean" if part.kind == nw.Boolean else "Int64"
+            return nw.from_native(pandas.Series(cells, dtype=kind, name=part.name), series_only=True)
         return nw.new_series(part.name, cells, nw.Float64, backend=self.backend).cast(part.kind)
 
 

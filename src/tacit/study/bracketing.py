@@ -16,7 +16,7 @@ from ..audits.training import name_of
 from ..core import BadInput, Evidence, Source, check, source
 from . import taking
 from .membership import attack, of_audit
-from .models import Fit, accuracy, guarded, refit
+from .models import Fit, accuracy, guarded, is_regressor, refit
 from .neural import neural
 from .provenance import provenance
 from .risk import by_steps, renamed
@@ -65,6 +65,7 @@ def bracket(
     x, y = (np.asarray(part) for part in _pair(data))
     if len(x) != len(y) or len(x) < 8:
         raise BadInput("data must be (x, y) with at least eight records.")
+    _usable(target, x, y)
     named = None if groups is None else np.asarray(groups)
     if named is not None and named.shape != (len(x),):
         raise BadInput("groups must name one group per record.")
@@ -152,6 +153,19 @@ def _halved(x: NDArray[Any], y: NDArray[Any], rng: Source) -> NDArray[np.bool_]:
     number: dict[tuple[bytes, str], int] = {}
     same = [number.setdefault((row.tobytes(), str(label)), len(number)) for row, label in zip(x, y, strict=True)]
     return np.asarray(rng.permutation(len(number))[same] < len(number) // 2)
+
+
+def _usable(target: Any, x: NDArray[Any], y: NDArray[Any]) -> None:
+    """Refuse what no attack or audit could say anything about."""
+    if is_regressor(target):
+        raise BadInput(
+            "An audit needs a classifier; a regressor can only be attacked.",
+            fix="Use attack(model, members, nonmembers).",
+        )
+    if all(row.tobytes() == x[0].tobytes() for row in x):
+        raise BadInput("All records have the same features.", fix="Give features that tell records apart.")
+    if refit(target, None) is not None and np.unique(y.astype(str)).size < 2:
+        raise BadInput("All records have one class: a model says the same of everybody.", fix="Give another label.")
 
 
 def _training(target: Any) -> Fit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..data import Schema, is_frame
 from ..data.codec import Codec, holds_frame, split
 from . import bracketing, membership
 from .membership import FPRS, AnyAttack
-from .models import Fit, predictor, refit
+from .models import Fit, FramedFit, FramedModel, refit
 
 Array = NDArray[Any]
 Rng = Source | int | np.random.Generator | None
@@ -25,73 +25,37 @@ FIXED = "kind, range or words of {}: they were read off the data, and held fixed
 
 
 @dataclass(frozen=True, eq=False)
-class FramedModel:
-    """A model that takes frames, as one that takes arrays."""
-
-    model: Any
-    codec: Codec
-
-    def predict_proba(self, x: Array) -> Array:
-        """What the model says of the records of an array."""
-        return predictor(self.model)(self.codec.decode(x))  # type: ignore[arg-type]
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "classes_" and "classes_" in dir(self.model):
-            return self.model.classes_
-        raise AttributeError(name)
-
-
-@dataclass(frozen=True, eq=False)
-class FramedFit:
-    """A training that takes frames, as one that takes arrays."""
-
-    fit: Any
-    codec: Codec
-
-    def __call__(self, x: Array, y: Array, rng: np.random.Generator) -> FramedModel:
-        return FramedModel(self.fit(self.codec.decode(x), y, rng), self.codec)
-
-
-@dataclass(frozen=True, eq=False)
 class Arrays:
-    """Data as arrays; `codec` where the model takes frames, `derived` where a schema was read off the data."""
+    """Data as arrays, or as they are; `codec` where the model takes frames, `derived` where a schema was read off the data."""
 
-    parts: tuple[tuple[Array, Array], ...]
+    parts: tuple[tuple[Any, Array], ...]
     codec: Codec | None = None
     derived: tuple[str, ...] = ()
-    framed: bool = False
 
     @classmethod
-    def of(cls, schema: Schema | str | Path | None, *data: Any) -> Arrays:
-        """From frames with a schema (or its file) or the name of the label; or from pairs (x, y)."""
+    def of(cls, schema: Schema | str | Path | None, *data: Any, numbers: bool = True) -> Arrays:
+        """From frames with a schema (or its file) or the name of the label; or from pairs (x, y).
+
+        Frames without a Schema stay frames where no `numbers` are needed.
+        """
         schema = _schema(schema)
         if isinstance(schema, Schema):
-            return cls(tuple(map(_by_schema(schema), data)), derived=schema.derived, framed=True)
+            return cls(tuple(map(_by_schema(schema), data)), derived=schema.derived)
         if not any(map(holds_frame, data)):
             if schema is not None:
                 raise BadInput("schema goes with data frames.", fix="Arrays are given as (x, y).")
             return cls(data)
         pairs = [split(part, schema) for part in data]
+        if not numbers:
+            return cls(tuple(pairs))
         codec = Codec.of(*(x for x, _ in pairs))
-        return cls(tuple((codec.encode(x), y) for x, y in pairs), codec, framed=True)
+        return cls(tuple((codec.encode(x), y) for x, y in pairs), codec)
 
     def model(self, target: Any) -> Any:
         return target if self.codec is None else FramedModel(target, self.codec)
 
     def fit(self, train: Any) -> Any:
         return train if self.codec is None or train is None else FramedFit(train, self.codec)
-
-    def apart(self, groups: ArrayLike | None) -> tuple[Arrays, Any, int]:
-        """Without the non-members that equal a member, which coarse tables have: neither in nor out, they are left out
-        and counted. Of arrays nothing is left out: who overlaps there has made a mistake."""
-        if not self.framed or len(self.parts) < 2:
-            return self, groups, 0
-        inside, (x, y) = self.parts
-        same = repeated(inside, (x, y))
-        named = None if groups is None else np.asarray(groups)
-        if named is not None and len(named) == len(inside[1]) + len(y):
-            named = np.concatenate((named[: len(inside[1])], named[len(inside[1]) :][~same]))
-        return replace(self, parts=(inside, (x[~same], y[~same]))), named, int(same.sum())
 
     def told(self, evidence: Evidence) -> Evidence:
         """The evidence, which says what was read off the data."""
@@ -127,13 +91,12 @@ def attack(
     known membership is told a random half of them and judged on the other; one that looks inside needs a torch model.
     The most exposed records are named by their row among members, then non-members.
     """
-    given, groups, twice = Arrays.of(_own(schema, target), members, nonmembers).apart(groups)
-    train = fit if given.codec is None else given.fit(refit(target, fit))
+    given = Arrays.of(_own(schema, target), members, nonmembers, numbers=False)
     found = membership.attack(
-        given.model(target), *given.parts, attacks=attacks, references=references, fit=train, groups=groups,
+        target, *given.parts, attacks=attacks, references=references, fit=fit, groups=groups,
         confidence=confidence, rng=rng, fpr=fpr, output=output,
     )  # fmt: skip
-    return _counted(given.told(found.with_(subject=type(target).__name__)), twice)
+    return given.told(found.with_(subject=type(target).__name__))
 
 
 def audit(
@@ -202,7 +165,6 @@ def bracket(
     the attack's reference models (those of a fitted estimator are trained by cloning it).
     """
     given = Arrays.of(_own(schema, target), *([data] if nonmembers is None else [data, nonmembers]))
-    given, groups, twice = given.apart(groups)
     others = None if nonmembers is None else given.parts[1]
     model, train = target, fit
     if given.codec is not None:
@@ -214,19 +176,7 @@ def bracket(
         isolation=isolation, canary=canary, seconds=seconds, groups=groups, nonmembers=others, fit=train,
         canaries=canaries,
     )  # fmt: skip
-    return _counted(given.told(found), twice)
-
-
-def repeated(inside: tuple[Array, Array], outside: tuple[Array, Array]) -> NDArray[np.bool_]:
-    """Which records outside equal one inside, with its label."""
-    known = {(row.tobytes(), str(label)) for row, label in zip(*inside, strict=True)}
-    return np.array([(row.tobytes(), str(label)) in known for row, label in zip(*outside, strict=True)], dtype=bool)
-
-
-def _counted(evidence: Evidence, twice: int) -> Evidence:
-    if not twice:
-        return evidence
-    return evidence.with_(provenance={**evidence.provenance, "nonmembers_equal_to_a_member": twice})
+    return given.told(found)
 
 
 def _own(schema: Schema | str | Path | None, target: Any) -> Schema | str | Path | None:

@@ -15,7 +15,6 @@ from ..attacks import (
     References,
     blind_baseline,
     disparity,
-    duplicates_control,
     known_split,
     measure,
     named,
@@ -24,7 +23,7 @@ from ..attacks import (
     planted_leak,
 )
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
-from .models import Fit, answers, classes_of, inside, is_regressor, refit, usual_form
+from .models import Fit, answers, as_given, classes_of, inside, is_regressor, refit, usual_form
 from .outputs import Reading
 from .pooling import pool
 from .provenance import provenance
@@ -80,9 +79,8 @@ def attack(
     if looks := _looks(_chosen(attacks, asked.seen, asked.others)):
         asked = replace(asked, seen=inside(target, x, asked.seen))
     copies = near_duplicates(asked.seen.need("features"), member, y)
-    test = duplicates_control(copies, member)
-    if test.passed and copies.any():
-        asked, member, y = asked.without(copies), member[~copies], y[~copies]
+    (left, test), crossing = copies.settled(member), int((copies.of_members & ~member).sum())
+    asked, member, y = asked.without(left), member[~left], y[~left]
     seen, others = asked.seen, asked.others
     chosen = _chosen(attacks, seen, others)
     told = known_split(seen, randomness) if any(map(_learns, chosen)) else (seen, seen)
@@ -95,13 +93,16 @@ def attack(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
         groups=() if groups is None else tuple(disparity(scores[-1], randomness, confidence=confidence)),
-        controls=(*controls(chosen[-1], *given[id(chosen[-1])], randomness), blind, *((test,) if copies.any() else ())),
+        controls=(*controls(chosen[-1], *given[id(chosen[-1])], randomness), blind, *(() if test is None else (test,))),
         not_covered=(*NOT_COVERED, *_understated(others)),
         threat={
             "released": "final model",
             "attacker sees": _sight(looks, told[1].records if told[0] is not seen else 0),
         },
-        provenance=provenance(randomness, references=0 if others is None else references),
+        provenance={
+            **provenance(randomness, references=0 if others is None else references),
+            **({"nonmembers_equal_to_a_member": crossing} if crossing else {}),
+        },
         scores=tuple(scores),
         **({} if others is None else records(others, *randomness.spawn(1))),
     )
@@ -116,6 +117,8 @@ class _Asked:
 
     def without(self, rows: NDArray[np.bool_]) -> _Asked:
         """Both without some records."""
+        if not rows.any():
+            return self
         others = None if self.others is None else self.others.select(records=~rows)
         return _Asked(self.seen.select(records=~rows), others)
 
@@ -141,7 +144,7 @@ def _asked(
         keep = reading.keeping(wanted)
         taught, sides = trained(train, x, y, int(member.sum()), wanted, rng, classes, keep)
     read = reading.coarsest(taught)
-    seen = replace(reading.observe([told], member[:, None], read), features=features(x), record=rows)
+    seen = replace(reading.observe([told], member[:, None], read), features=features(as_given(target, x)), record=rows)
     others = None if sides is None else replace(reading.observe(taught, sides, read), record=rows)
     return _Asked(seen, others)
 

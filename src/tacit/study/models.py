@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.observations import Observations
+from ..data.codec import Codec
 from .foreign_models import foreign_answers
-from .neural import hugging_face, neural
+from .neural import from_tensor, hugging_face, neural
 from .outputs import Form, Reading
 from .records import described
 
@@ -50,11 +51,50 @@ def own_answers(target: Any) -> Predict | None:
     return told if callable(told) and callable(getattr(target, "fit", None)) else None
 
 
+@dataclass(frozen=True, eq=False)
+class FramedModel:
+    """A model that takes frames, as one that takes arrays."""
+
+    model: Any
+    codec: Codec
+
+    def predict_proba(self, x: Array) -> Array:
+        """What the model says of the records of an array."""
+        return predictor(self.model)(self.codec.decode(x))  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "classes_" and "classes_" in dir(self.model):
+            return self.model.classes_
+        raise AttributeError(name)
+
+
+@dataclass(frozen=True, eq=False)
+class FramedFit:
+    """A training that takes frames, as one that takes arrays."""
+
+    fit: Any
+    codec: Codec
+
+    def __call__(self, x: Array, y: Array, rng: np.random.Generator) -> FramedModel:
+        return FramedModel(self.fit(self.codec.decode(x), y, rng), self.codec)
+
+
+def _own_model(target: Any) -> Any:
+    """The model itself, where it is wrapped to take arrays."""
+    return target.model if isinstance(target, FramedModel) else target
+
+
+def as_given(target: Any, x: Any) -> Any:
+    """Records as their owner keeps them: frames, where arrays were made of them for a model that takes frames."""
+    return target.codec.decode(x) if isinstance(target, FramedModel) else x
+
+
 def usual_form(target: Any) -> Form | None:
     """What a model answers with by its kind; None where that is not known.
 
     A torch module answers with logits unless one of its layers makes shares.
     """
+    target = _own_model(target)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(target, torch.nn.Module):
         makes_shares = (torch.nn.Softmax, torch.nn.Softmax2d, torch.nn.Sigmoid)
@@ -84,19 +124,28 @@ def refit(target: Any, fit: Fit | None) -> Fit | None:
     from sklearn.base import clone
 
     def train(x: Any, y: Array, rng: np.random.Generator) -> Any:
-        model, found = clone(target), None
-        seeds = [name for name in model.get_params() if name.split("__")[-1] in ("random_state", "random_seed")]
-        model.set_params(**{name: int(rng.integers(2**31)) for name in seeds})
+        found = None
         with Border() as border:
+            model = clone(target)
+            seeds = [name for name in model.get_params() if name.split("__")[-1] in ("random_state", "random_seed")]
+            model.set_params(**{name: int(rng.integers(2**31)) for name in seeds})
             found = model.fit(x, y)
         if border.problem:
             raise BadInput(
-                f"A clone of the model {border.problem} when it was trained on {len(y)} of the records.",
+                f"A clone of the model {border.problem} when it was trained on {len(y)} of the records{_oddity(x, y)}.",
                 fix="Give fit=, more records, or references=0.",
             )
         return found
 
     return train
+
+
+def _oddity(x: Any, y: Array) -> str:
+    """What about some records may be why a training failed."""
+    if len(y) and (y == y[0]).all():
+        return ", all of one class"
+    numbers = isinstance(x, np.ndarray) and x.dtype.kind == "f"
+    return ", some with missing values" if numbers and not np.isfinite(x).all() else ""
 
 
 def classes_of(target: Any, y: Array) -> Array | None:
@@ -112,6 +161,7 @@ def classes_of(target: Any, y: Array) -> Array | None:
 
 def is_regressor(target: Any) -> bool:
     """Whether an estimator says so itself."""
+    target = _own_model(target)
     sklearn = sys.modules.get("sklearn.base")
     known = sklearn is not None and callable(getattr(target, "get_params", None))
     return known and bool(sklearn.is_regressor(target))  # type: ignore[union-attr]
@@ -172,7 +222,7 @@ def _asked(answer: Predict, x: Any) -> Array:
 def _numbers(answer: Any) -> Array:
     """Answers in the number type that they came in; words, whole numbers, and yes and no are labels."""
     try:
-        found = np.asarray(answer)
+        found = np.asarray(from_tensor(answer))
     except (TypeError, ValueError):
         raise BadInput("A model must answer with one row per record and one column per class.") from None
     if found.dtype.kind == "O":

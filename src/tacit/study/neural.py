@@ -32,6 +32,14 @@ def neural(target: Any) -> Callable[[Array], Array] | None:
     return None
 
 
+def from_tensor(answer: Any) -> Any:
+    """A torch tensor as an array, wherever it lies and whether or not it has a gradient; anything else as it is."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(answer, torch.Tensor):
+        return answer
+    return _array(torch, answer.detach())
+
+
 def hugging_face(model: Any) -> bool:
     """Whether a module takes its input by name and answers with an object that has logits."""
     return isinstance(getattr(model, "main_input_name", None), str) and hasattr(model, "config")

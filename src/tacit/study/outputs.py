@@ -70,6 +70,14 @@ class Reading:
         y = np.asarray(y)
         if answer.ndim == 0 or len(answer) != len(y):
             raise BadInput("A model must answer with one row per record.")
+        if names is not None and len(names) < 2:
+            raise BadInput(
+                "The model and all records have one class: it says the same of everybody.",
+                fix="Give a model of at least two classes.",
+            )
+        if lost := _lost(answer):
+            raise BadInput(f"The model answered with numbers that are not finite for {lost} of {len(y)} records.")
+        answer = _of_one(answer)
         form = _form(answer, y, usual) if said == "auto" else _named(said)
         if form is Form.VALUES:
             return cls(form, _values(y))
@@ -90,6 +98,7 @@ class Reading:
             return self._one_hot(answer)
         if answer.dtype.kind not in "fiu" or not np.isfinite(answer).all():
             raise BadInput("A model answered with numbers that are not finite.")
+        answer = _of_one(answer)
         if answer.ndim == 2 and answer.shape[1] == 1:
             answer = answer[:, 0]
         if answer.ndim == 1:
@@ -191,6 +200,22 @@ class Reading:
 
 def _whole(answer: Array) -> Array:
     return answer
+
+
+def _lost(answer: Array) -> int:
+    """How many records got an answer that is not finite."""
+    if answer.dtype.kind != "f":
+        return 0
+    return int((~np.isfinite(answer.reshape(len(answer), -1))).any(axis=1).sum())
+
+
+def _of_one(answer: Array) -> Array:
+    """Shares of 100 as shares of 1; anything else as it is."""
+    if answer.ndim != 2 or answer.shape[1] < 2 or answer.dtype.kind not in "fiu" or (answer < 0).any():
+        return answer
+    if answer.max(initial=0.0) <= 2.0 or are_shares(made := answer / 100.0) is not True:
+        return answer
+    return np.asarray(made)
 
 
 def residuals(answers: Sequence[Array], y: Floats, member: NDArray[np.bool_]) -> Observations:

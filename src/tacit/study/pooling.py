@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..attacks import natural
 from ..core import BadInput
 from .records import identities, joined, kept, size
 
@@ -23,8 +25,7 @@ def pool(members: Any, nonmembers: Any) -> tuple[Any, NDArray[Any], NDArray[np.b
     if len(y_in) < 2 or len(y_out) < 2:
         raise BadInput("An attack needs at least two members and two non-members.")
     x = joined(x_in, x_out)
-    if 2 * repeated(x, np.concatenate((y_in, y_out)), len(y_in)) > min(len(y_in), len(y_out)):
-        raise BadInput("Most records are both members and non-members.", fix="Give two disjoint sets.")
+    _different(identities(x, np.concatenate((y_in, y_out))), len(y_in))
     member = np.concatenate((np.ones(len(y_in), dtype=bool), np.zeros(len(y_out), dtype=bool)))
     return x, np.concatenate((y_in, y_out)), member
 
@@ -44,11 +45,16 @@ def _labels(y: Any) -> NDArray[Any]:
     return found.astype(str) if found.dtype.kind == "O" else found
 
 
-def repeated(x: Any, y: NDArray[Any], first: int) -> int:
-    """How many of the records after the `first` ones are, with their label, among those."""
-    known = identities(x, y)
-    before = set(known[:first])
-    return sum(name in before for name in known[first:])
+def _different(known: list[tuple[bytes, str]], first: int) -> None:
+    """Refuse records that are all alike, and outsiders most of whom are members, unless the table is so coarse."""
+    if len({row for row, _ in known}) == 1:
+        raise BadInput("All records have the same features.", fix="Give features that tell records apart.")
+    times = Counter(known[:first])
+    crossing = sum(name in times for name in known[first:])
+    inside = sum(times[name] > 1 for name in known[:first])
+    outsiders = len(known) - first
+    if 2 * crossing > min(first, outsiders) and not natural(crossing, outsiders, inside, first):
+        raise BadInput("Most records are both members and non-members.", fix="Give two disjoint sets.")
 
 
 def overlap(one: tuple[Any, NDArray[Any]], other: tuple[Any, NDArray[Any]]) -> bool:

@@ -57,7 +57,7 @@ def joined(one: Any, other: Any) -> Any:
     """Both, one after the other; they must be of one kind, with the same columns."""
     library = _frame(one)
     if type(one) is not type(other) or _columns(one) != _columns(other):
-        raise BadInput("members and nonmembers must be of one kind, with the same features.")
+        raise BadInput("members and nonmembers must be of one kind, with the same columns or features.")
     if isinstance(one, Mapping):
         return {name: np.concatenate((one[name], other[name])) for name in one}
     if library:

@@ -71,9 +71,14 @@ def trained(
 
 def _one(fit: Fit, x: Any, y: Array, rows: NDArray[np.bool_], rng: Source) -> Any:
     """One model, or one sentence about what its training raised, without the text, which may hold data."""
-    found = None
+    found, told = None, None
     with Border() as border:
-        found = fit(take(x, rows), y[rows], rng.generator())
+        try:
+            found = fit(take(x, rows), y[rows], rng.generator())
+        except BadInput as problem:  # a sentence already
+            told = problem
+    if told is not None:
+        raise told
     if border.problem:
         raise BadInput(f"The training of a reference model on {int(rows.sum())} records {border.problem}.")
     return found
