@@ -26,7 +26,7 @@ FIXED = "kind, range or words of {}: they were read off the data, and held fixed
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """Data as arrays, or as they are; `codec` where the model takes frames, `derived` where a schema was read off the data."""
+    """Data as arrays or frames; `codec` for models that take frames, `derived` where a schema was read off the data."""
 
     parts: tuple[tuple[Any, Array], ...]
     codec: Codec | None = None
