@@ -126,7 +126,7 @@ def _near(z: Floats, points: Floats, others: NDArray[np.intp], reach: float) -> 
         return found
     most = min(CANDIDATES, others.size)
     _, place = cKDTree(points[others]).query(points, k=np.arange(1, most + 1), distance_upper_bound=2 * reach + 1e-12)
-    for column in place.T:
+    for column in np.asarray(place).T:
         some = np.flatnonzero(column < others.size)
         them = others[column[some]]
         some, them = some[them != some], them[them != some]
