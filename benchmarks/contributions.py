@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 from torch import Tensor
 
+from contributions_fleet import FLEETS, measured_fleet
 from machine import describe, keep
 from tacit.train.clip import sums
 from tacit.train.clip.rounding import COARSE, ROUNDING
@@ -36,7 +37,7 @@ ROWS, CLIP = 32, 1.0
 PRECISIONS = ("float32", "tf32", "bfloat16", "bfloat16 as on a GPU")
 RULES = ("one position", "one position, groups", "inner products", "inner products, groups", "written out",
          "embedding", "dense", "view", "tied embedding", "mixture", "one position, many records",
-         "inner products, many records", "dense, many records")  # fmt: skip
+         "inner products, many records", "dense, many records", *FLEETS)  # fmt: skip
 MANY = 700
 
 
@@ -153,6 +154,8 @@ def exact(terms: list[Term], weight: Tensor, precision: str) -> Tensor:
 
 def measured(name: str, left: Tensor, right: Tensor, precision: str) -> tuple[Tensor, float]:
     """|x_i| of every record, and how far the computed sum is from theirs."""
+    if name in FLEETS:
+        return measured_fleet(name, left, right, CLIP)
     if "bfloat16" in precision:
         left, right = left.bfloat16(), right.bfloat16()
     by_inner = "written" not in name
@@ -232,7 +235,7 @@ def by_ascent(worst: Worst, name: str, starts: int, steps: int = 20) -> None:
 def searched(examples: int, starts: int, rules: tuple[str, ...] = RULES) -> list[dict[str, object]]:
     rows = []
     for name in rules:
-        for precision in PRECISIONS:
+        for precision in PRECISIONS[: 1 if name in FLEETS else None]:  # what a fleet does on a GPU is not emulated
             worst, began = Worst(precision), time.process_time()
             by_hypothesis(worst, name, examples)
             by_ascent(worst, name, starts)

@@ -1,12 +1,17 @@
 """Whatever user code does: one record moves the sum by at most the clip norm, or the code is refused."""
 
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from tacit.core import BadInput
+from tacit.fleet.device import Batch
+from tacit.fleet.fleet import _gradients
+from tacit.fleet.stack import AnyStack, stack, stacked
 from tacit.train import Augment
 from tacit.train.clip import Clipper
 from tacit.train.clip.rounding import ROUNDING
@@ -192,3 +197,69 @@ def test_losses_are_still_those_of_single_records() -> None:
     assert torch.allclose(
         each(model(x), y), torch.stack([each(model(a[None]), b[None])[0] for a, b in zip(x, y, strict=True)])
     )
+
+
+class Kept(nn.Module):
+    """Adds what it saw in the last pass to what it sees in this one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Linear(WIDTH, CLASSES), None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = self.layer(x if self.last is None else x + 10 * self.last)
+        self.last = x.detach()
+        return found
+
+
+class Centred(nn.Module):
+    """Takes the mean of the batch away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x - x.mean(0)) + x.sum() + torch.arange(len(x))[:, None]
+
+
+FLEETS: dict[str, Any] = {
+    "linear": lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, CLASSES)),
+    "convolutions": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2, padding=1), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(27, 3)
+    ),
+    "mean of the batch": Centred,
+    "kept from the last pass": Kept,
+    "dropout": lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Dropout(0.5), nn.Linear(WIDTH, CLASSES)),
+}
+
+
+def fleet_of(way: str) -> Any:
+    """The clipped sum of two models of a fleet, as one vector, as a function of (batch, mask)."""
+    torch.manual_seed(0)
+    models = stack(FLEETS[way](), stacked([FLEETS[way]() for _ in range(2)]))
+
+    def clip(batch: Any, mask: torch.Tensor) -> Any:
+        found = _gradients(models, Batch(*batch, mask.expand(2, -1)), clip_norm=C)
+        return SimpleNamespace(sums={name: values[1] for name, values in found.items()})
+
+    return clip
+
+
+@pytest.mark.parametrize("way", FLEETS)
+def test_one_record_moves_a_fleets_sum_by_at_most_the_clip_norm(way: str) -> None:
+    neighbours(fleet_of(way), drawn="dropout" in way)
+
+
+def test_labels_outside_move_a_fleets_sum_by_at_most_the_clip_norm() -> None:
+    for way in ("linear", "mean of the batch"):
+        clip, batch = fleet_of(way), data()
+        batch[1][1] = 77
+        out = torch.arange(ROWS) != 1
+        assert (total(clip, batch, WHOLE) - total(clip, batch, out)).norm() <= ROOM
+
+
+def test_mutant_a_fleet_that_keeps_what_a_model_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AnyStack, "_kept_apart", lambda self, run, x: run())
+    with pytest.raises((AssertionError, RuntimeError)):
+        neighbours(fleet_of("kept from the last pass"))

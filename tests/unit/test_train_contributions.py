@@ -32,7 +32,7 @@ def search(monkeypatch) -> Iterator[Any]:
     import contributions
 
     yield contributions
-    for name in ("contributions", "machine"):
+    for name in ("contributions", "contributions_fleet", "machine"):
         sys.modules.pop(name, None)
 
 
@@ -82,6 +82,36 @@ def test_a_search_for_the_largest_contribution_finds_none_above(search) -> None:
     assert sum(row["tries"] for row in rows) > 20_000
     assert max(row["worst"] for row in rows) <= 1
     assert min(row["worst"] for row in rows) > 0.01
+
+
+CANCELLING = [(seed, 8, 4, 24, (9, 0, 7, 0)) for seed in range(6)]
+TINY = [(seed, 1, 200, 96, (-19, 18, 0, 20)) for seed in range(2)]
+MANY = [(seed, 16, 24, 24, (7, 0, 6, 0), 300) for seed in range(2)]
+
+
+def test_fleets_need_their_room_for_positions_that_cancel(search, monkeypatch) -> None:
+    """A mutant of a convolution's length: without what adding up positions rounds."""
+    assert worst(search, "float32", "fleet, convolution", CANCELLING) <= 1
+    monkeypatch.setattr("tacit.fleet.layers.of_sums", lambda length, reach, positions: length)
+    assert worst(search, "float32", "fleet, convolution", CANCELLING) > 1
+
+
+def test_fleets_need_their_room_for_squares_that_underflow(search, monkeypatch) -> None:
+    """Where the processor takes numbers below 2^-126 for zero."""
+    torch.set_flush_denormal(True)
+    try:
+        assert worst(search, "float32", "fleet, linear", TINY) <= 1
+        monkeypatch.setattr("tacit.fleet.certified.LOST", 0.0)
+        assert worst(search, "float32", "fleet, linear", TINY) > 1
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_fleets_need_float64_for_sums_of_parts_that_cancel(search, monkeypatch) -> None:
+    name = "fleet, convolution, many records"
+    assert worst(search, "float32", name, MANY) <= 1
+    monkeypatch.setattr("tacit.fleet.certified.ROUND", 0.0)
+    assert worst(search, "float32", name, MANY) > 1
 
 
 def worst(search: Any, precision: str, name: str, cases: list[tuple]) -> float:
