@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tacit.core import randomness
+
 CPU_SECONDS = 5.0
 _absent: Counter[str] = Counter()
 
@@ -84,16 +86,34 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(f"{what:<12} {count} tests")
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Every test begins with the same global random numbers: weights that a test does not seed are the same each time.
+class Repeatable:
+    """Stands for `os` where tacit takes entropy: the same numbers in every test, the system's in a process it forks."""
 
-    What draws from the cryptographic source is untouched.
+    def __init__(self) -> None:
+        self._here, self._stream = os.getpid(), random.Random(0)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(os, name)
+
+    def urandom(self, count: int) -> bytes:
+        return self._stream.randbytes(count) if os.getpid() == self._here else os.urandom(count)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Every test begins with the same random numbers, so that none fails by chance; `entropy` marks those that may not.
+
+    Processes that a test starts or forks draw their own.
     """
     random.seed(0)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+    real = item.get_closest_marker("entropy") is not None
+    for module in (randomness, sys.modules.get("tacit.train.course")):
+        if module is not None:
+            vars(module)["os"] = os if real else Repeatable()
 
 
 @pytest.hookimpl(wrapper=True)

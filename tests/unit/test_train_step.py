@@ -72,6 +72,7 @@ def test_fit_learns_digits_and_holds_evidence() -> None:
     assert len(trained.history) == 100
 
 
+@pytest.mark.entropy
 def test_the_default_source_is_cryptographic_and_never_repeats() -> None:
     first, second = (fit(small(), DATA, PLAN) for _ in range(2))
     assert first.evidence.provenance["cryptographic"] is True
