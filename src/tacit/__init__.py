@@ -40,7 +40,7 @@ _ROOMS = {
     "reports": ("report",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
-_MODULES = ("events",)
+_MODULES = ("events", "mechanism")
 _OPEN_ROOMS = ("train",)
 _EXTRAS = {"torch": "torch", "cryptography": "torch", "safetensors": "torch", "sklearn": "erm", "narwhals": "tables"}
 
@@ -49,6 +49,7 @@ __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 
 if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal to the names above
     from . import events as events
+    from . import mechanism as mechanism
     from . import train as train
     from .audits import Choice as Choice
     from .audits import audit_mechanism as audit_mechanism

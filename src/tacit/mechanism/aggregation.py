@@ -1,0 +1,130 @@
+r"""Subsample and aggregate: any function of records, made private by its answers on many small blocks.
+
+Every record goes to one of k blocks, drawn for it alone. Whoever is added, removed or replaced changes one block, so
+one of the k answers, by no more than the width of the public bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Adjacency, Answer, BadInput, Charger, Source, check
+from ..core.events import BoundedRange, DiscreteLaplace
+from . import scales
+from .charging import Offer, Random, Terms
+from .draws import discrete_laplace
+from .exact import uniform_below
+from .inputs import Floats, on_grid, power_of_two, span
+from .ranges import CELLS, Cells, chosen_cell
+
+BLOCKS = "the error is that of the noise: how far answers on blocks are from the answer on all records is not covered"
+
+
+def subsample_and_aggregate(
+    data: Sequence[Any] | NDArray[Any],
+    function: Callable[[Any], float],
+    *,
+    blocks: int,
+    bounds: tuple[float, float],
+    epsilon: float,
+    aggregate: str = "mean",
+    adjacency: Adjacency | str | None = None,
+    confidence: float = 0.95,
+    ledger: Charger | None = None,
+    key: str | None = None,
+    rng: Random = None,
+) -> Answer:
+    r"""Release the noisy mean, or the private median, of a function's answers on random disjoint blocks of the records.
+
+    Guarantee: mean: `DiscreteLaplace(z, S)`, S = steps of the bounds' width; median: `BoundedRange(epsilon)`;
+    epsilon-DP under every adjacency, drawn exactly and charged before anything is computed.
+    Caller ensures: a row of `data` is a person; `function` keeps nothing between calls, and its run time is not seen.
+    Edge cases: a block on which the function raises or returns no number, or that is empty, counts as the middle of the
+    bounds; answers beyond the bounds are moved to them.
+    Error: of the mean of the blocks' answers, with probability `confidence`; of the median, depends on the data.
+    Reference: Nissim, Raskhodnikova and Smith 2007, section 4; Smith 2011.
+    """
+    terms = Terms(ledger, key, rng, adjacency)
+    lower, upper = span(bounds)
+    count = check.whole("blocks", blocks)
+    check.positive("epsilon", epsilon)
+    rows = data if isinstance(data, np.ndarray) else list(data)
+
+    def answers(chance: Source) -> Floats:
+        return np.clip(_answers(rows, function, count, (lower + upper) / 2, chance), lower, upper)
+
+    if aggregate == "mean":
+        return _mean(answers, count, (lower, upper), epsilon, confidence, terms)
+    if aggregate == "median":
+        return _median(answers, count, (lower, upper), epsilon, confidence, terms)
+    raise BadInput(f"aggregate must be mean or median, got {aggregate!r}.")
+
+
+def _mean(
+    answers: Callable[[Source], Floats],
+    count: int,
+    bounds: tuple[float, float],
+    epsilon: float,
+    confidence: float,
+    terms: Terms,
+) -> Answer:
+    """One answer moves the sum by the whole width: under replace that is twice a contribution of half of it."""
+    width = Fraction(bounds[1]) - Fraction(bounds[0])
+    spacing = power_of_two(width / 2**20)
+    factor = Fraction(terms.neighbours.sensitivity)
+    steps = math.ceil(Fraction(math.ceil(width / spacing)) / factor)
+    event = DiscreteLaplace(scales.pure_multiplier(epsilon, terms.neighbours.sensitivity), steps)
+    scale = Fraction(event.noise_multiplier) * steps
+    off = scales.laplace_reach(scale, scales.each_failure(confidence, 1)) + Fraction(count, 2)
+    offer = Offer(
+        "subsample_and_aggregate", event, terms.neighbours, float(off * spacing / count), confidence, notes=(BLOCKS,)
+    )
+
+    def draw(chance: Source) -> float:
+        total = sum(int(step) for step in on_grid(answers(chance) - bounds[0], spacing).tolist())
+        noisy = total + int(discrete_laplace(scale, 1, chance)[0])
+        return bounds[0] + float(noisy * spacing / count)
+
+    return offer.drawn(draw, terms)
+
+
+def _median(
+    answers: Callable[[Source], Floats],
+    count: int,
+    bounds: tuple[float, float],
+    epsilon: float,
+    confidence: float,
+    terms: Terms,
+) -> Answer:
+    """One of `count` answers is replaced, so a rank moves by at most 1."""
+    cells, event = Cells.of(bounds, CELLS), BoundedRange(epsilon)
+
+    def draw(chance: Source) -> float:
+        edges = np.sort(cells.index(answers(chance)))
+        heights = -np.abs(2 * np.arange(count + 1) - count)
+        return cells.middle(chosen_cell(edges, heights, cells, 4 / Fraction(epsilon), chance))
+
+    offer = Offer("subsample_and_aggregate", event, terms.neighbours, None, confidence, notes=(BLOCKS,))
+    return offer.drawn(draw, terms)
+
+
+def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: float, chance: Source) -> Floats:
+    """The function's answer on every block; whatever goes wrong inside is one person's doing, and is not shown."""
+    block = uniform_below(chance, count, len(rows))
+    found = np.full(count, middle)
+    for i in range(count):
+        where = np.flatnonzero(block == i)
+        if not where.size:
+            continue
+        try:
+            answer = float(function(rows[where] if isinstance(rows, np.ndarray) else [rows[j] for j in where]))
+        except Exception:  # an error that depends on records is a release
+            continue
+        found[i] = middle if math.isnan(answer) else answer
+    return found

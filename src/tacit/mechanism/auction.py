@@ -1,0 +1,57 @@
+"""The digital-goods auction: a price for all that sells well, chosen privately from a public list of prices."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from ..core import Adjacency, Answer, BadInput, Charger, Source, check
+from ..core.events import BoundedRange
+from . import scales
+from .charging import Offer, Random, Terms
+from .choices import Distances, by_weight
+from .inputs import reals
+from .selection import _reach, scale_of
+
+
+def auction(
+    bids: object,
+    prices: object,
+    *,
+    epsilon: float,
+    adjacency: Adjacency | str | None = None,
+    confidence: float = 0.95,
+    ledger: Charger | None = None,
+    key: str | None = None,
+    rng: Random = None,
+) -> Answer:
+    r"""Release a price p of the public list, with probability growing in its revenue p #{bids >= p}.
+
+    Guarantee: `BoundedRange(epsilon)`, epsilon-DP, drawn exactly and charged before the draw. The revenue of a price
+    grows with a bidder by at most the largest price: monotone utilities.
+    Caller ensures: one bid per person; `prices` were fixed without looking at the bids.
+    Edge cases: NaN bids nothing; a bid above the largest price counts as that price.
+    Error: the revenue is below the best of the list by at most `error`, with probability `confidence`.
+    Reference: McSherry and Talwar 2007, section 4.1.
+    """
+    if prices is bids or (
+        isinstance(prices, np.ndarray) and isinstance(bids, np.ndarray) and np.shares_memory(prices, bids)
+    ):
+        raise BadInput("The prices are the bids themselves.", fix="Give a public list: prices=np.arange(1, 101).")
+    terms = Terms(ledger, key, rng, adjacency)
+    listed = [check.positive("price", float(price)) for price in np.asarray(prices, dtype=np.float64).ravel()]
+    if not listed:
+        raise BadInput("There must be at least one price.")
+    event = BoundedRange(check.positive("epsilon", epsilon))
+    scale = scale_of(max(listed), epsilon, True, terms.neighbours)
+    error = _reach(scale, len(listed), scales.each_failure(confidence, 1))
+    unit = Fraction(1, max(Fraction(price).denominator for price in listed))  # powers of two: the largest is common
+
+    def draw(chance: Source) -> float:
+        offers = np.sort(reals(bids).ravel())
+        buyers = offers.size - np.searchsorted(offers, listed, side="left")
+        revenue = [int(Fraction(price) / unit) * int(n) for price, n in zip(listed, buyers, strict=True)]
+        return listed[by_weight(Distances.of(np.array([*revenue, None], object)[:-1], scale / unit), chance)]
+
+    return Offer("auction", event, terms.neighbours, error, confidence).drawn(draw, terms)

@@ -1,0 +1,123 @@
+"""Charge, then draw, then store, then return: the one path by which every release leaves this room."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Adjacency, Answer, AnswerStore, BadInput, Charger, Event, Mismatch, Receipt, Scoped, Source, source
+from ..core.answer import DATA_DEPENDENT, Value
+
+Random = Source | int | np.random.Generator | None
+Error = float | NDArray[np.float64] | None
+UNCHARGED = "no ledger was charged: other releases from the same data add to this one"
+SEEDED = "drawn from a seed: an experiment, not a private release"
+
+
+@dataclass(frozen=True)
+class Account:
+    """A ledger together with who asks and what for: `laplace(..., ledger=Account(ledger, analyst="ann"))`."""
+
+    ledger: Charger
+    purpose: str = ""
+    analyst: str = ""
+
+    def charge(self, event: Event, *, key: str, purpose: str = "", analyst: str = "") -> Receipt:
+        return self.ledger.charge(event, key=key, purpose=self.purpose or purpose, analyst=self.analyst or analyst)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a release is paid for, drawn and judged.
+
+    `adjacency` None means that of the ledger, or add-remove where there is none.
+    """
+
+    ledger: Charger | None = None
+    key: str | None = None
+    rng: Random = None
+    adjacency: Adjacency | str | None = None
+
+    @property
+    def neighbours(self) -> Adjacency:
+        """The adjacency under which epsilon will hold. Raises Mismatch when the budget counts another one."""
+        scope = _inner(self.ledger)
+        if not isinstance(scope, Scoped):
+            return Adjacency.of(self.adjacency or Adjacency.ADD_REMOVE)
+        counted = Adjacency.of(scope.adjacency)
+        if self.adjacency is not None and Adjacency.of(self.adjacency) is not counted:
+            raise Mismatch(
+                f"The ledger counts {counted.value} neighbours and the release is for {self.adjacency}.",
+                fix="Leave adjacency out: the ledger's is taken.",
+            )
+        return counted
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a release will be, before any data are touched: its event and its error are public."""
+
+    release: str
+    event: Event
+    adjacency: Adjacency
+    error: Error = None
+    confidence: float = 0.95
+    trust: str = "central"
+    notes: tuple[str, ...] = ()
+
+    def drawn(self, draw: Callable[[Source], Value], terms: Terms) -> Answer:
+        """Charge the event, call `draw`, keep its value under the key, and return the answer that is kept.
+
+        A key that was answered before gives that answer again, and nothing is drawn.
+        """
+        ledger, key = terms.ledger, terms.key
+        if ledger is None:
+            if key is not None:
+                raise BadInput("A key needs a ledger that keeps its answer.", fix="Give ledger=, or leave key out.")
+            return self._answer(draw, terms, None)
+        memory = _inner(ledger)
+        if key is not None and not isinstance(memory, AnswerStore):
+            raise BadInput(
+                "This ledger keeps no answers, so the same key would be drawn twice for one charge.",
+                fix="Leave key out: every release is then charged.",
+            )
+        receipt = ledger.charge(self.event, key=key or f"{self.release}-{os.urandom(16).hex()}", purpose=self.release)
+        if key is None or not isinstance(memory, AnswerStore):
+            return self._answer(draw, terms, receipt)
+        kept = memory.stored(key)
+        if kept is None:
+            kept = memory.store(key, self._answer(draw, terms, receipt).text())
+        return self._same(Answer.from_json(kept))
+
+    def _answer(self, draw: Callable[[Source], Value], terms: Terms, receipt: Receipt | None) -> Answer:
+        chance = source(terms.rng)
+        notes = self.notes if self.error is not None or DATA_DEPENDENT in self.notes else (*self.notes, DATA_DEPENDENT)
+        notes += ((UNCHARGED,) if terms.ledger is None else ()) + (() if chance.cryptographic else (SEEDED,))
+        return Answer(
+            value=draw(chance),
+            event=self.event,
+            release=self.release,
+            error=self.error,
+            confidence=self.confidence,
+            adjacency=self.adjacency,
+            receipt=receipt,
+            trust=self.trust,
+            randomness=chance.name,
+            notes=notes,
+        )
+
+    def _same(self, answer: Answer) -> Answer:
+        if (answer.release, answer.event) != (self.release, self.event):
+            raise Mismatch(
+                f"The key was used for another release ({answer.release}).", fix="Choose a key of its own for each."
+            )
+        return replace(answer)
+
+
+def _inner(ledger: object) -> object:
+    """What stands behind an account."""
+    return ledger.ledger if isinstance(ledger, Account) else ledger

@@ -1,0 +1,129 @@
+r"""Values of people as numbers, by total functions: nothing in them may raise, and each record is handled alone.
+
+NaN, None and what is not a number count as a public number; infinities count as the largest number. Real numbers are
+rounded to a public grid of spacing h = 2^k. Rounding half up commutes with shifts by whole steps, so two values that
+are D apart are at most ceil(D/h) steps apart afterwards.
+Reference: docs/proofs/sampling.md, Lemma 7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput
+
+Floats = NDArray[np.float64]
+Steps = NDArray[Any]
+"""Whole numbers: 64-bit ones, or Python's own where those are too short."""
+MOST = float(np.finfo(np.float64).max)
+FARTHEST = 2**1000
+ROOM = 2**62
+"""Whole numbers below this leave room for noise in 64 bits."""
+
+
+def array_of(values: object) -> NDArray[Any]:
+    """An array, also of a column of pandas or polars; sets, generators and dictionaries' views are listed first."""
+    if isinstance(values, np.ndarray):
+        return values
+    if hasattr(values, "to_numpy"):
+        return np.asarray(values.to_numpy())
+    if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | range):
+        values = list(values)
+    try:
+        return np.asarray(values)
+    except (ValueError, OverflowError):
+        raise BadInput("A number, or an array of numbers in which all rows have one length, was expected.") from None
+
+
+def reals(values: object, *, missing: float = 0.0) -> Floats:
+    """An array of finite numbers, shape kept; whatever is no number counts as `missing`."""
+    array = array_of(values)
+    if array.dtype.kind not in "biuf":
+        flat = [_real(item) for item in array.ravel().tolist()]
+        array = np.array(flat, dtype=np.float64).reshape(array.shape)
+    found = array.astype(np.float64)
+    return np.clip(np.where(np.isnan(found), missing, found), -MOST, MOST)
+
+
+def clamped(values: object, bounds: tuple[float, float], *, missing: float | None = None) -> Floats:
+    """A flat array of numbers within public bounds; whatever is no number counts as `missing`, or the lower bound."""
+    lower, upper = bounds
+    return np.clip(reals(values, missing=lower if missing is None else missing).ravel(), lower, upper)
+
+
+def span(bounds: object) -> tuple[float, float]:
+    """Two finite numbers, the lower one first."""
+    try:
+        lower, upper = (float(end) for end in bounds)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise BadInput("bounds must be two numbers (lower, upper), known without looking at the data.") from None
+    if not (lower < upper and math.isfinite(upper - lower)):
+        raise BadInput(f"bounds must be finite, lower before upper, got ({lower:g}, {upper:g}).")
+    return lower, upper
+
+
+def is_whole(values: object) -> bool:
+    """Whether these are whole numbers by their type (never by what is in them)."""
+    return isinstance(values, int) or array_of(values).dtype.kind in "biu"
+
+
+def wholes(values: object) -> Steps:
+    """Whole numbers as they are; those beyond 2^1000 count as 2^1000, and in arrays those beyond 2^62 as 2^62."""
+    if isinstance(values, int):
+        return np.array(min(max(int(values), -FARTHEST), FARTHEST), dtype=object)
+    array = array_of(values)
+    if array.dtype == np.uint64:
+        array = np.minimum(array, np.uint64(ROOM))
+    return np.clip(array.astype(np.int64), -ROOM, ROOM)
+
+
+def on_grid(values: Floats, spacing: Fraction) -> Steps:
+    """floor(x/h + 1/2) for every x, exactly: floating point where 64 bits hold it, else fractions."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        scaled = np.ldexp(values, -_exponent(spacing))
+        low = np.floor(scaled)
+        low = low + (scaled - low >= 0.5)
+    tiny = (scaled == 0) & (values != 0)  # too small for floating point: nearer to 0 than half a step
+    if values.size == 0 or float(np.abs(low).max()) < ROOM:
+        return np.asarray(np.where(tiny, 0.0, low).astype(np.int64))
+    exact = [math.floor(Fraction(item) / spacing + Fraction(1, 2)) for item in values.ravel().tolist()]
+    return np.array([*exact, None], dtype=object)[:-1].reshape(values.shape)
+
+
+def off_grid(steps: Steps, spacing: Fraction) -> Floats:
+    """h k for every k, as the nearest number of floating point, and the largest one beyond its range."""
+    if steps.dtype != object:
+        return np.clip(np.ldexp(steps.astype(np.float64), _exponent(spacing)), -MOST, MOST)
+    return np.array([_float(int(step) * spacing) for step in steps.ravel().tolist()]).reshape(steps.shape)
+
+
+def power_of_two(most: Fraction) -> Fraction:
+    """The largest power of two that is at most `most`."""
+    found = Fraction(2) ** (most.numerator.bit_length() - most.denominator.bit_length())
+    return found if found <= most else found / 2
+
+
+def _float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return MOST if number > 0 else -MOST
+
+
+def _exponent(spacing: Fraction) -> int:
+    return spacing.numerator.bit_length() - spacing.denominator.bit_length()
+
+
+def _real(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        return MOST if isinstance(value, int) and value > 0 else -MOST
+    except (TypeError, ValueError):
+        return math.nan

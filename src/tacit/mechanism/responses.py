@@ -1,0 +1,138 @@
+r"""Randomized response: every person adds noise alone, so that nobody needs to be trusted with the truth.
+
+Of k public categories the truth is told with probability p = 1/(1 + (k - 1) e^{-epsilon}), and else another category,
+uniformly, with q = (1 - p)/(k - 1) each. If a share f_c of all responses says c, the unbiased estimate of the true
+share is (f_c - q)/(p - q).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Adjacency, Answer, BadInput, Charger, Source, check, source
+from ..core.events import RandomizedResponse
+from . import scales
+from .charging import Offer, Random, Terms
+from .exact import Bounds, exp_bounds, flips, uniform_below
+from .inputs import Floats, array_of
+
+Whole = NDArray[np.int64]
+Categories = int | Sequence[Hashable]
+COVERS = "the error covers the noise of the responses, not how the people were chosen; their number is public"
+
+
+def respond(answer: object, *, epsilon: float, categories: Categories = 2, rng: Random = None) -> object:
+    """One person's side: the response that this person may send to anybody.
+
+    Guarantee: `RandomizedResponse(epsilon, k)`, whatever the receiver does with the response.
+    Caller ensures: one response per person, or epsilon counts once for each.
+    Edge cases: an answer outside the categories is replaced by a random one before it is randomized.
+    """
+    check.positive("epsilon", epsilon)
+    return _randomized([answer], _words(categories), epsilon, source(rng))[1][0]
+
+
+def randomized_response(
+    answers: object,
+    *,
+    epsilon: float,
+    categories: Categories = 2,
+    adjacency: Adjacency | str | None = None,
+    confidence: float = 0.95,
+    ledger: Charger | None = None,
+    key: str | None = None,
+    rng: Random = None,
+) -> Answer:
+    r"""Randomize every answer and release the unbiased shares of the categories.
+
+    Guarantee: `RandomizedResponse(epsilon, k)` for each person, drawn exactly; the receiver needs no trust.
+    Caller ensures: one answer per person; the number of answers and the categories are public.
+    Edge cases: an answer outside the categories is replaced by a random one before it is randomized.
+    Error: all shares at once are within `error` of those of the given answers, with probability `confidence`.
+    Reference: Warner 1965; Kairouz, Bonawitz and Ramage 2016 (k categories); Hoeffding 1963, Theorem 2.
+    """
+    terms = Terms(ledger, key, rng, adjacency)
+    words, given = _words(categories), array_of(answers).ravel().tolist()
+    event = RandomizedResponse(check.positive("epsilon", epsilon), len(words))
+    error = _error(event, len(given), confidence)
+    offer = Offer("randomized_response", event, terms.neighbours, error, confidence, "local", (COVERS,))
+    return offer.drawn(lambda chance: _shares(_randomized(given, words, epsilon, chance)[0], event), terms)
+
+
+def estimate(responses: object, *, epsilon: float, categories: Categories = 2, confidence: float = 0.95) -> Answer:
+    """The receiver's side: unbiased shares from responses that people made by `respond`; draws nothing.
+
+    Guarantee: post-processing of `RandomizedResponse(epsilon, k)` of each person.
+    Caller ensures: the responses were made with this epsilon and these categories, one for each person.
+    """
+    words = _words(categories)
+    event = RandomizedResponse(check.positive("epsilon", epsilon), len(words))
+    place = {word: i for i, word in enumerate(words)}
+    found = [place[item] for item in array_of(responses).ravel().tolist() if item in place]
+    error = _error(event, len(found), confidence)
+    offer = Offer("estimate", event, Adjacency.REPLACE, error, confidence, "local", (COVERS,))
+    return offer.drawn(lambda chance: _shares(np.array(found, dtype=np.int64), event), Terms())
+
+
+def _words(categories: Categories) -> tuple[Hashable, ...]:
+    if isinstance(categories, str):
+        raise BadInput("categories must be a number or a list of words.")
+    words = tuple(range(check.whole("categories", categories))) if isinstance(categories, int) else tuple(categories)
+    if len(words) < 2 or len(set(words)) != len(words):
+        raise BadInput("categories must be at least two, all different.")
+    return words
+
+
+def _randomized(
+    answers: list[object], words: tuple[Hashable, ...], epsilon: float, chance: Source
+) -> tuple[Whole, list[Hashable]]:
+    """Responses as numbers and as words; steps of k - 1 places turn a truth into every other category alike."""
+    k, place = len(words), {word: i for i, word in enumerate(words)}
+    random = uniform_below(chance, k, len(answers))
+    truth = np.array(
+        [
+            place.get(item, int(i)) if isinstance(item, Hashable) else int(i)
+            for item, i in zip(answers, random, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    lies = ~flips(chance, np.full(truth.size, _truthful(epsilon, k)), lambda _: _truth_bounds(epsilon, k))
+    told = np.where(lies, (truth + 1 + uniform_below(chance, k - 1, truth.size)) % k, truth)
+    return told, [words[i] for i in told.tolist()]
+
+
+def _truthful(epsilon: float, k: int) -> float:
+    return 1 / (1 + (k - 1) * math.exp(-epsilon))
+
+
+def _truth_bounds(epsilon: float, k: int) -> Bounds:
+    """Bounds of 1/(1 + (k - 1) e^{-epsilon})."""
+
+    def bounds(bits: int) -> tuple[int, int]:
+        more = bits + k.bit_length() + 8
+        low, high = exp_bounds(Fraction(epsilon), more)
+        top = 1 << (more + bits)
+        return top // ((1 << more) + (k - 1) * high), -(-top // ((1 << more) + (k - 1) * low))
+
+    return bounds
+
+
+def _shares(told: Whole, event: RandomizedResponse) -> Floats:
+    k = event.categories
+    p = _truthful(event.epsilon, k)
+    q = (1 - p) / (k - 1)
+    heard = np.bincount(told, minlength=k) / max(told.size, 1)
+    return np.asarray((heard - q) / (p - q))
+
+
+def _error(event: RandomizedResponse, people: int, confidence: float) -> float:
+    r"""Each share f_c is a mean of independent numbers in [0, 1]: P(|f_c - E f_c| >= t) <= 2 e^{-2 n t^2}."""
+    k = event.categories
+    failure = scales.each_failure(confidence, 1) / (1 if k == 2 else k)
+    p = _truthful(event.epsilon, k)
+    return math.sqrt(math.log(2 / failure) / (2 * max(people, 1))) / (p - (1 - p) / (k - 1))

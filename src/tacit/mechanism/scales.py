@@ -1,0 +1,107 @@
+r"""How much noise: the least that keeps epsilon, verified on the event that is really drawn, and how far it reaches."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+from scipy.special import ndtri
+
+from ..core import Adjacency, BadInput, Event, check
+from ..core.events import BoundedRange, DiscreteGaussian, Repeat
+from ..loss import calibrate, privacy_loss
+
+FINEST = 1e-7
+"""How far above the least noise multiplier, relative to it, a search may end."""
+
+
+def pure_multiplier(epsilon: float, change: float) -> float:
+    """The least number z of floating point with change/z <= epsilon, by fractions."""
+    exact = Fraction(change) / Fraction(epsilon)
+    found = float(exact)
+    return found if Fraction(found) >= exact else math.nextafter(found, math.inf)
+
+
+@lru_cache(maxsize=1024)
+def gaussian_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
+    """The least noise multiplier of a Gaussian that is (epsilon, delta)-DP."""
+    return calibrate(epsilon=epsilon, delta=delta, adjacency=adjacency).noise_multiplier
+
+
+@lru_cache(maxsize=1024)
+def discrete_gaussian_multiplier(epsilon: float, delta: float, sensitivity: int, adjacency: Adjacency) -> float:
+    """The least noise multiplier of a discrete Gaussian, verified on its own event."""
+
+    def fits(multiplier: float) -> bool:
+        return cost(DiscreteGaussian(multiplier, sensitivity), delta, adjacency) <= epsilon
+
+    return _least(fits, gaussian_multiplier(epsilon, delta, adjacency))
+
+
+@lru_cache(maxsize=1024)
+def round_epsilon(epsilon: float, delta: float, rounds: int, adjacency: Adjacency) -> float:
+    """The largest epsilon of each of several rounds of bounded range that compose to (epsilon, delta)."""
+    exact = Fraction(epsilon) / rounds
+    plain = float(exact)
+    plain = plain if Fraction(plain) <= exact else math.nextafter(plain, 0.0)
+    if delta == 0 or rounds == 1:
+        return plain
+
+    def fits(inverse: float) -> bool:
+        return cost(Repeat(BoundedRange(1 / inverse), rounds), delta, adjacency) <= epsilon
+
+    found = 1 / _least(fits, 1 / plain)
+    return max(found, plain)
+
+
+def cost(event: Event, delta: float, adjacency: Adjacency) -> float:
+    """The proven epsilon of an event."""
+    return privacy_loss(event, adjacency).epsilon(delta).upper
+
+
+def classic_noise_multiplier(epsilon: float, delta: float) -> float:
+    r"""sqrt(2 log(1.25/delta))/epsilon, for teaching: proven for epsilon < 1 alone, and always more than is needed.
+
+    Reference: Dwork and Roth 2014, Theorem A.1.
+    """
+    check.positive("epsilon", epsilon)
+    check.probability("delta", delta, zero=False, one=False)
+    if epsilon >= 1:
+        raise BadInput(
+            f"The classic rule is proven for epsilon below 1, got {epsilon!r}.",
+            fix="Use calibrate, which has no limit.",
+        )
+    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def each_failure(confidence: float, count: int) -> float:
+    """How often one of `count` independent errors may exceed its bound, so that all keep it with this confidence."""
+    check.probability("confidence", confidence, zero=False, one=False)
+    return -math.expm1(math.log(confidence) / max(count, 1))
+
+
+def laplace_reach(scale: Fraction, failure: float) -> int:
+    """The least m with P(|X| > m) = 2 r^{m+1}/(1 + r) <= failure, r = e^{-1/scale}, for discrete Laplace X."""
+    b = float(scale)
+    log_share = math.log(2) - math.log1p(math.exp(-1 / b)) - math.log(failure)
+    return max(math.ceil(b * log_share * (1 + 1e-12)) - 1, 0)
+
+
+def normal_reach(deviation: float, failure: float) -> float:
+    """The x with P(|N(0, deviation^2)| > x) = failure."""
+    return -float(ndtri(failure / 2)) * deviation * (1 + 1e-12)
+
+
+def _least(fits: object, start: float) -> float:
+    """The least number, to a relative FINEST, from which on `fits` holds; the one returned was verified."""
+    assert callable(fits)
+    low, high = start / 1.02, start
+    while not fits(high):
+        low, high = high, high * 1.02
+    while fits(low):
+        low, high = low / 1.5, low
+    while high / low > 1 + FINEST:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
