@@ -22,7 +22,7 @@ from tacit.audits import audit
 def played(fit: Any, runs: int, seed: int) -> dict[str, Any]:
     """One audit of one training, on a table of its own."""
     began = time.perf_counter()
-    evidence = audit(fit, people(seed), claim=PLAN, runs=runs, rng=seed, isolation="none")
+    evidence = audit(fit, people(seed), claim=PLAN, runs=runs, rng=seed, isolation="fleet")
     return {
         "seed": seed,
         "runs": runs,

@@ -1,5 +1,6 @@
 """Sixteen faults in trainings that are not ours, and their correct twins: one small DP-SGD in numpy, many pipelines.
 
+Every training offers `many`, which makes many runs at once: the same steps, so that a campaign is affordable.
 The table has numbers with public ranges, two categories with public lists and some missing values; labels are three
 classes. Training is noisy gradient descent on a softmax (Poisson rate 0.5, 20 steps, noise 3, clip 1), whose plan is
 the claim. A fault changes the preprocessing (six of them) or the training (ten).
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -91,6 +93,8 @@ class Training:
     per_class: bool = False
     sampled: bool = True
     seed: int | None = None
+    at_once: ClassVar[int] = 300
+    isolation: ClassVar[str] = "none"
 
     def __call__(self, x: Array, y: Array, rng: np.random.Generator) -> Callable[[Array], Array]:
         rng = rng if self.seed is None else np.random.default_rng(self.seed)
@@ -108,6 +112,51 @@ class Training:
             weights = weights - LEARNING_RATE * (self._sum(weights, a[batch], y[batch]) + noise) / BATCH
         return weights
 
+    def many(self, x: Array, y: Array, member: Array, rngs: list[np.random.Generator]) -> Callable[[Array], Array]:
+        """What `__call__` does for many runs, those on one data set side by side."""
+        alike: dict[bytes, list[int]] = {}
+        for run, column in enumerate(member.T):
+            alike.setdefault(column.tobytes(), []).append(run)
+        parts = [
+            (runs, *self._side_by_side(x, y, member[:, runs[0]], [rngs[k] for k in runs])) for runs in alike.values()
+        ]
+
+        def predict(q: Array) -> Array:
+            told = np.empty((len(rngs), len(q), CLASSES))
+            for runs, how, weights in parts:
+                told[runs] = softmax(with_one(how(q)) @ weights)
+            return told
+
+        return predict
+
+    def _side_by_side(
+        self, x: Array, y: Array, mine: Array, rngs: list[np.random.Generator]
+    ) -> tuple[Callable[[Array], Array], Array]:
+        """How records are prepared, and the weights of all runs on one data set."""
+        x, y = x[mine], y[mine]
+        rngs = rngs if self.seed is None else [np.random.default_rng(self.seed) for _ in rngs]
+        rows = np.ones(len(x), dtype=bool) if self.kept is None else self.kept(x, y)
+        how = self.prepare(x[rows], y[rows])
+        a, y = with_one(how(x[rows])), y[rows]
+        weights = np.zeros((len(rngs), a.shape[1], CLASSES))
+        for _ in range(STEPS):
+            batch = [rng.random(len(a)) < RATE if self.sampled else np.ones(len(a), dtype=bool) for rng in rngs]
+            noise = self.noise * np.stack([rng.normal(size=weights.shape[1:]) for rng in rngs])
+            weights = weights - LEARNING_RATE * (self._sums(weights, a, y, np.stack(batch)) + noise) / BATCH
+        return how, weights
+
+    def _sums(self, weights: Array, a: Array, y: Array, batch: Array) -> Array:
+        error = softmax(a @ weights)
+        error[:, np.arange(len(y)), y] -= 1
+        error *= batch[:, :, None]
+        if self.clip_average:
+            mean = a.T @ error / np.maximum(batch.sum(axis=1), 1)[:, None, None]
+            size = np.linalg.norm(mean, axis=(1, 2), keepdims=True)
+            return batch.sum(axis=1)[:, None, None] * mean * np.minimum(1.0, self.clip / np.maximum(size, 1e-12))
+        far = np.abs(error) if self.per_class else np.linalg.norm(error, axis=2, keepdims=True)
+        size = np.linalg.norm(a, axis=1)[:, None] * far
+        return a.T @ (error * np.minimum(1.0, self.clip / np.maximum(size, 1e-12)))
+
     def _sum(self, weights: Array, a: Array, y: Array) -> Array:
         error = softmax(a @ weights)
         error[np.arange(len(y)), y] -= 1
@@ -124,8 +173,8 @@ def with_one(a: Array) -> Array:
 
 
 def softmax(logits: Array) -> Array:
-    grown = np.exp(np.clip(logits - logits.max(axis=1, keepdims=True), -700, 0))
-    return grown / grown.sum(axis=1, keepdims=True)
+    grown = np.exp(np.clip(logits - logits.max(axis=-1, keepdims=True), -700, 0))
+    return grown / grown.sum(axis=-1, keepdims=True)
 
 
 def raw(x: Array, y: Array) -> Callable[[Array], Array]:

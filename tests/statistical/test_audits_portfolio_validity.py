@@ -160,8 +160,8 @@ def test_mutant_judging_the_runs_that_chose(monkeypatch):
         refuted(monkeypatch, Simulated(1), (0.01, 1e-5))
     monkeypatch.setattr(games, "chosen", forgetful)
     monkeypatch.setattr(portfolio, "LUCK", -9.0)  # all statistics are on offer
-    monkeypatch.setattr(portfolio, "FINALISTS", 20)
-    replays = 120
+    monkeypatch.setattr(portfolio, "OFFERS", 20)
+    replays = 60
     assert alarms(monkeypatch, "nothing is told", replays) > stats.binom.ppf(1 - 1e-3, replays, ERROR)
 
 

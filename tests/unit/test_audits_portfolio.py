@@ -13,14 +13,14 @@ from tacit.core import Adjacency, NotFinished, Verdict
 
 
 @pytest.mark.parametrize(
-    ("prepare", "canary"), [(vocabulary, {"rare"}), (largest, {"outlier"}), (average, {"outlier"})]
+    ("prepare", "canary"), [(vocabulary, {"rare"}), (largest, {"outlier", "contrary"}), (average, {"outlier"})]
 )
 def test_preprocessing_read_off_the_data_is_found_and_named(prepare, canary):
     evidence = audit(prepared(prepare), table(), claim=CLAIM, runs=600, rng=1, isolation="none")
     assert evidence.verdict is Verdict.REFUTED
     assert evidence.lower.canary in canary
     assert set(evidence.provenance["canaries_tried"].split(", ")) == set(fitting(table()[0]))
-    assert evidence.provenance["seen_by"] != OWN
+    assert evidence.provenance["seen_by"] != OWN or evidence.lower.canary == "contrary"
 
 
 def test_the_same_with_public_facts_stands_and_the_pilot_is_paid_from_the_runs():
@@ -28,7 +28,7 @@ def test_the_same_with_public_facts_stands_and_the_pilot_is_paid_from_the_runs()
     assert evidence.verdict is Verdict.CONSISTENT
     told = evidence.provenance
     assert told["pilot_runs"] + told["runs_planned"] == 600
-    assert 100 < told["pilot_runs"] <= 150
+    assert 100 < told["pilot_runs"] <= 120
 
 
 def test_the_canaries_of_before_do_not_see_it():
@@ -80,6 +80,7 @@ def test_unusual_canaries_keep_the_kind_of_the_data(name, kind):
     x = (np.random.default_rng(0).integers(0, 3, (30, 4))).astype(kind)
     if name not in fitting(x):
         assert (name, kind) in {("missing", k) for k in (np.int64, np.uint8, bool)} | {
+            ("contrary", bool),
             ("outlier", bool),
             ("rare", bool),
         }
@@ -89,7 +90,28 @@ def test_unusual_canaries_keep_the_kind_of_the_data(name, kind):
     if name == "rare":
         assert (made.canary_x > x.max(axis=0)).all()
     if name == "outlier" and kind == np.float32:
-        assert (made.canary_x == 1000 * x.max()).all()
+        assert (np.abs(made.canary_x) == 1000 * x.max()).all()
+    if name == "outlier" and kind == np.uint8:
+        assert (made.canary_x == 255).all()
+
+
+@pytest.mark.parametrize("name", ["contrary", "outlier"])
+def test_contrary_values_lie_where_records_of_the_label_do_not(name):
+    rng = np.random.default_rng(0)
+    y = (np.arange(90) % 3 == 0).astype(np.int64)  # label 1 is the rarest
+    x = rng.normal(size=(90, 3)) + y[:, None] * np.array([2.0, -2.0, 3.0])
+    x[::7, 2] = np.nan
+    record, label = CANARIES[name](x, y, rng)
+    assert label == 1
+    assert np.sign(record).tolist() == [-1.0, 1.0, -1.0]
+    low, high = np.nanmin(x, axis=0), np.nanmax(x, axis=0)
+    assert ((record < low) | (record > high)).all()
+
+
+def test_contrary_values_of_columns_that_say_nothing_are_numbers():
+    x = np.column_stack([np.full(20, np.nan), np.full(20, 3.0), np.linspace(0, 1, 20), np.full(20, np.inf)])
+    record, _ = CANARIES["contrary"](x, np.arange(20) % 2, np.random.default_rng(0))
+    assert np.isfinite(record).all()
 
 
 def test_words_can_be_rare():

@@ -67,6 +67,7 @@ CANARIES: dict[str, Maker] = {
     "backdoor": makers.backdoor,
     "blank": makers.blank,
     "clip-aware": makers.clip_aware,
+    "contrary": makers.contrary,
     "duplicate": makers.duplicate,
     "mislabelled": makers.mislabelled,
     "missing": makers.missing,
@@ -78,15 +79,19 @@ CANARIES: dict[str, Maker] = {
 AUTO = ("backdoor", "blank", "mislabelled", "unseen")
 """Canaries of a game of updates that is told "auto"; along its direction the least varying feature is nearly what
 clip-aware is. A game of runs plays them and those of `unusual` in a pilot (portfolio.py)."""
-UNUSUAL = ("outlier", "rare", "missing", "near-duplicates", "duplicate")
-"""Canaries that show what is read off the data before training; they are watched through other records' eyes too."""
+UNUSUAL = ("contrary", "outlier", "rare", "missing", "near-duplicates", "duplicate")
+"""Canaries with values that nobody has, or with nothing of their own, which show what is read off the data before
+training; they are watched through other records' eyes too."""
 
 
 def fitting(x: Array) -> tuple[str, ...]:
-    """The names of all canaries that such data can hold, those that have told most first."""
+    """The names of all canaries that such data can hold, those that have told most first.
+
+    The first is the pilot's favourite: another must be better than it by more than luck.
+    """
     words = x.dtype.kind in "UO"
-    extreme = ("outlier",) if x.dtype.kind in "fiu" else ()
-    usual = ("mislabelled",) if words else ("unseen", *extreme, "blank", "mislabelled", "backdoor")
+    first = ("contrary", "unseen", "outlier") if x.dtype.kind in "fiu" else ("unseen",)
+    usual = ("mislabelled",) if words else (*first, "blank", "mislabelled", "backdoor")
     rare = ("rare",) if makers.categorical(x).any() else ()
     missing = ("missing",) if x.dtype.kind in "fUO" else ()
     near = () if words else ("near-duplicates",)

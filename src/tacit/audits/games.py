@@ -28,6 +28,8 @@ LEAST = 10
 FIRST = 32
 """Runs that choose the threshold of a sequential game, at least; a twentieth of a long one."""
 BATCH = 16
+LATER, ENOUGH = 0.1, 30
+"""The share of the runs that choose the threshold, once a fifth of each side would be more than enough of them."""
 PILOTED = 100
 """Runs of a game that can pay for a pilot; fewer are all needed to judge."""
 REHEARSED = 32
@@ -57,7 +59,7 @@ Game = Callable[[Stage, Claim, str | Maker, int, float], Outcome]
 def many_runs(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confidence: float) -> Outcome:
     """Balanced runs with and without one canary; the number of runs is fixed beforehand.
 
-    A fifth of them choose how runs are scored, and the threshold; the rest judge.
+    A tenth of them choose how runs are scored, and the threshold (of few runs up to a fifth); the rest judge.
     """
     if runs < LEAST:
         raise BadInput(f"A game of runs needs at least {LEAST} runs, got {runs}.")
@@ -237,6 +239,6 @@ def _parts(coins: NDArray[np.bool_], chance: Source) -> tuple[NDArray[np.intp], 
     """Runs that choose and runs that judge, both sides in the same proportion."""
     order = chance.permutation(coins.size)
     sides = [order[coins[order]], order[~coins[order]]]
-    cuts = [max(1, round(SHARE * side.size)) for side in sides]
+    cuts = [max(1, round(max(LATER * side.size, min(SHARE * side.size, ENOUGH)))) for side in sides]
     first = np.concatenate([side[:cut] for side, cut in zip(sides, cuts, strict=True)])
     return first, np.setdiff1d(order, first)

@@ -16,6 +16,8 @@ FEATURES = 1024
 """Features that clip-aware looks at: of very many, those that vary least."""
 EXTREME = 1000.0
 """Times the largest number of the data: far outside of any range, and yet no overflow in single precision."""
+FAR = 10.0
+"""Half-ranges from the middle of a feature: past the ends of most public ranges, where inputs are clipped."""
 CATEGORIES = 256
 """A column of at most so many different whole numbers (or of words) is taken for categories."""
 TWINS = 64
@@ -72,13 +74,26 @@ def clip_aware(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any
 
 
 def outlier(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
-    """Every feature at a thousand times the data's largest number, with the rarest label.
+    """Every feature at a thousand times the data's largest number, on its contrary side, with the rarest label.
 
     It moves whatever is read off the data: ranges, means, deviations, correlations, the list of outliers.
     """
-    limit = np.iinfo(x.dtype).max if np.issubdtype(x.dtype, np.integer) else np.finfo(x.dtype).max
-    extreme = min(EXTREME * max(float(np.nanmax(np.abs(x.astype(np.float64)))), 1.0), float(limit))
-    return np.full_like(x[0], extreme), _rarest(y)
+    extreme = EXTREME * max(float(np.nanmax(np.abs(x.astype(np.float64)))), 1.0)
+    label = _rarest(y)
+    side = np.ones(x.shape[1:]) if x.dtype.kind == "u" else -_side(x, y, label)
+    return _held(extreme * side, x), label
+
+
+def contrary(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
+    """Every feature far outside of its range, on the side where records of its label (the rarest) are not.
+
+    The model is wrong about it at every step, so its gradient stays long; nobody else's points the same way; and it is
+    not so extreme that one step would settle it, as `outlier` is where inputs are not clipped.
+    """
+    label, wide, known = _rarest(y), x.astype(np.float64), np.isfinite(x)
+    low, high = wide.min(axis=0, where=known, initial=np.inf), wide.max(axis=0, where=known, initial=-np.inf)
+    low, high = (np.where(known.any(axis=0), end, 0.0) for end in (low, high))
+    return _held((low + high) / 2 - FAR * _side(x, y, label) * np.maximum((high - low) / 2, 1e-3), x), label
 
 
 def missing(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
@@ -146,6 +161,21 @@ def _few_whole_numbers(column: Array) -> bool:
     values = np.unique(column[:: max(1, len(column) // 5000)])
     whole = bool(np.isfinite(values).all() and (values == np.round(values)).all() and values.min() >= 0)
     return whole and 1 < values.size <= min(CATEGORIES, max(2, len(column) // 2))
+
+
+def _side(x: Array, y: Array, label: Any) -> Array:
+    """1 for features that are larger in records of the label than in others, else -1."""
+    flat = np.nan_to_num(x.astype(np.float64), posinf=0.0, neginf=0.0)
+    return np.where(flat[y == label].mean(axis=0) > flat[y != label].mean(axis=0), 1.0, -1.0)
+
+
+def _held(record: Array, x: Array) -> Array:
+    """A record of the data's kind, each number at the nearest that it can hold."""
+    ends = np.iinfo(x.dtype) if x.dtype.kind in "iu" else np.finfo(x.dtype)
+    low, high = float(ends.min), float(ends.max)
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8:
+        low, high = low / 2, high / 2  # the ends of 64 bits are no double numbers
+    return np.asarray(np.clip(record, low, high).astype(x.dtype))
 
 
 def _rarest(y: Array) -> Any:

@@ -1,7 +1,9 @@
 """A pilot that chooses the canary: all that fit the data are played, on runs that are never judged.
 
 Runs without a canary serve all canaries at once. First every canary is played once, and those whose run fails are left
-out; then all are compared on a few runs each, then the best few on more. The pilot is paid from the audit's runs.
+out; then all are compared on a few runs each, then the best few on more, in rounds. The favourite, which shows most of
+the faults that show little, stays to the end, and another must be better than it by more than luck: what shows in few
+runs shows much. The pilot is paid from the audit's runs.
 """
 
 from __future__ import annotations
@@ -16,25 +18,27 @@ from numpy.typing import NDArray
 from ..core import Scores
 from .canary import Pair, fitting, maker, pair
 from .makers import Maker, twins
-from .run_statistics import OWN, Statistic, quality, statistics
+from .run_statistics import OWN, Statistic, held_out, quality
 from .runs.tasks import Watched
 from .runs.workers import Result
 from .scoring import scored
 from .stage import Stage, unusable
 
 Floats = NDArray[np.float64]
-SHARE, MOST = 0.25, 400
-"""Of the runs that the pilot may use, and how many at most."""
+SHARE, LEAST, MOST = 0.1, 120, 400
+"""Of the runs that the pilot may use; how many at least, where that is no quarter of them; and how many at most."""
 FEW = 4
 """Runs of every canary that a comparison needs at least; with less, fewer canaries are compared."""
-EARLY, FINALISTS = 0.4, 3
-"""The share of the pilot in which all canaries are compared, and how many of them go on."""
+ROUNDS = ((0.4, 99), (0.7, 4), (1.0, 2))
+"""By the end of each round, the share of the pilot that is used up; and how many canaries are played in it."""
+OFFERS = 3
+"""Statistics beside the canary's own margin that may judge."""
 ATTEMPTS = 5
 """Runs that a canary has to show that the training ends with it at all."""
 LUCK = 1.5
-"""Deviations by which another statistic than the canary's own margin must be better: the best of many is so by luck."""
-SELDOM = ("rare", "missing", "near-duplicates", "duplicate")
-"""Canaries that tell nothing of most faults: they, too, must be better by more than luck."""
+"""Standard errors by which another statistic than the canary's own margin must be better: the best of many is lucky."""
+FAVOURED = 2.5
+"""Standard errors by which another canary than the favourite must be better."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +85,18 @@ def pilot(stage: Stage, canary: str | Maker, runs: int, among: Sequence[str] = (
 
     With `among` only these canaries are compared.
     """
-    room = min(int(SHARE * runs), MOST)
+    room = min(max(int(SHARE * runs), min(LEAST, runs // 4)), MOST)
     offers = among or fitting(stage.x)[: max(1, room // FEW - 1)]
     names: Sequence[str | Maker] = offers if canary == "auto" else [canary]
     trial = _Trial(stage, *_prepared(stage, names))
     alive = trial.able(range(-1, len(trial.names)))
     if alive[:1] != [-1] or len(alive) < 2:
         raise unusable(trial.results, stage.budget.fleet)
-    room = trial.affordable(room)
-    if len(alive) > 2:
-        trial.play(alive, max(1, int(EARLY * room / len(alive))))
-    best = sorted(alive[1:], key=lambda k: -trial.quality(k)[0])[:FINALISTS]
-    trial.play([-1, *best], max(1, (room - len(trial.results)) // (len(best) + 1)))
-    which = max(best, key=lambda k: trial.quality(k)[0])
+    room, best = trial.affordable(room), alive[1:]
+    for share, many in ROUNDS:
+        best = trial.best(best, many)
+        trial.compare(best, int(share * room))
+    which = trial.best(best, 1)[0]
     return Pilot(
         trial.names[which],
         which,
@@ -131,14 +134,29 @@ class _Trial:
         self.stage, self.task, self.names = stage, task, names
         self.which: list[int] = []
         self.results: list[Result] = []
+        self.favourite = -1
 
     def play(self, groups: Sequence[int], each: int) -> None:
         """So many more runs of each group, in random order."""
-        which = np.repeat(np.array(groups), each)
+        which = np.repeat(np.array(groups), max(each, 0))
         which = which[self.stage.budget.chance.permutation(which.size)]
         if which.size:
             self.results += self.stage.budget.run(self.task, which.tolist())
             self.which += which.tolist()
+
+    def compare(self, some: Sequence[int], until: int) -> None:
+        """More runs of some canaries and, twice as many where there are several, without any, up to so many in all."""
+        shared = 1 if len(some) == 1 else 2
+        self.play([-1] * shared + list(some), (until - len(self.results)) // (len(some) + shared))
+
+    def best(self, some: Sequence[int], many: int) -> list[int]:
+        """The canaries that are told best; the favourite is among them unless only one is asked for."""
+        if len(some) <= many:
+            return list(some)
+        order = sorted(some, key=lambda k: -self.quality(k)[0])
+        if many == 1 or self.favourite in order[:many]:
+            return order[:many]
+        return [self.favourite, *order[: many - 1]]
 
     def able(self, groups: Sequence[int]) -> list[int]:
         """The groups of which a run has ended well, at one of a few attempts."""
@@ -147,7 +165,9 @@ class _Trial:
             self.play(left, 1)
             well = {k for k, result in zip(self.which, self.results, strict=True) if not result.problem}
             left = [k for k in left if k not in well]
-        return [k for k in groups if k not in left]
+        alive = [k for k in groups if k not in left]
+        self.favourite = next((k for k in alive if k >= 0), -1)
+        return alive
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -155,8 +175,8 @@ class _Trial:
 
     def affordable(self, room: int) -> int:
         """Runs of the pilot, no more than a quarter of what the time allows."""
-        least = len(self.results) + 2 * FINALISTS
-        return max(least, min(room, int(SHARE * self.stage.budget.affordable(4 * room, self.times, least))))
+        least = len(self.results) + 2 * OFFERS
+        return max(least, min(room, self.stage.budget.affordable(4 * room, self.times, least) // 4))
 
     def quality(self, which: int) -> tuple[float, list[tuple[str, Statistic]]]:
         """How well a canary can be told, and by which statistics: its own margin, and what beats it by far."""
@@ -167,16 +187,16 @@ class _Trial:
         if min(map(len, sides)) < 1:
             return -math.inf, []
         coins = np.repeat([True, False], [len(side) for side in sides])
-        both, luck = np.concatenate(sides), LUCK * math.sqrt(1 / len(sides[0]) + 1 / len(sides[1]))
+        error = math.sqrt(1 / len(sides[0]) + 1 / len(sides[1]))
         found = [
-            (quality(statistic(both), coins) - luck * (name != OWN or self.names[which] in SELDOM), name, statistic)
-            for name, statistic in statistics(sides[0], sides[1], task.column(which), task.data, task.twins_of(which))
+            (quality(told, coins) - LUCK * error * (name != OWN), name, statistic)
+            for name, statistic, told in held_out(*sides, task.column(which), task.data, task.twins_of(which))
         ]
         own = found[0][0]
         kept = [item for item in found[1:] if item[0] > own]
-        kept = sorted(kept, key=lambda item: -item[0])[:FINALISTS]
+        kept = sorted(kept, key=lambda item: -item[0])[:OFFERS]
         share = np.mean(good[groups == which])  # a canary whose runs fail shows less
-        best = max([own, *(item[0] for item in kept)])
+        best = max([own, *(item[0] for item in kept)]) - FAVOURED * error * (which != self.favourite)
         return float(share * best if best > 0 else best), [(name, use) for _, name, use in [found[0], *kept]]
 
 

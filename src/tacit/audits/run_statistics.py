@@ -26,6 +26,9 @@ SHRINK = 0.5
 FLAT = 1e-9
 SURE = 0.8
 """Confidence of the limits by which a pilot compares."""
+CLEAR, SURELY = 30.0, 2.0
+"""The largest difference of means, in deviations, that is told from a larger one; and standard errors to be on the safe
+side, so that small differences are told by the other two."""
 
 
 def statistics(
@@ -53,11 +56,37 @@ def statistics(
     yield from _of_many(inside, outside, centre, spread, data)
 
 
+def held_out(
+    inside: Floats, outside: Floats, own: int, data: int, twins: Sequence[int] = ()
+) -> Iterator[tuple[str, Statistic, Floats]]:
+    """Every statistic with its values for the runs, those with the canary first, each by a fit on the other half.
+
+    What is fitted to a few runs tells these apart even where there is nothing to tell.
+    """
+    whole = list(statistics(inside, outside, own, data, twins))
+    halves = [(inside[k::2], outside[k::2]) for k in (0, 1)]
+    if min(len(side) for half in halves for side in half) < 1:
+        both = np.concatenate((inside, outside))
+        yield from ((name, use, use(both)) for name, use in whole)
+        return
+    fits = [list(statistics(*half, own, data, twins)) for half in halves]
+    for (name, use), *parts in zip(whole, *fits, strict=True):
+        told = np.empty(len(inside) + len(outside))
+        for k, (_, fitted) in enumerate(parts):
+            usual = fitted(halves[k][1])
+            scale = float(np.std(usual))
+            for first, side, other in zip((0, len(inside)), (inside, outside), halves[1 - k], strict=True):
+                place = first + np.arange(1 - k, len(side), 2)
+                told[place] = (fitted(other) - np.median(usual)) / (scale if scale > 0 else 1.0)
+        yield name, use, told
+
+
 def quality(values: Floats, coins: NDArray[np.bool_]) -> float:
     """Deviations by which the best threshold tells runs apart, at limits that luck alone seldom passes.
 
-    The larger of two: normal quantiles of the limits of both rates at the best threshold, which sees a canary that
-    shows in some runs only; and of the area under the curve, which needs fewer runs. Ties count half.
+    The largest of three: normal quantiles of the limits of both rates at the best threshold, which sees a canary that
+    shows in some runs only; of the area under the curve, which needs fewer runs (ties count half); and the difference
+    of the means over the spread, less its own error, which few runs show where both sides are far apart.
     """
     inside, outside = np.sort(values[coins]), np.sort(values[~coins])
     if not inside.size or not outside.size:
@@ -68,7 +97,18 @@ def quality(values: Floats, coins: NDArray[np.bool_]) -> float:
     best = float(np.max(_quantile(tpr) - _quantile(fpr)))
     above = np.mean(inside[:, None] > outside) + 0.5 * np.mean(inside[:, None] == outside)
     most = 1 - 0.5 / (inside.size * outside.size)
-    return max(best, float(math.sqrt(2) * special.ndtri(min(max(above, 1 - most), most))))
+    return max(best, float(math.sqrt(2) * special.ndtri(min(max(above, 1 - most), most))), _apart_by(inside, outside))
+
+
+def _apart_by(inside: Floats, outside: Floats) -> float:
+    """(difference of the means) / spread, less SURELY of its standard errors (Hedges and Olkin 1985, chapter 5)."""
+    n, m = inside.size, outside.size
+    if n + m < 5:
+        return -math.inf
+    spread = math.sqrt(float(n * inside.var() + m * outside.var()) / (n + m - 2))
+    gap = float(inside.mean() - outside.mean())
+    d = min(gap / max(spread, abs(gap) / CLEAR, 1e-300), CLEAR)
+    return d - SURELY * math.sqrt(1 / n + 1 / m + d * d / (2 * (n + m)))
 
 
 def _quantile(rate: Floats) -> Floats:
@@ -91,9 +131,8 @@ def _of_many(
     direction = _direction(scaled(inside), scaled(outside))
     yield "a projection of all margins", lambda runs: np.asarray(np.tanh(scaled(runs) / 10) @ direction)
     yield "how unusual all margins are", lambda runs: np.log1p((np.minimum(scaled(runs) ** 2, 1e6)).mean(axis=1))
-    if np.isnan(inside).any() or np.isnan(outside).any():
-        more = 1.0 if np.isnan(inside).mean() >= np.isnan(outside).mean() else -1.0
-        yield "how many records have no answer", lambda runs: more * np.isnan(runs).sum(axis=1)
+    more = 1.0 if np.isnan(inside).mean() >= np.isnan(outside).mean() else -1.0
+    yield "how many records have no answer", lambda runs: more * np.isnan(runs).sum(axis=1)
 
 
 def _direction(inside: Floats, outside: Floats) -> Floats:
@@ -136,6 +175,8 @@ def _filled(runs: Floats, centre: Floats) -> Floats:
 
 def _middle(runs: Floats) -> Floats:
     """The median of every column's answers, 0 where there is none."""
+    if not np.isnan(runs).any():
+        return np.asarray(np.median(runs, axis=0))
     return np.array([np.median(column[~np.isnan(column)]) if (~np.isnan(column)).any() else 0.0 for column in runs.T])
 
 

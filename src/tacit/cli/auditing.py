@@ -21,8 +21,8 @@ from .inputs import read_data, read_event, seeded
 
 PAIR_HELP = "(D, D') for a mechanism, or a function that returns it."
 CANARY_HELP = (
-    "auto, backdoor, blank, clip-aware, duplicate, mislabelled, missing, near-duplicates, outlier, rare, unseen, "
-    "or PKG:NAME."
+    "auto, backdoor, blank, clip-aware, contrary, duplicate, mislabelled, missing, near-duplicates, outlier, rare, "
+    "unseen, or PKG:NAME."
 )
 
 

@@ -29,6 +29,12 @@ KINDS = {"grain": "grain", "exact": "exact", "value": "value", "projection": "va
 CONTRIBUTION = "Clip every record's gradient by itself, scale the noise to that norm, and sample as the claim says"
 PUBLIC = "Use public ranges, means and lists, or estimate them privately and count their cost"
 TRAINED = {
+    "contrary": (
+        "one record outside of the data's range changed {what} more than the claim allows: there is too little noise, "
+        "gradients are not clipped one by one, records are sampled otherwise than accounted, or ranges, means or "
+        "selected features were read off the private data",
+        f"{CONTRIBUTION}; take ranges from public facts",
+    ),
     "outlier": (
         "one record with extreme values changed {what}: scales, means or selected features were read off the private "
         "data, or contributions are not clipped",
