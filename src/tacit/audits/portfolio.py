@@ -183,14 +183,14 @@ class _Trial:
         task = self.task
         told, groups = answers(self.results, len(self.task.seen_x)), np.array(self.which)
         good = np.array([not result.problem for result in self.results])
-        sides = [told[good & (groups == k)] for k in (which, -1)]
-        if min(map(len, sides)) < 1:
+        inside, outside = (told[good & (groups == k)] for k in (which, -1))
+        if not (len(inside) and len(outside)):
             return -math.inf, []
-        coins = np.repeat([True, False], [len(side) for side in sides])
-        error = math.sqrt(1 / len(sides[0]) + 1 / len(sides[1]))
+        coins = np.repeat([True, False], [len(inside), len(outside)])
+        error = math.sqrt(1 / len(inside) + 1 / len(outside))
         found = [
             (quality(told, coins) - LUCK * error * (name != OWN), name, statistic)
-            for name, statistic, told in held_out(*sides, task.column(which), task.data, task.twins_of(which))
+            for name, statistic, told in held_out(inside, outside, task.column(which), task.data, task.twins_of(which))
         ]
         own = found[0][0]
         kept = [item for item in found[1:] if item[0] > own]
