@@ -42,6 +42,8 @@ CHECKS = {
     "chromium": lambda: shutil.which("chromium") is not None,
     "data": _data_folder,
     "gpu": _gpu,
+    "postgres": lambda: __import__("postgres_server").present(),
+    "strace": lambda: shutil.which("strace") is not None,
 }
 
 
@@ -125,6 +127,15 @@ def pytest_runtest_call(item: pytest.Item):
     if spent > 2 * CPU_SECONDS and item.get_closest_marker("slow") is None:
         pytest.fail(f"took {spent:.1f} CPU seconds; mark it slow or make it faster")
     return result
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A running PostgreSQL server, one for each worker."""
+    from postgres_server import server
+
+    with server() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ import contextlib
 import os
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,11 @@ from typing import Any
 from ..core.errors import BadInput, NotFinished
 from ..core.files import shown
 from .database import exc, sa
+from .queue import queued
 from .store import AGAIN, Store
 
 JOURNAL, SYNCHRONOUS = "PERSIST", "FULL"
+ROOM = "Make room."
 _turns: dict[str, threading.Lock] = {}
 GUARD = """CREATE TRIGGER tacit_{verb} BEFORE {verb} ON tacit_entry
 BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"""
@@ -105,33 +106,17 @@ class Sqlite(Store):
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """SQLite waits by sleeping, so that one spender of many may starve; a lock of the system serves in turn."""
+        """SQLite waits by sleeping, so that one spender of many may starve; here everybody is served in turn."""
         self.engine  # noqa: B018  a forked process takes a lock of its own
         if not self._turn.acquire(timeout=self.wait):
             raise self._locked()
         try:
-            with self._queue():
+            with queued(Path(f"{self.path}.lock"), self.wait):
                 yield
+        except TimeoutError:
+            raise self._locked() from None
         finally:
             self._turn.release()
-
-    @contextlib.contextmanager
-    def _queue(self) -> Iterator[None]:
-        try:
-            import fcntl
-        except ModuleNotFoundError:  # a system without it: SQLite's own waiting is right, if unfair
-            yield
-            return
-        try:
-            handle = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:  # a folder that cannot be written: SQLite will say so, where it matters
-            yield
-            return
-        try:
-            _locked(fcntl, handle, time.monotonic() + self.wait, self._locked)
-            yield
-        finally:
-            os.close(handle)
 
     def _locked(self) -> NotFinished:
         return NotFinished(f"{self.shown} is held by another program; nothing was charged.", fix="Try again later.")
@@ -141,9 +126,7 @@ class Sqlite(Store):
         if "locked" in text or "busy" in text:
             return self._locked()
         if "full" in text:
-            return NotFinished(
-                f"{self.shown} cannot be written: the disk is full.", fix="Make room; nothing was charged."
-            )
+            return NotFinished(f"{self.shown} cannot be written: the disk is full, and nothing was charged.", fix=ROOM)
         if "readonly" in text or "read-only" in text or "unable to open" in text:
             return BadInput(f"{self.shown} cannot be written.", fix="Give a file in a folder that is yours to write.")
         if "not a database" in text or "no such table" in text or "malformed" in text:
@@ -153,22 +136,3 @@ class Sqlite(Store):
         if "never changed" in text:
             return BadInput(f"Entries of {self.shown} are never changed.")
         return NotFinished(f"{self.shown} cannot be written or read: {text[:100]}.", fix=AGAIN)
-
-
-def _locked(fcntl: Any, handle: int, until: float, refusal: Any) -> None:
-    """Wait in the kernel's queue, which is fair and wakes at once; a timer only bounds the whole wait."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return
-    except OSError:
-        pass
-    done = threading.Event()
-
-    def wait() -> None:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        done.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    if not done.wait(until - time.monotonic()):
-        raise refusal()

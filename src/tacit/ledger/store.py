@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from .database import exc, sa
 
 WAIT = 30.0
 """Seconds to wait for other spenders before giving up."""
+_ABANDONED: list[Any] = []
 AGAIN = "Charge again with the same key: what was charged is never charged twice."
 
 
@@ -49,7 +51,8 @@ class Store(ABC):
         if sa is None:
             raise MissingExtra("ledger")
         self.url, self.wait = url, wait
-        self._pid = -1
+        self._pid: int = -1
+        self._held: Any = None
         data = sa.MetaData()
         self.entries = sa.Table(
             "tacit_entry",
@@ -97,15 +100,20 @@ class Store(ABC):
 
     @property
     def engine(self) -> Any:
-        """A connection must not be carried into a forked process: each process has its own."""
+        """A connection must not be carried into a forked process: each process has its own.
+
+        What a parent opened is neither used nor closed here.
+        """
         if self._pid != os.getpid():
+            if self._held is not None:
+                _ABANDONED.append(self._held)
             self._pid, self._held = os.getpid(), self._engine()
+            weakref.finalize(self, _dispose, self._held, self._pid)
         return self._held
 
     def close(self) -> None:
-        if self._pid == os.getpid():
+        if self._held is not None and self._pid == os.getpid():
             self._held.dispose()
-        self._pid = -1
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -183,6 +191,11 @@ class Store(ABC):
     def rows(self, connection: Any) -> Iterator[Row]:
         for found in connection.execute(sa.select(self.entries).order_by(self.entries.c.seq)):
             yield Row(*found)
+
+
+def _dispose(engine: Any, pid: int) -> None:
+    if pid == os.getpid():
+        engine.dispose()
 
 
 @contextlib.contextmanager
