@@ -190,6 +190,56 @@ def test_doctor(tacit, tmp_path, monkeypatch):
     assert {"name", "version", "needed_by", "install"} == set(found["packages"][0])
 
 
+PROOF = """
+import torch
+from torch import nn
+
+class Branch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.unused = nn.Linear(4, 3), nn.Linear(2, 2)
+
+    def forward(self, x):
+        return torch.cat([self.layer(row[None]) if row.sum() > 0 else self.layer(-row[None]) for row in x])
+
+def branch():
+    return Branch()
+
+def plain():
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+
+def mixing():
+    return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+
+def batch():
+    return torch.zeros(6, 4), torch.zeros(6, dtype=torch.long)
+
+BATCH = batch()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "records", "rule", "why"),
+    [
+        ("plain", "all at once, each as if alone", "outer product of one position", ""),
+        ("branch", "one at a time", "one record at a time, by ordinary autograd", "values of a tensor"),
+        ("mixing", "refused", "refused", "batch normalisation"),
+    ],
+)
+def test_doctor_shows_the_proof(tacit, tmp_path, monkeypatch, model, records, rule, why):
+    (tmp_path / "proof_net.py").write_text(PROOF)
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = tacit("doctor", f"proof_net:{model}", "--batch", "proof_net:BATCH", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert (found["records"], found["model"][0]["rule"]) == (records, rule)
+    assert why in found["why"]
+    assert found["model"][0]["operations"] == (["linear"] if model == "plain" else [])
+    assert (found["one_at_a_time"] is None) == (model == "mixing")
+    assert records in tacit("doctor", f"proof_net:{model}", "--batch", "proof_net:batch")[1]
+    assert tacit("doctor", "--batch", "proof_net:BATCH")[0] == 2
+
+
 SLOW = """
 import pathlib, time
 def fit(x, y, rng):

@@ -10,7 +10,7 @@ import typer
 
 from ..core.errors import BadInput, MissingExtra
 from .app import Result, verb
-from .entry import Guarded
+from .entry import Guarded, resolve, resolve_callable
 
 NEEDED = {
     "numpy": ("everything", "pip install tacit"),
@@ -27,24 +27,38 @@ NEEDED = {
 @verb("doctor")
 def doctor(
     model: Annotated[str | None, typer.Argument(metavar="[PKG:make_model]", help="A function that makes it.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(metavar="PKG:NAME", help="A batch, or a function that makes one.")
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(metavar="PKG:NAME", help="loss(model, batch); else cross-entropy.")
+    ] = None,
 ) -> Result:
-    """Say what is installed and, for a model, the clipping rule of every parameter."""
+    """Say what is installed and, for a model, the clipping rule of every parameter.
+
+    With a batch, of which only shapes are looked at: how its records are run, why, and what that costs.
+    """
     packages = [_package(name, *why) for name, why in NEEDED.items()]
     device = _device()
-    rules = [] if model is None else _rules(model)
+    if model is None and (batch is not None or loss is not None):
+        raise BadInput(
+            "--batch and --loss are about a model.", fix="Name it: tacit doctor PKG:make_model --batch PKG:NAME."
+        )
+    shown = {"model": []} if model is None else _rules(model) if batch is None else _proof(model, batch, loss)
+    rows_of_model = _rows(shown)
     where = f"{platform.system()} {platform.machine()}"
     data = {
         "python": platform.python_version(),
         "platform": where,
         "device": device,
         "packages": packages,
-        "model": [{"parameter": name, "rule": rule} for name, rule in rules],
+        **shown,
     }
     rows = [("python", platform.python_version()), ("platform", where), ("device", device)]
     rows += [
         (row["name"], row["version"] or f"absent; {row['needed_by']} need it: {row['install']}") for row in packages
     ]
-    return Result(data, rows + rules)
+    return Result(data, rows + rows_of_model)
 
 
 def _package(name: str, needed_by: str, install: str) -> dict[str, Any]:
@@ -63,14 +77,57 @@ def _device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
-def _rules(entry: str) -> list[tuple[str, str]]:
+def _made(entry: str) -> Any:
+    """The model."""
     if util.find_spec("torch") is None:
         raise MissingExtra("torch")
     from torch import nn
 
-    from ..train import rules
-
     made = Guarded(entry)()
     if not isinstance(made, nn.Module):
         raise BadInput(f"{entry} must return a torch module.")
-    return [(str(name), str(rule)) for name, rule in rules(made)]
+    return made
+
+
+def _rules(entry: str) -> dict[str, Any]:
+    """As far as the layers tell."""
+    from ..train import rules
+
+    return {"model": [{"parameter": str(name), "rule": str(rule)} for name, rule in rules(_made(entry))]}
+
+
+def _proof(entry: str, batch: str, loss: str | None) -> dict[str, Any]:
+    """What a private step would do, tried on made-up records that are shaped like those of the batch."""
+    model = _made(entry)
+    from ..train.proof import proof
+
+    given = resolve(batch)
+    found = proof(
+        model, Guarded(batch)() if callable(given) else given, None if loss is None else resolve_callable(loss)
+    )
+    slow = found.slowness
+    return {
+        "model": [
+            {"parameter": part.parameter, "rule": part.rule, "operations": list(part.operations)}
+            for part in found.parameters
+        ],
+        "records": found.records,
+        "why": found.why,
+        "one_at_a_time": None if slow is None else {"factor": slow.factor, "against": slow.against},
+    }
+
+
+def _rows(shown: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same, for a terminal."""
+    rows = [(row["parameter"], _line(row)) for row in shown["model"]]
+    if "records" not in shown:
+        return rows
+    slow = shown["one_at_a_time"]
+    rows.append(("records", f"{shown['records']}: {shown['why']}" if shown["why"] else shown["records"]))
+    if slow is not None:
+        rows.append(("one at a time", f"{slow['factor']:.2g} times the time of {slow['against']}"))
+    return rows
+
+
+def _line(row: dict[str, Any]) -> str:
+    return f"{row['rule']} ({', '.join(row['operations'])})" if row.get("operations") else row["rule"]

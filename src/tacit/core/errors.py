@@ -118,7 +118,14 @@ def where(error: BaseException) -> str:
 
 
 class SlowWarning(UserWarning):
-    """Something is done in a way that is right and slow, such as training one record at a time."""
+    """Something is done in a way that is right and slow, such as training one record at a time.
+
+    `factor`: how many times slower, as measured; None where it cannot be.
+    """
+
+    def __init__(self, message: str, factor: float | None = None) -> None:
+        super().__init__(message)
+        self.factor = factor
 
 
 def _made(kind: type[TacitError], args: tuple[object, ...]) -> TacitError:

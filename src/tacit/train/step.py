@@ -271,9 +271,10 @@ class PrivateStep:
             self._clipper.look_again(self.done)
         reason = self._clipper.alone_because
         if reason and reason != self.alone_because:
-            warnings.warn(
-                f"The model runs one record at a time, which is exact and slow: {reason}.", SlowWarning, stacklevel=3
-            )
+            slow = self._clipper.slowness()
+            told = "" if slow is None else f" ({slow})"
+            message = f"The model runs one record at a time, which is exact and slow{told}: {reason}."
+            warnings.warn(SlowWarning(message, None if slow is None else slow.factor), stacklevel=3)
         self.alone_because = reason
 
     def _parted(self, batch: Batch) -> list[Part]:

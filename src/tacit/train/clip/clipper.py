@@ -18,6 +18,7 @@ from .capture.errors import kept_data
 from .capture.probe import DISAGREES, Structure, agrees, made_up, probe, unchanged
 from .isolation import Surroundings
 from .recompute.two_pass import clipped_again
+from .slowness import Slowness, measured
 from .sums import Add, Clipped, clipped_sum
 from .tree import describe, mapped
 from .weigh import FLAT, Weigh
@@ -58,7 +59,7 @@ class Clipper:
             return self.alone(batch, mask)
         before = self._buffers()
         try:
-            found = self._together(batch, mask, structure)
+            found = self.together(batch, mask, structure)
         except (TacitError, torch.OutOfMemoryError):
             raise
         except Exception:
@@ -67,7 +68,8 @@ class Clipper:
             raise kept_data("a buffer of the model")
         return found
 
-    def _together(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
+    def together(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
+        """All records at once, in the way that a structure says."""
         forward = structure.forward(self.losses, batch, self.parameters, self.constants())
         known = mask, self.clip_norm, self.weigh
         if structure.checkpointed and self.add is None:
@@ -76,19 +78,20 @@ class Clipper:
 
     def alone(self, batch: Any, mask: Tensor) -> Clipped:
         """One record at a time; for such models, and for batches in which a record makes an operation raise."""
-        around = self._around()
+        around = self.around()
         with self.products():
             known = self.parameters, mask, self.clip_norm, self.weigh, self.add
             return clipped_alone(self.losses, batch, *known, around)
 
-    def _around(self) -> Surroundings:
+    def around(self) -> Surroundings:
+        """All that the model and the loss can reach, as it is now."""
         return Surroundings(self.model, self.loss, self.parameters)
 
     def _check_reach(self, structure: Structure) -> None:
         """Refuse a model that runs one record at a time and holds what cannot be put back after each."""
         if structure.together:
             return
-        for path, kind in self._around().opaque.items():
+        for path, kind in self.around().opaque.items():
             raise BadInput(
                 f"The model runs one record at a time, and {path} is a {kind}, which cannot be put back after each "
                 "record: it could carry data from one to the next.",
@@ -150,6 +153,11 @@ class Clipper:
     def alone_because(self) -> str:
         """Why records run one at a time; empty where they do not."""
         return next((found.reason for found in self.structures.values() if not found.together), "")
+
+    def slowness(self) -> Slowness | None:
+        """How much slower one record at a time is, on made-up records of the first shape that runs so."""
+        shapes = [self.shapes[key] for key, found in self.structures.items() if not found.together]
+        return measured(self, shapes[0]) if shapes else None
 
     def _looked_at(self, batch: Any) -> Tensor:
         """The loss without autocast: rules are compared with autograd where both round alike."""
