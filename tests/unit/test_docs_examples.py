@@ -58,8 +58,19 @@ def test_report(tmp_path):
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
+def test_a_ledger(tmp_path):
+    assert run(readme("Ledger.create("), tmp_path) == "0.9 True\n"
+
+
+def test_the_ledgers_example(tmp_path):
+    out = run((ROOT / "examples" / "ledger_counts.py").read_text(encoding="utf-8"), tmp_path).splitlines()
+    assert out[9].endswith("epsilon 0.0 remains")
+    assert out[10].startswith("month 11: refused. The charge asks for epsilon 0.1 and 0 remains.")
+    assert out[11].startswith("Chain(ok=True, entries=20")
+
+
 def test_there_is_a_test_for_every_block():
-    assert len(blocks("README.md")) == 5
+    assert len(blocks("README.md")) == 6
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

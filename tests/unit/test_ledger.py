@@ -30,6 +30,8 @@ from tacit.events import (
     Repeat,
 )
 from tacit.ledger import Ledger, chain
+from tacit.ledger.amounts import written
+from tacit.ledger.state import State
 from tacit.loss import privacy_loss
 from tacit.loss.plan import plan
 
@@ -350,24 +352,28 @@ def test_a_receipt_finds_an_older_copy_and_a_new_chain(make, tmp_path):
     assert (old.verify().ok, old.verify(receipt).ok) == (True, False)
 
 
-def test_a_whole_chain_written_anew_must_still_keep_its_sums(make, tmp_path):
-    """Somebody halves a cost and computes all hashes again: the sums and limits are gone through as well."""
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_whole_chain_written_anew_must_still_keep_its_sums_and_costs(make, tmp_path, thorough):
+    """Somebody halves a cost and computes all hashes again, and all sums too where `thorough`."""
     ledger = make()
     for number in range(3):
         ledger.charge(Laplace(5.0), key=str(number))
-    with ledger._store.reading() as connection:
-        rows = list(ledger._store.rows(connection))
-    body = json.loads(rows[2].body)
-    body["cost"]["sum"] = str(int(body["cost"]["sum"]) // 2)
-    before, statements = rows[1].hash, []
-    for row in rows[2:]:
-        changed = chain.row(before, body if row.seq == 2 else json.loads(row.body))
+    rows = [json.loads(row["body"]) for row in ledger.rows()]
+    rows[2]["cost"]["sum"] = str(int(rows[2]["cost"]["sum"]) // 2)
+    before, state, statements = ledger.rows()[0]["hash"], State.start(ledger.terms).after(rows[0]), []
+    for body in rows[1:]:
+        state = state.after(body)
+        if thorough:
+            body["total"] = written(state.totals)
+        changed = chain.row(before, body)
         before = changed.hash
-        statements.append(
-            f"UPDATE tacit_entry SET body = '{changed.body}', hash = '{changed.hash}' WHERE seq = {row.seq}"
-        )
-    touched(tmp_path / "budget.db", *statements, f"UPDATE tacit_head SET hash = '{before}'")
-    assert ledger.verify().first_bad == 2
+        new = f"body = '{changed.body}', hash = '{changed.hash}'"
+        statements.append(f"UPDATE tacit_entry SET {new} WHERE seq = {changed.seq}")
+    head = f"UPDATE tacit_head SET hash = '{before}'" + (f", state = '{state.to_text()}'" if thorough else "")
+    touched(tmp_path / "budget.db", *statements, head)
+    found = ledger.verify()
+    assert found.first_bad == 2
+    assert ("less than its event costs" in found.problem) == thorough
 
 
 def test_a_clock_that_was_set_back_changes_nothing_but_the_time(make, monkeypatch):

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ..core.adjacency import Adjacency
 from ..core.charger import Receipt
-from .amounts import read
+from ..core.errors import TacitError
+from ..core.event import Event
+from .amounts import Amount, read
 from .chain import START, Chain, problem
+from .costs import costs
 from .state import State, Terms
 from .store import Row, Store
 
@@ -74,4 +78,24 @@ class Walk:
                 return f"entry {body['seq']} has a negative cost"
             if read(body["total"]) != self.state.totals:
                 return f"entry {body['seq']} states other sums than those of all charges"
+            return self._cost(body)
         return ""
+
+    def _cost(self, body: dict[str, Any]) -> str:
+        """Whether the event was charged what it costs by today's theorems: a smaller charge is a false one."""
+        assert self.terms is not None
+        try:
+            event = Event.from_json(body["event"])
+            today = costs(event, Adjacency.of(body["adjacency"]), int(body["group"]), self.terms.criteria)
+        except TacitError:
+            return f"entry {body['seq']} names an event whose cost is not known"
+        stored = read(body["cost"])
+        low = [name for name, amount in today.items() if _less(stored[name], amount)]
+        return f"entry {body['seq']} was charged less than its event costs" if low else ""
+
+
+def _less(stored: Amount, today: Amount) -> bool:
+    """Whether a stored cost is below today's by more than rounding; None is infinite."""
+    if stored is None:
+        return False
+    return today is None or stored * (10**6 + 1) < today * 10**6
