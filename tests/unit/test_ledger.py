@@ -204,13 +204,26 @@ def test_events_without_a_known_cost_are_refused(make):
 
 def test_stated_deltas_come_out_of_their_own_share(make):
     ledger = make(delta=1e-5)
-    ledger.charge(PartitionSelection(0.1, 3e-7), key="a")
+    ledger.charge(PartitionSelection(0.1, 9e-7), key="a")
     ledger.charge(Gaussian(20.0), key="b")
     with pytest.raises(BudgetExceeded):
-        ledger.charge(PartitionSelection(0.1, 3e-7), key="c")
-    ledger.charge(Repeat(PartitionSelection(0.01, 1e-7), 2), key="d")
+        ledger.charge(PartitionSelection(0.1, 9e-7), key="c")
+    ledger.charge(Repeat(PartitionSelection(0.01, 3e-7), 2), key="d")
     with pytest.raises(BudgetExceeded):
         ledger.charge(ApproximateDP(0.0, 1e-12), key="e")
+
+
+def test_the_part_of_stated_deltas_is_chosen_when_the_ledger_is_made(make):
+    for place, share in enumerate((0.0, 0.15, 0.5, 1.0)):
+        ledger = make(f"{place}.db", delta=1e-6, stated=share)
+        assert sum(item.delta for item in ledger.terms.criteria) + share * 1e-6 <= 1e-6 * (1 + 1e-9)
+        ledger.charge(TENTH, key="a")
+        if share:
+            ledger.charge(ApproximateDP(0.1, share * 1e-6), key="b")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(ApproximateDP(0.1, 1e-12), key="c")
+    with pytest.raises(BadInput):
+        make("5.db", stated=1.5)
 
 
 def test_other_neighbours_are_converted_by_a_theorem_or_refused(make):

@@ -42,6 +42,9 @@ def init(
     unit: Annotated[str, typer.Option(help="Whose privacy counts: record, user, household.")],
     delta: Annotated[float, typer.Option(help="The budget's delta; 0 counts pure releases only.")] = 0.0,
     adjacency: Annotated[str, typer.Option(help="add-remove, replace or zero-out.")] = "add-remove",
+    stated: Annotated[
+        float | None, typer.Option(help="The part of delta for events that state a delta (0.15 unless given).")
+    ] = None,
     event: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="An event of a planned ledger, in JSON; give it once for each."),
@@ -51,9 +54,9 @@ def init(
     require("sqlalchemy", "ledger")
     from ..ledger import Ledger
 
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {} if stated is None else {"stated": stated}
     if event:
-        more = {"composition": "planned", "events": [read_event(path) for path in event]}
+        more |= {"composition": "planned", "events": [read_event(path) for path in event]}
     return _told(Ledger.create(url, epsilon=epsilon, delta=delta, unit=unit, adjacency=adjacency, **more))
 
 

@@ -17,9 +17,10 @@ from scipy.special import log_ndtr, ndtri
 from .amounts import Amount, Amounts, below, cost, exact, limit, plain
 
 SUM, GDP, ZCDP, STATED = "sum", "gdp", "zcdp", "stated delta"
-SHARES = ((ZCDP, 0.65, 1.0), ("renyi-low", 0.05, 0.8), ("renyi-high", 0.05, 1.5))
+SHARES = ((ZCDP, 0.65, 1.0), ("renyi-low", 0.025, 0.8), ("renyi-high", 0.025, 1.5))
 """Renyi criteria: name, share of delta, and t = order - 1 as a multiple of the best one for Gaussian noise."""
-GDP_SHARE, STATED_SHARE = 0.2, 0.05
+GDP_SHARE, STATED_SHARE = 0.15, 0.15
+"""Of Gaussian privacy, and of events that state a delta, unless another part is set aside for these."""
 SAFE = 1e-12
 """By so much, relatively, a computed limit is lowered: its formula is evaluated in floating point."""
 COMPUTED = 1e-9
@@ -52,20 +53,22 @@ class Criterion:
         return -1 if total is None else self.limit - total
 
 
-def criteria(epsilon: float, delta: float) -> tuple[Criterion, ...]:
+def criteria(epsilon: float, delta: float, stated: float = STATED_SHARE) -> tuple[Criterion, ...]:
     """The criteria of a budget: the plain sum, and with delta > 0 also Renyi orders and Gaussian privacy.
 
-    The shares of delta, with that of stated deltas, add up to at most delta.
+    `stated` is the part of delta that is set aside for events that state a delta; the others share the rest. All shares
+    add up to at most delta.
     """
     plain_sum = Criterion(SUM, limit(exact(epsilon)))
-    if delta <= 0 or epsilon <= 0:
-        return (plain_sum, Criterion(STATED, limit(exact(delta))))
-    best = best_tilt(epsilon, SHARES[0][1] * delta)
-    renyi = [_renyi(name, epsilon, share * delta, scale * best) for name, share, scale in SHARES]
-    mu = gaussian_limit(epsilon, GDP_SHARE * delta)
-    gaussian = Criterion(GDP, limit(mu * mu * (1 - SAFE)), GDP_SHARE * delta)
-    found = [plain_sum, *renyi, gaussian, Criterion(STATED, limit(exact(delta) * exact(STATED_SHARE)))]
-    return tuple(item for item in found if item.limit > 0 or item.name in (SUM, STATED))
+    own = Criterion(STATED, limit(exact(delta) * exact(stated)))
+    rest = delta * (1 - stated) / (1 - STATED_SHARE)
+    if not rest > 0:
+        return (plain_sum, own)
+    best = best_tilt(epsilon, SHARES[0][1] * rest)
+    renyi = [_renyi(name, epsilon, share * rest, scale * best) for name, share, scale in SHARES]
+    mu = gaussian_limit(epsilon, GDP_SHARE * rest)
+    gaussian = Criterion(GDP, limit(mu * mu * (1 - SAFE)), GDP_SHARE * rest)
+    return (plain_sum, *(item for item in (*renyi, gaussian) if item.limit > 0), own)
 
 
 def _renyi(name: str, epsilon: float, delta: float, tilt: float) -> Criterion:

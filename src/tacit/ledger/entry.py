@@ -37,14 +37,22 @@ class Entry:
 
 
 def new_terms(
-    epsilon: float, delta: float, unit: str, adjacency: Adjacency, composition: str, events: tuple[Event, ...]
+    epsilon: float,
+    delta: float,
+    unit: str,
+    adjacency: Adjacency,
+    composition: str,
+    events: tuple[Event, ...],
+    stated: float,
 ) -> Terms:
+    """The terms of a new ledger; whatever is wrong with them is told before anything is written."""
     epsilon, delta = check.positive("epsilon", epsilon), check.delta(delta)
     check_label("unit", unit, least=1)
     if composition == ADAPTIVE:
         if events:
             raise BadInput("An adaptive ledger takes no list of events.", fix='Use composition="planned".')
-        return Terms(epsilon, delta, unit, adjacency, composition, criteria(epsilon, delta))
+        share = check.probability("stated", stated)
+        return Terms(epsilon, delta, unit, adjacency, composition, criteria(epsilon, delta, share))
     if composition != PLANNED:
         raise BadInput(f"composition must be adaptive or planned, got {composition!r}.")
     return planned(epsilon, delta, unit, adjacency, events)

@@ -20,7 +20,7 @@ from .amounts import read, written
 from .asking import asked, fits_alone, room
 from .chain import Chain
 from .costs import costs, neighbours
-from .criteria import accepts
+from .criteria import STATED_SHARE, accepts
 from .entry import Entry, check_label, entry_of, new_terms, terms_of, time_after
 from .planned import place_of
 from .state import ADAPTIVE, PLANNED, State, Terms
@@ -64,12 +64,14 @@ class Ledger:
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         composition: str = ADAPTIVE,
         events: Iterable[Event] = (),
+        stated: float = STATED_SHARE,
     ) -> Ledger:
         """Make a ledger; everything that decides later is fixed here.
 
         composition: "adaptive" (any events, chosen as one goes) or "planned" (exactly `events`, composed exactly).
+        stated: the part of delta that is set aside for events that state a delta, in an adaptive ledger.
         """
-        terms = new_terms(epsilon, delta, unit, Adjacency.of(adjacency), composition, tuple(events))
+        terms = new_terms(epsilon, delta, unit, Adjacency.of(adjacency), composition, tuple(events), stated)
         body = {"kind": "open", "seq": 0, "time": chain.now(), "id": os.urandom(16).hex(), **terms.to_json()}
         state = State.start(terms).after(body)
         opened(os.fspath(url)).make(chain.row(chain.START, body), state.to_text())
