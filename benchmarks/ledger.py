@@ -73,11 +73,13 @@ def spenders(folder: Path, quick: bool) -> list[dict[str, Any]]:
 def rate(folder: Path, quick: bool) -> list[dict[str, Any]]:
     """Durable charges per second of 8 processes, beside one bare loop on the same file, before and after."""
     url, seconds = made(str(folder / "rate.db")), 2.0 if quick else 10.0
-    before = fire.bare(Path(url), seconds)
+    before, slowest = fire.bare(Path(url), seconds)
     found = fire.spenders(url, folder / "rate.log", processes=8, each=int(max(seconds * before / 8, 5)))
-    after = fire.bare(Path(url), seconds)
+    after, slow = fire.bare(Path(url), seconds)
     ours, bare = found["released"] / found["seconds"], (before + after) / 2
+    waits = sorted(line["seconds"] for line in fire.read(folder / "rate.log"))
     row = {"charges_per_second": ours, "bare_per_second": bare, "ratio": ours / bare, **found}
+    row |= {"median_wait": waits[len(waits) // 2], "longest_bare": max(slowest, slow)}
     print(row, flush=True)
     return [row]
 

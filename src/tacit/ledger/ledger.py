@@ -123,8 +123,6 @@ class Ledger:
             "event": event.to_json(),
         }
         body |= {"adjacency": under.value, "group": size, "place": None, "sole": False}
-        if (found := self._known(body)) is not None:
-            return found
         body |= {"cost": written(costs(event, under, size, self.terms.criteria)), "conditions": conditions(event)}
         alone = self.terms.composition == ADAPTIVE and fits_alone(event, under, size, self.terms)
         return self._charged(event, body, alone)
@@ -203,13 +201,14 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """All charges, in their order."""
         with self._store.reading() as connection:
-            bodies = [json.loads(row.body) for row in self._store.rows(connection) if row.kind == "charge"]
-        return [entry_of(body) for body in bodies]
+            rows = self._store.rows(connection)
+        return [entry_of(json.loads(row.body)) for row in rows if row.kind == "charge"]
 
     def rows(self) -> list[dict[str, Any]]:
         """The whole chain, entry by entry: what is hashed, and its hash."""
         with self._store.reading() as connection:
-            return [{"hash": row.hash, "body": row.body} for row in self._store.rows(connection)]
+            rows = self._store.rows(connection)
+        return [{"hash": row.hash, "body": row.body} for row in rows]
 
     def head(self) -> str:
         """The hash of the last entry."""
@@ -219,7 +218,8 @@ class Ledger:
         """Go through the whole chain: hashes, sums, limits; with a receipt, that its entry is still there."""
         proof = Receipt.from_json(receipt) if isinstance(receipt, dict) else receipt
         with self._store.reading() as connection:
-            return verified(self._store, connection, proof)
+            rows, head = self._store.rows(connection), self._store.head(connection)
+        return verified(rows, head, proof)
 
     def close(self) -> None:
         """Let go of the connection; it is opened again when needed."""
@@ -243,12 +243,6 @@ class Ledger:
                 f"The charge counts for one {unit[:60]}, and the ledger for one {self.unit}.",
                 fix="Say with group= how many records one unit has at most, or open a ledger for this unit.",
             )
-
-    def _known(self, body: dict[str, Any]) -> Receipt | None:
-        """The receipt of an earlier charge under this key."""
-        with self._store.reading() as connection:
-            row = self._store.at(connection, slot=f"charge {body['key']}")
-        return None if row is None else self._same(row, body)
 
     def _same(self, row: Row, body: dict[str, Any]) -> Receipt:
         old = json.loads(row.body)

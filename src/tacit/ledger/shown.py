@@ -32,8 +32,7 @@ def page(ledger: Ledger) -> str:
 
 def spending(ledger: Ledger) -> list[tuple[str, float]]:
     """After every charge, its time and the pure epsilon that remained."""
-    with ledger._store.reading() as connection:
-        bodies = [json.loads(row.body) for row in ledger._store.rows(connection) if row.kind == "charge"]
+    bodies = [body for body in (json.loads(row["body"]) for row in ledger.rows()) if body["kind"] == "charge"]
     return [(str(body["time"]), remaining(ledger.terms.criteria, read(body["total"]))) for body in bodies]
 
 

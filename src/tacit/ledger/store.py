@@ -117,7 +117,7 @@ class Store(ABC):
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for one's turn to write; only a matter of fairness, since transactions exclude each other anyway."""
+        """Wait for one's turn; only a matter of fairness, since transactions exclude each other anyway."""
         yield
 
     @contextlib.contextmanager
@@ -135,9 +135,9 @@ class Store(ABC):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Any]:
-        """One consistent view."""
+        """One consistent view; short, since in a SQLite file a reader keeps writers waiting."""
         try:
-            with self.engine.connect() as connection, _undone(connection):
+            with self.turn(), self.engine.connect() as connection, _undone(connection):
                 self._begin_reading(connection)
                 yield connection
                 connection.exec_driver_sql("COMMIT")
@@ -188,9 +188,10 @@ class Store(ABC):
         chosen = sa.select(self.entries).where(columns.kind == kind, columns.name == name).order_by(columns.seq)
         return [Row(*found) for found in connection.execute(chosen)]
 
-    def rows(self, connection: Any) -> Iterator[Row]:
-        for found in connection.execute(sa.select(self.entries).order_by(self.entries.c.seq)):
-            yield Row(*found)
+    def rows(self, connection: Any) -> list[Row]:
+        """All entries in their order."""
+        found = connection.execute(sa.select(self.entries).order_by(self.entries.c.seq)).all()
+        return [Row(*item) for item in found]
 
 
 def _dispose(engine: Any, pid: int) -> None:

@@ -13,22 +13,21 @@ from .amounts import Amount, read
 from .chain import START, Chain, problem
 from .costs import costs
 from .state import State, Terms
-from .store import Row, Store
+from .store import Head, Row
 
 Found = tuple[int, str]
 CUT = "entries are missing at the end, or the sums were changed"
 OLDER = "the ledger is older than the receipt: it was rolled back"
 
 
-def verified(store: Store, connection: Any, receipt: Receipt | None) -> Chain:
+def verified(rows: list[Row], head: Head, receipt: Receipt | None) -> Chain:
     """Replay all entries from the first; stop at the first that is not what it should be."""
     walk = Walk()
-    for row in store.rows(connection):
+    for row in rows:
         if (wrong := walk.take(row)) is not None:
             return Chain(False, walk.seq, walk.head, *wrong)
         if receipt is not None and row.seq == receipt.seq and row.hash != receipt.head:
             return Chain(False, walk.seq, walk.head, row.seq, "the receipt names another entry at its place")
-    head = store.head(connection)
     if walk.state is None or (head.seq, head.hash, head.state) != (walk.seq, walk.head, walk.state.to_text()):
         return Chain(
             False, walk.seq, walk.head, walk.seq + 1, "entries are missing at the end, or the sums were changed"
