@@ -273,6 +273,9 @@ def test_a_planned_ledger_takes_its_events_once_each_in_any_order(make):
     assert ledger.verify().ok
     with pytest.raises(BudgetExceeded):
         make("more.db", composition="planned", events=[*events, Gaussian(3.0)])
+    other = make("group.db", composition="planned", events=events)
+    with pytest.raises(BudgetExceeded):
+        other.charge(Gaussian(9.0), key="a", group=2)
 
 
 def test_answers_are_stored_once(make):

@@ -273,7 +273,8 @@ class Ledger:
     def _accepted(self, state: State, body: dict[str, Any], alone: bool) -> State | None:
         """The state after the charge, where it is accepted; `body` is told its place or that it closes the ledger."""
         if self.terms.composition == PLANNED:
-            body["place"] = place_of(body["event"], self.terms, state)
+            own = (body["adjacency"], body["group"]) == (self.adjacency.value, 1)  # what the plan was analysed for
+            body["place"] = place_of(body["event"], self.terms, state) if own else None
             return None if body["place"] is None else state.after({**body, "time": ""})
         after = state.after({**body, "time": ""})
         allowed = all(
