@@ -67,12 +67,15 @@ class Traces(HTMLParser):
         self.marked: list[Element] = []
         self.loose: list[str] = []
         self.dots: list[dict[str, str | None]] = []
+        self.bars: list[dict[str, str | None]] = []
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
         if "data-found" in attributes:
             self.dots.append(attributes)
+        if "data-bars" in attributes:
+            self.bars.append(attributes)
         if tag not in VOID:
             self.open.append(Element(tag, attributes))
 
@@ -107,7 +110,7 @@ def untraced(html: str, evidences: list[Evidence], *, public: bool = False) -> l
     page = Traces(html)
     wrong = [_name(item) for item in page.marked if not _true(item, root, shown, public)]
     known = _known(evidences, shown, root, public)
-    return wrong + [text for text in page.loose if text not in known] + _dots(page.dots, shown)
+    return wrong + [text for text in page.loose if text not in known] + _dots(page.dots, shown) + _bars(page.bars, root)
 
 
 def _name(item: Element) -> str:
@@ -159,3 +162,16 @@ def _dots(drawn: list[dict[str, str | None]], shown: list[Evidence]) -> list[str
     counts = [best and str(round(1000 * (best[2].value or 0.0))) for best in map(strongest, shown)]
     true = {*filter(None, counts), "None"}
     return [f"dots: {item['data-found']}" for item in drawn if item["data-found"] not in true]
+
+
+def _bars(drawn: list[dict[str, str | None]], root: Any) -> list[str]:
+    """The bars of a histogram are its counts."""
+    wrong = []
+    for item in drawn:
+        try:
+            stored = at(root, str(item["data-at"]))
+            told = "|".join(",".join(map(str, stored[side])) for side in ("inside", "outside"))
+        except (KeyError, IndexError, TypeError):
+            told = ""
+        wrong += [] if told == item["data-bars"] else [f"bars: {item['data-bars']}"]
+    return wrong

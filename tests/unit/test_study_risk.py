@@ -10,8 +10,7 @@ from tacit.attacks import distribution, memorisation
 from tacit.audits import stated
 from tacit.core import Observations
 from tacit.core.randomness import Seeded
-from tacit.fleet import Epochs
-from tacit.study.risk import below_the_average, budget, by_steps, renamed
+from tacit.study.risk import budget, by_steps, records, renamed
 
 PLAN = Plan(1000, 0.05, 100, 1.0)
 
@@ -54,16 +53,13 @@ def test_records_that_no_model_or_every_model_learned_are_in_none():
 
 
 def test_the_memorised_records_are_the_most_exposed():
-    found = below_the_average(observations(), PLAN, 1e-5, Seeded(1))
+    found = records(observations(), Seeded(1))
     assert {item.record for item in found["exposures"][:2]} == {7, 31}
     assert all(item.memorisation.lower > 0.3 for item in found["exposures"][:2])
-    assert len(found["budget"]) == 21
 
 
-def test_plain_training_has_no_budget_and_few_models_name_nobody():
-    found = below_the_average(observations(models=4), Epochs(1, 10), 1e-5, Seeded(1))
-    assert "budget" not in found
-    assert "exposures" not in found
+def test_few_models_name_nobody():
+    assert "exposures" not in records(observations(models=4), Seeded(1))
 
 
 def test_a_claimed_event_has_the_budget_of_its_plan():
@@ -75,6 +71,6 @@ def test_a_claimed_event_has_the_budget_of_its_plan():
 
 
 def test_records_are_named_by_their_rows_in_the_data():
-    found = below_the_average(observations(), PLAN, 1e-5, Seeded(1))["exposures"]
+    found = records(observations(), Seeded(1))["exposures"]
     rows = np.arange(60)[::-1] + 100
     assert {item.record for item in renamed(found[:2], rows)} == {100 + 59 - 7, 100 + 59 - 31}

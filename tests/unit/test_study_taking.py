@@ -14,7 +14,7 @@ from torch import nn
 import tacit
 from command import Command
 from tacit.core import BadInput, Mismatch
-from tacit.study import taking
+from tacit.study import assembly, taking
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 8)).astype(np.float32)
@@ -65,7 +65,7 @@ def test_a_trained_model_brings_its_claim_and_what_was_not_tested_is_said(tmp_pa
     assert evidence.claim.frontier
     assert (evidence.verdict, evidence.demonstrations) == ("untested", ())
     assert "untested, as no audit was made" in evidence.sentence
-    assert taking.UNTESTED in evidence.not_covered
+    assert assembly.UNTESTED in evidence.not_covered
     assert set(done.evidence.not_covered) < set(evidence.not_covered)
     assert taking.WORD not in evidence.not_covered
     assert evidence.provenance["randomness"] == done.evidence.provenance["randomness"]
@@ -110,7 +110,7 @@ def test_a_stated_claim_and_none_at_all():
     assert "randomness" not in stated.provenance
     silent = take(leaking())
     assert (silent.verdict, silent.claim) == ("no claim", None)
-    assert taking.UNTESTED not in silent.not_covered
+    assert assembly.UNTESTED not in silent.not_covered
     assert silent.attacks[0].auc.value > 0.95
 
 
@@ -120,7 +120,7 @@ def test_canaries_of_the_training_refute_a_false_claim_and_spare_a_true_one():
     (shown,) = false.demonstrations
     assert (shown.game, shown.planned, shown.counts.n_in) == ("one-run", 400, 400)
     assert taking.THROWN in shown.bound.assumptions
-    assert taking.UNTESTED not in false.not_covered
+    assert assembly.UNTESTED not in false.not_covered
     assert taking.ONE_RUN in false.not_covered
     true = take(trained(), canaries=CANARIES)
     assert true.verdict == "consistent"
@@ -174,7 +174,7 @@ def test_earlier_audits_stay_in_the_evidence(tmp_path):
     assert "earlier: null" in {control.name for control in evidence.controls}
     more = take(leaking(), claim=audited, canaries=CANARIES)
     assert len(more.demonstrations) == 2
-    assert taking.EARLIER in more.not_covered
+    assert assembly.EARLIER in more.not_covered
     broken = audited.with_(controls=(replace(audited.controls[0], passed=False),))
     assert take(leaking(), claim=broken).verdict == "uninformative"
 
@@ -191,7 +191,7 @@ def test_a_claim_about_users_allows_no_rate_of_records():
     users = done.evidence.with_(claim=replace(claim, bound=replace(claim.bound, unit="user")))
     evidence = take(done.model, claim=users)
     assert evidence.claim.frontier == ()
-    assert taking.SINGLE.format("user") in evidence.not_covered
+    assert assembly.SINGLE.format("user") in evidence.not_covered
     assert "allows at most" not in evidence.sentence
     with pytest.raises(Mismatch, match="one user; canaries are single records"):
         take(done.model, claim=users, canaries=CANARIES)
@@ -362,8 +362,8 @@ def test_the_command_takes_what_train_has_written(tacit_):
         ),
         ('predict = "taken_net:predict"\nevidence = "no.json"', "", 2, "no.json cannot be read"),
         ('predict = "taken_net:predict"\nevidence = "no.json"', "[plan]\nepsilon = 1.0", 2, "one of them must go"),
-        ('predict = "taken_net:predict"', "[audit]\nruns = 9", 2, "runs in [audit] must go"),
-        ('predict = "taken_net:predict"', '[audit]\ngame = "runs"', 2, "one-run alone"),
+        ('predict = "taken_net:predict"', "[audit]\nruns = 9", 2, "`runs` in [audit] does not go"),
+        ('predict = "taken_net:predict"', '[audit]\ngame = "runs"', 2, "audited by the game one-run"),
         ('predict = "taken_net:absent"', "", 2, "has no 'absent'"),
         ('make = "taken_net:make"\nfile = "no.safetensors"', "", 2, "no.safetensors is not there"),
         ('fit = "taken_net:make"\nfile = "no.safetensors"', "", 2, "Leave it out beside fit"),

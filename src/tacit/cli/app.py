@@ -49,6 +49,10 @@ VERBS = {
 """Each verb's module, imported when the verb is used (numpy alone costs more than a page of help), and its help."""
 GROUPS = {"ledger": "command"}
 """Verbs that have verbs of their own, and the function of their module that makes the command."""
+DESCRIBE = (
+    "For the page, repeatable: title, owner, purpose, data, people, tuning (how settings were chosen), access (who can "
+    "reach the model), earlier_releases."
+)
 AGAIN = "Where DIR holds a finished run, use the next free name: DIR-2 and so on."
 DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED = 0, 1, 2, 3, 130
 STATUS_OF_VERDICT = {

@@ -114,7 +114,8 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
     for item in evidence.demonstrations:
         bound = item.bound
         family = f", within {bound.assumes}" if bound.assumes else ", whatever the mechanism"
-        rows.append(("shown", f"epsilon >= {bound.epsilon:.4g} at {bound.confidence:.10g} ({bound.method}{family})"))
+        sure = f"with confidence {bound.confidence:.10g} ({bound.method}{family})"
+        rows.append((f"shown ({item.game})", f"epsilon >= {bound.epsilon:.4g} {sure}"))
         rows.append(("attainable", f"{item.attainable:.4g}"))
     rows += [(f"would catch: {fault.name}", chance_words(fault)) for fault in evidence.caught if fault.chance]
     rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]

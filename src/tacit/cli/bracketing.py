@@ -13,8 +13,9 @@ from ..core.evidence import Evidence
 from ..core.manifest import WEIGHTS_FIELD, sha256
 from ..core.run_folder import RunFolder, run_folder
 from ..data import Records
-from ..study.run_file import RunFile
-from .app import AGAIN, Result, note, verb
+from ..study.audit_section import FIT, TAKEN, TRAINED, AuditSection
+from ..study.run_file import RunFile, described_by
+from .app import AGAIN, DESCRIBE, Result, note, verb
 from .auditing import audited
 from .entry import Guarded, resolve
 from .inputs import canary, read_records, seeded
@@ -33,6 +34,7 @@ def bracket(
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where report and evidence go.")] = None,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     ledger: Annotated[str | None, typer.Option(metavar="URL", help=LEDGER)] = None,
+    describe: Annotated[list[str] | None, typer.Option(metavar="KEY=TEXT", help=DESCRIBE)] = None,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Attack, audit and account for one training: epsilon held from both sides, in one report."""
@@ -42,22 +44,24 @@ def bracket(
 
     there = Path(run) if Path(run).is_dir() else None
     file = RunFile.read(run) if there is None else kept(there)
+    file = file.with_described(described_by(describe or ()))
+    game = AuditSection.of(file.get("audit"), TRAINED if there is not None else _model(file))
     seed = file.get("output").get("seed") if seed is None else seed
     usual = file.get("output").get("folder", "tacit-bracket") if there is None else f"{str(there).rstrip('/')}-bracket"
     with run_folder(out or usual, "bracket", again=again) as held:
-        if ledger is not None and (there is not None or not _trains(file)):
+        if ledger is not None and (there is not None or _model(file) != TRAINED):
             raise BadInput(
                 "A ledger is charged for a training, and nothing is trained here.", fix="Leave --ledger out."
             )
-        if there is not None or _trains(file):
-            evidence, records = _bracket_trained(file, there, held, seed, ledger)
+        if there is not None or _model(file) == TRAINED:
+            evidence, records = _bracket_trained(file, game, there, held, seed, ledger)
         else:
             records = read_records(file)
             if records.unit is not None:
                 raise BadInput(
                     "`unit` in [data] goes with [model] kind or make: nobody else's training knows whose a record is.",
                 )
-            evidence = _how(file)(file, records, seeded(seed))
+            evidence = _how(file)(file, game, records, seeded(seed))
         evidence = evidence.with_(described={**evidence.described, **file.described})
         evidence = sealed(evidence, records.x, records.y, held.results / KEY_FILE)
         evidence.save(held.results / "evidence.json")
@@ -73,9 +77,12 @@ def bracket(
     return Result({**result.data, **more}, [*result.rows, ("report", str(page))], result.lines, result.status)
 
 
-def _trains(file: RunFile) -> bool:
-    """Whether the model is one of ours, which is yet to be trained."""
-    return file.one_of("model", MODELS) in ("kind", "make") and "file" not in file.get("model")
+def _model(file: RunFile) -> str:
+    """What [model] is: one of ours, which is yet to be trained; somebody's training; or a model that is taken."""
+    how = file.one_of("model", MODELS)
+    if how == "fit":
+        return FIT
+    return TRAINED if how in ("kind", "make") and "file" not in file.get("model") else TAKEN
 
 
 def _how(file: RunFile) -> Any:
@@ -94,22 +101,18 @@ def _how(file: RunFile) -> Any:
     return _bracket_fit
 
 
-def _bracket_taken(file: RunFile, records: Records, chance: Any) -> Evidence:
+def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: Any) -> Evidence:
     """A model that is trained already: attacked with its members and others, audited by its canaries if it has some."""
     from ..study.bracketing import bracket as hold
     from ..study.risk import renamed
 
-    game, members = file.get("audit"), records.members
+    members = records.members
     if members is None:
         raise BadInput(f"{file.path.name} needs `members` in [data]: which records the model was trained on.")
-    if extra := game.keys() - {"game", "confidence"}:
-        raise BadInput(f"A model that is taken is not trained again: {', '.join(sorted(extra))} in [audit] must go.")
-    if game.get("game", "one-run") != "one-run":
-        raise BadInput("A model that is taken can be audited by the game one-run alone.", fix="Leave game out.")
     thrown = np.zeros(len(members), dtype=bool) if records.canaries is None else records.canaries
     sides = [np.flatnonzero(side & ~thrown) for side in (members, ~members)]
     rows, pool = np.concatenate(sides), np.flatnonzero(thrown)
-    model, digest = _model(file)
+    model, digest = _taken(file)
     evidence = hold(
         model,
         (records.x[sides[0]], records.y[sides[0]]),
@@ -117,18 +120,18 @@ def _bracket_taken(file: RunFile, records: Records, chance: Any) -> Evidence:
         claim=_claim_of(file, int(members.sum())),
         canaries=(records.x[pool], records.y[pool], members[pool]) if pool.size else None,
         references=file.get("attack").get("references", 16),
-        confidence=game.get("confidence", 0.95),
+        confidence=game.confidence,
         groups=None if records.groups is None else records.groups[rows],
         rng=chance,
     )
     return evidence.with_(
-        subject=file.path.stem,
+        subject=file.name,
         exposures=renamed(evidence.exposures, rows),
         provenance={**evidence.provenance, **digest},
     )
 
 
-def _model(file: RunFile) -> tuple[Any, dict[str, str]]:
+def _taken(file: RunFile) -> tuple[Any, dict[str, str]]:
     """The model, and which weights it has."""
     table = file.get("model")
     if "predict" in table:
@@ -147,25 +150,23 @@ def _claim_of(file: RunFile, records: int) -> Any:
     return Evidence.load(str(evidence))
 
 
-def _bracket_fit(file: RunFile, records: Records, chance: Any) -> Evidence:
+def _bracket_fit(file: RunFile, game: AuditSection, records: Records, chance: Any) -> Evidence:
     """Somebody's fit(x, y, rng), run after run on halves of the members; [plan] holds the claim."""
     from ..study.bracketing import bracket as hold
     from ..study.risk import renamed
 
-    game, table = file.get("audit"), file.get("plan")
-    if "start" in game:
-        raise BadInput("`start` in [audit] goes with [model] make: where a fit begins is its own affair.")
+    table = file.get("plan")
     pool = np.ones(len(records.x), dtype=bool) if records.members is None else records.members
     evidence = hold(
         Guarded(file.need("model", "fit")),
         (records.x[pool], records.y[pool]),
         claim=_claimed(table, int(pool.sum()) // 2),
         references=file.get("attack").get("references", 16),
-        runs=game.get("runs", 500),
-        confidence=game.get("confidence", 0.95),
-        canary=canary(game.get("canary", "auto")),
-        seconds=game.get("seconds"),
-        isolation=game.get("isolation", "auto"),
+        runs=game.runs or 500,
+        confidence=game.confidence,
+        canary=canary(game.canary),
+        seconds=game.seconds,
+        isolation=game.isolation,
         groups=None if records.groups is None else records.groups[pool],
         rng=chance,
     )
@@ -189,7 +190,7 @@ def _claimed(table: dict[str, Any], records: int) -> Any:
 
 
 def _bracket_trained(
-    file: RunFile, there: Path | None, held: RunFolder, seed: int | None, ledger: str | None
+    file: RunFile, game: AuditSection, there: Path | None, held: RunFolder, seed: int | None, ledger: str | None
 ) -> tuple[Evidence, Records]:
     """A torch model by a plan of ours: the one in the folder, or one that is trained now and kept beside the page."""
     from ..core import source
@@ -205,8 +206,7 @@ def _bracket_trained(
     attacks = file.get("attack").get("attacks", "auto")
     listed(attacks)
     training = described(file, there)
-    cost = training.plan.expected_batch * training.plan.steps * float(np.prod(training.records.x.shape[1:]))
-    effort = efforts(file.get("attack"), file.get("audit"), in_fleets=training.in_fleets, cost=cost)
+    effort = efforts(file.get("attack"), game, in_fleets=training.in_fleets, cost=training.cost)
     chance = source(seeded(seed))
     if there is None:
         payer = spender(file, ledger)

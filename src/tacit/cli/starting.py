@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..core.errors import BadInput
-from .app import Result, note, terminal, verb
+from .app import DESCRIBE, Result, note, terminal, verb
 
-NOT_PUBLIC = "read off the data: not public, and not covered by any proof until you check it and delete that line"
+if TYPE_CHECKING:
+    from ..data import Schema, Table
+
+NOT_PUBLIC = (
+    "Range or words of {} of {} columns were read off the data, which no proof covers. Give them by --range and "
+    "--words, or check them in the schema and delete `public = false` there."
+)
 
 
 @verb("init")
@@ -23,34 +30,56 @@ def init(
     range: Annotated[list[str] | None, typer.Option(metavar="COL=LO,HI", help="A public range; repeatable.")] = None,
     words: Annotated[list[str] | None, typer.Option(metavar="COL=A,B", help="Public words; repeatable.")] = None,
     drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column that is no feature.")] = None,
+    describe: Annotated[list[str] | None, typer.Option(metavar="KEY=TEXT", help=DESCRIBE)] = None,
     out: Annotated[str, typer.Option(metavar="DIR", help="Where schema and run file go.")] = ".",
 ) -> Result:
     """Describe a table: write a schema and a run file that works at once."""
-    from ..study.starting import described, facts_of, write
+    from ..data.inference import hints
+    from ..study.run_file import described_by
+    from ..study.starting import asked_for, described, facts_of, write
 
     asked = sys.stdin.isatty() and terminal().isatty()
     given = facts_of(label, unit, group or (), range or (), words or (), drop or ())
     path = Path(table)
     schema, found, facts = described(path, given, _ask if asked else None)
-    files = write(path, schema, found.rows, _folder(out))
-    left = [name for name in found.columns if name not in {column.name for column in schema.columns} | {schema.unit}]
+    told = described_by(describe or ())
+    files = write(path, schema, found.rows, _folder(out), asked_for(told, _ask) if asked else told)
+    for name in set(facts.drop) - set(given.drop):
+        note(f"Column {name!r} is left out: nearly every record has a value of its own, so it names records.")
+    for line in hints(found, schema):
+        note(line)
+    return Result(_told(schema, found, files), _rows(schema, files), _lines(schema, found, files[1]))
+
+
+def _told(schema: Schema, found: Table, files: tuple[Path, Path]) -> dict[str, object]:
     columns = [
         {"name": column.name, "kind": column.kind, "public": column.public, "role": _role(schema, column.name)}
         for column in schema.columns
     ]
-    for name in set(facts.drop) - set(given.drop):
-        note(f"Column {name!r} is left out: nearly every record has a value of its own, so it names records.")
-    rows = [(column.name, _line(column, _role(schema, column.name))) for column in schema.columns]
-    rows += [("schema", str(files[0])), ("run file", str(files[1]))]
-    lines = [f"Left out: {', '.join(left)}."] if left else []
-    if schema.derived:
-        lines.append(f"{len(schema.derived)} of {len(schema.columns)} columns were {NOT_PUBLIC}.")
-    lines.append(f"Next: tacit train {files[1]}")
-    data = {
-        "schema_file": str(files[0]), "run": str(files[1]), "columns": columns, "left_out": left, "rows": found.rows,
-        "width": schema.width, "derived": list(schema.derived),
+    return {
+        "schema_file": str(files[0]), "run": str(files[1]), "columns": columns, "left_out": _left(schema, found),
+        "rows": found.rows, "width": schema.width, "derived": list(schema.derived),
     }  # fmt: skip
-    return Result(data, rows, lines)
+
+
+def _rows(schema: Schema, files: tuple[Path, Path]) -> list[tuple[str, str]]:
+    rows = [(column.name, schema.line(column)) for column in schema.columns]
+    rows += [] if schema.unit is None else [(schema.unit, "unit: says whose record a row is")]
+    return [*rows, ("schema", str(files[0])), ("run file", str(files[1]))]
+
+
+def _lines(schema: Schema, found: Table, run: Path) -> list[str]:
+    left = _left(schema, found)
+    lines = [f"Left out: {', '.join(left)}."] if left else []
+    if schema.unit is None:
+        lines.append("Every row counts as another person. If a person has several, name the column: --unit COL.")
+    if schema.derived:
+        lines.append(NOT_PUBLIC.format(len(schema.derived), len(schema.columns)))
+    return [*lines, f"Next: tacit train {shlex.quote(str(run))}"]
+
+
+def _left(schema: Schema, found: Table) -> list[str]:
+    return [name for name in found.columns if name not in {column.name for column in schema.columns} | {schema.unit}]
 
 
 def _folder(path: str) -> Path:
@@ -69,19 +98,6 @@ def _ask(question: str, usual: str) -> str:
     return sys.stdin.readline().strip() or usual
 
 
-def _role(schema: object, name: str) -> str:
-    from ..data import Schema
-
-    assert isinstance(schema, Schema)
+def _role(schema: Schema, name: str) -> str:
     roles = {"label": name == schema.label, "unit": name == schema.unit, "group": name in schema.groups}
     return next((role for role, held in roles.items() if held), "feature")
-
-
-def _line(column: object, role: str) -> str:
-    from ..data import Column
-    from ..data.frames import named
-
-    assert isinstance(column, Column)
-    held = f"{column.range[0]} to {column.range[1]}" if column.range else named(column.words or (), 6)
-    parts = (column.kind, held, "" if role == "feature" else role, "" if column.public else "not public")
-    return "  ".join(part for part in parts if part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,9 @@ from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import RunFolder, run_folder
 from ..core.shown import small
 from ..data import Records
-from ..study.run_file import RunFile
-from .app import AGAIN, Result, note, resumable, terminal, verb
+from ..study.audit_section import TRAINED, AuditSection
+from ..study.run_file import RunFile, described_by
+from .app import AGAIN, DESCRIBE, Result, note, resumable, terminal, verb
 from .entry import resolve_callable
 from .inputs import one_process, read_records, require, seeded
 
@@ -38,10 +40,12 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of DIR that did not end.")] = False,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     ledger: Annotated[str | None, typer.Option(metavar="URL", help=LEDGER)] = None,
+    describe: Annotated[list[str] | None, typer.Option(metavar="KEY=TEXT", help=DESCRIBE)] = None,
     seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
 ) -> Result:
     """Train a model with differential privacy and write its weights, its evidence and a plot for the operator."""
-    file = RunFile.read(run)
+    file = RunFile.read(run).with_described(described_by(describe or ()))
+    AuditSection.of(file.get("audit"), TRAINED)  # for `bracket` later: a mistake is better told before the training
     payer = spender(file, ledger)
     training = described(file)
     wanted = out or file.get("output").get("folder", "tacit-train")
@@ -122,7 +126,7 @@ def evidence_of(training: RunTraining, done: Trained, file: RunFile, payer: Spen
     told = file.described
     threat = {key: value for key, value in done.evidence.threat.items() if key != "tuning"}
     made = done.evidence.with_(
-        subject=file.path.stem,
+        subject=file.name,
         claim=stated(training.plan, delta=training.delta),
         utility={key: value for key, value in found.items() if value is not None},
         not_covered=(*done.evidence.not_covered, *_own(training.records, file.get("plan"))),
@@ -205,5 +209,7 @@ def _told(
     ]
     lines = [f"Assumes that {text}." for text in bound.assumptions]
     return Result(
-        data, rows, [*lines, f"Next: tacit bracket {folder} attacks and audits this model, and writes a page."]
+        data,
+        rows,
+        [*lines, f"Next: tacit bracket {shlex.quote(str(folder))} attacks and audits this model, and writes a page."],
     )

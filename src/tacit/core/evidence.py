@@ -15,6 +15,7 @@ from .errors import BadInput
 from .events import Event
 from .fault import Fault
 from .files import shown, text, written
+from .histogram import Histogram, histograms
 from .interval import Estimate
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .scores import Scores
@@ -124,6 +125,7 @@ class Evidence:
     their memorisation, `groups` compares groups, `budget` is what is proven step by step.
     `caught` says with what chance the audit would have refuted each of the usual faults.
     `described` is what its owner says of it (title, owner, purpose, tuning, ...): nobody else can know.
+    `histograms` show how the scores of the audit's runs fall; they are made of `scores` where none are given.
     """
 
     subject: str
@@ -142,6 +144,11 @@ class Evidence:
     budget: tuple[Spent, ...] = ()
     caught: tuple[Fault, ...] = ()
     described: Mapping[str, str] = field(default_factory=dict)
+    histograms: tuple[Histogram, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.scores and not self.histograms:
+            object.__setattr__(self, "histograms", histograms(self.scores))
 
     @property
     def bounds(self) -> tuple[Bound, ...]:

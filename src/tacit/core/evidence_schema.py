@@ -44,7 +44,7 @@ def schema() -> Json:
             threat={"type": "object", "additionalProperties": TEXT},
             provenance={"type": "object", "additionalProperties": SCALAR},
             optional={"exposures": _list("exposure"), "risk": _list("bin"), "groups": _list("group"),
-                      "budget": _list("spent"), "caught": _list("fault"),
+                      "budget": _list("spent"), "caught": _list("fault"), "histograms": _list("histogram"),
                       "described": {"type": "object", "additionalProperties": TEXT}},
         ),
         "$defs": _definitions(),
@@ -84,6 +84,10 @@ def _definitions() -> Json:
         "fault": _object(
             name=TEXT,
             chance={"anyOf": [{"allOf": [_ref("estimate"), _object(confidence=confident)]}, {"type": "null"}]},
+        ),
+        "histogram": _object(
+            name=TEXT, edges={"type": "array", "items": NUMBER}, inside={"type": "array", "items": COUNT},
+            outside={"type": "array", "items": COUNT}, n_in=COUNT, n_out=COUNT,
         ),
         "spent": _object(step=COUNT, epsilon=EPSILON),
     }  # fmt: skip

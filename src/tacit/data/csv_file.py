@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import lzma
+import math
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +15,16 @@ from typing import IO, Any
 
 from ..core.errors import BadInput
 from ..core.files import Limited, opened
-from .frames import Table, check_header, from_arrow
-from .values import Values
+from .frames import Table, check_header, from_arrow, full_header
+from .values import Values, parsed
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 """How a compressed file is opened, by the end of its name."""
 ENDINGS = (".csv", *(f".csv{ending}" for ending in OPENERS))
+WORKBOOKS = frozenset({".xls", ".xlsx", ".xlsm", ".ods"})
+ENCODING = 'Save it as UTF-8; Excel calls that "CSV UTF-8".'
 DELIMITERS = (",", ";", "\t", "|")
+SEPARATORS = dict(zip(DELIMITERS, ("a comma", "a semicolon", "a tab", "a vertical bar"), strict=True))
 MOST, LARGE, DENSE = 2**40, 2**30, 250
 """Bytes: of a file; of what any compressed file may hold; how many times larger than on disk a larger one may be."""
 HEADER = 2**24
@@ -28,17 +32,37 @@ _UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def read_csv(path: Path) -> Table:
-    """Read a CSV file with a header; what separates its values is seen from the header."""
+    """Read a CSV file with a header; what separates its values is seen from the header.
+
+    Where that is a semicolon, `1.234,5` is a number with a decimal comma.
+    """
+    _refuse_workbook(path)
     try:
         with _opened(path) as file:
             header, delimiter = _header(file, path.name)
     except UnicodeDecodeError:
-        raise BadInput(f"{path.name} is not text in UTF-8.", fix="Save it as UTF-8.") from None
+        raise BadInput(f"{path.name} is not text in UTF-8.", fix=ENCODING) from None
     except (*_UNREADABLE, csv.Error):
         raise BadInput(f"{path.name} cannot be read as a CSV file with a header.") from None
+    _refuse_numbers(header, path.name)
     check_header(header, path.name)
-    table = _by_arrow(path, header, delimiter)
-    return _by_rows(path, header, delimiter) if table is None else table
+    table = _by_arrow(path, header, delimiter) or _by_rows(path, header, delimiter)
+    if delimiter != ";":
+        return table
+    return Table({name: values.with_decimal_points() for name, values in table.columns.items()}, table.rows, table.name)
+
+
+def _refuse_workbook(path: Path) -> None:
+    if path.suffix.lower() in WORKBOOKS:
+        raise BadInput(f"{path.name} is a workbook, not a CSV file.", fix='Save its sheet as "CSV UTF-8" first.')
+
+
+def _refuse_numbers(header: list[str], name: str) -> None:
+    """Refuse a first line that is a record: its values must not be shown as names. Columns may be numbered."""
+    numbers = [parsed(column) for column in header]
+    counted = any(numbers == list(range(first, first + len(numbers))) for first in (0, 1))
+    if not counted and not any(map(math.isnan, numbers)):
+        raise BadInput(f"{name}: the first line holds numbers, not the names of columns.", fix="Add a header line.")
 
 
 def _opened(path: Path) -> IO[str]:
@@ -65,7 +89,7 @@ def _header(file: IO[str], name: str) -> tuple[list[str], str]:
         )
     delimiter = max(DELIMITERS, key=line.count)
     header = next(csv.reader(io.StringIO(line), delimiter=delimiter))
-    return [column.strip() for column in header], delimiter
+    return full_header([column.strip() for column in header]), delimiter
 
 
 def _by_arrow(path: Path, header: list[str], delimiter: str) -> Table | None:
@@ -88,7 +112,9 @@ def _by_arrow(path: Path, header: list[str], delimiter: str) -> Table | None:
             )
     except (pyarrow.ArrowException, ValueError, *_UNREADABLE):
         return None
-    if not read.num_rows or [str(read[column][0]).strip().lstrip("\ufeff") for column in header] != header:
+    if not read.num_rows:
+        return None
+    if full_header([str(read[column][0]).strip().lstrip("\ufeff") for column in header]) != header:
         return None
     read = read.slice(1)
     if not read.num_rows:
@@ -107,13 +133,14 @@ def _by_rows(path: Path, header: list[str], delimiter: str) -> Table:
                 if len(row) != len(header):
                     raise BadInput(
                         f"{path.name}: record {number} (line {reader.line_num}) has {len(row)} values "
-                        f"where the header names {len(header)} columns.",
-                        fix="Put a value that holds a comma into double quotes.",
+                        f"where the first line, taken as the header, names {len(header)} columns.",
+                        fix=f"Put a value that holds {SEPARATORS[delimiter]} into double quotes; remove lines above "
+                        "the header.",
                     )
                 for column, value in zip(columns, row, strict=True):
                     column.append(value)
     except UnicodeDecodeError:
-        raise BadInput(f"{path.name} is not text in UTF-8.", fix="Save it as UTF-8.") from None
+        raise BadInput(f"{path.name} is not text in UTF-8.", fix=ENCODING) from None
     except (*_UNREADABLE, csv.Error):
         raise BadInput(f"{path.name} cannot be read as a CSV file with a header.") from None
     if not columns[0]:

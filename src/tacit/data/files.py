@@ -30,6 +30,7 @@ Words = dict[str, tuple[str, ...]]
 
 ROLES = {"label": "y", "members": "members", "groups": "groups", "unit": "unit", "canaries": "canaries"}
 """What names a column, and which array it becomes."""
+FROM = ", seen from the folder in which the command runs"
 FLAGS = ("members", "canaries")
 WORDS, ROLE_WORDS, LONGEST = 1000, 10_000_000, 1000
 """Public limits: distinct words of a column that becomes indicators, those of labels, groups and units, and the
@@ -50,7 +51,7 @@ def read_table(
     the file of a schema, which then says everything but members and canaries.
     """
     if not path.is_file():
-        raise BadInput(f"{path.name} is not there.", fix="Give the path of an .npz or .csv file.")
+        raise BadInput(f"{shown(path)} is not there.", fix=f"Give the path of an .npz, .csv or .parquet file{FROM}.")
     if path.suffix != ".npz" and schema is not None:
         if given := [role for role in ("label", "groups", "unit") if named.get(role)] + ["categories"] * bool(
             categories
@@ -67,7 +68,7 @@ def read_table(
 def columns_of(path: Path) -> Table:
     """The named columns of a CSV or Parquet file."""
     if not path.is_file():
-        raise BadInput(f"{path.name} is not there.", fix="Give the path of a .csv or .parquet file.")
+        raise BadInput(f"{shown(path)} is not there.", fix=f"Give the path of a .csv or .parquet file{FROM}.")
     if path.suffix != ".parquet":
         return read_csv(path)
     columns = parquet.table(path)

@@ -58,7 +58,7 @@ def table(frame: Frame, name: str = "The table") -> Table:
     if isinstance(frame, Table):
         return frame
     narrow = narwhals().from_native(frame, eager_only=True, pass_through=False)
-    header = [str(column) for column in narrow.columns]
+    header = full_header([str(column) for column in narrow.columns])
     check_header(header, name)
     if not len(narrow):
         raise BadInput(f"{name} holds no rows.")
@@ -66,10 +66,35 @@ def table(frame: Frame, name: str = "The table") -> Table:
     return Table(columns, len(narrow), name)
 
 
+def joined(frame: Frame, labels: Any, label: str) -> Table:
+    """The table of a frame and of labels that are held beside it, under the name `label`."""
+    found = table(frame)
+    if label in found:
+        raise BadInput(f"The frame holds column {label!r} already.", fix="Give the frame alone, or drop the column.")
+    values = table(narwhals().new_series(label, _cells(labels), backend=_backend(frame)).to_frame().to_native())[label]
+    if len(values) != found.rows:
+        raise BadInput(f"There are {len(values)} labels for {found.rows} records.")
+    return Table({**found.columns, label: values}, found.rows, found.name)
+
+
+def _cells(labels: Any) -> list[Any]:
+    known = next((name for name in ("to_pylist", "to_list", "tolist") if name in dir(labels)), None)
+    return list(labels if known is None else getattr(labels, known)())
+
+
+def _backend(frame: Frame) -> Any:
+    return narwhals().from_native(frame, eager_only=True).implementation
+
+
+def full_header(header: list[str]) -> list[str]:
+    """A column without a name, such as the row numbers that pandas writes, is called by its place."""
+    return [column or f"column {place}" for place, column in enumerate(header, start=1)]
+
+
 def check_header(header: list[str], name: str) -> None:
     """Refuse two columns of one name."""
     if twice := next((column for k, column in enumerate(header) if column in header[:k]), None):
-        raise BadInput(f"{name} has two columns named {twice!r}.")
+        raise BadInput(f"{name} has two columns named {twice!r}.", fix="Rename or remove one of them.")
 
 
 def narwhals() -> Any:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import BadInput
-from .frames import Frame, Table, named, table
+from .encoding import labelled
+from .frames import Frame, Table, table
 from .schema import Column, Limit, Schema
-from .values import BLANK, Values, days
+from .values import BLANK, SLASHED, Values, days
 
 FEW = 20
-"""Whole numbers of at most so many distinct values are taken for categories."""
+"""Whole numbers of at most so many distinct values are taken for categories; fewer in a small table."""
 MOST = 100
 """Words that a category keeps, the most frequent ones; any other word shares one column."""
 SHARE = 0.5
@@ -71,9 +72,37 @@ def identifiers(found: Table, schema: Schema) -> list[str]:
     return suspects
 
 
+def hints(found: Table, schema: Schema) -> list[str]:
+    """What the owner of a table should know of its schema before anything is trained, in sentences."""
+    lines = []
+    for column in schema.columns:
+        texts = found[column.name].as_words()[1]
+        if column.kind == "category" and not column.public and len(texts) > MOST:
+            lines.append(
+                f"Column {column.name!r} keeps its {MOST} most frequent words of {len(texts)}; the others count as one."
+            )
+        dates = [SLASHED.fullmatch(text) is not None for text in texts[:1000]]
+        if column.kind != "number" and dates and np.mean(dates) > SHARE:
+            lines.append(
+                f"Column {column.name!r} looks like dates with slashes, of which nobody can tell day and month: they "
+                "are taken as words. Write them as 2024-12-31."
+            )
+    if schema.label is not None and (lost := int((labelled(schema, found) < 0).sum())):
+        lines.append(f"{lost} of {found.rows} records have no label among its words, and will be left out.")
+    return lines
+
+
 def _check_label(label: str, found: Table, columns: Sequence[Column]) -> None:
-    if label not in [column.name for column in columns]:
+    known = next((column for column in columns if column.name == label), None)
+    if known is None or len(known.words or ()) < 2:
         raise BadInput(f"The label {label!r} holds one value only: there is nothing to predict.")
+    numbers = found[label].as_numbers()
+    numbers = np.unique(numbers[np.isfinite(numbers)])
+    if not known.public and len(numbers) > 2 and bool((numbers != np.floor(numbers)).any()):
+        raise BadInput(
+            f"The label {label!r} holds numbers with fractions: a quantity, not classes.",
+            fix="Make classes of ranges first, such as low and high.",
+        )
     distinct = len(found[label].as_words()[1])
     if distinct > MOST:
         raise BadInput(
@@ -107,7 +136,8 @@ def _kind(values: Values, known: Any, texts: tuple[str, ...]) -> str:
     held = int((values.as_words()[0] >= 0).sum())
     if known.size > SHARE * held:
         whole = bool((known == np.floor(known)).all())
-        return "category" if whole and len(np.unique(known)) <= FEW else "number"
+        distinct = len(np.unique(known))
+        return "category" if whole and distinct <= min(FEW, 2 + held // 4) else "number"
     if np.isfinite([days(text) for text in texts[:1000]]).mean() > SHARE:
         return "date"
     several = np.mean([len(text.split()) > 3 for text in texts[:1000]])
@@ -124,14 +154,3 @@ def _frequent(codes: Any, texts: tuple[str, ...]) -> tuple[str, ...]:
 def _dates(low: int, high: int) -> tuple[str, str]:
     first, last = (np.datetime64(0, "D") + np.timedelta64(day, "D") for day in (low, high))
     return str(first), str(last)
-
-
-def summary(schema: Schema) -> list[str]:
-    """One line per column, and what was read off the data."""
-    lines = []
-    for column in schema.columns:
-        role = {schema.label: "label", schema.unit: "unit"}.get(column.name, "")
-        held = f"{column.range[0]} to {column.range[1]}" if column.range else named(column.words or (), 6)
-        source = "" if column.public else "read off the data"
-        lines.append("  ".join(part for part in (column.name, column.kind, held, role, source) if part))
-    return lines

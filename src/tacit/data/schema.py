@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 KINDS = ("number", "category", "text", "date")
 Limit = float | str
+SHOWN = 6
+"""Words of a column that are shown."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,25 @@ class Schema:
         found = table(frame)
         return encoded(self, found), labelled(self, found)
 
+    def __repr__(self) -> str:
+        roles = "".join(f", {role} {name!r}" for role, name in (("label", self.label), ("unit", self.unit)) if name)
+        off = f", {len(self.derived)} read off the data" if self.derived else ""
+        return f"Schema({len(self.columns)} columns{roles}, {self.width} features{off})"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: one row per column."""
+        from ..core.shown import table
+
+        return table(repr(self), ((column.name, self.line(column)) for column in self.columns))
+
+    def line(self, column: Column) -> str:
+        """A column in one line: kind, range or some of its words, role, and whether it was read off the data."""
+        words = column.words or ()
+        more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+        held = f"{column.range[0]} to {column.range[1]}" if column.range else ", ".join(words[:SHOWN]) + more
+        role = "label" if column.name == self.label else "group" if column.name in self.groups else ""
+        return "  ".join(part for part in (column.kind, held, role, "" if column.public else "not public") if part)
+
     def with_(self, **changes: Any) -> Schema:
         """A copy with some fields changed."""
         return replace(self, **changes)
@@ -213,7 +234,12 @@ def _range(where: str, kind: str, ends: Any) -> tuple[Limit, Limit]:
     if not fits or not values[0] < values[1]:
         what = "two dates (1990-12-31)" if kind == "date" else "two numbers"
         raise BadInput(f"{where}: range must be {what}, the lower one first.")
-    return ends[0], ends[1]
+    return _plain(ends[0]), _plain(ends[1])
+
+
+def _plain(end: Limit) -> Limit:
+    """A whole number without `.0`."""
+    return int(end) if isinstance(end, float) and end.is_integer() and abs(end) < 2**53 else end
 
 
 def _words(where: str, kind: str, words: Any) -> tuple[str, ...]:

@@ -16,6 +16,10 @@ Codes = NDArray[np.int64]
 BLANK = frozenset({"", "?", "na", "n/a", "nan", "null", "#n/a"})
 """Texts, in lower case, that stand for a missing value: no list of words that is read off data holds them."""
 _WHOLE = re.compile(r"[+-]?\d{1,100}", re.ASCII)
+_DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T](.+))?|(\d{4})/(\d{1,2})/(\d{1,2})(?:[ T](.+))?", re.ASCII)
+SLASHED = re.compile(r"\d{1,2}/\d{1,2}/\d{2,4}\b.*", re.ASCII)
+"""Dates of which nobody can tell whether the day or the month comes first."""
+_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -58,6 +62,10 @@ class Values:
             codes, texts = self.codes, tuple(map(canonical, self.texts))
         return _merged(codes, texts)
 
+    def with_decimal_points(self) -> Values:
+        """Texts such as `1.234,5`, as files with semicolons write numbers, in the spelling `1234.5`."""
+        return Values(self.numbers, self.codes, tuple(map(_pointed, self.texts)))
+
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Values:
         """Some of the rows."""
         if self.codes is None:
@@ -79,13 +87,29 @@ def parsed(text: str) -> float:
 
 
 def days(text: str) -> float:
-    """Days from 1970-01-01 to an ISO date or time; NaN for anything else. A time without a zone is taken as UTC."""
+    """Days from 1970-01-01 to a date or time; NaN for anything else. A time without a zone is taken as UTC.
+
+    Dates are written 2024-12-31 (ISO 8601), 2024/12/31 or 31.12.2024. Others are ambiguous, and no dates.
+    """
     try:
-        moment = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(_iso(text.strip()))
         naive = moment.replace(tzinfo=None) - (moment.utcoffset() or timedelta())
     except (ValueError, OverflowError):
         return np.nan
     return (naive - datetime(1970, 1, 1)).total_seconds() / 86400
+
+
+def _iso(text: str) -> str:
+    """The ISO spelling of the two other ways to write a date."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return text
+    day, month, year, time = found.group(1, 2, 3, 4) if found[1] else found.group(7, 6, 5, 8)
+    return f"{int(year):04}-{int(month):02}-{int(day):02}" + (f" {time}" if time else "")
+
+
+def _pointed(text: str) -> str:
+    return text.strip().replace(".", "").replace(",", ".") if _COMMA.fullmatch(text.strip()) else text
 
 
 def canonical(text: str) -> str:

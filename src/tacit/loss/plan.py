@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 from ..core import check
@@ -66,8 +66,22 @@ class Plan:
         self.sampling.check(self.adjacency, self.clipping, self.bands)
         self.event  # noqa: B018  a schedule without an event is refused here
 
+    @property
+    def identity(self) -> str:
+        """Every field of the claim exactly, in one text: keys of noise are derived from it."""
+        return f"Plan({', '.join(f'{item.name}={getattr(self, item.name)!r}' for item in fields(self) if item.repr)})"
+
+    def __repr__(self) -> str:
+        """What was chosen, exactly; what was left as usual is not repeated."""
+        parts = [str(self.public_size)]
+        for item in fields(self)[1:]:
+            value = getattr(self, item.name)
+            if item.repr and value != item.default:
+                parts.append(f"{item.name}={_named(value)!r}")
+        return f"Plan({', '.join(parts)})"
+
     def _repr_html_(self) -> str:
-        """For a notebook. (`repr` names every field exactly: keys of noise are derived from it.)"""
+        """For a notebook."""
         names = ("public_size", "unit", "rate", "steps", "noise_multiplier", "clip_norm", "adjacency")
         rows: list[tuple[str, object]] = [(name, getattr(self, name)) for name in names]
         rows += [("expected_batch", f"{self.expected_batch:.4g}"), ("sampling", self.sampling.name)]
@@ -212,3 +226,11 @@ def plan(
         bands=bands,
     )
     return start.calibrated(epsilon=epsilon, delta=delta)
+
+
+def _named(value: object) -> object:
+    """The name by which a plan takes a value, where it has one."""
+    if isinstance(value, Adjacency):
+        return value.value
+    known = isinstance(value, Sampling | Clipping) and value == type(value).of(value.name)
+    return value.name if known else value  # type: ignore[attr-defined]

@@ -27,7 +27,11 @@ def claim_rows(subject: Subject) -> list[tuple[str, Markup]]:
     """Term and description, in the order a reader needs them."""
     claim = subject.claim
     rows = [] if claim is None else [*_promise(subject, claim), *_mechanism(subject, claim)]
-    return [*rows, *_threat(subject.node["threat"]), ("Source of randomness", _randomness(subject))]
+    return [
+        *rows,
+        *_threat(subject.node["threat"], subject.node["described"]),
+        ("Source of randomness", _randomness(subject)),
+    ]
 
 
 def _promise(subject: Subject, claim: Node) -> list[tuple[str, Markup]]:
@@ -54,8 +58,11 @@ def _mechanism(subject: Subject, claim: Node) -> list[tuple[str, Markup]]:
     return [("Mechanism and sampling", shown)]
 
 
-def _threat(threat: Node) -> list[tuple[str, Markup]]:
+def _threat(threat: Node, described: Node) -> list[tuple[str, Markup]]:
+    """What the threat model says; what it leaves open its owner may have described."""
     stated = {title: [threat[key].text() for key in keys if key in threat.value] for title, keys in THREAT.items()}
+    for title, keys in THREAT.items():
+        stated[title] = stated[title] or [described[key].text() for key in keys if key in described.value]
     known = [(title, Markup("; ").join(texts) if texts else NOT_STATED) for title, texts in stated.items()]
     taken = {key for keys in THREAT.values() for key in keys}
     others = [(titled(key), value.text()) for key, value in threat.items() if key not in taken]

@@ -20,6 +20,7 @@ STATED = {
     "People": "people",
     "Who can reach the model": "access",
     "Earlier releases from these data": "earlier releases",
+    "How settings were chosen (tuning)": "tuning",
 }
 """What only the owner can say: an entry's name, and its key in `described`."""
 RECORDS = ("records", "public_size")

@@ -18,7 +18,9 @@ from ..core.files import written
 from . import assessment, card, certificate, comparison, risk, tables, words
 from .chart import Chart, live
 from .comparison_chart import leakage_chart, utility_chart
+from .deployments import deployments
 from .dots import dots
+from .histogram import histogram
 from .public import left_out, public_version
 from .risk_chart import budget_chart, group_chart, risk_chart
 from .roc_chart import roc_chart
@@ -104,6 +106,7 @@ def _context(
         "charts": {chart.name: _drawn(chart) for chart in drawn},
         "live": _script_json(live(drawn)),
         "bounds": tables.bounds(subjects),
+        "deployments": deployments(subjects),
         "comparison": comparison.comparison_table(subjects) if several else None,
         "left_out": list(dict.fromkeys(part for item in evidences for part in left_out(item))) if public else [],
         "questions": assessment.questions(subjects, public=public),
@@ -125,6 +128,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "facts": certificate.facts(subject),
         "told": certificate.told(subject),
         "dots": dots(subject),
+        "histogram": histogram(subject),
         "card": card.claim_rows(subject),
         "roc": roc_chart(subject),
         "roc_table": roc_table(subject),

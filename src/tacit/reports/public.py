@@ -31,6 +31,7 @@ def public_version(evidence: Evidence) -> Evidence:
         exposures=(),
         risk=(),
         groups=(),
+        histograms=(),
     )
 
 
@@ -46,5 +47,6 @@ def left_out(evidence: Evidence) -> list[str]:
         (evidence.exposures, "the most exposed records"),
         (evidence.risk, "how many records are how exposed"),
         (evidence.groups, "the risk of groups"),
+        (evidence.histograms, "how the scores of the audit's runs fall"),
     ]
     return [words for part, words in parts if part]

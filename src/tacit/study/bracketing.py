@@ -14,12 +14,12 @@ from ..audits import audit, stated
 from ..audits.claims import Stated
 from ..audits.training import name_of
 from ..core import BadInput, Evidence, Source, check, source
+from ..core.evidence import Scalar
 from . import taking
-from .membership import attack, of_audit
+from .assembly import assembled
+from .membership import attack
 from .models import Fit, accuracy, guarded, is_regressor, refit
 from .neural import neural
-from .provenance import provenance
-from .risk import by_steps, renamed
 
 DELTA = 1e-5
 
@@ -93,27 +93,33 @@ def bracket(
         canary=canary,
         seconds=seconds,
     )
-    return audited.with_(
+    return assembled(
+        measured,
+        [audited],
         subject=name_of(target),
         claim=None if claim is None else audited.claim,
-        measurements=measured.measurements,
-        groups=measured.groups,
-        exposures=renamed(measured.exposures, np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))),
-        risk=measured.risk,
-        budget=by_steps(None if claim is None else audited.claim),
         utility={"test accuracy": accuracy(model, x[~inside], y[~inside])},
-        controls=(*measured.controls, *of_audit(audited.controls)),
-        not_covered=(*measured.not_covered, *audited.not_covered),
-        provenance={**audited.provenance, **provenance(randomness, references=references)},
-        scores=(*measured.scores, *audited.scores),
+        rows=np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside))),
+        provenance=_halves(inside, measured.provenance["references"], runs),
     )
+
+
+def _halves(inside: NDArray[np.bool_], references: Scalar, runs: int) -> dict[str, Scalar]:
+    """What was trained on what."""
+    own = int(inside.sum())
+    return {
+        "attacked_model_trained_on": f"{own} records, a random half; the other {len(inside) - own} were held out",
+        "reference_models": f"{references}, each trained on a random half of all {len(inside)} records",
+        "audit_runs": f"{runs}: those {own} records, with or without one canary",
+        "records": own,
+    }
 
 
 def _taken(
     target: Any, members: Any, nonmembers: Any, claim: Any, fit: Fit | None, canaries: Any, randomness: Source,
     *, references: int, confidence: float, groups: ArrayLike | None, **game: Any,
 ) -> Evidence:  # fmt: skip
-    """The same for a model that is trained already; see `taking`."""
+    """Bracket a model that is trained already; see `taking`."""
     fit = None if fit is None else _training(fit)
     given = taking.Given.of(target, claim, DELTA)
     model = target.model if taking.trained(target) else guarded(target)
@@ -140,11 +146,14 @@ def _taken(
         audits.append(found.with_(not_covered=(*found.not_covered, taking.MADE_AGAIN)))
     if games > 1:
         audits = [taking.sharing(found, confidence) for found in audits]
-    whole = taking.together(measured, given, audits, name_of(target))
     x, y = (np.asarray(part) for part in nonmembers)
-    return whole.with_(
-        budget=given.evidence.budget or by_steps(given.claim),
-        utility={**given.evidence.utility, "test accuracy": accuracy(model, x, y)},
+    return assembled(
+        measured,
+        audits,
+        subject=given.evidence.subject or name_of(target),
+        claim=given.claim,
+        given=given.evidence,
+        utility={"test accuracy": accuracy(model, x, y)},
     )
 
 

@@ -26,10 +26,8 @@ from ..core import (
     Adjacency,
     BadInput,
     Claim,
-    Control,
     Demonstration,
     Evidence,
-    Measurement,
     Observations,
     Scores,
     Source,
@@ -38,12 +36,14 @@ from ..core import (
 from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
 from ..train import Trained, fit
+from .assembly import assembled
+from .faults import would_catch
 from .fleets import attacked, runner
-from .membership import FPRS, NOT_COVERED, controls, measured, of_audit
+from .membership import FPRS, NOT_COVERED, controls, measured
 from .models import Predict, predictor
 from .provenance import provenance
 from .reference_models import halves
-from .risk import below_the_average, groups
+from .risk import groups, records
 from .start import crafted, fresh
 
 THREAT = {
@@ -84,7 +84,7 @@ class Effort:
     audit_confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        check.whole("references", self.references, least=3)
+        check.whole("references", self.references, least=0)
         check.whole("targets", self.targets)
         check.whole("runs", self.runs, least=16)
         check.whole("own_runs", self.own_runs, least=16)
@@ -141,29 +141,25 @@ class Experiment:
         inclusion is drawn per (model, step), and all models start from the same, public, parameters; plain training,
         which claims nothing, starts every run anew.
         """
+        check.whole("references", self.effort.references, least=3)
         claim = self._claim(recipe)
         same_adjacency(claim, Adjacency.ADD_REMOVE)
         member = halves(len(self.x), self.effort.references, self.chance)
         start = fresh(recipe.make, self.x, self.y, self.chance)
         released = self._release(recipe, copy.deepcopy(start), member[:, 0])
         seen, accuracy = self._references(recipe, released, member)
-        found, measurement_tests = self._attack(recipe, seen)
+        measured = self._attack(recipe, seen)
         make = maker(self.effort.canary)[1]
         game = pair(self.x[member[:, 0]], self.y[member[:, 0]], make, self.chance.generator(), Adjacency.ADD_REMOVE)
-        shown, audit_tests = self.audit(recipe, start, claim, game)
-        base = Evidence(subject=recipe.name, not_covered=()) if released is None else released.evidence
-        evidence = base.with_(
+        audited = self.audit(recipe, start, claim, game)
+        evidence = assembled(
+            measured,
+            [audited],
             subject=recipe.name,
-            claim=claim if released is not None else None,
-            demonstrations=shown,
-            measurements=found,
+            claim=None if released is None else claim,
+            given=None if released is None else released.evidence,
             utility={"test accuracy": accuracy},
-            controls=(*measurement_tests, *of_audit(audit_tests)),
-            not_covered=(*NOT_COVERED, *base.not_covered, SHARED_ORDER if released is None else codes(shown)),
-            threat=THREAT,
-            provenance={**base.provenance, **provenance(self.chance, **self._counted(released is not None))},
-            groups=groups(seen, self.effort.attacks[-1], self.effort.confidence, self.chance),
-            **below_the_average(seen, recipe.schedule, self.delta, self.chance),
+            provenance=self._counted(released is not None),
         )
         return evidence, released
 
@@ -198,41 +194,59 @@ class Experiment:
         named = None if self.groups is None else np.asarray(self.groups).astype(str)
         return Observations.from_logits(logits, self.y, member=member, group=named, record=self.numbers), accuracy
 
-    def _attack(self, recipe: Recipe, seen: Observations) -> tuple[tuple[Measurement, ...], tuple[Control, ...]]:
+    def _attack(self, recipe: Recipe, seen: Observations) -> Evidence:
         effort = self.effort
         self.note(f"{recipe.name}: attacking {effort.targets} models, each with the others as references")
         found = measured(attacked(seen, effort.attacks, effort.targets), effort.confidence, effort.fpr)
         first, others = seen.select(models=[0]), seen.select(models=np.arange(1, seen.models))
         side = first.need("member")[:, 0]
         baseline, blind = blind_baseline(self.x, side, self.chance, label=self.y, confidence=effort.confidence)
-        return (*found, baseline), (*controls(ATTACKS["lira"], first, others, self.chance), blind)
+        return Evidence(
+            subject=recipe.name,
+            measurements=(*found, baseline),
+            controls=(*controls(ATTACKS["lira"], first, others, self.chance), blind),
+            not_covered=NOT_COVERED,
+            threat=THREAT,
+            provenance=provenance(self.chance),
+            groups=groups(seen, effort.attacks[-1], effort.confidence, self.chance),
+            **records(seen, self.chance),
+        )
 
-    def audit(
-        self, recipe: Recipe, start: nn.Module, claim: Claim, game: Pair
-    ) -> tuple[tuple[Demonstration, ...], tuple[Control, ...]]:
+    def audit(self, recipe: Recipe, start: nn.Module, claim: Claim, game: Pair) -> Evidence:
         """The first model's own records with and without one canary, in a fleet and, for a plan, by `train.fit`."""
         effort, plan = self.effort, recipe.schedule
         start = crafted(start, *self.test) if effort.start == "crafted" else start
-        if isinstance(plan, Plan) and not recipe.in_fleets:
-            self.note(f"{recipe.name}: auditing train.fit itself with {effort.own_runs} models")
-            own = play(self._own(recipe, plan, start, game), effort.own_runs, self.chance)
-            tests = (audit_controls.null(own, self.chance), audit_controls.planted_leak(own, self.chance))
-            return self._shown(own, claim, effort.audit_confidence, OWN, game), tests
-        self.note(f"{recipe.name}: auditing with {effort.runs} models")
-        fleet = Fleet(start if isinstance(plan, Plan) else recipe.make, recipe.optimizer)
-        scores = play(runner(fleet, game, plan, self.chance), effort.runs, self.chance)
-        tests = (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
         error = 1 - effort.audit_confidence
         if not isinstance(plan, Plan):
-            return self._shown(scores, claim, 1 - error, "runs", game), tests
-        self.note(f"{recipe.name}: auditing train.fit itself with {effort.own_runs} models")
-        own = play(self._own(recipe, plan, start, game), effort.own_runs, self.chance)
+            scores = self._play_fleet(Fleet(recipe.make, recipe.optimizer), recipe, game)
+            return self._judged(recipe, scores, self._shown(scores, claim, 1 - error, "runs", game), (SHARED_ORDER,))
+        if not recipe.in_fleets:
+            own = self._play_own(recipe, plan, start, game)
+            return self._judged(recipe, own, self._shown(own, claim, 1 - error, OWN, game))
+        fleet = Fleet(start, recipe.optimizer)
+        scores, own = self._play_fleet(fleet, recipe, game), self._play_own(recipe, plan, start, game)
         shown = (
             *self._shown(scores, claim, 1 - (1 - OWN_SHARE) * error, FLEET, game),
             *self._shown(own, claim, 1 - OWN_SHARE * error, OWN, game),
         )
         both = f"one of two games of this audit, which hold together with confidence {effort.audit_confidence:.10g}"
-        return tuple(_assuming(item, both) for item in shown), tests
+        found = self._judged(recipe, scores, tuple(_assuming(item, both) for item in shown), (codes(shown),))
+        return found.with_(caught=would_catch(fleet, game, plan, claim, shown[0], effort.runs, self.chance))
+
+    def _play_fleet(self, fleet: Fleet, recipe: Recipe, game: Pair) -> Scores:
+        self.note(f"{recipe.name}: auditing with {self.effort.runs} models")
+        return play(runner(fleet, game, recipe.schedule, self.chance), self.effort.runs, self.chance)
+
+    def _play_own(self, recipe: Recipe, plan: Plan, start: nn.Module, game: Pair) -> Scores:
+        self.note(f"{recipe.name}: auditing train.fit itself with {self.effort.own_runs} models")
+        return play(self._own(recipe, plan, start, game), self.effort.own_runs, self.chance)
+
+    def _judged(
+        self, recipe: Recipe, scores: Scores, shown: tuple[Demonstration, ...], open_: tuple[str, ...] = ()
+    ) -> Evidence:
+        """The evidence of an audit, with its controls on the scores of its larger game."""
+        tests = (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
+        return Evidence(subject=recipe.name, demonstrations=shown, controls=tests, not_covered=open_, scores=(scores,))
 
     def _own(self, recipe: Recipe, plan: Plan, start: nn.Module, game: Pair) -> Runner:
         """Runs of the very code that trains the released model, from the same public start, each in a process."""

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..audits import audit as audit_arrays
 from ..audits.claims import Stated
+from ..audits.training import name_of
 from ..core import Adjacency, BadInput, Evidence, Source
 from ..data import Schema, is_frame
 from ..data.codec import Codec, holds_frame, split
@@ -116,17 +117,19 @@ def audit(
     adjacency: Adjacency | str | None = None,
     checkpoint: str | Path | None = None,
 ) -> Evidence:
-    """Test a privacy claim about `fit(x, y, rng) -> predict`; see `tacit.audits.audit`, whose arguments these are.
+    """Test a privacy claim about `fit(x, y, rng) -> predict`, or about an estimator that can be cloned.
+
+    See `tacit.audits.audit`, whose arguments these are.
 
     `data` is a pair (x, y), where x may be a data frame; or a data frame with `schema`: a Schema (or its file), by
     which records become numbers, or the name of the label column, and then fit is given frames.
     """
-    given = Arrays.of(schema, data)
+    given, train = Arrays.of(schema, data), refit(fit, None) or fit
     found = audit_arrays(
-        given.fit(fit), given.parts[0], claim=claim, game=game, canary=canary, runs=runs, seconds=seconds,
+        given.fit(train), given.parts[0], claim=claim, game=game, canary=canary, runs=runs, seconds=seconds,
         confidence=confidence, isolation=isolation, rng=rng, delta=delta, adjacency=adjacency, checkpoint=checkpoint,
     )  # fmt: skip
-    return given.told(found)
+    return given.told(found.with_(subject=name_of(fit)))
 
 
 def bracket(
@@ -157,13 +160,25 @@ def bracket(
     a Plan; without one the evidence has a lower side only. `groups` names every record's group, whose risks are then
     compared.
 
-    With `nonmembers` nothing is trained: `target` is a model, taken as it is (a `Trained`, a torch module, a fitted
-    estimator or predict(x)), `data` are records that it was trained on and `nonmembers` others like them; `groups` are
-    those of both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own. The training
-    cannot be audited, and the evidence says so, unless `canaries` (x, y, coins) were offered to it, each put in where
-    its fair coin says so (a game of one run), or `fit` is that training: then runs of it are audited, and it trains
-    the attack's reference models (those of a fitted estimator are trained by cloning it).
+    With `nonmembers`, `target` is a model, taken as it is (a `Trained`, a torch module, a fitted estimator or
+    predict(x)), `data` are records that it was trained on and `nonmembers` others like them; `groups` are those of
+    both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own.
+
+    A `Trained` of a model by name ("linear", "mlp") knows how it was trained: that training is audited, and trains the
+    attack's reference models. The training of any other model cannot be audited, and the evidence says so, unless
+    `canaries` (x, y, coins) were offered to it, each put in where its fair coin says so (a game of one run), or `fit`
+    is that training: then runs of it are audited, and it trains the attack's reference models (those of a fitted
+    estimator are trained by cloning it).
     """
+    if nonmembers is not None and fit is None and canaries is None and getattr(target, "made", None) is not None:
+        from .trained import bracket_trained
+
+        if (isolation, seconds) != ("auto", None):
+            raise BadInput("isolation and seconds go with fit=.", fix="Leave them out, and say how many runs.")
+        return bracket_trained(
+            target, data, nonmembers, schema=_schema(schema), references=references, runs=runs, confidence=confidence,
+            canary=canary, groups=groups, rng=rng,
+        )  # fmt: skip
     given = Arrays.of(_own(schema, target), *([data] if nonmembers is None else [data, nonmembers]))
     others = None if nonmembers is None else given.parts[1]
     model, train = target, fit

@@ -19,10 +19,10 @@ from ..audits.demonstration import same_adjacency
 from ..core import Adjacency, BadInput, Evidence, Source
 from ..core.evidence import Scalar
 from . import taking
-from .experiment import Effort, Experiment, Recipe, codes
+from .assembly import assembled
+from .experiment import Effort, Experiment, Recipe
 from .membership import attack
 from .models import accuracy
-from .risk import by_steps, renamed
 from .run_training import RunTraining, baseline
 from .start import fresh
 
@@ -68,14 +68,15 @@ def bracket_released(
         fpr=effort.fpr,
     )
     audited = _audited(training, effort, claim, chance, note)
-    whole = taking.together(measured, given, [audited], training.name)
-    place = rows if records.rows is None else records.rows[rows]
-    return whole.with_(
-        subject=training.name,
-        exposures=renamed(whole.exposures, place),
-        budget=evidence.budget or by_steps(claim),
-        utility={**evidence.utility, ACCURACY: accuracy(model, *others), BASELINE: baseline(others[1])},
-        provenance={**whole.provenance, **_who(training, count, effort), "held_out_duplicates": int(alike.sum())},
+    return assembled(
+        measured,
+        [audited],
+        subject=evidence.subject or training.name,
+        claim=given.claim,
+        given=given.evidence,
+        utility={ACCURACY: accuracy(model, *others), BASELINE: baseline(others[1])},
+        rows=rows if records.rows is None else records.rows[rows],
+        provenance={**_who(training, count, effort), "held_out_duplicates": int(alike.sum())},
     )
 
 
@@ -93,13 +94,7 @@ def _audited(
     )  # fmt: skip
     start = fresh(training.make, x, y, chance)
     game = pair(x, y, maker(effort.canary)[1], chance.generator(), Adjacency.ADD_REMOVE)
-    shown, tests = trial.audit(recipe, start, claim, game)
-    return Evidence(
-        subject=training.name,
-        demonstrations=shown,
-        controls=tests,
-        not_covered=(codes(shown),) if training.in_fleets else (),
-    )
+    return trial.audit(recipe, start, claim, game)
 
 
 def _alike(x: Any, y: Any, inside: Any, outside: Any) -> Any:

@@ -15,18 +15,10 @@ from ..core.events import Repeat
 from ..loss import Plan, privacy_loss
 
 if TYPE_CHECKING:
-    from ..fleet import Epochs
+    pass
 
 RECORDS, POINTS = 10, 21
 """Records that are named at most, and points of the budget curve."""
-
-
-def below_the_average(seen: Observations, schedule: Epochs | Plan, delta: float, chance: Source) -> dict[str, Any]:
-    """Fields of Evidence: the most exposed records, all records by their memorisation, epsilon by steps."""
-    found = records(seen, chance)
-    if isinstance(schedule, Plan):
-        found["budget"] = budget(schedule, delta)
-    return found
 
 
 def records(seen: Observations, chance: Source) -> dict[str, Any]:

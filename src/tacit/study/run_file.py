@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,7 @@ class RunFile:
 
     path: Path
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    name: str = ""
 
     @classmethod
     def read(cls, path: str | Path) -> RunFile:
@@ -95,7 +96,7 @@ class RunFile:
                 _known(key, SECTIONS[section], f"key of [{section}]", _home(key))
                 if not KINDS[SECTIONS[section][key]](value):
                     raise BadInput(f"{path.name}: {key} in [{section}] must be {SECTIONS[section][key]}.")
-        return cls(path, found)
+        return cls(path, found, path.stem.removesuffix(".run"))
 
     def get(self, section: str) -> dict[str, Any]:
         """A section's table; empty when it is absent."""
@@ -108,6 +109,10 @@ class RunFile:
             raise BadInput(f"{self.path.name} needs `{key}` in [{section}].")
         return value
 
+    def with_described(self, texts: Mapping[str, str]) -> RunFile:
+        """A copy in which [describe] also says these."""
+        return replace(self, sections={**self.sections, "describe": {**self.get("describe"), **texts}})
+
     @property
     def described(self) -> dict[str, str]:
         """What [describe] says."""
@@ -119,6 +124,21 @@ class RunFile:
         if len(given) != 1:
             raise BadInput(f"{self.path.name} needs exactly one of {', '.join(keys)} in [{section}].")
         return given[0]
+
+
+def described_by(options: Iterable[str]) -> dict[str, str]:
+    """Entries of [describe] from options KEY=TEXT."""
+    found = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        key = key.strip().replace(" ", "_").replace("-", "_")
+        if not equals:
+            raise BadInput("--describe takes KEY=TEXT.", fix='For example --describe owner="Clinic of Basel".')
+        _known(key, dict.fromkeys(DESCRIBED), "key of --describe")
+        if not KINDS[TEXT](value.strip()):
+            raise BadInput(f"--describe {key} must be a text of printable characters.")
+        found[key] = value.strip()
+    return found
 
 
 def _home(key: str) -> str:

@@ -63,7 +63,7 @@ class RunTraining:
         settings = file.get("train")
         if "kind" in file.get("model") and settings.get("optimizer", "sgd") == "sgd":
             settings.setdefault("lr", learning_rate(plan))
-        return cls(file.path.stem, records, inside, maker(file, records, make), plan, delta, settings, each)
+        return cls(file.name, records, inside, maker(file, records, make), plan, delta, settings, each)
 
     @property
     def data(self) -> tuple[Array, Array]:
@@ -87,6 +87,11 @@ class RunTraining:
             self.settings.get("schedule", "constant") == "constant" and self.settings.get("average", "none") == "none"
         )
         return plain and self.users is None and (self.plan.sampling, self.plan.clipping) == (POISSON, FLAT)
+
+    @property
+    def cost(self) -> float:
+        """What one run takes, in numbers that pass through a model."""
+        return self.plan.expected_batch * self.plan.steps * float(np.prod(self.records.x.shape[1:]))
 
     @property
     def optimizer(self) -> MakeOptimizer:

@@ -16,6 +16,16 @@ from ..data.values import parsed
 
 RATE, STEPS, EPSILON = 0.1, 200, 3.0
 """A tenth of the records at every step, twenty passes: found on five public tables (benchmarks/tables.py)."""
+ASKED = {
+    "title": "what the page is about",
+    "owner": "who is responsible for the model",
+    "purpose": "what it is for",
+    "data": "which data it was trained on",
+    "people": "whose data they are",
+    "tuning": "how settings were chosen: on other data, on these data (not covered), not at all",
+    "access": "who can reach the model",
+    "earlier_releases": "what else was published from these data",
+}
 Ask = Callable[[str, str], str]
 """ask(question, answer if none is given) -> answer"""
 
@@ -50,7 +60,7 @@ def described(path: Path, facts: Facts, ask: Ask | None = None) -> tuple[Schema,
     return schema, table, facts
 
 
-def run_text(table: str, schema: str, rows: int) -> str:
+def run_text(table: str, schema: str, rows: int, told: Mapping[str, str] | None = None) -> str:
     """The run file: everything that `train` and `bracket` need, with what each line means."""
     delta = min(1e-5, 10.0 ** math.floor(-math.log10(10 * max(rows, 1))))
     return f"""\
@@ -68,22 +78,35 @@ rate = {RATE:g}                        # everybody takes part in a step with thi
 steps = {STEPS}
 
 [describe]                        # for the page; what is not said there is shown as "not stated"
-# title = ""
-# owner = ""
-# purpose = ""
-# tuning = ""                     # how settings were chosen: on other data, on these data (not covered), not at all
-# access = ""                     # who can reach the model
-# earlier_releases = ""           # what else was published from these data
+{_description(told or {})}
 """
 
 
-def write(path: Path, schema: Schema, rows: int, folder: Path) -> tuple[Path, Path]:
+def write(
+    path: Path, schema: Schema, rows: int, folder: Path, told: Mapping[str, str] | None = None
+) -> tuple[Path, Path]:
     """Write both files into a folder; nothing that is there is overwritten."""
     stem = path.name.split(".")[0]
     files = folder / f"{stem}.schema.toml", folder / f"{stem}.run.toml"
     if there := next((file for file in files if file.exists()), None):
         raise BadInput(f"{there} is there already.", fix="Remove it, or give another --out DIR.")
-    return schema.save(files[0]), written(files[1], run_text(str(path), str(files[0]), rows))
+    return schema.save(files[0]), written(files[1], run_text(str(path), str(files[0]), rows, told))
+
+
+def asked_for(told: Mapping[str, str], ask: Ask) -> dict[str, str]:
+    """What only the owner can say, asked on a terminal; an empty answer stays "not stated"."""
+    answers = {
+        key: told.get(key) or ask(f"For the page: {words} (empty: not stated)", "") for key, words in ASKED.items()
+    }
+    return {**told, **{key: text for key, text in answers.items() if text}}
+
+
+def _description(told: Mapping[str, str]) -> str:
+    lines = []
+    for key, words in ASKED.items():
+        line = f"{key} = {_quoted(told[key])}" if key in told else f'# {key} = ""'
+        lines.append(f"{line:<33} # {words}")
+    return "\n".join([*lines, *(f"{key} = {_quoted(text)}" for key, text in told.items() if key not in ASKED)])
 
 
 def facts_of(

@@ -22,7 +22,6 @@ from ..audits.claims import Stated, with_frontier
 from ..audits.demonstration import Played, same_adjacency
 from ..audits.scoring import scored
 from ..core import Adjacency, BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
-from .membership import of_audit
 from .models import answers, classes_of, observe, usual_form
 from .pooling import overlap, pool
 from .records import features
@@ -33,12 +32,9 @@ FEWEST = 50
 UNFAIR = 1e-6
 """Coins that fall so seldom were no fair coins."""
 WORD = "that the claim is about this model: it was taken as it was given"
-UNTESTED = "the training: it was not made again and no canary's coin is known, so no audit tested the claim"
 MADE_AGAIN = "that fit is how this model was trained: the audit made runs of fit"
 BLIND = "a classifier without the model cannot tell the coins"
 ONE_RUN = "more than one run: the audit judged the training by the coins of its own canaries"
-EARLIER = "one confidence for all audits: those of the evidence that was given have their own"
-SINGLE = "groups of records: the attack plays with single records, the claim is about one {}"
 THROWN = "the coins were thrown before the training, and canaries whose coin said no were never trained on"
 
 
@@ -92,35 +88,6 @@ def about(evidence: Evidence, target: Any) -> bool | None:
 
     told = evidence.provenance.get(FINGERPRINT)
     return None if told is None else told == fingerprint(model)
-
-
-def together(measured: Evidence, given: Given, audits: list[Evidence], subject: str) -> Evidence:
-    """One piece of evidence from the attack's, what was given, and the audits that could be made."""
-    old = given.evidence
-    shown = (*old.demonstrations, *(item for audit in audits for item in audit.demonstrations))
-    lines = () if shown or given.claim is None else (UNTESTED,)
-    if old.demonstrations and audits:
-        lines = (*lines, EARLIER)
-    if given.claim is not None and given.claim.bound.unit != "record":
-        lines = (*lines, SINGLE.format(given.claim.bound.unit))
-    known = {key: value for key, value in measured.provenance.items() if key != "randomness"}
-    parts = [item for audit in audits for item in audit.not_covered]
-    return measured.with_(
-        subject=old.subject or subject,
-        claim=given.claim,
-        demonstrations=shown,
-        controls=(*measured.controls, *_earlier(old), *(test for audit in audits for test in of_audit(audit.controls))),
-        not_covered=tuple(dict.fromkeys((*lines, *parts, *measured.not_covered, *old.not_covered))),
-        threat={**old.threat, **measured.threat},
-        provenance={
-            **known,
-            "attack_randomness": measured.provenance["randomness"],
-            **old.provenance,
-            **{key: value for audit in audits for key, value in audit.provenance.items() if key != "randomness"},
-        },
-        described=old.described,
-        scores=(*measured.scores, *(item for audit in audits for item in audit.scores)),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,11 +202,6 @@ def _canaries(canaries: Any) -> tuple[Array, Array, NDArray[np.bool_]]:
 def believing(item: Demonstration, words: str) -> Demonstration:
     """The same bound, with one thing more that must be believed."""
     return replace(item, bound=replace(item.bound, assumptions=(*item.bound.assumptions, words)))
-
-
-def _earlier(old: Evidence) -> tuple[Control, ...]:
-    """Controls of the evidence that came with the model: those of its audits count as long as its bounds do."""
-    return tuple(replace(test, name=f"earlier: {test.name}") for test in old.controls if old.demonstrations)
 
 
 def _with_frontier(claim: Claim) -> Claim:

@@ -14,6 +14,7 @@ from ..core import BadInput, check, source
 from ..fleet import MakeOptimizer
 from ..loss import Plan
 from ..train import PrivateStep, Speed, Trained, fit
+from .audit_section import AuditSection
 from .experiment import Effort
 from .planning import planned
 from .start import fresh
@@ -87,19 +88,13 @@ def trained(
     )
 
 
-def effort(attack: dict[str, Any], audit: dict[str, Any], *, in_fleets: bool, cost: float) -> Effort:
+def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost: float) -> Effort:
     """How much is trained, from [attack] and [audit]. `cost` is that of one run, in numbers that pass through a model:
     where it is large, `train.fit` makes fewer runs of its own unless it makes all of them."""
-    if audit.get("game", "runs") != "runs" or "seconds" in audit:
-        raise BadInput(
-            "A model of [model] make or kind is audited by the game runs, without seconds.", fix="Say how many runs."
-        )
-    if "isolation" in audit:
-        raise BadInput("`isolation` in [audit] goes with [model] fit: a model of make is trained in fleets of its own.")
     asked: dict[str, Any] = {key: attack[key] for key in ("references", "fpr") if key in attack}
-    asked |= {key: audit[key] for key in ("runs", "canary", "start") if key in audit and audit[key] != "auto"}
-    if "confidence" in audit:
-        asked["audit_confidence"] = audit["confidence"]
+    asked |= {"start": audit.start, "audit_confidence": audit.confidence}
+    asked |= {} if audit.runs is None else {"runs": audit.runs}
+    asked |= {} if audit.canary == "auto" else {"canary": audit.canary}
     if not in_fleets:
         asked["own_runs"] = asked.pop("runs", 40 if cost < LARGE else 16)
     elif cost > LARGE:
@@ -107,5 +102,5 @@ def effort(attack: dict[str, Any], audit: dict[str, Any], *, in_fleets: bool, co
     return Effort(targets=1, **asked)
 
 
-LARGE = 1e8
+LARGE = 5e7
 """Numbers that pass through a model in one training, beyond which fewer trainings are made."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ def kept(folder: Path) -> RunFile:
             f"{folder} is no folder of tacit train: it has no {' and no '.join(missing)}.",
             fix="Run tacit train first, or give the run file.",
         )
-    return RunFile.read(folder / RUN)
+    return replace(RunFile.read(folder / RUN), name=folder.resolve().name)
 
 
 def trained_on(folder: Path, records: Records) -> NDArray[np.bool_]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import warnings
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import torch
@@ -87,6 +88,7 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
             "records": _records(step),
             "torch": torch.__version__,
             "python": platform.python_version(),
+            "made": datetime.now(UTC).isoformat(timespec="seconds"),
         },
     )
 

@@ -30,7 +30,7 @@ from .sample.collate import Collate
 from .sample.examples import Batch
 from .speed import Speed
 from .step import PrivateStep, Project, private
-from .tables import Tabular, encoded, features, probabilities
+from .tables import Made, Tabular, encoded, features, probabilities
 from .validation import Validation
 
 if TYPE_CHECKING:
@@ -48,12 +48,16 @@ Hook = Callable[[PrivateStep, StepInfo], object]
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A privately trained `model` with its `evidence`; `history` (one entry per step) is for the operator only."""
+    """A privately trained `model` with its `evidence`; `history` (one entry per step) is for the operator only.
+
+    `schema` is that of the data frame, if it was one; `made` says how a model by name was trained.
+    """
 
     model: nn.Module
     evidence: Evidence
     history: tuple[StepInfo, ...]
     schema: Schema | None = None
+    made: Made | None = None
 
     def predict_proba(self, x: Any) -> NDArray[np.float64]:
         """The probability of every class for the records of a data frame, by the training's schema, or of an array."""
@@ -136,9 +140,11 @@ def fit(
     given = Tabular.of(data, plan, schema, users, records_per_user)
     data, plan, users, records_per_user = given.data, given.plan, given.users, given.records_per_user
     validation = validation if given.schema is None else encoded(validation, given.schema)
+    kind = model if isinstance(model, str) else None
     if isinstance(model, str):
         model, optimizer = given.made(model, optimizer)
     check_kinds(model=model)
+    given.check_width(model)
     if optimizer is None:
         moved = [tensor for tensor in model.parameters() if tensor.requires_grad]
         if not moved:
@@ -171,9 +177,13 @@ def fit(
         found = found.with_(utility=judge.utility(model))
     if kept is not None and alone and not kept.lasting:
         checkpoints.destroy(kept.path)
+    if kind is not None and given.schema is not None:
+        found = found.with_(subject=f"{kind} model of {given.schema.label}")
     if given.facts:
         found = found.with_(not_covered=(*found.not_covered, given.facts))
-    return Trained(model, found, tuple(history), given.schema)
+    usual = loss is None and augment is None and project is None and noise == "float32" and collate is None
+    made = Made(kind, plan, delta, average, records_per_user) if kind is not None and usual else None
+    return Trained(model, found, tuple(history), given.schema, made)
 
 
 def fingerprint(model: nn.Module) -> str | None:

@@ -8,7 +8,8 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -41,6 +42,10 @@ from .scale.totals import Part, Summed, Totals, adding
 from .scale.workers import Workers
 from .speed import Speed
 from .state import Position, restore, saved
+from .tables import Tabular
+
+if TYPE_CHECKING:
+    from ..data import Schema
 
 Project = Callable[[nn.Module], object]
 
@@ -126,9 +131,10 @@ class PrivateStep:
         self._recorded = device.type == "cuda"
         self._whole: Whole | None = None
         self._secret = Secret.of(rng)
-        self._plan = repr(plan).encode()
+        self._plan = plan.identity.encode()
         self._sample_key = b""
         self.alone_because = ""
+        self.read_off_data = ""
         self._charged = False
         self.course = Course()
         self._agree()
@@ -188,6 +194,7 @@ class PrivateStep:
         users: ArrayLike | None = None,
         records_per_user: int | None = None,
         collate: Collate | None = None,
+        schema: Schema | str | Path | None = None,
     ) -> Iterator[Batch]:
         """One sample for each step that is left; every one must be given to the step before the next is drawn.
 
@@ -197,7 +204,14 @@ class PrivateStep:
 
         With `users`, one id per record, a unit is a user: users are sampled, and each contributes the average gradient
         of at most `records_per_user` own records, clipped once. The plan's unit then is "user".
+
+        `data` may be a data frame that holds its label column, with `schema`, as in `fit`; a model of `schema.width`
+        inputs is given its records as numbers. Where the schema names a unit, the plan's unit must be "user".
         """
+        given = Tabular.of(data, self.plan, schema, users, records_per_user)
+        given.check_width(self.model)
+        data, users, records_per_user = given.data, given.users, given.records_per_user
+        self.read_off_data = given.facts
         if self.sharded and isinstance(collate, Buckets) and len(collate.public) > 1:
             raise BadInput("Processes that share parameters need parts of one length.", fix="Give Buckets one length.")
         self.course.take(self, data, users, records_per_user, collate)
@@ -345,7 +359,9 @@ class PrivateStep:
     def evidence(self, delta: float) -> Evidence:
         """The claim with its event, where the noise came from, and what the proof does not cover."""
         self.course.end(self)
-        return evidence(self, delta)
+        found = evidence(self, delta)
+        read = (self.read_off_data,) if self.read_off_data else ()
+        return found.with_(not_covered=(*found.not_covered, *read))
 
     def state_dict(self) -> dict[str, Any]:
         """All that a bit-exact continuation needs. A secret: it undoes the privacy of steps still to come."""

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..core import BadInput
-from ..data import Records, Schema, is_frame, table
+from ..data import Records, Schema, Table, is_frame, table
+from ..data.codec import holds_frame
 from ..data.files import by_schema
+from ..data.frames import joined
 from .recipe.networks import learning_rate, network
 
 if TYPE_CHECKING:
@@ -22,6 +24,17 @@ if TYPE_CHECKING:
 OWN_FACTS = "kind, range or words of {}: they were read off the data; the schema marks them public = false"
 RECORDS_PER_USER = 8
 ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a model by name was trained, so that the training can be repeated."""
+
+    kind: str
+    plan: Plan
+    delta: float
+    average: str = "none"
+    records_per_user: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +52,11 @@ class Tabular:
         cls, data: Any, plan: Plan, schema: Schema | str | Path | None, users: Any, records_per_user: int | None
     ) -> Tabular:
         """Encode a frame. Records without a known label, or without a unit where the schema names one, are left out."""
+        data = _whole(data, schema)
         known = schema_of(schema, data)
         if known is None:
             return cls(data, plan, None, users, records_per_user)
-        if not is_frame(data):
+        if not is_frame(data) and not isinstance(data, Table):
             raise BadInput(
                 f"schema goes with a data frame, got {type(data).__name__}.",
                 fix="Give the frame itself, with its label column; or schema.encode(frame) without schema.",
@@ -66,11 +80,40 @@ class Tabular:
     def made(self, kind: str, optimizer: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
         """A model by name for the schema, and its optimizer."""
         if self.schema is None:
-            raise BadInput("A model by name goes with a data frame and a schema.", fix="Give a torch module.")
+            raise BadInput(
+                "A model by name goes with a data frame and a schema.",
+                fix='Give the frame with its label column and schema="LABEL"; or a torch module with arrays.',
+            )
         if optimizer is not None:
             raise BadInput("A model that is made here has an optimizer of its own.", fix="Leave optimizer out.")
         model = network(kind, self.schema.width, len(self.schema.classes))
         return model, torch.optim.SGD(model.parameters(), lr=learning_rate(self.plan))
+
+    def check_width(self, model: nn.Module) -> None:
+        """Refuse a model whose first layer takes another number of features than the schema makes."""
+        first = next((part for part in model.modules() if not list(part.children())), None)
+        if self.schema is None or not isinstance(first, nn.Linear) or first.in_features == self.schema.width:
+            return
+        raise BadInput(
+            f"The model's first layer takes {first.in_features} numbers; the schema makes {self.schema.width} of a "
+            "record.",
+            fix="Build it with schema.width inputs and len(schema.classes) outputs.",
+        )
+
+
+def _whole(data: Any, schema: Schema | str | Path | None) -> Any:
+    """A frame with its labels, where they were given as a pair; anything else as it is."""
+    if not holds_frame(data) or is_frame(data):
+        return data
+    label = schema.label if isinstance(schema, Schema) else schema
+    if label is None or str(label).endswith(".toml"):
+        label = Schema.read(label).label if label is not None else None
+    if label is None:
+        raise BadInput(
+            "A data frame needs a schema, or the name of its label column.",
+            fix='Give the frame with its label column, and schema="LABEL".',
+        )
+    return joined(data[0], data[1], str(label))
 
 
 def schema_of(schema: Schema | str | Path | None, data: Any) -> Schema | None:

@@ -1,0 +1,95 @@
+"""One piece of evidence from the attack, the audits and the claim: every bracket is put together here.
+
+However a model came to be (trained on a random half, taken as it is, made by `train`, or one of a fleet), its evidence
+is the attack's, with what was given beside it and what each audit adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Claim, Control, Evidence
+from ..core.evidence import Scalar
+from ..core.fault import Fault
+from .membership import of_audit
+from .risk import by_steps, renamed
+
+UNTESTED = "the training: it was not made again and no canary's coin is known, so no audit tested the claim"
+EARLIER = "one confidence for all audits: those of the evidence that was given have their own"
+SINGLE = "groups of records: the attack plays with single records, the claim is about one {}"
+
+
+def assembled(
+    measured: Evidence,
+    audits: Sequence[Evidence],
+    *,
+    subject: str,
+    claim: Claim | None,
+    given: Evidence | None = None,
+    utility: dict[str, float] | None = None,
+    rows: NDArray[np.int64] | None = None,
+    provenance: dict[str, Scalar] | None = None,
+) -> Evidence:
+    """The whole evidence about one model.
+
+    `measured` is the attack's evidence and `audits` that of the games that were played. `given` is what came with the
+    model, its training's evidence as a rule. `rows` are the places of the attack's records in the data, by which the
+    most exposed are named.
+    """
+    old = Evidence(subject="") if given is None else given
+    shown = (*old.demonstrations, *(item for audit in audits for item in audit.demonstrations))
+    parts = [item for audit in audits for item in audit.not_covered]
+    lines = (*_lines(claim, old, audits), *parts, *measured.not_covered, *old.not_covered)
+    return measured.with_(
+        subject=subject,
+        claim=claim,
+        demonstrations=shown,
+        exposures=measured.exposures if rows is None else renamed(measured.exposures, rows),
+        budget=old.budget or by_steps(claim),
+        utility={**old.utility, **(utility or {})},
+        controls=(*measured.controls, *_earlier(old), *(test for audit in audits for test in of_audit(audit.controls))),
+        not_covered=tuple(dict.fromkeys(lines)),
+        threat={**old.threat, **measured.threat},
+        caught=_caught(old, audits),
+        provenance={**_sources(measured, old, audits), **(provenance or {})},
+        described=old.described,
+        scores=(*measured.scores, *(item for audit in audits for item in audit.scores)),
+    )
+
+
+def _lines(claim: Claim | None, old: Evidence, audits: Sequence[Evidence]) -> tuple[str, ...]:
+    """What this way of bracketing leaves open."""
+    shown = old.demonstrations or any(audit.demonstrations for audit in audits)
+    lines = () if shown or claim is None else (UNTESTED,)
+    if old.demonstrations and audits:
+        lines = (*lines, EARLIER)
+    if claim is not None and claim.bound.unit != "record":
+        lines = (*lines, SINGLE.format(claim.bound.unit))
+    return lines
+
+
+def _caught(old: Evidence, audits: Sequence[Evidence]) -> tuple[Fault, ...]:
+    """The panel of the audit that has one: of several, the one of which most is known."""
+    panels = [audit.caught for audit in (*audits, old) if audit.caught]
+    return max(panels, key=lambda panel: sum(fault.chance is not None for fault in panel), default=())
+
+
+def _sources(measured: Evidence, old: Evidence, audits: Sequence[Evidence]) -> dict[str, Scalar]:
+    """Provenance of all parts: `made` is when the whole was; of a training that came with the model, `trained_at`."""
+    known = {key: value for key, value in measured.provenance.items() if key != "randomness"}
+    source = measured.provenance.get("randomness")
+    own = {} if source is None else {"attack_randomness" if old.provenance else "randomness": source}
+    games = {key: value for audit in audits for key, value in audit.provenance.items() if key != "randomness"}
+    dates = {} if "made" not in known else {"made": known["made"]}
+    if "made" in old.provenance:
+        dates["trained_at"] = old.provenance["made"]
+    return {**known, **own, **old.provenance, **games, **dates}
+
+
+def _earlier(old: Evidence) -> tuple[Control, ...]:
+    """Controls of the evidence that came with the model: those of its audits count as long as its bounds do."""
+    return tuple(replace(test, name=f"earlier: {test.name}") for test in old.controls if old.demonstrations)
