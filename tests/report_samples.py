@@ -24,6 +24,7 @@ from tacit.core import (
     Spent,
 )
 from tacit.core.events import Gaussian, Poisson, Repeat
+from tacit.core.histogram import Histogram
 from tacit.core.proportion import clopper_pearson, lower_proportion, upper_proportion
 
 DELTA = 1e-5
@@ -123,6 +124,10 @@ def private() -> Evidence:
     )
 
 
+BARS = (1, 4, 17, 60, 141, 180, 77, 20)
+"""Scores of an audit's runs with a canary; mirrored, those without."""
+
+
 def detailed() -> Evidence:
     """With everything below the average: records, groups, and the budget step by step."""
     shares = [(0.61, 0.31, 0.84), (0.4, -0.05, 0.71)]
@@ -137,6 +142,7 @@ def detailed() -> Evidence:
             GroupRisk("women", Estimate(0.032, -0.011, 0.075, 0.95, 1204), 0.41),
             GroupRisk("<men & others>", Estimate(0.081, 0.02, 0.142, 0.95, 1101), 0.004),
         ),
+        histograms=(Histogram("canary", tuple(k / 2 for k in range(9)), BARS, BARS[::-1]),),
         budget=tuple(Spent(step, gaussian_epsilon(math.sqrt(40 / step))) for step in (1, 10, 20, 30, 40)),
     )
 

@@ -39,6 +39,7 @@ from tacit.core import (
 from tacit.core.events import Gaussian, Repeat
 from tacit.core.evidence_schema import schema
 from tacit.core.fault import Fault
+from tacit.core.histogram import Histogram
 from tacit.loss import privacy_loss
 
 ADD, DELTA = Adjacency.ADD_REMOVE, 1e-5
@@ -90,6 +91,7 @@ def evidence(kind):
         {"accuracy": 0.9}, (Control("planted leak", "found", "found", True),), ("tuning",), {"released": "the model"},
         {"tacit": "0.1.0"}, (), (Exposure(3, 0.9, SURE),), (Bin(0.0, 0.5, 7),), (GroupRisk("a", SURE, 0.2),),
         tuple(spent), (Fault("no noise", SURE), Fault("no clipping")), {"title": "a model"},
+        (Histogram("canary", (0.0, 1.0), (3,), (4,)),),
     )  # fmt: skip
 
 

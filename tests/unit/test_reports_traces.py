@@ -59,6 +59,13 @@ def test_a_changed_word_or_number_is_noticed(old: str, new: str) -> None:
     assert len(untraced(changed, evidence("trained"))) >= 1
 
 
+def test_bars_of_another_model_are_noticed() -> None:
+    page = html("detailed")
+    assert page.count("data-bars=") == 1
+    changed = re.sub(r'data-bars="\d+', 'data-bars="77777', page)
+    assert len(untraced(changed, evidence("detailed"))) == 1
+
+
 def test_a_hidden_picture_of_another_model_is_noticed() -> None:
     changed, times = re.subn('data-found="[0-9]+"', 'data-found="7"', html("plain"))
     assert times == 1

@@ -49,6 +49,18 @@ VERBS = {
 """Each verb's module, imported when the verb is used (numpy alone costs more than a page of help), and its help."""
 GROUPS = {"ledger": "command"}
 """Verbs that have verbs of their own, and the function of their module that makes the command."""
+EXAMPLES = {
+    "init": "Example: tacit init people.csv --label ill --range age=0,120; then tacit train people.run.toml --out "
+    "people; then tacit bracket people.",
+    "train": "tacit init writes a run file for your table; docs/tour.md says what else one may hold.",
+    "bracket": "Example: tacit train people.run.toml --out people; then tacit bracket people writes "
+    "people-bracket/report.html.",
+    "audit": "Example: tacit audit mymodule:fit --epsilon 4 --delta 1e-5 --data people.npz",
+    "attack": "Example: tacit attack --model mymodule:model --members in.csv --nonmembers out.csv --label ill",
+    "report": "Example: tacit report people-bracket/evidence.json --pdf people.pdf",
+}
+"""What is printed under a verb's options."""
+SEED = "Repeat a run exactly, for experiments. Without it randomness is cryptographic, as a release needs."
 DESCRIBE = (
     "For the page, repeatable: title, owner, purpose, data, people, tuning (how settings were chosen), access (who can "
     "reach the model), earlier_releases."
@@ -144,7 +156,9 @@ def verb(
             raise typer.Exit(result.status)
 
         _add_json_option(run, function)
-        (home or app).command(name, help=text or VERBS[name][1])(run)
+        (home or app).command(name, help=text or VERBS[name][1], epilog=EXAMPLES.get(name) if home is None else None)(
+            run
+        )
         return run
 
     return register

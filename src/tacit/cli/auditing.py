@@ -14,7 +14,7 @@ from ..core.files import Lasting
 from ..core.interval import finite
 from ..core.run_folder import run_folder
 from ..core.shown import small
-from .app import AGAIN, DONE, REFUTED, STATUS_OF_VERDICT, Result, note, resumable, verb
+from .app import AGAIN, DONE, REFUTED, SEED, STATUS_OF_VERDICT, Result, note, resumable, verb
 from .entry import Guarded, resolve, resolve_callable
 from .inputs import canary as canary_maker
 from .inputs import read_data, read_event, seeded
@@ -47,7 +47,7 @@ def audit(
     out: Annotated[str, typer.Option(metavar="DIR", help="Where evidence.json goes.")] = "tacit-audit",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the audit that did not end in DIR.")] = False,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
-    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+    seed: Annotated[int | None, typer.Option(help=SEED)] = None,
 ) -> Result:
     """Test a privacy claim about somebody's training or mechanism."""
     from ..audits import audit as audit_fit

@@ -15,7 +15,7 @@ from ..core.run_folder import RunFolder, run_folder
 from ..data import Records
 from ..study.audit_section import FIT, TAKEN, TRAINED, AuditSection
 from ..study.run_file import RunFile, described_by
-from .app import AGAIN, DESCRIBE, Result, note, verb
+from .app import AGAIN, DESCRIBE, SEED, Result, note, verb
 from .auditing import audited
 from .entry import Guarded, resolve
 from .inputs import canary, read_records, seeded
@@ -31,11 +31,13 @@ MODELS = ("kind", "make", "predict", "fit")
 @verb("bracket")
 def bracket(
     run: Annotated[str, typer.Argument(metavar="run.toml|DIR", help="Data, model and claim; or what train wrote.")],
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where report and evidence go.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where page and evidence go; else tacit-bracket or DIR-bracket.")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     ledger: Annotated[str | None, typer.Option(metavar="URL", help=LEDGER)] = None,
     describe: Annotated[list[str] | None, typer.Option(metavar="KEY=TEXT", help=DESCRIBE)] = None,
-    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+    seed: Annotated[int | None, typer.Option(help=SEED)] = None,
 ) -> Result:
     """Attack, audit and account for one training: epsilon held from both sides, in one report."""
     from ..reports import report

@@ -14,7 +14,7 @@ from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
 from ..core.run_folder import run_folder
 from ..data import Records
 from ..study.run_file import RunFile
-from .app import AGAIN, NO_ANSWER, STATUS_OF_VERDICT, Result, note, verb
+from .app import AGAIN, NO_ANSWER, SEED, STATUS_OF_VERDICT, Result, note, verb
 from .entry import Guarded, resolve_model
 from .inputs import read_data, read_records, require, seeded
 
@@ -32,7 +32,7 @@ def attack(
     attacks: Annotated[str | None, typer.Option(metavar="A,B", help="Which attacks; all that fit if absent.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where evidence.json and scores.csv go.")] = None,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
-    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+    seed: Annotated[int | None, typer.Option(help=SEED)] = None,
 ) -> Result:
     """Measure membership inference against a model, or read it off a file of scores."""
     from ..core.scores_file import write

@@ -11,7 +11,7 @@ import typer
 from ..core.errors import BadInput
 from ..core.evidence import Evidence
 from ..core.run_folder import run_folder
-from .app import AGAIN, STATUS_OF_VERDICT, Result, note, verb
+from .app import AGAIN, SEED, STATUS_OF_VERDICT, Result, note, verb
 from .inputs import require, seeded
 
 
@@ -43,7 +43,7 @@ def report(
 def quickstart(
     out: Annotated[str, typer.Option(metavar="DIR", help="Where the report and the evidence go.")] = "tacit-quickstart",
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
-    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+    seed: Annotated[int | None, typer.Option(help=SEED)] = None,
 ) -> Result:
     """The whole flow on embedded data: train a plain and a private model, attack, audit and report."""
     for module in ("torch", "sklearn", "safetensors", "cryptography", "altair", "vl_convert"):

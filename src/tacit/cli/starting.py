@@ -23,13 +23,19 @@ NOT_PUBLIC = (
 
 @verb("init")
 def init(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A .csv (also .gz, .xz) or .parquet file.")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A .csv (also .gz, .xz, .bz2) or .parquet file.")],
     label: Annotated[str | None, typer.Option(metavar="COL", help="The column to be predicted.")] = None,
-    unit: Annotated[str | None, typer.Option(metavar="COL", help="The column that says whose record a row is.")] = None,
-    group: Annotated[list[str] | None, typer.Option(metavar="COL", help="Compare the groups of this column.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="COL", help="Says whose record a row is: protects persons, not rows.")
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(metavar="COL", help="Compare the groups of this column; repeatable.")
+    ] = None,
     range: Annotated[list[str] | None, typer.Option(metavar="COL=LO,HI", help="A public range; repeatable.")] = None,
     words: Annotated[list[str] | None, typer.Option(metavar="COL=A,B", help="Public words; repeatable.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column that is no feature.")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COL", help="A column that is no feature; repeatable.")
+    ] = None,
     describe: Annotated[list[str] | None, typer.Option(metavar="KEY=TEXT", help=DESCRIBE)] = None,
     out: Annotated[str, typer.Option(metavar="DIR", help="Where schema and run file go.")] = ".",
 ) -> Result:

@@ -17,7 +17,7 @@ from ..core.shown import small
 from ..data import Records
 from ..study.audit_section import TRAINED, AuditSection
 from ..study.run_file import RunFile, described_by
-from .app import AGAIN, DESCRIBE, Result, note, resumable, terminal, verb
+from .app import AGAIN, DESCRIBE, SEED, Result, note, resumable, terminal, verb
 from .entry import resolve_callable
 from .inputs import one_process, read_records, require, seeded
 
@@ -35,13 +35,15 @@ READABLE = "whether the data could be read, with labels the model has outputs fo
 
 @verb("train")
 def train(
-    run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and plan.")],
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where model and evidence go.")] = None,
+    run: Annotated[str, typer.Argument(metavar="run.toml", help="Data, model and plan: what tacit init writes.")],
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where model and evidence go; tacit-train if absent.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of DIR that did not end.")] = False,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     ledger: Annotated[str | None, typer.Option(metavar="URL", help=LEDGER)] = None,
     describe: Annotated[list[str] | None, typer.Option(metavar="KEY=TEXT", help=DESCRIBE)] = None,
-    seed: Annotated[int | None, typer.Option(help="For a repeatable experiment.")] = None,
+    seed: Annotated[int | None, typer.Option(help=SEED)] = None,
 ) -> Result:
     """Train a model with differential privacy and write its weights, its evidence and a plot for the operator."""
     file = RunFile.read(run).with_described(described_by(describe or ()))

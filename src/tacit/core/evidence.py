@@ -25,6 +25,8 @@ SCHEMA = "tacit.evidence/1"
 Scalar = str | int | float | bool | None
 
 
+LONGEST = 2000
+"""Characters of a text that describes evidence; marks that turn the direction of writing are not printable."""
 BLIND_BASELINE = "blind baseline"
 """The name of the measurement that never saw the model: it is no attack, and never the strongest."""
 
@@ -147,6 +149,11 @@ class Evidence:
     histograms: tuple[Histogram, ...] = ()
 
     def __post_init__(self) -> None:
+        for key, value in self.described.items():
+            if not (isinstance(value, str) and value.isprintable() and len(value) <= LONGEST):
+                raise BadInput(
+                    f"What is described as {key!r} must be a text of at most {LONGEST:,} printable characters."
+                )
         if self.scores and not self.histograms:
             object.__setattr__(self, "histograms", histograms(self.scores))
 

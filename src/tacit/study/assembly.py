@@ -55,7 +55,7 @@ def assembled(
         not_covered=tuple(dict.fromkeys(lines)),
         threat={**old.threat, **measured.threat},
         caught=_caught(old, audits),
-        provenance={**_sources(measured, old, audits), **(provenance or {})},
+        provenance={**_sources(measured, given, audits), **(provenance or {})},
         described=old.described,
         scores=(*measured.scores, *(item for audit in audits for item in audit.scores)),
     )
@@ -78,16 +78,20 @@ def _caught(old: Evidence, audits: Sequence[Evidence]) -> tuple[Fault, ...]:
     return max(panels, key=lambda panel: sum(fault.chance is not None for fault in panel), default=())
 
 
-def _sources(measured: Evidence, old: Evidence, audits: Sequence[Evidence]) -> dict[str, Scalar]:
-    """Provenance of all parts: `made` is when the whole was; of a training that came with the model, `trained_at`."""
+def _sources(measured: Evidence, given: Evidence | None, audits: Sequence[Evidence]) -> dict[str, Scalar]:
+    """Provenance of all parts: `made` is when the whole was; of a training that came with the model, `trained_at`.
+
+    `randomness` is that of the training: of a model that came without a word about it, nobody knows.
+    """
     known = {key: value for key, value in measured.provenance.items() if key != "randomness"}
     source = measured.provenance.get("randomness")
-    own = {} if source is None else {"attack_randomness" if old.provenance else "randomness": source}
+    own = {} if source is None else {"randomness" if given is None else "attack_randomness": source}
+    old: dict[str, Scalar] = {} if given is None else dict(given.provenance)
     games = {key: value for audit in audits for key, value in audit.provenance.items() if key != "randomness"}
     dates = {} if "made" not in known else {"made": known["made"]}
-    if "made" in old.provenance:
-        dates["trained_at"] = old.provenance["made"]
-    return {**known, **own, **old.provenance, **games, **dates}
+    if "made" in old:
+        dates["trained_at"] = old["made"]
+    return {**known, **own, **old, **games, **dates}
 
 
 def _earlier(old: Evidence) -> tuple[Control, ...]:

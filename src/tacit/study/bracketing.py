@@ -109,7 +109,7 @@ def _halves(inside: NDArray[np.bool_], references: Scalar, runs: int) -> dict[st
     own = int(inside.sum())
     return {
         "attacked_model_trained_on": f"{own} records, a random half; the other {len(inside) - own} were held out",
-        "reference_models": f"{references}, each trained on a random half of all {len(inside)} records",
+        "reference_models": f"{references}, each trained on as many records, drawn at random from all {len(inside)}",
         "audit_runs": f"{runs}: those {own} records, with or without one canary",
         "records": own,
     }

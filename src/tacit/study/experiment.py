@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,6 +55,8 @@ THREAT = {
 }
 FLEET, OWN = "runs, fleet code", "runs, train.fit"
 """The two games of a private training's audit, by the code that trained."""
+PART = 10
+"""Runs of train.fit between two looks at the clock."""
 OWN_SHARE = 0.2
 """Of the audit's error that the game of train.fit may use; the other is the fleet's."""
 SHARED_ORDER = "secrecy of the batch order: the audit's runs share one, and its lower bound holds for who knows it"
@@ -66,7 +69,8 @@ Again = Callable[[nn.Module, NDArray[Any], NDArray[Any], np.random.Generator], P
 class Effort:
     """How much is trained to find something out; none of it changes the claim.
 
-    `runs` are trained in a fleet, and `own_runs` by `train.fit`, the code that trains what is released.
+    `runs` are trained in a fleet, and `own_runs` by `train.fit`, the code that trains what is released. Each usual
+    fault is planted into `fault_runs` more.
     `start` is where the audit's runs begin: "fresh" as the released model, or "crafted", from parameters that know the
     held-out records. `confidence` is that of the attacks' intervals, `audit_confidence` that of both games of the audit
     together.
@@ -76,6 +80,7 @@ class Effort:
     targets: int = 16
     runs: int = 1000
     own_runs: int = 40
+    fault_runs: int = 100
     canary: str = "unseen"
     start: str = "fresh"
     attacks: tuple[str, ...] = ("loss", "calibrated", "rmia", "lira")
@@ -88,6 +93,7 @@ class Effort:
         check.whole("targets", self.targets)
         check.whole("runs", self.runs, least=16)
         check.whole("own_runs", self.own_runs, least=16)
+        check.whole("fault_runs", self.fault_runs, least=40)
         for value in (self.confidence, self.audit_confidence):
             check.probability("confidence", value, zero=False, one=False)
         for rate in self.fpr:
@@ -231,11 +237,13 @@ class Experiment:
         )
         both = f"one of two games of this audit, which hold together with confidence {effort.audit_confidence:.10g}"
         found = self._judged(recipe, scores, tuple(_assuming(item, both) for item in shown), (codes(shown),))
-        return found.with_(caught=would_catch(fleet, game, plan, claim, shown[0], effort.runs, self.chance))
+        self.note(f"{recipe.name}: planting usual faults, to say what this audit would have caught")
+        return found.with_(caught=would_catch(fleet, game, plan, claim, shown[0], effort.fault_runs, self.chance))
 
     def _play_fleet(self, fleet: Fleet, recipe: Recipe, game: Pair) -> Scores:
         self.note(f"{recipe.name}: auditing with {self.effort.runs} models")
-        return play(runner(fleet, game, recipe.schedule, self.chance), self.effort.runs, self.chance)
+        told = TimeLeft(recipe.name, self.note)
+        return play(runner(fleet, game, recipe.schedule, self.chance, told), self.effort.runs, self.chance)
 
     def _play_own(self, recipe: Recipe, plan: Plan, start: nn.Module, game: Pair) -> Scores:
         self.note(f"{recipe.name}: auditing train.fit itself with {self.effort.own_runs} models")
@@ -260,7 +268,10 @@ class Experiment:
             return predictor(fit(model, data, plan, optimizer=optimizer, rng=rng, delta=self.delta).model)
 
         def run(coins: NDArray[np.bool_]) -> NDArray[np.float64]:
-            results = Budget.of("process", None, self.chance).run(Run(train, game), coins.tolist())
+            results, told = [], TimeLeft(recipe.name, self.note)
+            for part in np.array_split(coins, max(1, coins.size // PART)):
+                results += Budget.of("process", None, self.chance).run(Run(train, game), part.tolist())
+                told(len(results), coins.size)
             if all(result.problem for result in results):
                 raise unusable(results)
             return np.array([result.score for result in results])
@@ -287,6 +298,22 @@ class Experiment:
         effort = self.effort
         own = {"runs_of_train.fit": effort.own_runs} if private else {}
         return {"references": effort.references, "runs_of_the_fleet": effort.runs, **own}
+
+
+class TimeLeft:
+    """For the person who waits: how many runs are done and how long the others will take, every ten seconds."""
+
+    def __init__(self, name: str, note: Callable[[str], None], every: float = 10.0) -> None:
+        self.name, self.note, self.every = name, note, every
+        self.started = self.told = time.monotonic()
+
+    def __call__(self, done: int, count: int) -> None:
+        now = time.monotonic()
+        if done >= count or now - self.told < self.every:
+            return
+        self.told = now
+        left = (now - self.started) / done * (count - done)
+        self.note(f"{self.name}: {done:,} of {count:,} runs, about {left:.0f} s left")
 
 
 def codes(shown: tuple[Demonstration, ...]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..audits.canary import Pair
 from ..audits.choice import counts
 from ..audits.demonstration import chosen
-from ..audits.panel import FEWEST, LEAST, unknown
+from ..audits.panel import unknown
 from ..audits.power import CONFIDENCE, Power
 from ..audits.scoring import play
 from ..core import Claim, Counts, Demonstration, Source, TacitError
@@ -18,17 +18,21 @@ from ..fleet import Fleet, Runs
 from ..loss import Plan
 from .fleets import runner
 
-SHARE, MOST = 4, 250
-"""Each fault is played with this share of the audit's runs; runs of a fleet are cheap."""
+LEAST = 200
+"""Runs of an audit that has a panel."""
+SHARE = 0.2
+"""The share of a small game's runs that choose its threshold."""
 
 
 def would_catch(
-    fleet: Fleet, game: Pair, plan: Plan, claim: Claim, shown: Demonstration, runs: int, chance: Source
+    fleet: Fleet, game: Pair, plan: Plan, claim: Claim, shown: Demonstration, each: int, chance: Source
 ) -> tuple[Fault, ...]:
-    """The panel of a game of `runs` in a fleet, of which `shown` is a reading; unknown where there are few runs."""
-    if runs < LEAST:
+    """The panel of a game in a fleet, of which `shown` is a reading; unknown where that had few runs.
+
+    Every fault that can be planted is played with `each` runs.
+    """
+    if shown.planned < LEAST:
         return unknown()
-    each = min(max(runs // SHARE, FEWEST), MOST)
     power = Power(claim, shown.bound.confidence, shown.counts.n_in, shown.counts.n_out)
     found = []
     for name in FAULTS:
@@ -41,13 +45,13 @@ def would_catch(
 def _rates(
     fleet: Fleet, game: Pair, plan: Plan, claim: Claim, fault: str, runs: int, chance: Source
 ) -> Counts | None:  # fmt: skip
-    """Hits and alarms of a small game at a threshold that half of its runs chose; None where none can be played."""
+    """Hits and alarms of a small game at a threshold that some of its runs chose; None where none can be played."""
     try:
         wrong = Runs(fleet, plan).planted(fault)
         if wrong is None:
             return None
         scores = play(runner(fleet, game, wrong.schedule, chance), runs, chance)
-        first, second = scores.split(chance)
+        first, second = scores.split(chance, share=SHARE)
         return counts(second, chosen(first, claim, CONFIDENCE))
     except TacitError:
         return None

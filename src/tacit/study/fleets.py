@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,13 @@ def attacked(observations: Observations, names: Sequence[str], targets: int) -> 
     return [leave_one_out(ATTACKS[name], observations, range(targets)) for name in names]
 
 
-def runner(fleet: Fleet, pair: Pair, schedule: Epochs | Plan, rng: Source) -> Runner:
+def runner(
+    fleet: Fleet, pair: Pair, schedule: Epochs | Plan, rng: Source, progress: Callable[[int, int], None] | None = None
+) -> Runner:
     """Runs of a canary game in a fleet: all models learn the same records, coins decide who also learns the canary.
 
     The others' order is shared, the canary's inclusion is drawn per (model, step), so an amplified claim may be
-    tested (soundness rule 16). The score is the canary's margin.
+    tested (soundness rule 16). The score is the canary's margin. `progress(done, count)` hears how far it is.
     """
     if pair.adjacency is not Adjacency.ADD_REMOVE:
         raise BadInput("A fleet plays its canary game under add-remove adjacency.")
@@ -33,7 +35,7 @@ def runner(fleet: Fleet, pair: Pair, schedule: Epochs | Plan, rng: Source) -> Ru
     def run(coins: NDArray[np.bool_]) -> NDArray[np.float64]:
         member = np.ones((len(x), coins.size), dtype=bool)
         member[-1] = coins
-        models = fleet.train(x, y, member, schedule, own=[len(x) - 1], rng=rng)
+        models = fleet.train(x, y, member, schedule, own=[len(x) - 1], rng=rng, progress=progress)
         return models.observations(pair.canary_x, pair.canary_y).need("margin")[0]
 
     return run

@@ -1,8 +1,8 @@
 """A model that `train` made: attacked as it is, its own training audited, and both put beside its claim.
 
 The attack's members are the records that the model was trained on, its non-members those that were held out; reference
-models learn random halves of both together. The audit repeats the same training, on the same records, with and without
-one canary. The evidence says so.
+models learn as many records, drawn at random from both together. The audit repeats the same training, on the same
+records, with and without one canary. The evidence says so.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def bracket_released(
         given=given.evidence,
         utility={ACCURACY: accuracy(model, *others), BASELINE: baseline(others[1])},
         rows=rows if records.rows is None else records.rows[rows],
-        provenance={**_who(training, count, effort), "held_out_duplicates": int(alike.sum())},
+        provenance={**_who(training, count, len(rows), effort), "held_out_duplicates": int(alike.sum())},
     )
 
 
@@ -109,15 +109,15 @@ def _usual(training: RunTraining) -> Any:
     return np.ones(len(training.inside), dtype=bool) if canaries is None else ~canaries
 
 
-def _who(training: RunTraining, references: int, effort: Effort) -> dict[str, Scalar]:
-    """What was trained on what."""
+def _who(training: RunTraining, references: int, records: int, effort: Effort) -> dict[str, Scalar]:
+    """What was trained on what; `records` took part in the attack."""
     inside, held = int(training.inside.sum()), int(training.held_out.sum())
     unit = "" if training.users is None else f" of {len(np.unique(training.users))} users"
     own = f"{effort.own_runs} by train.fit"
     runs = f"{effort.runs} by a fleet, {own}" if training.in_fleets else own
     return {
         "released_model_trained_on": f"{inside} records{unit}; {held} other records were held out",
-        "reference_models": f"{references}, each trained on a random half of all {inside + held} records",
+        "reference_models": f"{references}, each trained on as many records, drawn at random from {records} of both",
         "audit_runs": f"{runs}: the released model's {inside} records, with or without one canary",
         "records": inside,
         "references": references,

@@ -97,7 +97,9 @@ def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost
     asked |= {} if audit.canary == "auto" else {"canary": audit.canary}
     if not in_fleets:
         asked["own_runs"] = asked.pop("runs", 40 if cost < LARGE else 16)
-    elif cost > LARGE:
+    elif cost <= LARGE:
+        asked["fault_runs"] = max(100, min(300, asked.get("runs", Effort.runs) // 2))
+    else:
         asked = {"own_runs": 16, "runs": 500, "references": 16, **asked}
     return Effort(targets=1, **asked)
 
