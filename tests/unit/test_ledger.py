@@ -5,6 +5,8 @@ import math
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -477,3 +479,16 @@ def test_receipts_travel(make):
     receipt = make().charge(TENTH, key="a")
     assert Receipt.from_json(receipt.to_json()) == receipt
     assert replace(receipt, seq=2) != receipt
+
+
+def test_without_its_extra_a_ledger_says_what_to_install(tmp_path):
+    """In a process of its own, where neither SQLAlchemy nor the driver can be imported; torch is never needed."""
+    code = (
+        "import sys\n"
+        "sys.modules['sqlalchemy'] = sys.modules['torch'] = None\n"
+        "import tacit\n"
+        "try:\n    tacit.Ledger('b.db')\n"
+        "except tacit.MissingExtra as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout == "This needs the extra `ledger`. Run: pip install 'tacit[ledger]'\n"

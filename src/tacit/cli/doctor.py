@@ -19,6 +19,8 @@ NEEDED = {
     "transformers": ("private steps in the loops of Hugging Face", "pip install 'tacit[hf]'"),
     "lightning": ("private steps in the loops of Lightning", "pip install 'tacit[lightning]'"),
     "scikit-learn": ("embedded data, cloning estimators", "pip install 'tacit[erm]'"),
+    "sqlalchemy": ("ledgers", "pip install 'tacit[ledger]'"),
+    "psycopg": ("ledgers in PostgreSQL", "pip install 'tacit[postgres]'"),
     "altair": ("the report's charts", "pip install 'tacit[report]'"),
     "vl-convert-python": ("the report's charts", "pip install 'tacit[report]'"),
 }
