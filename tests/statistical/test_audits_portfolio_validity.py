@@ -123,6 +123,7 @@ CASES = {
     "exactly the pair": ({"pair": True}, PAIR, {}),
     "exactly the pair, told by failing": ({"pair": True, "failed": 2.0}, PAIR, {}),
     "exactly the pair, told by having no answer": ({"pair": True, "mute": 2.0}, PAIR, {}),
+    "exactly what is claimed, sequential": ({"shift": 1.0}, Gaussian(1.0), {"runs": 200, "game": "sequential"}),
     "exactly the pair, sequential": ({"pair": True}, PAIR, {"runs": 200, "game": "sequential"}),
 }
 

@@ -26,16 +26,20 @@ DELTA, CONFIDENCE = 1e-5, 0.95
 class Choice:
     """An attack and a threshold (guess "member" at or above it), and what it was chosen on.
 
-    `fingerprints` name the (record, target) rows seen while choosing; none for a choice fixed beforehand.
+    `fingerprints` name the (record, target) rows seen while choosing; none for a choice fixed beforehand. `levels` are
+    further levels at which scores are counted, for a test that reads several.
     """
 
     attack: str
     threshold: float
     fingerprints: frozenset[bytes] = frozenset()
+    levels: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.threshold):
             raise BadInput("A threshold must be a finite number.")
+        if not np.isfinite(self.levels).all() or any(np.diff(self.levels) < 0):
+            raise BadInput("Levels must be finite numbers that do not fall.")
 
 
 def choose(
@@ -118,16 +122,17 @@ def counts(evaluation: Evaluation, choice: Choice) -> Counts:
         raise Mismatch(f"The choice is for the attack {choice.attack}, the scores are of {scores.attack}.")
     if choice.fingerprints & scores.fingerprints():
         raise Mismatch("Some (record, target) rows were used for choosing and for judging; they must be disjoint.")
-    return count(scores, choice.threshold)
+    return count(scores, choice.threshold, choice.levels)
 
 
-def count(scores: Scores, threshold: float) -> Counts:
-    """Guesses "member" at or above a threshold."""
+def count(scores: Scores, threshold: float, levels: tuple[float, ...] = ()) -> Counts:
+    """Guesses "member" at or above a threshold, and at or above further levels."""
     members, nonmembers = scores.members, scores.nonmembers
     if not members.size or not nonmembers.size:
         raise BadInput("A lower bound needs runs with and runs without the record.")
-    hits, alarms = (int(np.count_nonzero(side >= threshold)) for side in (members, nonmembers))
-    return Counts(hits, alarms, members.size, nonmembers.size)
+    sides = [_at_or_above(side, np.array([threshold, *levels])).tolist() for side in (members, nonmembers)]
+    (hits, alarms), *further = zip(*sides, strict=True)
+    return Counts(hits, alarms, members.size, nonmembers.size, tuple(further))
 
 
 def estimator_for(delta: float, adjacency: Adjacency, event: Event | None) -> LimitsEstimator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..core import (
     Source,
 )
 from ..core.events import Compose, Poisson, Repeat
+from .bounds import betting
 from .bounds.anytime import Anytime, AnytimeCurve
 from .bounds.bayes import credible
 from .bounds.estimators import ClopperPearson, Estimator
@@ -108,13 +109,14 @@ def watch(
 ) -> tuple[Demonstration, ...]:
     """Lower bounds from runs that come in batches; no further batch is asked for once the claim is refuted.
 
-    The first batch chooses the threshold, unless a `choice` was fixed beforehand, and is not judged.
+    The first batch chooses the threshold and the levels at which scores are read, unless a `choice` was fixed
+    beforehand, and is not judged. Levels are read only while there are as many runs with as without the canary.
     Guarantee: a true claim is ever refuted with probability at most 1 - confidence, however often one looks.
     """
     seen = Counts(0, 0, 0, 0)
     for batch in batches:
         if choice is None:
-            choice = chosen(Calibration(batch), claim, confidence)
+            choice = levelled(chosen(Calibration(batch), claim, confidence), batch)
             continue
         seen = _sum(seen, counts(Evaluation(batch), choice))
         if min(seen.n_in, seen.n_out) >= FEWEST and _refuted(seen, claim, confidence):
@@ -176,6 +178,11 @@ def chosen(calibration: Calibration | Sequence[Calibration], claim: Claim, confi
     return choose(calibration, delta=stated.delta, adjacency=stated.adjacency, confidence=confidence, event=claim.event)
 
 
+def levelled(choice: Choice, calibration: Scores) -> Choice:
+    """The choice with levels of the score, by the runs without the canary that chose."""
+    return replace(choice, levels=betting.levels(calibration.nonmembers))
+
+
 def _refuted(seen: Counts, claim: Claim, confidence: float) -> bool:
     stated = claim.bound
     if Anytime(stated.delta).ruled_out(stated.epsilon, seen, confidence):
@@ -186,9 +193,11 @@ def _refuted(seen: Counts, claim: Claim, confidence: float) -> bool:
 
 
 def _sum(one: Counts, other: Counts) -> Counts:
+    before = one.levels or ((0, 0),) * len(other.levels)
     return Counts(
         one.true_positives + other.true_positives,
         one.false_positives + other.false_positives,
         one.n_in + other.n_in,
         one.n_out + other.n_out,
+        tuple((a + c, b + d) for (a, b), (c, d) in zip(before, other.levels, strict=True)),
     )

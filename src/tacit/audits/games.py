@@ -13,7 +13,7 @@ from ..core.events import Repeat
 from . import controls
 from .canary import AUTO, UNUSUAL, maker, pair
 from .choice import Choice
-from .demonstration import FEWEST, SHARE, Played, chosen, demonstrate, demonstrate_once, same_adjacency, watch
+from .demonstration import FEWEST, SHARE, Played, chosen, demonstrate, demonstrate_once, levelled, same_adjacency, watch
 from .makers import Maker
 from .portfolio import Pilot, pilot
 from .runs.budget import Budget
@@ -95,6 +95,7 @@ def sequential(stage: Stage, claim: Claim, canary: str | Maker, runs: int, confi
     turns = _Turns(lead, stage.budget.patient(lead.times), most)
     first = turns.play(max(FIRST, most // 20))
     choice = chosen([Calibration(one) for one in first], claim, confidence)
+    choice = levelled(choice, next(one for one in first if one.attack == choice.attack))
     played = Played("sequential", lead.canary, most)
     shown = watch(turns.rest(choice.attack), claim=claim, confidence=confidence, played=played, choice=choice)
     scores = turns.scores(choice.attack)
@@ -133,10 +134,10 @@ class _Turns:
     def rest(self, statistic: str) -> Iterator[Scores]:
         """The other batches under one statistic, until the runs or the time are used up.
 
-        A batch has runs with and runs without the canary, so a single run that is left over is not played.
+        A batch has as many runs with as without the canary, so a single run that is left over is not played.
         """
         while (left := self.most - len(self.results)) >= 2 and not self.budget.over:
-            offers = self.play(min(max(2, self.budget.batch(BATCH)), left))
+            offers = self.play(min(max(2, self.budget.batch(BATCH)), left) // 2 * 2)
             yield next(one for one in offers if one.attack == statistic)
 
     def scores(self, statistic: str) -> Scores:

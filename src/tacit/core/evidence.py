@@ -55,25 +55,37 @@ class Claim:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a game counted: guesses "member" among runs with (`true_positives` of `n_in`) and without the canary."""
+    """What a game counted: guesses "member" among runs with (`true_positives` of `n_in`) and without the canary.
+
+    `levels`: the same two counts at further levels of the score, from the lowest on, where a test reads several.
+    """
 
     true_positives: int
     false_positives: int
     n_in: int
     n_out: int
+    levels: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            check.whole(name, value, least=0)
-        if not (0 <= self.true_positives <= self.n_in and 0 <= self.false_positives <= self.n_out):
+        for name in ("true_positives", "false_positives", "n_in", "n_out"):
+            check.whole(name, getattr(self, name), least=0)
+        pairs = ((self.true_positives, self.false_positives), *self.levels)
+        if not all(0 <= hits <= self.n_in and 0 <= alarms <= self.n_out for hits, alarms in pairs):
             raise BadInput("Counts must satisfy 0 <= tp <= n_in and 0 <= fp <= n_out.")
+        falling = zip(self.levels, self.levels[1:], strict=False)
+        if any(low[0] < high[0] or low[1] < high[1] for low, high in falling):
+            raise BadInput("Counts at higher levels of the score cannot be larger than at lower ones.")
 
-    def to_json(self) -> dict[str, int]:
-        return {"tp": self.true_positives, "fp": self.false_positives, "n_in": self.n_in, "n_out": self.n_out}
+    def to_json(self) -> dict[str, Any]:
+        told = {"tp": self.true_positives, "fp": self.false_positives, "n_in": self.n_in, "n_out": self.n_out}
+        return {**told, "levels": [list(pair) for pair in self.levels]} if self.levels else told
 
     @classmethod
-    def from_json(cls, data: dict[str, int]) -> Counts:
-        return cls(data["tp"], data["fp"], data["n_in"], data["n_out"])
+    def from_json(cls, data: dict[str, Any]) -> Counts:
+        found = tuple(
+            (check.whole("hits", a, least=0), check.whole("alarms", b, least=0)) for a, b in data.get("levels", ())
+        )
+        return cls(data["tp"], data["fp"], data["n_in"], data["n_out"], found)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def _definitions() -> Json:
             bound=_ref("bound"), event={"anyOf": [_ref("event"), {"type": "null"}]}, frontier=_points(2)
         ),
         "event": _object(type=TEXT),
-        "counts": _object(tp=COUNT, fp=COUNT, n_in=COUNT, n_out=COUNT),
+        "counts": _object(tp=COUNT, fp=COUNT, n_in=COUNT, n_out=COUNT, optional={"levels": _points(2)}),
         "demonstration": _object(
             bound=_ref("bound"), counts=_ref("counts"), attainable=EPSILON, threshold={"type": ["number", "null"]},
             game=TEXT, canary=TEXT, planned=COUNT, failed=COUNT,

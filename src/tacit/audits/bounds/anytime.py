@@ -6,7 +6,8 @@ At a threshold fixed beforehand runs are coins with unknown rates p (with the re
 
 is a nonnegative martingale that starts at 1 when (p, q) is true, so that it ever reaches 1/error has probability at
 most `error` (Ville 1939). A claim is ruled out as soon as M_t / L_t(p, q) >= 1/error for all (p, q) that it allows; all
-claims together share one event, so every reading at the time of stopping is valid.
+claims together share one event, so every reading at the time of stopping is valid. Where the runs were also counted at
+further levels of the score, it is averaged with the wealth of bets on these (`betting`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ...core import Counts, check
+from . import betting
 from .estimators import Estimator
 from .families import Family
 from .frontier import GRID, Frontier, of_event, of_pair
@@ -54,7 +56,10 @@ class Anytime(Estimator):
 
     def ruled_out(self, epsilon: float, counts: Counts, confidence: float) -> bool:
         """Whether (epsilon, delta) is ruled out by now."""
-        return log_evidence(of_pair(epsilon, self.delta), counts) >= _need(confidence)
+        evidence = log_evidence(of_pair(epsilon, self.delta), counts)
+        if counts.levels:
+            evidence = _both(evidence, betting.log_wealth(betting.of_pair(epsilon, self.delta), counts))
+        return evidence >= _need(confidence)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,16 @@ class AnytimeCurve(Family):
 
     def ruled_out(self, factor: float, counts: Counts, confidence: float) -> bool:
         """Whether the member with its noise scaled by `factor` is ruled out by now."""
-        return log_evidence(of_event(self.event, factor, self.adjacency), counts) >= _need(confidence)
+        evidence = log_evidence(of_event(self.event, factor, self.adjacency), counts)
+        if counts.levels:
+            room = betting.of_event(self.event, factor, self.adjacency, self.delta)
+            evidence = _both(evidence, betting.log_wealth(room, counts))
+        return evidence >= _need(confidence)
+
+
+def _both(one: float, other: float) -> float:
+    """log of the mean of two e-processes, which is one again."""
+    return float(np.logaddexp(one, other) - math.log(2))
 
 
 def _need(confidence: float) -> float:

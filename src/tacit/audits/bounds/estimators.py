@@ -77,7 +77,8 @@ class Estimator(ABC):
 
     def attainable(self, counts: Counts, confidence: float) -> float:
         """What it would have said, had every guess been right."""
-        return self.read(Counts(counts.n_in, 0, counts.n_in, counts.n_out), confidence)
+        levels = ((counts.n_in, 0),) * len(counts.levels)
+        return self.read(Counts(counts.n_in, 0, counts.n_in, counts.n_out, levels), confidence)
 
 
 class LimitsEstimator(Estimator):
