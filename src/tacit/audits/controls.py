@@ -12,6 +12,8 @@ from .choice import choose, lower_bound
 from .scoring import scored
 
 CONFIDENCE = 0.999
+MOST = 20_000
+"""Runs, at most, with which it is tried out how many are needed."""
 Randomness = Source | int | np.random.Generator | None
 Procedure = Callable[[Scores, Source], float]
 
@@ -30,8 +32,19 @@ def planted_leak(scores: Scores, rng: Randomness, procedure: Procedure | None = 
     lift = 1.0 + float(np.ptp(finite)) if finite.size else 1.0
     leaking = scored(scores.score + lift * scores.member, scores.member, attack=scores.attack)
     found = (procedure or by_halves)(leaking, source(rng))
-    few = "" if found > 0.0 else f": {len(scores)} of them cannot show it, more runs or canaries are needed"
+    few = "" if found > 0.0 else f": {len(scores)} of them cannot show it, {_needed(leaking, procedure or by_halves)}"
     return Control("planted leak", "scores shifted: epsilon is above 0", f"at least {found:.3g}{few}", found > 0.0)
+
+
+def _needed(leaking: Scores, procedure: Procedure) -> str:
+    """How many runs (or canaries) like these would show a leak: the first doubling that does."""
+    for times in 2 ** np.arange(1, 8):
+        if times * len(leaking) > MOST:
+            break
+        more = scored(np.tile(leaking.score, times), np.tile(leaking.member, times), attack=leaking.attack)
+        if procedure(more, source(0)) > 0.0:
+            return f"about {times * len(leaking)} runs or canaries are needed"
+    return "nor could many more: too many of them fail"
 
 
 def by_guesses(scores: Scores, chance: Source) -> float:
