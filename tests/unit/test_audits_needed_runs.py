@@ -16,9 +16,9 @@ def control(runs, failing):
 @pytest.mark.parametrize(
     ("runs", "failing", "words"),
     [
-        (10, 0.0, "about 80 runs"),
-        (30, 0.0, "about 60 runs"),
-        (40, 0.2, "about 160 runs"),
+        (10, 0.0, "more runs or canaries are needed: about 80"),
+        (30, 0.0, "more runs or canaries are needed: about 60"),
+        (40, 0.2, "more runs or canaries are needed: about 160"),
         (400, 0.6, "too many of them fail"),
     ],
 )

@@ -43,7 +43,7 @@ def _needed(leaking: Scores, procedure: Procedure) -> str:
             break
         more = scored(np.tile(leaking.score, times), np.tile(leaking.member, times), attack=leaking.attack)
         if procedure(more, source(0)) > 0.0:
-            return f"about {times * len(leaking)} runs or canaries are needed"
+            return f"more runs or canaries are needed: about {times * len(leaking)}"
     return "nor could many more: too many of them fail"
 
 
