@@ -144,6 +144,19 @@ def test_a_run_that_does_not_fit_is_refused_with_3_and_leaves_nothing(tacit_, bu
 
 
 @pytest.mark.needs("sklearn")
+def test_bracket_pays_for_what_it_trains_and_for_nothing_else(tacit_, budget):
+    budget(epsilon=0.01)
+    Path("run.toml").write_text(RUN.format(more=""))
+    assert tacit_("bracket", "run.toml", "--out", "out", "--ledger", "b.db")[0] == 3
+    assert not Path("out").exists()
+    assert tacit_("train", "run.toml", "--out", "run", "--seed", 1)[0] == 0
+    status, _, err = tacit_("bracket", "run", "--ledger", "b.db")
+    assert status == 2
+    assert "nothing is trained here" in err
+    assert Ledger("b.db").entries() == []
+
+
+@pytest.mark.needs("sklearn")
 def test_without_a_ledger_train_says_what_it_would_be_charged(tacit_):
     Path("run.toml").write_text(RUN.format(more=""))
     status, out, err = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1)
@@ -197,6 +210,22 @@ def test_a_copied_state_goes_on_once(budget, tmp_path):
     with pytest.raises(Mismatch, match="elsewhere"):
         advance(one, 20)
     assert len(ledger.entries()) == 1
+
+
+def test_a_run_that_is_resumed_is_charged_once(budget, tmp_path):
+    budget()
+    ledger = Ledger("b.db")
+
+    def stop(step, info):
+        if step.done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(small(), DATA, PLAN, rng=3, ledger=ledger, checkpoint=tmp_path / "run.ckpt", progress=stop)
+    done = fit(small(), DATA, PLAN, rng=3, ledger=ledger, checkpoint=tmp_path / "run.ckpt")
+    assert done.evidence.provenance["steps"] == 20
+    assert len(ledger.entries()) == 1
+    assert ledger.verify().ok
 
 
 def test_a_plan_for_other_neighbours_or_units_is_refused(budget):

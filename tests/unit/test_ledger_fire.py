@@ -66,7 +66,10 @@ def test_a_ledger_that_writes_after_its_receipt_is_caught(tmp_path, monkeypatch)
         yield connection
 
     monkeypatch.setattr(Store, "writing", late)
-    killed(url, tmp_path / "log", kills=12, rng=random.Random(7))
+    for turn in range(100):
+        killed(url, tmp_path / "log", kills=3, rng=random.Random(turn), tag=str(turn))
+        if read(tmp_path / "log"):
+            break
     held.clear()
     monkeypatch.undo()
     assert judged(url, tmp_path / "log")["uncharged"] > 0
@@ -231,21 +234,28 @@ def test_a_held_table_is_one_sentence(postgres):
     assert ledger.charge(TENTH, key="a").seq == 1
 
 
+def reloaded(connection, change, wanted):
+    """Change the server's settings, and wait until it has taken them."""
+    connection.exec_driver_sql(f"ALTER SYSTEM {change}")
+    connection.exec_driver_sql("SELECT pg_reload_conf()")
+    for _ in range(600):
+        if connection.exec_driver_sql("SHOW fsync").scalar() == wanted:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the server did not take its settings")
+
+
 @pytest.mark.needs("postgres")
 def test_a_server_that_does_not_write_to_disk_is_refused(postgres):
     url = make(postgres.fresh(f"sync_{time.monotonic_ns()}"))
     ledger = Ledger(url)
     with ledger._store.engine.connect() as connection:
-        connection.exec_driver_sql("ALTER SYSTEM SET fsync = off")
-        connection.exec_driver_sql("SELECT pg_reload_conf()")
-        time.sleep(0.5)
+        reloaded(connection, "SET fsync = off", "off")
         try:
             with pytest.raises(BadInput, match="fsync off"):
                 Ledger(url)
         finally:
-            connection.exec_driver_sql("ALTER SYSTEM RESET fsync")
-            connection.exec_driver_sql("SELECT pg_reload_conf()")
-            time.sleep(0.5)
+            reloaded(connection, "RESET fsync", "on")
     assert Ledger(url).remaining() == 5.0
 
 

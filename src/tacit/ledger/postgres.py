@@ -35,7 +35,7 @@ class Postgres(Store):
         return shown(f"the database {self._url.database or ''}")
 
     def _engine(self) -> Any:
-        options = {"connect_timeout": max(2, int(self.wait)), "application_name": "tacit ledger"}
+        options = {"connect_timeout": max(10, int(self.wait)), "application_name": "tacit ledger"}
         try:
             # the driver begins no transaction of its own: every BEGIN and COMMIT here is ours
             return sa.create_engine(
