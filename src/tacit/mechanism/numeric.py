@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, isqrt
 
 import numpy as np
@@ -23,7 +24,6 @@ from .inputs import Steps, array_of, is_whole, off_grid, on_grid, power_of_two, 
 
 FINE = 1024
 """Grid steps in the share of the sensitivity that one entry of an array has."""
-LOCAL_SUM = "the sensitivity is that of the value as floating point computed it"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Grid:
         count = 1 if isinstance(value, int | float) else array_of(value).size
         if is_whole(value) and float(sensitivity).is_integer():
             return cls(Fraction(1), count, True)
-        return cls(power_of_two(Fraction(sensitivity) / (FINE * max(count, 1))), count, False)
+        return cls(_spacing(float(sensitivity), count), count, False)
 
     def steps(self, value: object) -> Steps:
         return wholes(value) if self.whole else on_grid(reals(value), self.spacing)
@@ -71,6 +71,11 @@ class Grid:
         return steps if self.whole else steps + Fraction(isqrt(max(self.count, 1) << 60) + 1, 1 << 30)
 
 
+@lru_cache(maxsize=1024)
+def _spacing(sensitivity: float, count: int) -> Fraction:
+    return power_of_two(Fraction(sensitivity) / (FINE * max(count, 1)))
+
+
 def laplace(
     value: object,
     *,
@@ -94,14 +99,9 @@ def laplace(
     Reference: Ghosh, Roughgarden and Sundararajan 2009; docs/proofs/sampling.md, Theorem 4 and Lemma 7.
     """
     terms = Terms(ledger, key, rng, adjacency)
-    neighbours = terms.neighbours
+    check.positive("epsilon", epsilon)
     grid = Grid.of(value, check.positive("sensitivity", sensitivity))
-    event = DiscreteLaplace(
-        scales.pure_multiplier(check.positive("epsilon", epsilon), neighbours.sensitivity), grid.l1(sensitivity)
-    )
-    scale = Fraction(event.noise_multiplier) * event.sensitivity
-    reach = scales.laplace_reach(scale, scales.each_failure(confidence, grid.count))
-    offer = Offer("laplace", event, neighbours, grid.error(reach), confidence)
+    offer, scale = _laplace_offer(grid, float(sensitivity), float(epsilon), float(confidence), terms.neighbours)
     return offer.drawn(lambda chance: grid.noisy(value, lambda n: draws.discrete_laplace(scale, n, chance)), terms)
 
 
@@ -135,25 +135,43 @@ def gaussian(
     if check.delta(delta) == 0:
         raise BadInput("Gaussian noise needs a delta above 0.", fix="Use laplace, which is pure.")
     grid = Grid.of(value, check.positive("sensitivity", sensitivity))
-    failure = scales.each_failure(confidence, grid.count)
     if grid.whole and isinstance(value, int | np.integer):
-        return _discrete(int(wholes(int(value))), int(sensitivity), epsilon, delta, failure, confidence, terms)
-    event = Gaussian(scales.gaussian_multiplier(float(epsilon), float(delta), neighbours))
-    deviation = Fraction(event.noise_multiplier) * grid.l2(sensitivity)
-    reach = max(ceil(scales.normal_reach(float(deviation), failure) - 0.5), 0)
-    offer = Offer("gaussian", event, neighbours, grid.error(reach), confidence)
+        return _discrete(int(wholes(int(value))), int(sensitivity), epsilon, delta, confidence, terms)
+    multiplier = scales.gaussian_multiplier(float(epsilon), float(delta), neighbours)
+    offer, deviation = _gaussian_offer(grid, float(sensitivity), multiplier, float(confidence), neighbours)
     return offer.drawn(lambda chance: grid.noisy(value, lambda n: draws.rounded_normal(deviation, n, chance)), terms)
 
 
-def _discrete(
-    value: int, sensitivity: int, epsilon: float, delta: float, failure: float, confidence: float, terms: Terms
-) -> Answer:
+@lru_cache(maxsize=1024)
+def _laplace_offer(
+    grid: Grid, sensitivity: float, epsilon: float, confidence: float, neighbours: Adjacency
+) -> tuple[Offer, Fraction]:
+    """The public part of a Laplace release, and the scale of its noise in steps."""
+    event = DiscreteLaplace(scales.pure_multiplier(epsilon, neighbours.sensitivity), grid.l1(sensitivity))
+    scale = Fraction(event.noise_multiplier) * event.sensitivity
+    reach = scales.laplace_reach(scale, scales.each_failure(confidence, grid.count))
+    return Offer("laplace", event, neighbours, grid.error(reach), confidence), scale
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_offer(
+    grid: Grid, sensitivity: float, multiplier: float, confidence: float, neighbours: Adjacency
+) -> tuple[Offer, Fraction]:
+    """The public part of a Gaussian release, and the deviation of its noise in steps."""
+    deviation = Fraction(multiplier) * grid.l2(sensitivity)
+    failure = scales.each_failure(confidence, grid.count)
+    reach = max(ceil(scales.normal_reach(float(deviation), failure) - 0.5), 0)
+    return Offer("gaussian", Gaussian(multiplier), neighbours, grid.error(reach), confidence), deviation
+
+
+def _discrete(value: int, sensitivity: int, epsilon: float, delta: float, confidence: float, terms: Terms) -> Answer:
     """One whole number. P(|N_Z| > m) <= P(|N(0, v)| > m): Canonne, Kamath and Steinke 2020, Proposition 25."""
     neighbours = terms.neighbours
     multiplier = scales.discrete_gaussian_multiplier(float(epsilon), float(delta), sensitivity, neighbours)
     event = DiscreteGaussian(multiplier, sensitivity)
     deviation = Fraction(multiplier) * sensitivity
-    offer = Offer("gaussian", event, neighbours, ceil(scales.normal_reach(float(deviation), failure)), confidence)
+    reach = ceil(scales.normal_reach(float(deviation), scales.each_failure(confidence, 1)))
+    offer = Offer("gaussian", event, neighbours, float(reach), confidence)
 
     def draw(chance: Source) -> int:
         return value + int(draws.discrete_gaussian(deviation**2, 1, chance)[0])
