@@ -48,6 +48,10 @@ def test_audit_a_mechanism(tmp_path):
     assert run(readme("audit_mechanism("), tmp_path).startswith("refuted")
 
 
+def test_release_a_number(tmp_path):
+    assert "within 6 at confidence 0.95" in run(readme("mechanism.laplace("), tmp_path)
+
+
 @pytest.mark.slow
 def test_report(tmp_path):
     from report_samples import private

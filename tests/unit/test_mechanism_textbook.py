@@ -293,3 +293,14 @@ def test_thresholdout_answers_from_the_training_set_until_it_overfits():
     with pytest.raises(tacit.BudgetExceeded):
         board.query([0.5], np.full(10_000, 0.5))
     assert tacit.privacy_loss(board.event, "add-remove").epsilon(0.0).upper <= 10 + 1e-9
+
+
+def test_the_example_pays_for_all_its_releases(tmp_path):
+    pytest.importorskip("sqlalchemy")
+    from examples.releases import main
+
+    lines = main(tmp_path, rng=5)
+    assert "my own secret" not in " ".join(lines)
+    assert "remaining: 0.1" in lines[-2]
+    assert "asks for epsilon 1" in lines[-1]
+    assert "noisy_max: 0 " in lines[1]

@@ -46,7 +46,7 @@ class Terms:
     def neighbours(self) -> Adjacency:
         """The adjacency under which epsilon will hold. Raises Mismatch when the budget counts another one."""
         scope = _inner(self.ledger)
-        if not isinstance(scope, Scoped):
+        if scope is None or not isinstance(scope, Scoped):
             return Adjacency.of(self.adjacency or Adjacency.ADD_REMOVE)
         counted = Adjacency.of(scope.adjacency)
         if self.adjacency is not None and Adjacency.of(self.adjacency) is not counted:

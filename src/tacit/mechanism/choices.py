@@ -101,9 +101,9 @@ def permuted(distances: Distances, source: Source) -> int:
 
 def by_laplace(distances: Distances, source: Source) -> int:
     """The candidate with the largest score after adding continuous Laplace noise of scale 1, exactly."""
-    whole, part, sign, longer = _exponentials(distances.rough.size, source)
-    fraction = part.astype(np.float64) * 2.0**-64
     rough = distances.rough
+    whole, part, sign, longer = _exponentials(rough.size, source)
+    fraction = part.astype(np.float64) * 2.0**-64
     place = sign * (whole + fraction) - rough
     slack = TIE * (whole + rough + 1)
     close = np.flatnonzero(place + slack >= (place - slack).max())
