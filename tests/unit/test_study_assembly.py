@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tacit
+from tacit.audits import planted_leak
 from tacit.core import BadInput, Evidence, Scores
 from tacit.core.fault import Fault
 from tacit.core.histogram import Histogram
@@ -17,6 +18,7 @@ from tacit.core.interval import Estimate
 from tacit.study import assembly, bracketing, experiment, released
 from tacit.study.audit_section import FIT, GOES_WITH, TAKEN, TRAINED, AuditSection
 from tacit.study.experiment import TimeLeft
+from tacit.study.training import effort
 
 
 def people(rows: int = 160) -> pd.DataFrame:
@@ -165,6 +167,17 @@ def test_whoever_waits_is_told_how_long():
     clock(5, 20)
     clock(20, 20)
     assert told == ["people: 5 of 20 runs, about 30 s left"]
+
+
+@pytest.mark.parametrize("cost", [1.0, 1e12])
+def test_runs_by_train_fit_alone_are_enough_for_their_control(cost):
+    """A table with a unit cannot be audited in a fleet: with fewer runs its page would always be uninformative."""
+    runs = effort({}, AuditSection(), in_fleets=False, cost=cost).own_runs
+    member = np.arange(runs) % 2 == 0
+    scores = Scores(
+        np.zeros(runs), member, attack="canary", randomised=True, record=np.zeros(runs, int), target=np.arange(runs)
+    )
+    assert all(planted_leak(scores, seed).passed for seed in range(20))
 
 
 def test_a_plan_shows_what_was_chosen_and_keeps_its_identity():

@@ -96,7 +96,7 @@ def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost
     asked |= {} if audit.runs is None else {"runs": audit.runs}
     asked |= {} if audit.canary == "auto" else {"canary": audit.canary}
     if not in_fleets:
-        asked["own_runs"] = asked.pop("runs", 40 if cost < LARGE else 16)
+        asked["own_runs"] = asked.pop("runs", 64 if cost < LARGE else 2 * FEWEST)
     elif cost <= LARGE:
         asked["fault_runs"] = max(100, min(300, asked.get("runs", Effort.runs) // 2))
     else:
@@ -104,5 +104,7 @@ def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost
     return Effort(targets=1, **asked)
 
 
+FEWEST = 24
+"""Runs with the canary, and as many without: fewer cannot pass the control of a planted leak (audits.controls)."""
 LARGE = 5e7
 """Numbers that pass through a model in one training, beyond which fewer trainings are made."""
