@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from tacit.core import BadInput, BudgetExceeded, Mismatch, NotFinished, Unsupported
+from tacit.core import Adjacency, BadInput, BudgetExceeded, Mismatch, NotFinished, Unsupported
 from tacit.core.charger import AnswerStore, Fence, Receipt, Scoped
 from tacit.core.errors import FileWarning
 from tacit.core.event import Event
@@ -32,7 +32,9 @@ from tacit.events import (
     Repeat,
 )
 from tacit.ledger import Ledger, chain
-from tacit.ledger.amounts import written
+from tacit.ledger.amounts import plain, written
+from tacit.ledger.costs import costs
+from tacit.ledger.criteria import GDP, criteria, pure_mu
 from tacit.ledger.state import State
 from tacit.loss import privacy_loss
 from tacit.loss.plan import plan
@@ -492,3 +494,40 @@ def test_without_its_extra_a_ledger_says_what_to_install(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout == "This needs the extra `ledger`. Run: pip install 'tacit[ledger]'\n"
+
+
+@pytest.mark.parametrize("noise", [1e6, 1e8, 1e12])
+def test_releases_that_lose_next_to_nothing_are_not_charged_less_than_they_lose(noise):
+    """For Laplace noise of a tiny epsilon, D_{1+t} is about (1 + t) epsilon^2 / 2, and mu about epsilon at least."""
+    found = criteria(1.0, 1e-6)
+    one = costs(Laplace(noise), Adjacency.ADD_REMOVE, 1, found)
+    for item in found:
+        if item.tilt is not None:
+            assert plain(one[item.name]) >= (1 + item.tilt) / (2 * noise**2) * 0.999
+    assert plain(one[GDP]) >= 1 / noise**2
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 1e-6, 1e-4, 9.99e-4, 1.001e-3, 0.1, 5.0])
+def test_a_pure_release_is_gaussian_private_to_all_digits(epsilon):
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(40):
+        p = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
+        truth = -2 * mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1)
+        assert 0 <= pure_mu(epsilon) / truth - 1 + mpmath.mpf("1e-11") < 1e-6
+
+
+def test_odd_input_is_one_sentence(make, tmp_path):
+    ledger, deep = make(), Laplace(1e6)
+    for _ in range(400):
+        deep = Compose((deep,))
+    for url in (None, 3, b"b.db", tmp_path):
+        with pytest.raises(BadInput):
+            Ledger(url)
+    with pytest.raises(BadInput, match="nested too deeply"):
+        ledger.charge(deep, key="a")
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(Laplace(1e-90), key="a")
+    for receipt in ({"seq": 1}, "text", 3):
+        with pytest.raises(BadInput, match="receipt"):
+            ledger.verify(receipt)
+    assert ledger.entries() == []

@@ -37,6 +37,8 @@ from .criteria import COMPUTED, GDP, SAFE, STATED, SUM, Criterion, pure_mu, pure
 STATES = (ApproximateDP, PartitionSelection, ZCDP, NoisyMax, AboveThreshold, BoundedRange)
 """Events that state a guarantee for the adjacency they are analysed for, and say nothing about another one."""
 PURE = (RandomizedResponse, NoisyMax, AboveThreshold, BoundedRange, ApproximateDP)
+ROUNDING = 1e-12
+"""Of a log moment that is a sum over a lattice, from above."""
 Leaf = tuple[Event, int]
 Totals = dict[str, Amount]
 
@@ -153,12 +155,29 @@ def _renyi(losses: list[tuple[Event, int, Composed]], tilt: float, group: int) -
     for leaf, times, loss in losses:
         one = _stated_pure(leaf, tilt, group)
         if one is None:
-            with np.errstate(all="ignore"):
-                one = float(loss.renyi(np.array([tilt]))[0])
+            one = _divergence(loss, tilt)
         if not math.isfinite(one):
             return None
         total += times * Fraction(max(one, 0.0) * (1 + COMPUTED))
     return cost(total)
+
+
+def _divergence(loss: Composed, tilt: float) -> float:
+    """As the loss says, with room for rounding of log moments that were computed on a lattice: a release that loses
+    next to nothing may be made very often."""
+    try:
+        with np.errstate(all="ignore"):
+            found = float(loss.renyi(np.array([tilt]))[0])
+    except ArithmeticError:  # larger than numbers can hold
+        return math.inf
+    computed = sum(count for release, count in loss.releases if not (_plain(release.remove) and _plain(release.add)))
+    return math.inf if math.isnan(found) else found + computed * ROUNDING / min(tilt, 1.0)
+
+
+def _plain(pair: Pair) -> bool:
+    """Gaussian noise on one number, whose divergences are a closed form."""
+    above = pair.upper
+    return isinstance(above, Location) and type(above.noise) is GaussianNoise and len(above.p) == len(above.q) == 1
 
 
 def _stated_pure(event: Event, tilt: float, group: int) -> float | None:
@@ -184,6 +203,7 @@ def _gaussian(losses: list[tuple[Event, int, Composed]]) -> Amount:
 
 def _mu(pair: Pair) -> float:
     above = pair.upper
-    if isinstance(above, Location) and type(above.noise) is GaussianNoise and len(above.p) == len(above.q) == 1:
+    if _plain(pair):
+        assert isinstance(above, Location)
         return float((above.p[0][1] - above.q[0][1]) / above.noise.scale)
     return pure_mu(_largest(above))

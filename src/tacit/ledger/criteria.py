@@ -124,6 +124,9 @@ def pure_mu(epsilon: float) -> float:
     The trade-off curve of epsilon-DP is made of two chords of that of mu-GDP, which is convex, so it lies above it.
     Reference: docs/proofs/ledger.md, Lemma 2.
     """
+    if epsilon < 1e-3:  # Phi^{-1}(1/2 + x) <= sqrt(2 pi) x (1 + 2 x^2) for so small an x
+        x = math.tanh(epsilon / 2) / 2
+        return 2 * math.sqrt(2 * math.pi) * x * (1 + 2 * x * x)
     return float(-2 * ndtri(1 / (1 + math.exp(epsilon)))) if epsilon < 700 else math.inf
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from ..core import check
 from ..core.adjacency import Adjacency
+from ..core.charger import Receipt
 from ..core.errors import BadInput, FileWarning
-from ..core.event import Event
+from ..core.event import Event, check_event
 from . import chain
 from .criteria import criteria
 from .planned import planned
@@ -71,6 +72,25 @@ def terms_of(first: Row, store: Store) -> Terms:
 def entry_of(body: dict[str, Any]) -> Entry:
     event = Event.from_json(body["event"])
     return Entry(body["seq"], body["time"], body["purpose"], body["analyst"], body["key"], event)
+
+
+def check_depth(event: Event) -> None:
+    """An event that can be written and read back."""
+    check_event(event)
+    try:
+        Event.from_json(json.loads(json.dumps(event.to_json())))
+    except RecursionError:
+        raise BadInput("The event is nested too deeply.") from None
+
+
+def read_receipt(given: object) -> Receipt | None:
+    """A receipt, or its JSON."""
+    if given is None or isinstance(given, Receipt):
+        return given
+    try:
+        return Receipt.from_json(given)  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BadInput("The receipt cannot be read.", fix="Give a Receipt, or the JSON of one.") from None
 
 
 def check_label(name: str, value: str, *, least: int = 0) -> None:

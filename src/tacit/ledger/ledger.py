@@ -13,7 +13,7 @@ from ..core.adjacency import Adjacency
 from ..core.bound import Bound, Side
 from ..core.charger import Receipt
 from ..core.errors import BadInput, BudgetExceeded, Mismatch, NotFinished
-from ..core.event import Event, check_event
+from ..core.event import Event
 from ..loss.conditions import conditions
 from . import chain, fences
 from .amounts import read, written
@@ -21,7 +21,7 @@ from .asking import asked, fits_alone, room
 from .chain import Chain
 from .costs import costs, neighbours
 from .criteria import STATED_SHARE, accepts
-from .entry import Entry, check_label, entry_of, new_terms, terms_of, time_after
+from .entry import Entry, check_depth, check_label, entry_of, new_terms, read_receipt, terms_of, time_after
 from .planned import place_of
 from .state import ADAPTIVE, PLANNED, State, Terms
 from .store import WAIT, Row, Store, opened
@@ -43,7 +43,7 @@ class Ledger:
     """
 
     def __init__(self, url: str | os.PathLike[str], *, wait: float = WAIT) -> None:
-        self._store: Store = opened(os.fspath(url), wait=wait)
+        self._store: Store = opened(url, wait=wait)
         self._store.check()
         with self._store.reading() as connection:
             first = self._store.at(connection, seq=0)
@@ -74,7 +74,7 @@ class Ledger:
         terms = new_terms(epsilon, delta, unit, Adjacency.of(adjacency), composition, tuple(events), stated)
         body = {"kind": "open", "seq": 0, "time": chain.now(), "id": os.urandom(16).hex(), **terms.to_json()}
         state = State.start(terms).after(body)
-        opened(os.fspath(url)).make(chain.row(chain.START, body), state.to_text())
+        opened(url).make(chain.row(chain.START, body), state.to_text())
         return cls(url)
 
     @property
@@ -108,7 +108,7 @@ class Ledger:
         for whom the event counts, where that is not the ledger's own: it is converted by a theorem or refused.
         `group`: how many of the event's records one unit of the ledger has at most.
         """
-        check_event(event)
+        check_depth(event)
         check_label("key", key, least=1)
         check_label("purpose", purpose)
         check_label("analyst", analyst)
@@ -216,7 +216,7 @@ class Ledger:
 
     def verify(self, receipt: Receipt | dict[str, Any] | None = None) -> Chain:
         """Go through the whole chain: hashes, sums, limits; with a receipt, that its entry is still there."""
-        proof = Receipt.from_json(receipt) if isinstance(receipt, dict) else receipt
+        proof = read_receipt(receipt)
         with self._store.reading() as connection:
             rows, head = self._store.rows(connection), self._store.head(connection)
         return verified(rows, head, proof)

@@ -212,7 +212,7 @@ def _undone(connection: Any) -> Iterator[None]:
         raise
 
 
-def opened(url: str, *, wait: float = WAIT) -> Store:
+def opened(url: str | os.PathLike[str], *, wait: float = WAIT) -> Store:
     """The store that a URL names: postgresql://..., or the path of a file."""
     from .postgres import Postgres
     from .sqlite import Sqlite
