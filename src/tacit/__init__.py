@@ -41,13 +41,14 @@ _ROOMS = {
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = ("events", "mechanism")
-_OPEN_ROOMS = ("train",)
+_OPEN_ROOMS = ("erm", "train")
 _EXTRAS = {"torch": "torch", "cryptography": "torch", "safetensors": "torch", "sklearn": "erm", "narwhals": "tables"}
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 
 
 if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal to the names above
+    from . import erm as erm
     from . import events as events
     from . import mechanism as mechanism
     from . import train as train

@@ -1,0 +1,42 @@
+"""What an estimator may spend, and the least noise that keeps within it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..core import Adjacency, Bound, Event
+from ..loss import privacy_loss
+from ..loss.calibration import least_noise
+from ..loss.conditions import upper_bound
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Epsilon at delta, for neighbours by this adjacency, spent on `models` releases of the same event."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    models: int = 1
+
+    @property
+    def reach(self) -> float:
+        """How much larger a difference of neighbours may be than one record's contribution."""
+        return 2.0 if self.adjacency is Adjacency.REPLACE else 1.0
+
+    def least_noise(self, event: Callable[[float], Event]) -> float:
+        """The smallest noise multiplier at which all releases together cost at most epsilon at delta."""
+
+        def excess(noise_multiplier: float) -> float:
+            whole = self.models * privacy_loss(event(noise_multiplier), self.adjacency)
+            found = whole.epsilon(self.delta).upper
+            return math.log(found / self.epsilon) if found > 0 else -math.inf
+
+        return least_noise(excess)
+
+    def bound(self, event: Event, more: tuple[str, ...]) -> Bound:
+        """What the event really costs, with all that its theorems assume."""
+        found = privacy_loss(event, self.adjacency).epsilon(self.delta).upper
+        return upper_bound(found, self.delta, event, self.adjacency, method="privacy-loss distribution", more=more)

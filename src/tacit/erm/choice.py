@@ -1,0 +1,31 @@
+"""Which method: predicted from public numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core import BadInput
+from .budget import Budget
+from .methods import METHODS, Design, Shape, gradient
+
+NAMES = ("auto", *METHODS)
+
+
+def chosen(method: str, shape: Shape, budget: Budget, softmax: Shape | None) -> Design:
+    """The design of a method, or of the best one; `softmax` is the shape of one model of all classes."""
+    if method not in NAMES:
+        raise BadInput(f"method must be one of {', '.join(NAMES)}, got {method!r}.")
+    if softmax is not None and method in ("auto", "gradient") and budget.delta > 0:
+        found = gradient(softmax, replace(budget, models=1))
+        why = "more than two classes: softmax regression spends the budget once for all of them"
+        return replace(found, method="softmax", reason=why)
+    name, why = (method, f"method={method!r} was asked for") if method != "auto" else _best(shape, budget)
+    return replace(METHODS[name](shape, budget), reason=why)
+
+
+def _best(shape: Shape, budget: Budget) -> tuple[str, str]:
+    if budget.delta == 0:
+        return "output", "delta 0: output perturbation is pure"
+    if shape.regularization == 0:
+        return "gradient", "regularization 0: the other methods need a strongly convex objective"
+    return "objective", "one Gaussian vector pays for the whole minimisation, and the loss's curvature damps it"

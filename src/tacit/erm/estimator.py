@@ -1,0 +1,97 @@
+"""What every private estimator has: a budget, a charge before the draw, evidence and a page."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, Receipt, check, source
+from ..core.evidence import Claim
+from .budget import Budget
+
+SIZE = "the number of records is public"
+FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
+TUNED = "settings that were chosen by looking at the data"
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of the private estimators, in which `epsilon`, `delta`, `adjacency` and `ledger` mean the same.
+
+    `delta` None is 1/n^2. `random_state` None draws from the operating system's cryptographic source.
+    """
+
+    epsilon: float
+    delta: float | None
+    adjacency: str
+    regularization: float | str
+    ledger: Charger | None
+    random_state: int | None
+    event_: Event
+    bound_: Bound
+    method_: str
+    receipt_: Receipt | None
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy without what was fitted. It pays into the same ledger: a budget is never copied."""
+        settings = self.get_params(deep=False).items()
+        return type(self)(**{name: value if name == "ledger" else clone(value, safe=False) for name, value in settings})
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _budget(self, size: int, models: int = 1) -> Budget:
+        if self.delta is None and size < 2:
+            raise BadInput(f"{self._name()} cannot learn from one sample.", fix="Give more records.")
+        delta = 1.0 / size**2 if self.delta is None else check.delta(self.delta)
+        return Budget(check.positive("epsilon", self.epsilon), delta, Adjacency.of(self.adjacency), models)
+
+    def _charge(self, event: Event, budget: Budget) -> None:
+        """Fix the claim and pay for it; whoever calls this has drawn no noise yet."""
+        self.event_, self.bound_ = event, budget.bound(event, (SIZE,))
+        self.receipt_ = None
+        if self.ledger is not None:
+            key = f"fit-{secrets.token_hex(16)}"
+            self.receipt_ = self.ledger.charge(event, key=key, purpose=self._name())
+
+    def evidence(self) -> Evidence:
+        """The claim with its event, what it assumes and what it does not cover."""
+        check_is_fitted(self)
+        alone = ("other releases: no ledger was given",) if self.ledger is None else ()
+        return Evidence(
+            subject=self._name(),
+            claim=Claim(self.bound_, self.event_),
+            not_covered=(FLOATS, TUNED, *self._not_covered(), *alone),
+            threat={
+                "released": "the weights of the model",
+                "attacker sees": "all weights, and knows every setting",
+                "trust": "whoever trains holds the records and is trusted with them",
+                "composition": "this model alone, unless a ledger was charged",
+            },
+            provenance={"method": self.method_, "randomness": source(self.random_state).name},
+        )
+
+    def report(self, path: str = "report.html", **options: Any) -> Any:
+        """Write the page about this model; see `tacit.report`."""
+        import tacit
+
+        return tacit.report(self.evidence(), path, **options)
+
+    def _strength(self) -> float | None:
+        """The regularisation of the mean loss that was asked for; None for "auto"."""
+        asked = self.regularization
+        if isinstance(asked, str):
+            if asked != "auto":
+                raise BadInput(f"regularization must be a number or 'auto', got {asked!r}.")
+            return None
+        return check.nonnegative("regularization", asked)
+
+    def _not_covered(self) -> tuple[str, ...]:
+        return ()
+
+    def _name(self) -> str:
+        return type(self).__name__

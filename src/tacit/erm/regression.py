@@ -1,0 +1,138 @@
+r"""Private least squares from noisy sums of products, in scikit-learn's shape."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..core import BadInput, Charger, check, source
+from ..core.events import Compose, Gaussian
+from .estimator import PrivateEstimator
+from .losses import Floats
+from .problem import UNIT
+from .rows import bounded, checked, largest_norm
+
+
+class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
+    r"""Private linear regression: theta = (A + N + r I)^-1 (b + v), A = sum x x^T, b = sum x y, on scaled rows.
+
+    Guarantee: the noisy A and b cost two `Gaussian` events, charged before any noise is drawn; the rest is arithmetic
+    on what they released. Targets are clipped to `target_range`, rows shortened to `norm_bound`.
+    Caller ensures: one row per person; `target_range`, `norm_bound` and the number of records are public.
+    The ridge r = `regularization` n, or with "auto" the size of the largest eigenvalue that noise alone makes.
+    Reference: Vu and Slavkovic 2009; Wang 2018, Revisiting differentially private linear regression (AdaSSP).
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        target_range: tuple[float, float] | None = None,
+        adjacency: str = "add-remove",
+        norm_bound: float = 1.0,
+        regularization: float | str = "auto",
+        fit_intercept: bool = True,
+        ledger: Charger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.target_range = target_range
+        self.adjacency = adjacency
+        self.norm_bound = norm_bound
+        self.regularization = regularization
+        self.fit_intercept = fit_intercept
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Train on rows X (n, features) and numbers y; one that is not finite counts as the middle of the range."""
+        low, high = self._range()
+        x, target = checked(self, X, y, sparse=False)
+        scale = check.positive("norm_bound", self.norm_bound)
+        rows = bounded(x, scale, self.fit_intercept)
+        middle, half = (low + high) / 2, (high - low) / 2
+        goal = (target.astype(np.float64) - middle) / half
+        goal = np.clip(np.where(np.isfinite(goal), goal, 0.0), -1.0, 1.0)
+        budget = self._budget(len(rows))
+        if budget.delta == 0:
+            raise BadInput(f"{self._name()} needs a delta above 0.")
+        noise = budget.least_noise(lambda z: Compose((Gaussian(z), Gaussian(z))))
+        self.method_ = "sums of products"
+        self._charge(Compose((Gaussian(noise), Gaussian(noise))), budget)
+        theta = self._solved(rows, goal, noise)
+        coefficients = theta[:-1] if self.fit_intercept else theta
+        self.coef_ = coefficients * half / scale
+        self.intercept_ = float(theta[-1] * half + middle) if self.fit_intercept else middle
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """The expected number of each record, within `target_range`."""
+        check_is_fitted(self)
+        x = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+        rows = bounded(x, self.norm_bound, False) * self.norm_bound
+        return np.asarray(np.clip(rows @ self.coef_ + self.intercept_, *self._range()))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on the tiny data of scikit-learn's own checks
+        return tags
+
+    def _solved(self, rows: Floats, goal: Floats, noise: float) -> Floats:
+        """One record moves A by at most norm^2 (Frobenius) and b by at most norm; rounding is covered by the noise."""
+        rng, features, norm = source(self.random_state), rows.shape[1], largest_norm(self.fit_intercept)
+        room = 1 + 4 * (len(rows) + 2) * UNIT * len(rows) * features
+        upper = np.triu(rng.normal((features, features)) * noise * norm**2 * room)
+        moments = rows.T @ rows + upper + np.triu(upper, 1).T
+        pulls = rows.T @ goal + rng.normal(features) * noise * norm * room
+        asked = self._strength()
+        ridge = noise * norm**2 * math.sqrt(features) if asked is None else asked * len(rows)
+        values, vectors = np.linalg.eigh(moments)
+        stretched = np.maximum(values, 0.0) + max(ridge, 1e-12)
+        return np.asarray(vectors @ ((vectors.T @ pulls) / stretched))
+
+    def _range(self) -> tuple[float, float]:
+        if self.target_range is None:
+            raise BadInput(
+                f"{self._name()} needs the public range of the target.",
+                fix="Give target_range=(low, high); never the smallest and largest of these records.",
+            )
+        low, high = (check.real("target_range", end) for end in self.target_range)
+        if not low < high:
+            raise BadInput("target_range must be (low, high) with low below high.")
+        return low, high
+
+
+class PrivateRidge(PrivateLinearRegression):
+    """Private linear regression with a ridge of your choice: `regularization` is that of the mean squared error."""
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        target_range: tuple[float, float] | None = None,
+        adjacency: str = "add-remove",
+        norm_bound: float = 1.0,
+        regularization: float | str = 0.01,
+        fit_intercept: bool = True,
+        ledger: Charger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            target_range=target_range,
+            adjacency=adjacency,
+            norm_bound=norm_bound,
+            regularization=regularization,
+            fit_intercept=fit_intercept,
+            ledger=ledger,
+            random_state=random_state,
+        )

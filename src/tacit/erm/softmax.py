@@ -1,0 +1,67 @@
+r"""Several classes at once: softmax regression by noisy gradients.
+
+f_i(Theta) = log sum_k e^{theta_k . x_i} - theta_{y_i} . x_i has the gradient (p_i - e_{y_i}) x_i^T, of norm at most
+sqrt(2) |x_i|, and curvature at most |x_i|^2 / 2 (the softmax covariance has norm at most 1/2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from ..core.randomness import Source
+from .losses import Floats
+from .methods import Design
+from .problem import UNIT
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """Rows x (n, d) of norm at most `norm`, classes y from 0 to k - 1; -1 is nobody's record."""
+
+    x: Any
+    y: NDArray[np.int64]
+    classes: int
+    norm: float
+
+    @property
+    def steepness(self) -> float:
+        return math.sqrt(2.0) * self.norm
+
+    @property
+    def bend(self) -> float:
+        return self.norm**2 / 2
+
+    def gradient(self, theta: Floats) -> Floats:
+        """The sum of all records' gradients: shape (classes, d)."""
+        share = special.softmax(np.asarray(self.x @ theta.T), axis=1)
+        known = self.y >= 0
+        share[np.flatnonzero(known), self.y[known]] -= 1.0
+        share[~known] = 0.0
+        return np.asarray((self.x.T @ share).T)
+
+    def rounding(self, length: float) -> float:
+        """A bound on the rounding error of `gradient` (Higham 2002, section 3.1), as for one margin and per class."""
+        n, d, k = len(self.y), self.x.shape[1], self.classes
+        logit = 2 * (d + 2) * UNIT * self.norm * length
+        share = (8 * k * UNIT + 2 * logit) * math.sqrt(k)
+        summed = 2 * (n + 2) * UNIT * self.steepness * math.sqrt(d * k)
+        return float(n * (summed + share * self.norm))
+
+
+def descend(problem: Softmax, design: Design, rng: Source) -> Floats:
+    """Noisy gradient descent; the mean of the later half of all iterates."""
+    shape, size = (problem.classes, problem.x.shape[1]), len(problem.y)
+    theta, total, kept = np.zeros(shape), np.zeros(shape), 0
+    for step in range(design.steps):
+        room = problem.steepness + 2 * problem.rounding(float(np.linalg.norm(theta)))
+        noisy = problem.gradient(theta) + design.noise_multiplier * room * rng.normal(shape)
+        theta = theta - design.step_size * (noisy / size + design.regularization * theta)
+        if 2 * step >= design.steps:
+            total, kept = total + theta, kept + 1
+    return total / kept

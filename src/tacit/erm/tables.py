@@ -1,0 +1,49 @@
+"""Tables with a schema as rows: widths, ranges and norms come from the schema alone."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import BadInput
+from ..data import Column, Schema
+from ..data.encoding import encoded as written_out
+from ..data.encoding import labelled as numbered
+from ..data.frames import table
+
+
+def schema_of(given: Schema | str | Path) -> Schema:
+    """A schema, or the one in a file."""
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, str | Path):
+        return Schema.read(given)
+    raise BadInput(f"schema must be a Schema or the path of a schema file, got {type(given).__name__}.")
+
+
+def row_norm(schema: Schema) -> float:
+    """The norm that no encoded record exceeds."""
+    return math.sqrt(sum(_square(column) for column in schema.features))
+
+
+def encoded(
+    schema: Schema, frame: Any, y: ArrayLike | None, *, labelled: bool = True
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Features and label numbers of a table; labels come from `y`, else from the schema's label column."""
+    found = table(frame)
+    x = written_out(schema, found)
+    if not labelled:
+        return x, np.zeros(0, dtype=np.int64)
+    if y is None:
+        return x, numbered(schema, found)
+    place = {word: k for k, word in enumerate(schema.classes)}
+    return x, np.array([place.get(str(label), -1) for label in np.asarray(y)], dtype=np.int64)
+
+
+def _square(column: Column) -> float:
+    """The largest squared norm of an encoded value: see `data/encoding.py`."""
+    return {"number": 2.0, "date": 2.0, "category": 1.0, "text": 1.0}[column.kind]
