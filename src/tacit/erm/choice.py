@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from ..core import BadInput
 from .budget import Budget
-from .methods import METHODS, Design, Shape, gradient
+from .methods import METHODS, Design, Shape
 
 NAMES = ("auto", *METHODS)
 
@@ -16,11 +17,17 @@ def chosen(method: str, shape: Shape, budget: Budget, softmax: Shape | None) -> 
     if method not in NAMES:
         raise BadInput(f"method must be one of {', '.join(NAMES)}, got {method!r}.")
     if softmax is not None and method in ("auto", "gradient") and budget.delta > 0:
-        found = gradient(softmax, replace(budget, models=1))
+        found = planned("gradient", softmax, replace(budget, models=1))
         why = "more than two classes: softmax regression spends the budget once for all of them"
         return replace(found, method="softmax", reason=why)
     name, why = (method, f"method={method!r} was asked for") if method != "auto" else _best(shape, budget)
-    return replace(METHODS[name](shape, budget), reason=why)
+    return replace(planned(name, shape, budget), reason=why)
+
+
+@lru_cache(maxsize=256)
+def planned(method: str, shape: Shape, budget: Budget) -> Design:
+    """A method's design; calibrating its noise takes up to seconds, and repeated fits ask for the same."""
+    return METHODS[method](shape, budget)
 
 
 def _best(shape: Shape, budget: Budget) -> tuple[str, str]:

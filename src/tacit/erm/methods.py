@@ -100,7 +100,7 @@ def output(shape: Shape, budget: Budget) -> Design:
         )
     pure = budget.delta == 0
     noise = _pure_scale(budget, shape.features) if pure else budget.least_noise(Gaussian)
-    event = ApproximateDP(budget.epsilon / budget.models, 0.0) if pure else Gaussian(noise)
+    event = ApproximateDP((1 - 1e-12) * budget.epsilon / budget.models, 0.0) if pure else Gaussian(noise)
     chosen = noise * shape.steepness / OUTPUT_SPREAD if shape.regularization is None else None
     regularization = chosen if chosen is not None else float(shape.regularization or 0.0) * shape.size
     curved = shape.size * shape.bend + regularization
@@ -170,10 +170,10 @@ def _output(problem: Problem, design: Design, budget: Budget, rng: Source) -> Fl
     tolerance = problem.reachable(strength, 0.0)
     theta = problem.minimum(strength, np.zeros(problem.features), tolerance)
     contribution = (problem.steepness + 2 * tolerance) / strength
-    if budget.delta > 0:
+    if not isinstance(design.event, ApproximateDP):
         return theta + design.noise_multiplier * contribution * rng.normal(problem.features)
     direction = rng.normal(problem.features)
-    radius = -np.log(rng.uniform(problem.features)).sum() * budget.reach * contribution * budget.models / budget.epsilon
+    radius = -np.log(rng.uniform(problem.features)).sum() * budget.reach * contribution / design.event.epsilon
     return np.asarray(theta + radius * direction / np.linalg.norm(direction))
 
 

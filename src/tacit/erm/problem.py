@@ -75,14 +75,16 @@ class Problem:
         point can reach would not be met; `reachable` names one that can.
         """
         theta = np.zeros(self.features) if start is None else start.copy()
-        shortest = 1 / (self.size * self.bend + regularization)
+        shortest, floor = 1 / (self.size * self.bend + regularization), 0.0
         for attempt in range(NEWTON + GRADIENT):
             pull = self.gradient(theta) + regularization * theta + tilt
             if np.linalg.norm(pull) + self.rounding(float(np.linalg.norm(theta))) <= tolerance:
                 return theta
             if attempt < NEWTON:
-                step = self._newton(theta, pull, regularization)
-                theta = theta - self._length(theta, step, pull, regularization, tilt) * step
+                step = self._newton(theta, pull, regularization, floor)
+                length = self._length(theta, step, pull, regularization, tilt)
+                theta = theta - length * step
+                floor = floor / 8 if length == 1.0 else max(4 * floor, 0.01 * self.loss.smoothness)
             else:
                 theta = theta - shortest * pull
         raise NotFinished("The minimiser did not reach its tolerance.", fix="Raise `regularization`.")
@@ -100,15 +102,24 @@ class Problem:
         margin = self.y * (self.x @ theta)
         return float(self.loss.value(margin).sum() + regularization / 2 * theta @ theta + tilt @ theta)
 
-    def _newton(self, theta: Floats, pull: Floats, regularization: float) -> Floats:
-        weight = self.loss.curvature(self.y * (self.x @ theta)) * self.y**2
-        if self.features > EXACT or sparse.issparse(self.x):
+    def _newton(self, theta: Floats, pull: Floats, regularization: float, floor: float) -> Floats:
+        """Newton's step, with at least `floor` as every record's curvature (after Levenberg 1944): where the loss is
+        straight, a step by its own curvature would lead far beyond the minimum."""
+        curvature = self.loss.curvature(self.y * (self.x @ theta))
+        weight = np.clip(curvature, floor, self.loss.smoothness) * self.y**2
+        if self.features > EXACT:
             shape = (self.features, self.features)
             times = LinearOperator(shape, lambda v: self.x.T @ (weight * (self.x @ v)) + regularization * v)
             return np.asarray(cg(times, pull, rtol=1e-3, maxiter=200)[0])
-        bend = (self.x.T * weight) @ self.x
+        bend = self._products(weight)
         bend[np.diag_indices_from(bend)] += regularization
         return np.asarray(linalg.solve(bend, pull, assume_a="pos"))
+
+    def _products(self, weight: Floats) -> Floats:
+        """The sum of x x^T over records, each with its weight."""
+        if sparse.issparse(self.x):
+            return np.asarray((self.x.T @ sparse.diags(weight) @ self.x).toarray())
+        return np.asarray((self.x.T * weight) @ self.x)
 
     def _length(self, theta: Floats, step: Floats, pull: Floats, regularization: float, tilt: Floats) -> float:
         """Halve the step until F falls enough (Armijo 1966)."""

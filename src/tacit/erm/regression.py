@@ -58,8 +58,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
         scale = check.positive("norm_bound", self.norm_bound)
         rows = bounded(x, scale, self.fit_intercept)
         middle, half = (low + high) / 2, (high - low) / 2
-        goal = (target.astype(np.float64) - middle) / half
-        goal = np.clip(np.where(np.isfinite(goal), goal, 0.0), -1.0, 1.0)
+        target = target.astype(np.float64)
+        goal = (np.clip(np.where(np.isfinite(target), target, middle), low, high) - middle) / half
         budget = self._budget(len(rows))
         if budget.delta == 0:
             raise BadInput(f"{self._name()} needs a delta above 0.")

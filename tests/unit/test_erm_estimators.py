@@ -1,0 +1,204 @@
+"""Private linear models: scikit-learn's own checks, what is charged, and that no value of a person raises."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import tacit
+from tacit import BadInput, PrivacyWarning, Schema
+from tacit.erm import PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, PrivateSVC
+
+RANGE = (-5.0, 5.0)
+CLASSIFIERS = (PrivateLogisticRegression, PrivateSVC)
+REGRESSORS = (PrivateLinearRegression, PrivateRidge)
+ALL = [
+    *(made(random_state=0) for made in CLASSIFIERS),
+    *(made(target_range=RANGE, random_state=0) for made in REGRESSORS),
+]
+RULE_8 = (
+    "soundness rule 8: a value that one person brings may not raise; a target that is not finite counts as the middle"
+)
+METHODS = ("auto", "output", "objective", "gradient", "dynamics")
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2000, 3))
+Y = (X @ [2.0, -1.0, 0.5] + 0.3 * RNG.normal(size=2000) > 0).astype(int)
+
+
+class Till:
+    """A ledger that writes down what it is asked, and refuses after so many charges."""
+
+    def __init__(self, room=10):
+        self.asked, self.room = [], room
+
+    def charge(self, event, *, key, purpose="", analyst=""):
+        self.asked.append((event, key, purpose))
+        if len(self.asked) > self.room:
+            raise tacit.BudgetExceeded(asked=1.0, remaining=0.0)
+
+    def __deepcopy__(self, memo):
+        raise AssertionError("a ledger was copied")
+
+
+def expected(estimator):
+    return {"check_supervised_y_no_nan": RULE_8} if isinstance(estimator, PrivateLinearRegression) else {}
+
+
+@parametrize_with_checks(ALL, expected_failed_checks=expected)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks_them(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("made", CLASSIFIERS)
+def test_the_cost_is_that_of_the_event_and_at_most_epsilon(made, method, adjacency):
+    model = made(0.7, 1e-6, method=method, adjacency=adjacency, norm_bound=4.0, classes=[0, 1], random_state=0)
+    model.fit(X, Y)
+    recomputed = tacit.epsilon(model.event_, delta=1e-6, adjacency=adjacency).upper
+    assert 0.69 < model.bound_.epsilon <= 0.7
+    assert model.bound_.epsilon == pytest.approx(recomputed)
+    assert model.method_ in METHODS
+    assert model.reason_
+    assert model.score(X, Y) > 0.7
+
+
+def test_with_much_budget_it_is_plain_logistic_regression():
+    plain = LogisticRegression(C=1 / (1e-3 * len(X))).fit(X, Y)
+    model = PrivateLogisticRegression(1e4, 1e-6, norm_bound=6.0, regularization=1e-3, classes=[0, 1], random_state=0)
+    agree = np.mean(model.fit(X, Y).predict(X) == plain.predict(X))
+    assert agree > 0.99
+
+
+def test_pure_output_perturbation():
+    model = PrivateLogisticRegression(1.0, 0.0, norm_bound=4.0, classes=[0, 1], random_state=0).fit(X, Y)
+    assert (model.method_, model.bound_.delta) == ("output", 0.0)
+    assert 1 - 1e-9 < model.bound_.epsilon <= 1
+    for method in ("objective", "gradient", "dynamics"):
+        with pytest.raises(BadInput, match="delta above 0"):
+            PrivateLogisticRegression(1.0, 0.0, method=method, classes=[0, 1]).fit(X, Y)
+
+
+def test_several_classes_share_one_budget():
+    three = np.digitize(X[:, 0], [-0.4, 0.4])
+    for made, method in ((PrivateLogisticRegression, "softmax"), (PrivateSVC, "objective")):
+        model = made(2.0, 1e-6, norm_bound=4.0, classes=[0, 1, 2], random_state=0).fit(X, three)
+        assert model.method_ == method
+        assert model.coef_.shape == (3, 3)
+        assert 1.98 < model.bound_.epsilon <= 2.0
+        assert model.score(X, three) > 0.55
+    shares = PrivateLogisticRegression(2.0, norm_bound=4.0, classes=[0, 1, 2]).fit(X, three).predict_proba(X)
+    assert np.allclose(shares.sum(axis=1), 1)
+
+
+def test_a_ledger_is_charged_before_the_draw_and_never_copied():
+    till = Till()
+    model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], ledger=till, random_state=0)
+    again = clone(model)
+    assert again.ledger is till
+    again.fit(X, Y)
+    assert [event for event, _, _ in till.asked] == [again.event_]
+    refused = clone(model).set_params(ledger=Till(room=0))
+    with pytest.raises(tacit.BudgetExceeded):
+        refused.fit(X, Y)
+    assert not hasattr(refused, "coef_")
+
+
+HOSTILE = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324)
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_no_value_of_a_person_raises(value):
+    x, y = X.copy(), Y.astype(float)
+    x[7], x[8, 1], y[9] = value, value, value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for made in CLASSIFIERS:
+            model = made(norm_bound=4.0, classes=[0, 1], random_state=0).fit(x, y)
+            assert np.isfinite(model.coef_).all()
+            assert len(model.predict(x)) == len(x)
+        for made in REGRESSORS:
+            model = made(norm_bound=4.0, target_range=(0, 1), random_state=0).fit(x, y)
+            assert np.isfinite(model.coef_).all()
+            assert np.isfinite(model.predict(x)).all()
+
+
+def test_classes_that_were_read_off_the_data_are_said():
+    with pytest.warns(PrivacyWarning, match="classes"):
+        model = PrivateLogisticRegression(norm_bound=4.0, random_state=0).fit(X, Y)
+    assert any("read off the data" in line for line in model.evidence().not_covered)
+    told = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], random_state=0).fit(X, Y)
+    assert not any("read off the data" in line for line in told.evidence().not_covered)
+    assert tacit.verify(told.evidence()).ok
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"method": "output", "regularization": 0}, "Xu"),
+        ({"method": "lasso"}, "method must be one of"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"norm_bound": -1}, "norm_bound"),
+        ({"classes": [1, 1]}, "different labels"),
+        ({"regularization": "much"}, "regularization"),
+        ({"adjacency": "friends"}, "friends"),
+    ],
+)
+def test_bad_settings(settings, said):
+    with pytest.raises(BadInput, match=said):
+        PrivateLogisticRegression(**{"classes": [0, 1], **settings}).fit(X, Y)
+
+
+def test_a_regression_needs_a_public_range():
+    with pytest.raises(BadInput, match="public range"):
+        PrivateLinearRegression().fit(X, X[:, 0])
+    with pytest.raises(BadInput, match="low below high"):
+        PrivateLinearRegression(target_range=(1, 0)).fit(X, X[:, 0])
+
+
+def test_linear_regression_explains_the_target():
+    target = X @ [1.0, -2.0, 0.5]
+    model = PrivateLinearRegression(1.0, 1e-6, target_range=(-8, 8), norm_bound=5.0, random_state=0).fit(X, target)
+    assert model.score(X, target) > 0.8
+    assert 0.99 < model.bound_.epsilon <= 1.0
+
+
+def test_a_table_goes_in_as_it_is():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {"age": 40 + 10 * X[:, 0], "town": np.where(X[:, 1] > 0, "A", "B"), "buys": np.where(Y, "y", "n")}
+    )
+    frame.loc[3, "age"] = math.nan
+    columns = (
+        tacit.Column("age", range=(0, 100)),
+        tacit.Column("town", kind="category", words=("A", "B")),
+        tacit.Column("buys", kind="category", words=("n", "y")),
+    )
+    schema = Schema(columns, label="buys")
+    model = PrivateLogisticRegression(2.0, schema=schema, random_state=0).fit(frame)
+    assert list(model.classes_) == ["n", "y"]
+    assert np.mean(model.predict(frame) == frame["buys"]) > 0.8
+    assert np.allclose(model.predict_proba(frame.drop(columns="buys")).sum(axis=1), 1)
+
+
+def test_sparse_rows_are_the_same_rows():
+    sparse = pytest.importorskip("scipy.sparse")
+    few = np.where(np.abs(X) > 0.5, X, 0.0)
+    settings = {"epsilon": 1.0, "delta": 1e-6, "norm_bound": 4.0, "classes": [0, 1], "random_state": 0}
+    dense = PrivateLogisticRegression(**settings).fit(few, Y)
+    thin = PrivateLogisticRegression(**settings).fit(sparse.csr_matrix(few), Y)
+    assert np.allclose(dense.coef_, thin.coef_, atol=1e-3)
+
+
+def test_the_page(tmp_path):
+    model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], random_state=0).fit(X, Y)
+    page = model.report(str(tmp_path / "page.html"))
+    assert page.verdict == "untested"
