@@ -74,9 +74,24 @@ def test_the_ledgers_example(tmp_path):
 
 
 def test_there_is_a_test_for_every_block():
-    assert len(blocks("README.md")) == 6
+    assert len(blocks("README.md")) == 7
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_are_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) < 80
+
+
+def test_the_page_of_private_linear_models(tmp_path):
+    (code,) = blocks("docs/erm.md")
+    score, epsilon, method, *_ = run(code, tmp_path).split()
+    assert float(score) > 0.9
+    assert 0.99 < float(epsilon) <= 1.0
+    assert method == "objective"
+
+
+def test_the_readme_fits_a_linear_model(tmp_path):
+    score, epsilon, method = run(readme("PrivateLogisticRegression("), tmp_path).split()
+    assert float(score) > 0.8
+    assert 2.99 < float(epsilon) <= 3.0
+    assert method == "objective"

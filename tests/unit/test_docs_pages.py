@@ -229,6 +229,7 @@ def standing(row):
         ("names in `tacit`", [name for name in tacit.__all__ if name != "__version__"]),
         ("names in `tacit.events`", tacit.events.Event.registry),
         ("names in `tacit.train`", tacit.train.__all__),
+        ("names in `tacit.erm`", tacit.erm.__all__),
         ("names in `tacit.mechanism`", tacit.mechanism.__all__),
         ("games of an audit", GAMES),
         ("sections of `run.toml`", SECTIONS),

@@ -117,7 +117,7 @@ class Problem:
 
     def _products(self, weight: Floats) -> Floats:
         """The sum of x x^T over records, each with its weight."""
-        if sparse.issparse(self.x):
+        if not isinstance(self.x, np.ndarray):
             return np.asarray((self.x.T @ sparse.diags(weight) @ self.x).toarray())
         return np.asarray((self.x.T * weight) @ self.x)
 
