@@ -5,6 +5,7 @@ Both tests are generated: fields from the published schema, files from every kin
 
 import copy
 import functools
+import itertools
 import json
 from dataclasses import fields, replace
 
@@ -36,7 +37,7 @@ from tacit.core import (
     Spent,
     Verdict,
 )
-from tacit.core.events import Gaussian, Repeat
+from tacit.core.events import Allocation, BandedFactorisation, CyclicPoisson, Gaussian, Repeat
 from tacit.core.evidence_schema import schema
 from tacit.core.fault import Fault
 from tacit.core.histogram import Histogram
@@ -54,7 +55,12 @@ KINDS = {
     "one-run": (None, Counts(38, 2, 200, 200), (OneRun,)),
     "one-run-event": (EVENT, Counts(38, 2, 200, 200), (OneRunCurve,)),
     "updates": (EVENT, MANY, (UpdatesCurve,)),
+    "cyclic": (BandedFactorisation(4.0, (1.0, 0.5), 6, 3, 2), MANY, (Exact, ExactCurve)),
+    "cyclic-poisson": (CyclicPoisson(1.5, 0.5, (1.0, 0.5), 6, 3), MANY, (Exact, ExactCurve)),
+    "passes": (Repeat(Allocation(1, 3, Gaussian(1.0)), 2), MANY, (Exact, ExactCurve)),
 }
+CANARIES = {"cyclic-poisson": ("blank", "backdoor")}
+"""Kinds with several games."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -69,22 +75,28 @@ def remembered():
         yield
 
 
+def first_steps(event, step):
+    """The event of the first steps; a pass that has begun counts whole."""
+    if isinstance(event, BandedFactorisation):
+        return replace(event, steps=step, participations=-(-step // 2))
+    if isinstance(event, CyclicPoisson):
+        return replace(event, steps=step)
+    return Repeat(event.event, step if event is EVENT else -(-step // 3))
+
+
 @functools.cache
 def evidence(kind):
     """Evidence with every part that the schema has."""
     event, counts, uses = KINDS[kind]
     claim = stated(event or (1.0, DELTA), delta=DELTA)
     shown = []
-    for use in uses:
+    for canary, use in itertools.product(CANARIES.get(kind, ("blank",)), uses):
         made = use(DELTA) if use in FREE.values() else use(event, ADD, DELTA)
         belief = credible(counts, DELTA, 0.95) if use in (ClopperPearson, Exact) else None
         found, most = bound(made, counts, 0.95, ADD), made.attainable(counts, 0.95)
-        shown.append(Demonstration(found, counts, most, 0.5, "runs", "blank", 260, 1, belief))
-    spent = (
-        []
-        if event is None
-        else [Spent(step, privacy_loss(Repeat(event.event, step), ADD).epsilon(DELTA).upper) for step in (1, 2, 4)]
-    )
+        shown.append(Demonstration(found, counts, most, 0.5, "runs", canary, 260, 1, belief))
+    steps = () if event is None else (1, 2, 4) if event is EVENT else (1, 4, 6)
+    spent = [Spent(step, privacy_loss(first_steps(event, step), ADD).epsilon(DELTA).upper) for step in steps]
     return Evidence(
         "a model", claim, tuple(shown),
         (Measurement("loss", SURE, ((0.1, SURE),), 50, 50, 1, ((0.0, 0.1, 0.0, 0.2), (1.0, 1.0, 1.0, 1.0))),),
@@ -208,13 +220,60 @@ def test_the_family_of_a_claim_is_recomputed(tmp_path):
     assert not verify(made.with_(claim=claim, demonstrations=free)).ok
 
 
-@pytest.mark.parametrize("kind", ["exact", "consistent", "watched"])
+@pytest.mark.parametrize("kind", ["exact", "consistent", "watched", "cyclic", "cyclic-poisson", "passes"])
 def test_a_dropped_reading_is_noticed(kind):
     made = evidence(kind)
     assert verify(made).ok
     for place in range(len(made.demonstrations)):
         rest = made.demonstrations[:place] + made.demonstrations[place + 1 :]
         assert not verify(made.with_(demonstrations=rest)).ok
+
+
+def test_the_weaker_reading_of_one_run_does_not_stand_alone():
+    """One run is judged by the curve of the claimed event: the bound for any mechanism alone has replaced it."""
+    made, counts = evidence("one-run-event"), KINDS["one-run-event"][1]
+    free = OneRun(DELTA)
+    shown = replace(
+        made.demonstrations[0], bound=bound(free, counts, 0.95, ADD), attainable=free.attainable(counts, 0.95)
+    )
+    assert not verify(made.with_(demonstrations=(shown,))).ok
+    assert verify(made.with_(demonstrations=(shown, *made.demonstrations))).ok
+    assert verify(evidence("one-run").with_(demonstrations=evidence("one-run").demonstrations)).ok
+
+
+def test_a_game_moved_to_another_canary_is_noticed():
+    """Two games of two readings each: a reading that changes its game leaves one alone and one too many."""
+    made = evidence("cyclic-poisson")
+    assert verify(made).ok
+    assert len(made.demonstrations) == 4
+    for place in range(4):
+        shown = list(made.demonstrations)
+        shown[place] = replace(shown[place], canary="blank" if shown[place].canary == "backdoor" else "backdoor")
+        assert not verify(made.with_(demonstrations=tuple(shown))).ok
+
+
+def test_a_budget_without_its_last_points_is_still_confirmed():
+    for kind in ("cyclic", "cyclic-poisson", "passes"):
+        made = evidence(kind)
+        assert verify(made.with_(budget=made.budget[:-1])).ok
+        wrong = replace(made.budget[0], epsilon=0.9 * made.budget[0].epsilon)
+        assert not verify(made.with_(budget=(wrong, *made.budget[1:]))).ok
+
+
+def test_evidence_without_conditions_names_who_wrote_it():
+    """An earlier version listed fewer conditions: that is said, with the version, and is not confirmed."""
+    made = evidence("exact")
+    old = made.with_(
+        claim=replace(made.claim, bound=replace(made.claim.bound, assumptions=())), provenance={"tacit": "0.0.7"}
+    )
+    found = verify(old)
+    (row,) = [row for row in found.statements if not row.equal]
+    assert not found.ok
+    assert row.stored == "0 listed by tacit 0.0.7"
+    assert "write it again" in row.recomputed
+    assert all(text in row.recomputed for text in made.claim.bound.assumptions)
+    unnamed = verify(old.with_(provenance={}))
+    assert any("an unnamed version" in row.stored for row in unnamed.statements)
 
 
 def test_two_readings_of_one_game_have_the_same_counts():

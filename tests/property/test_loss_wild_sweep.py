@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from event_examples import KINDS, Wild
+from tacit.core.events import Event, Gaussian
+
 HOME = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -24,11 +27,12 @@ def sweep():
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_wild_events_are_answered(sweep, seed):
-    wild, answered = sweep.Wild(seed), 0
-    for _ in range(25):
-        question = wild.question()
-        answer = sweep.asked(*question)
-        assert "raised" not in answer, (question, answer)
+    answered = 0
+    for index in range(25):
+        answer = sweep.one_event(seed, index)
+        assert "raised" not in answer, answer
+        assert "infinite" not in answer, answer
+        assert answer["broken"] == []
         assert answer.get("unsupported", "a rule")
         answered += "upper" in answer
         if "upper" in answer:
@@ -36,14 +40,36 @@ def test_wild_events_are_answered(sweep, seed):
     assert answered >= 12
 
 
+def test_a_broken_law_is_told(sweep, monkeypatch):
+    """An upper end that is too small, as a mutant would make it, contradicts the other questions' lower ends."""
+    right = sweep.asked
+    monkeypatch.setattr(
+        sweep, "asked", lambda *given: {**right(*given), "upper": 0.01} if given[3] < 1e-6 else right(*given)
+    )
+    event = sweep.Gaussian(1.0)
+    question = event, sweep.Adjacency.ADD_REMOVE, 1, 2e-6
+    assert sweep.broken_laws(*question, sweep.asked(*question)) == ["a smaller delta costs less"]
+
+
+def test_every_event_of_the_registry_is_drawn():
+    built_in = {name for name, cls in Event.registry.items() if cls.__module__.startswith("tacit.core.events.")}
+    assert set(KINDS) == built_in
+    for name, kind in KINDS.items():
+        for seed in range(20):
+            drawn = kind.draw(Wild(seed), Gaussian(1.0))
+            assert type(drawn).__name__ == name == type(kind.example).__name__
+            assert Event.from_json(drawn.to_json()) == drawn
+
+
 def test_wild_targets_are_met(sweep):
-    found = sweep.settings(sweep.Wild(4), 8)
-    assert found["raised"] == []
-    assert all("meets the target" in text for text in found["no such setting"])
+    for index in range(8):
+        found = sweep.one_setting(4, index)
+        assert "raised" not in found
+        assert "meets the target" in found.get("refused", "meets the target")
 
 
 def test_wild_training_is_sharp(sweep):
-    found = sweep.training_sweep(sweep.Wild(5), 40)
+    found = sweep.summary("training", [sweep.one_training(5, index) for index in range(40)])
     assert found["raised"] == []
     assert found["gap"]["largest"] <= 1e-3
     assert math.isfinite(found["ms"]["largest"])

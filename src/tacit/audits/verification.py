@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import __version__ as version
 from ..core import BadInput, Bound, Claim, Demonstration, Event, Evidence, Side, TacitError, Unsupported
-from ..core.events import Allocation, BandedFactorisation, MatrixFactorisation, Repeat, Shuffled, family
+from ..core.events import Allocation, BandedFactorisation, CyclicPoisson, MatrixFactorisation, Repeat, Shuffled, family
 from ..loss import privacy_loss
 from ..loss.conditions import conditions
 from .bounds.anytime import Anytime, AnytimeCurve
@@ -28,7 +29,7 @@ from .bounds.estimators import ClopperPearson, Estimator
 from .bounds.exact import Exact, ExactCurve
 from .bounds.families import Curve
 from .bounds.methods import estimator
-from .bounds.one_run import OneRunEstimator
+from .bounds.one_run import OneRun, OneRunCurve, OneRunEstimator
 from .claims import STATED, limits
 
 TOLERANCE = 1e-6
@@ -39,6 +40,8 @@ PROVEN = ("privacy-loss distribution", "privacy accounting")
 """Methods of a claim that is read from its event."""
 TOGETHER = (Exact.method, ExactCurve.method), (Anytime.method, AnytimeCurve.method)
 """Readings that every game judged by an event has together: one alone has lost the other."""
+ONE_TEST = OneRun.method, OneRunCurve.method
+"""One run is one test: a claimed event is judged by its curve, and the weaker bound never stands instead of it."""
 ONLY_DATA: dict[str, str] = {
     "subject": "what was examined",
     "claim.bound.unit": "what one unit is",
@@ -134,11 +137,12 @@ def verify(evidence: Evidence | str | Path) -> Verification:
         raise BadInput(f"verify takes Evidence or the path of an evidence file, not {type(evidence).__name__}.")
     claim = evidence.claim
     numbers = [] if claim is None else [*_claim(claim), *_budget(evidence, claim)]
-    words = [*_derived(evidence, stored)] + ([] if claim is None else [*_claim_words(claim)])
+    writer = str(evidence.provenance.get("tacit", "an unnamed version"))
+    words = [*_derived(evidence, stored)] + ([] if claim is None else [*_claim_words(claim, writer)])
     for item in evidence.demonstrations:
         use = _estimator(item.bound, claim)
         numbers += _demonstration(item, use)
-        words += _demonstration_words(item, use, claim)
+        words += _demonstration_words(item, use, claim, writer)
     words += _games(evidence)
     ok = all(row.equal for row in numbers) and all(row.equal for row in words)
     return Verification(ok, tuple(numbers), _unchecked(evidence), tuple(words))
@@ -187,16 +191,18 @@ def _begun(event: Event, step: int, last: int) -> Event | None:
     if isinstance(event, Repeat):
         inner = event.event
         length = inner.batches if isinstance(inner, Shuffled) else inner.steps if isinstance(inner, Allocation) else 1
-        each = length if last == event.steps * length else 1
+        each = 1 if last == event.steps else length  # a budget that ends with the passes counts passes
         return Repeat(inner, -(-step // each)) if 0 < step <= event.steps * each else None
     if isinstance(event, BandedFactorisation) and 0 < step <= event.steps:
         return replace(event, steps=step, participations=-(-step // event.separation))
+    if isinstance(event, CyclicPoisson) and 0 < step <= event.steps:
+        return replace(event, steps=step)
     if isinstance(event, MatrixFactorisation) and 0 < step <= len(event.encoder):
         return replace(event, encoder=event.encoder[:step], participations=-(-step // event.separation))
     return event if step == 1 == last else None
 
 
-def _claim_words(claim: Claim) -> Iterator[Statement]:
+def _claim_words(claim: Claim, writer: str) -> Iterator[Statement]:
     bound, event = claim.bound, claim.event
     yield Statement.of("claim, side and confidence", (bound.side.value, bound.confidence), (Side.UPPER.value, 1.0))
     yield Statement.of("claim, family", bound.assumes, None if event is None else family(event))
@@ -204,13 +210,17 @@ def _claim_words(claim: Claim) -> Iterator[Statement]:
         yield Statement.of("claim, method", bound.method, STATED)
         return
     yield Statement("claim, method", bound.method, " or ".join(PROVEN), bound.method in PROVEN)
-    yield _listed("claim, conditions", bound, conditions(event))
+    yield _listed("claim, conditions", bound, conditions(event), writer)
 
 
-def _listed(about: str, bound: Bound, needed: Iterable[str]) -> Statement:
+def _listed(about: str, bound: Bound, needed: Iterable[str], writer: str) -> Statement:
+    """That all conditions are there. A file of an earlier version may lack some: it says who wrote it."""
     missing = [text for text in needed if text not in bound.assumptions]
-    words = "; ".join(missing) if missing else "all that its theorem assumes"
-    return Statement(about, f"{len(bound.assumptions)} listed", f"missing: {words}" if missing else words, not missing)
+    stored = f"{len(bound.assumptions)} listed by tacit {writer}"
+    if not missing:
+        return Statement(about, stored, "all that its theorem assumes", equal=True)
+    fix = f"(tacit {version} lists them; if the file is an older one, write it again)"
+    return Statement(about, stored, f"missing: {'; '.join(missing)} {fix}", equal=False)
 
 
 def _estimator(bound: Bound, claim: Claim | None) -> Estimator | None:
@@ -237,13 +247,15 @@ def _demonstration(item: Demonstration, use: Estimator | None) -> list[Recompute
     return rows
 
 
-def _demonstration_words(item: Demonstration, use: Estimator | None, claim: Claim | None) -> Iterator[Statement]:
+def _demonstration_words(
+    item: Demonstration, use: Estimator | None, claim: Claim | None, writer: str
+) -> Iterator[Statement]:
     """That a bound is from below, stays in the family that its method reads, and speaks of what is claimed."""
     bound, name = item.bound, f"{item.bound.method} of {item.game}"
     yield Statement.of(f"{name}, side", bound.side.value, Side.LOWER.value)
     if use is not None:
         yield Statement.of(f"{name}, family", bound.assumes, use.assumes)
-        yield _listed(f"{name}, conditions", bound, use.assumptions)
+        yield _listed(f"{name}, conditions", bound, use.assumptions, writer)
     if isinstance(use, OneRunEstimator):
         yield Statement.of(f"{name}, canaries", item.counts.n_in, item.counts.n_out)
     if claim is not None:
@@ -268,6 +280,9 @@ def _games(evidence: Evidence) -> Iterator[Statement]:
         yield Statement(f"{game} with {canary}, counts", "equal" if alike else "different", "equal", alike)
         for free, within in TOGETHER if proven else ():
             yield Statement.of(f"{game} with {canary}, {free}", len(seen[free]), len(seen[within]))
+        free, within = ONE_TEST
+        if proven and seen.get(free):
+            yield Statement.of(f"{game} with {canary}, {free}", len(seen[free]), len(seen.get(within, ())))
 
 
 def _derived(evidence: Evidence, stored: Mapping[str, Any]) -> Iterator[Statement]:

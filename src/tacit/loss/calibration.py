@@ -5,24 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.bound import Bound
 from ..core.errors import BadInput, TacitError
-from ..core.events import Event, Gaussian
+from ..core.events import Event, Gaussian, Poisson
 from ..core.interval import Interval, finite
 from ..core.privacy_loss import PrivacyLoss
+from .closed import GaussianTotal, Single
 from .conditions import upper_bound
-from .dispatch import privacy_loss
+from .dispatch import loss_of, privacy_loss
+from .readers import Sure, direction
 from .reading import training_event
 
 Excess = Callable[[float], float]
 """log of what a value costs over what it may cost."""
 Doubt = Callable[[], float]
 """The relative gap of the last reading."""
-SHARE = 0.1
-"""Of that gap, how fine a search is: a target is met by upper ends, which may be that far off."""
+ROUGH = 0.03
+"""How finely the value at which a guess meets its target is searched."""
+STEEP = 4.0
+"""The largest guess of an excess: beyond, one Newton step says only on which side the answer is."""
+SELDOM = 3.0
+"""With fewer samples of one record on average than this, they are taken for one at most: only to start a search by."""
 WIDEST = math.log(64)
 """The longest step of the search, in log scale."""
 
@@ -105,11 +112,32 @@ def calibrate(
         and _rare(float(known["rate"]), float(known["steps"]), delta)
     ):
         raise BadInput("Any noise multiplier down to 1e-9 meets the target.", fix="Ask for a smaller target.")
-    found = _SOLVERS[solve](excess, limit, doubt)
+    guess = limit
+    if epsilon is not None and solve == "noise_multiplier" and float(known["rate"]) * float(known["steps"]) < SELDOM:
+        guess = partial(_seldom, epsilon, delta, float(known["rate"]), int(known["steps"]), adjacency)
+    found = _SOLVERS[solve](excess, guess, doubt)
     known[solve] = found
     if epsilon is None:
         readings[found] = privacy_loss(training_event(**known), adjacency).epsilon(delta)  # type: ignore[arg-type]
     return Setting(**known, delta=delta, adjacency=adjacency, epsilon=readings[found])  # type: ignore[arg-type]
+
+
+def _seldom(
+    epsilon: float, delta: float, rate: float, steps: int, adjacency: Adjacency, noise_multiplier: float
+) -> float:
+    """For whoever is sampled once at most: the epsilon at which all steps together have delta, by one Newton step.
+
+    In log scale, relative to the one asked for; a start, not a bound.
+    """
+    one = direction(((loss_of(Poisson(rate, Gaussian(noise_multiplier)), adjacency, 1).releases[0][0].remove, 1),))
+    reader = one.reader if isinstance(one, Sure) else one
+    if not isinstance(reader, Single | GaussianTotal):
+        return math.nan
+    first, second, _ = reader.parts(epsilon)
+    if not first - second > 0:
+        return -1.0
+    found = math.log(steps * (first - second) / delta) * (first - second) / (epsilon * max(second, 1e-300))
+    return min(max(found, -STEEP), STEEP)
 
 
 def _rare(rate: float, steps: float, delta: float) -> bool:
@@ -222,7 +250,7 @@ def _start(limit: Excess | None, first: float, *, better: int, least: float, mos
     if limit is None:
         return first, -better
     try:
-        found = root(limit, first, better=better, least=least, most=most, tolerance=1e-3)
+        found = root(limit, first, better=better, least=least, most=most, tolerance=ROUGH)
         slope = (limit(1.01 * found) - limit(found)) / math.log(1.01)
     except (TacitError, ArithmeticError, ValueError):
         return first, -better
@@ -243,7 +271,8 @@ def root(
     """Where a monotone excess becomes 0, from the side where it is at most 0; beyond `least` or `most`: 0, infinity.
 
     Values grow `better` upwards (1) or downwards (-1). The secant method in log scale, kept inside what is known, aims
-    a little to the good side so that its last step lands there. The first step goes by the given slope.
+    at half the tolerance on the good side, so that its last step lands there. The first step goes by the given slope.
+    What is asked for is met by upper ends, which may be off by the gap of a reading: no search is finer than that.
     """
     x, good, bad = math.log(start), math.nan, math.nan
     before = math.nan, math.nan
@@ -253,13 +282,13 @@ def root(
             good = x
         else:
             bad = x
-        close = tolerance if doubt is None else max(tolerance, SHARE * doubt())
-        if -close / 4 <= y <= 0 or (abs(good - bad) <= close / 2 and math.isfinite(good)):
+        close = tolerance if doubt is None else max(tolerance, doubt())
+        if -close <= y <= 0 or (abs(good - bad) <= close / 2 and math.isfinite(good)):
             break
         if math.isfinite(before[0]):
             slope = (y - before[1]) / (x - before[0]) if x != before[0] else math.nan
         before = x, y
-        ahead = x - y / (slope if slope * better < 0 else -better) + better * tolerance / 16
+        ahead = x - (y + close / 2) / (slope if slope * better < 0 else -better)
         if not math.isfinite(ahead):
             ahead = x + (better if y > 0 else -better) * math.log(4)
         ahead = min(max(ahead, x - WIDEST), x + WIDEST)

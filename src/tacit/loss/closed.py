@@ -108,7 +108,11 @@ class GaussianTotal:
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         if delta == 0 and self.mu > 0:
             return Interval(math.inf, math.inf)
-        return invert(self.parts, delta, start=self.mu * (self.mu + 4) + 1) if self.mu else Interval(0.0, 0.0)
+        if self.mu == 0:
+            return Interval(0.0, 0.0)
+        found = invert(self.parts, delta, start=self.mu * (self.mu + 4) + 1)
+        most = (self.mu**2 / 2 + self.mu * math.sqrt(-2 * math.log(delta))) * (1 + 1e-12)  # P(L > most) <= delta
+        return found if found.upper < math.inf else Interval(min(found.lower, most), most)
 
     def tail(self, fpr: float) -> Interval:
         return self._power(fpr)

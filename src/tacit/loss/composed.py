@@ -17,18 +17,20 @@ from ..core.privacy_loss import PrivacyLoss
 from .closed import Direction, head_of, tail_of
 from .noise import Array
 from .pairs import Pair
-from .readers import direction
+from .readers import deltas_at_most, direction
 from .renyi import TILTS, Renyi, delta_at, divergences, improved
 
+CLOSE = 1e-2
+"""A gap of one direction below which the other one need not be told apart from it."""
 T = TypeVar("T")
 Given = ParamSpec("Given")
 
 
-def held(read: Callable[Given, Interval]) -> Callable[Given, Interval]:
+def held(read: Callable[Given, T]) -> Callable[Given, T]:
     """A reading whose numbers all fit into floats, or one sentence."""
 
     @wraps(read)
-    def guarded(*given: Given.args, **named: Given.kwargs) -> Interval:
+    def guarded(*given: Given.args, **named: Given.kwargs) -> T:
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
                 return read(*given, **named)
@@ -93,7 +95,8 @@ class Composed(PrivacyLoss):
         first, *rest = self._directions
         found = first.epsilon(delta)
         for other in rest:
-            found = _larger(found, other.epsilon(delta, found.lower))
+            enough = found.upper if not self._tight or found.gap <= CLOSE else found.lower
+            found = _larger(found, other.epsilon(delta, enough))
         return self._honest(found)
 
     @held
@@ -106,6 +109,14 @@ class Composed(PrivacyLoss):
         for other in rest:
             found = _larger(found, other.delta(epsilon))
         return self._honest(found)
+
+    @held
+    def deltas(self, epsilons: Array) -> Array:
+        """Upper ends of delta at many epsilons."""
+        if self.curves:
+            curve = self.renyi(TILTS)
+            return np.array([delta_at(curve, TILTS, float(epsilon)) for epsilon in epsilons])
+        return np.asarray(np.max([deltas_at_most(way, epsilons) for way in self._directions], axis=0))
 
     def advantage(self) -> Interval:
         return self.delta(0.0)
@@ -141,13 +152,18 @@ class Composed(PrivacyLoss):
 
     def _honest(self, found: Interval) -> Interval:
         """Where a pair may not be attained, only the upper end is claimed."""
-        return found if all(release.tight for release, _ in self.releases) else Interval(0.0, found.upper)
+        return found if self._tight else Interval(0.0, found.upper)
+
+    @property
+    def _tight(self) -> bool:
+        return all(release.tight for release, _ in self.releases)
 
     @cached_property
     def _directions(self) -> tuple[Direction, ...]:
         remove = tuple((release.remove, count) for release, count in self.releases)
         add = tuple((release.add, count) for release, count in self.releases)
-        return (direction(remove),) if remove == add else (direction(remove), direction(add))
+        ways = (remove,) if remove == add else (remove, add)
+        return tuple(direction(pairs, tight=self._tight) for pairs in ways)
 
 
 def _merged(first: tuple[tuple[T, int], ...], second: tuple[tuple[T, int], ...]) -> tuple[tuple[T, int], ...]:

@@ -54,6 +54,35 @@ class Tabulated(Pair):
 
 
 @dataclass(frozen=True)
+class Weighted(Pair):
+    """One of several pairs, drawn with public weights; which one is told."""
+
+    parts: tuple[tuple[float, Pair], ...]
+
+    def mirrored(self) -> Weighted:
+        return Weighted(tuple((weight, pair.mirrored()) for weight, pair in self.parts))
+
+    @property
+    def largest(self) -> float:
+        return max(pair.largest for _, pair in self.parts)
+
+    @property
+    def infinite(self) -> float:
+        return sum(weight * pair.infinite for weight, pair in self.parts)
+
+    def masses(self, losses: Array) -> tuple[Array, Array]:
+        p, q = np.zeros(losses.size + 1), np.zeros(losses.size + 1)
+        for weight, pair in self.parts:
+            mine, others = pair.masses(losses)
+            p, q = p + weight * mine, q + weight * others
+        return p, q
+
+    def reach(self, log_mass: float) -> tuple[float, float]:
+        ends = [pair.reach(log_mass) for _, pair in self.parts]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+
+
+@dataclass(frozen=True)
 class Bracketed(Pair):
     """A pair known only between two others: one that dominates it, one that it dominates."""
 

@@ -19,6 +19,7 @@ from ..core.events import (
     BandedFactorisation,
     BoundedRange,
     Compose,
+    CyclicPoisson,
     DiscreteGaussian,
     DiscreteLaplace,
     Event,
@@ -117,6 +118,16 @@ CONDITIONS: dict[type[Event], Conditions] = {
     BandedFactorisation: Conditions(
         (CYCLIC, STEADY, "one record's contribution to a step has at most the norm that the noise is scaled by"),
         "cyclic",
+    ),
+    CyclicPoisson: Conditions(
+        (
+            "each record belongs to one of `cycle` groups, which was chosen without looking at the data",
+            "step k samples only group k mod `cycle`, each of its records independently with probability `rate`",
+            SECRET,
+            STEADY,
+            "one record's contribution to a step has at most the norm that the noise is scaled by",
+        ),
+        "cyclic-poisson",
     ),
     RepeatAndSelect: Conditions(
         ("only the best run is seen, and the number of runs is drawn as `shape` and `mean` say", FRESH)

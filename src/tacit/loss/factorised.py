@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from ..core.events import BandedFactorisation, MatrixFactorisation
+from ..core.events import BandedFactorisation, CyclicPoisson, MatrixFactorisation
 from .noise import Array
 
 
@@ -54,6 +54,22 @@ def banded_sensitivity(event: BandedFactorisation) -> float:
     whole, cut = math.fsum(squares), math.fsum(squares[:last])
     rounding = 1 + 8 * float(np.finfo(float).eps)
     return unit * math.sqrt(((count - 1) * whole + cut) * rounding)
+
+
+def turns(event: CyclicPoisson) -> tuple[tuple[float, int], ...]:
+    r"""(length, count) of the columns that a record of the first group meets: no other group has more or longer ones.
+
+    All but the last are whole, the last one may be cut off at the last row.
+    """
+    count = -(-event.steps // event.cycle)
+    unit = max(map(abs, event.coefficients)) or 1.0
+    squares = [(share / unit) ** 2 for share in event.coefficients]
+    rounding = 1 + 8 * float(np.finfo(float).eps)
+    whole, cut = (
+        unit * math.sqrt(math.fsum(squares[:rows]) * rounding)
+        for rows in (None, event.steps - (count - 1) * event.cycle)
+    )
+    return ((whole, count),) if whole == cut else ((whole, count - 1), (cut, 1))
 
 
 def heaviest(weights: Array, count: int, apart: int) -> tuple[list[int], float]:

@@ -32,6 +32,8 @@ REFERENCE_DELTA = 1e-6
 """Which of the valid bounds is taken is decided at this delta; none of them is less valid at another."""
 ORDERS = np.unique(np.round(np.geomspace(2, 256, 24)).astype(int))
 LONGEST = 10_000_000
+SPARSE = 24
+"""Every 24th number of last steps is tried first, then those around the best."""
 NOTHING = Discrete(((1.0, 1.0),))
 """A pair that tells nothing."""
 
@@ -135,7 +137,12 @@ def _chosen(event: LastIterate, contribution: float) -> tuple[int, float]:
         moves = far(event) * shrink * (1 + 1e-12)
     lengths, moves = np.append(lengths, event.steps), np.append(moves, 0.0)
     rate = min(event.rate * contribution, 1 - 1e-9)
-    best = int(np.argmin(_guess(rate, event.noise_multiplier, lengths, moves)))
+    some = np.unique(np.append(np.arange(0, lengths.size, SPARSE), lengths.size - 1))
+    near = int(some[np.argmin(_guess(rate, event.noise_multiplier, lengths[some], moves[some]))])
+    some = np.unique(
+        np.append(np.arange(max(near - SPARSE, 0), min(near + SPARSE + 1, lengths.size)), lengths.size - 1)
+    )
+    best = int(some[np.argmin(_guess(rate, event.noise_multiplier, lengths[some], moves[some]))])
     return int(lengths[best]), float(moves[best])
 
 

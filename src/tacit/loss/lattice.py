@@ -16,7 +16,7 @@ from .pairs import Discrete, Pair
 from .quadrature import NotMet
 from .steps import LARGEST, lower_step, origin_of, upper_step
 from .tilted import Bounding, chernoff, conversion
-from .window import Counts, Window, compose, log_moments, lost
+from .window import Counts, TooLarge, Window, compose, log_moments, lost
 
 Composition = tuple[tuple[Pair, int], ...]
 TILTS = np.geomspace(1e-2, 2e5, 48)
@@ -24,11 +24,14 @@ SLACK = 8.5
 """Mass beyond e^-SLACK delta/steps is cut from one step: far losses would make all tilts but small ones explode."""
 STEEPEST = 8.0
 """Largest tilt times width: beyond, neighbouring points would differ by more than numbers can hold."""
-POINTS = 1 << 17
+POINTS, CLOSE = 1 << 17, 1e-2
+"""Points of a window beyond which it is not made finer; half as many where the gap is close enough."""
 SIZES = 1e-4, 1e-8, 1e-14
 """Deltas that are read from different levels of a pair."""
 MOST_TURNS = 10
 """How often a lattice is made finer, or coarser, before what is known must do."""
+FIRST = 512
+"""Points of a window that are looked at first."""
 TRIED = 400
 """Widths tried where outcomes are scattered."""
 
@@ -39,6 +42,8 @@ class Lattice:
 
     pairs: Composition
     aim: float = 6e-4
+    tight: bool = True
+    """Whether the lower end is wanted; without it, it is 0 and costs nothing."""
 
     @property
     def largest(self) -> float:
@@ -76,8 +81,10 @@ class Lattice:
         bound, tilt = _chernoff(coarse, lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t)
         if bound <= 0:
             return Interval(0.0, 0.0)
-        read = lambda low, high: Interval(_solve(low, delta), _solve(high, delta))  # noqa: E731
-        return self._refined(0.85 * tilt, bound, log_mass, read)
+        if bound + 1e-12 * self._steps / tilt <= known:
+            return Interval(0.0, known)
+        read = lambda low, high: Interval(_solve(low, delta) if low else 0.0, _solve(high, delta))  # noqa: E731
+        return self._refined(0.85 * tilt, bound, log_mass, read, known)
 
     def delta(self, epsilon: float) -> Interval:
         """Smallest delta at this epsilon."""
@@ -88,7 +95,7 @@ class Lattice:
         rough = min(0.0, _chernoff(self._coarse(-700.0), chernoff(epsilon))[0])
         log_mass = rough - math.log(self._steps) - 20.0
         _, tilt = _chernoff(self._coarse(log_mass), chernoff(epsilon))
-        read = lambda low, high: Interval(low.delta(epsilon), high.delta(epsilon))  # noqa: E731
+        read = lambda low, high: Interval(low.delta(epsilon) if low else 0.0, high.delta(epsilon))  # noqa: E731
         found = self._refined(tilt, epsilon, log_mass, read)
         return Interval(found.lower, min(found.upper, 1.0))
 
@@ -105,16 +112,18 @@ class Lattice:
         """Epsilons from 0 up, with lower and upper ends of delta there: for reading a trade-off curve many times."""
         if self.leveled:
             return self._level(SIZES[1]).profile
-        found: list[tuple[Window, Window]] = []
+        found: list[tuple[Window | None, Window]] = []
 
-        def ends(low: Window, high: Window) -> Interval:
+        def ends(low: Window | None, high: Window) -> Interval:
             found.append((low, high))
-            return Interval(low.delta(0.0), high.delta(0.0))
+            return Interval(low.delta(0.0) if low else 0.0, high.delta(0.0))
 
         self._refined(0.0, 0.0, math.log(1e-16 / self._steps), ends)
+        if not found:
+            raise NotMet
         low, high = found[-1]
         epsilons = np.concatenate([[0.0], high.losses[high.losses > 0]])
-        return epsilons, low.deltas(epsilons), high.deltas(epsilons)
+        return epsilons, low.deltas(epsilons) if low else np.zeros_like(epsilons), high.deltas(epsilons)
 
     @property
     def leveled(self) -> bool:
@@ -122,7 +131,7 @@ class Lattice:
         return any(pair.leveled for pair, _ in self.pairs)
 
     def _level(self, delta: float) -> Lattice:
-        return Lattice(tuple((pair.level(delta), count) for pair, count in self.pairs), self.aim)
+        return Lattice(tuple((pair.level(delta), count) for pair, count in self.pairs), self.aim, self.tight)
 
     @property
     def _infinite(self) -> float:
@@ -134,39 +143,46 @@ class Lattice:
         return sum(count for _, count in self.pairs)
 
     def _refined(
-        self, tilt: float, anchor: float, log_mass: float, read: Callable[[Window, Window], Interval]
+        self,
+        tilt: float,
+        anchor: float,
+        log_mass: float,
+        read: Callable[[Window | None, Window], Interval],
+        enough: float = 0.0,
     ) -> Interval:
         """Refine the lattice until the gap is as small as aimed at, refining no longer pays, or the work is too large.
 
-        Every reading is certified, so what is known is their intersection.
+        Every reading is certified, so what is known is their intersection. An upper end of at most `enough` will do.
         """
-        width, known, idle = self._fitted(self._span(log_mass) / 100), Interval(0.0, math.inf), 0
+        width, known, before = self._fitted(self._span(log_mass) / 100), Interval(0.0, math.inf), math.inf
         for _ in range(MOST_TURNS):
             try:
-                t = min(tilt, STEEPEST / width)
-                origins = [
-                    origin_of(pair, width, log_mass) if pair.upper is pair.lower else None for pair, _ in self.pairs
-                ]
-                low, high = (
-                    compose(self._lattices(width, log_mass, sign, origins), t, sign, anchor) for sign in (-1, 1)
-                )
-            except NotMet:
+                low, high = self._composed(width, log_mass, min(tilt, STEEPEST / width), anchor)
+            except TooLarge as error:
                 if math.isfinite(known.upper) or width > LARGEST / 8:
                     return known
-                width *= 8
+                width *= max(8.0, error.factor)
                 continue
-            found, before = read(low, high), known.gap
+            found, upper = read(low, high), known.upper
             known = Interval(
                 max(known.lower, found.lower), max(min(known.upper, found.upper), known.lower, found.lower)
             )
-            idle = idle + 1 if known.gap > 0.8 * before else 0
-            finer = self._fitted(width * max(0.1, min(0.6, 0.8 * math.sqrt(self.aim / max(found.gap, self.aim)))))
-            done = known.gap <= self.aim or known.upper <= 1e-9 or found.lower == math.inf or idle
-            large = max(high.losses.size * width, 2 * len(self.pairs) * self._span(log_mass)) / finer > POINTS
+            gap = found.gap if low else _change(upper, found.upper)
+            idle = (known.gap > 0.8 * before) if low else gap == 0
+            finer = self._fitted(width * max(0.1, min(0.6, 0.8 * math.sqrt(self.aim / max(gap, self.aim)))))
+            done = gap <= self.aim or known.upper <= max(enough, 1e-9) or found.lower == math.inf or idle
+            work = max(high.losses.size * width, 2 * len(self.pairs) * self._span(log_mass)) / finer
+            large = work > (POINTS if known.gap > CLOSE else POINTS / 2)
             if done or finer >= width or large:
                 return known
-            width = finer
+            width, before = finer, known.gap
         return known
+
+    def _composed(self, width: float, log_mass: float, tilt: float, anchor: float) -> tuple[Window | None, Window]:
+        """The windows from below, where it is wanted, and from above."""
+        origins = [origin_of(pair, width, log_mass) if pair.upper is pair.lower else None for pair, _ in self.pairs]
+        below = compose(self._lattices(width, log_mass, -1, origins), tilt, -1, anchor) if self.tight else None
+        return below, compose(self._lattices(width, log_mass, 1, origins), tilt, 1, anchor)
 
     def _lattices(self, width: float, log_mass: float, sign: int, origins: Sequence[float | None]) -> Counts:
         make = upper_step if sign > 0 else lower_step
@@ -189,7 +205,7 @@ class Lattice:
             return self._suited(width)
         if all(isinstance(pair, Discrete) for pair, _ in self.pairs):
             return step
-        return step / math.ceil(step / width)
+        return step / math.ceil(step / width) if step > width / 2 else step * math.floor(width / step)
 
     def _suited(self, width: float) -> float:
         """A somewhat smaller width at which scattered outcomes lie near lattice points, which lower ends gain from."""
@@ -216,6 +232,11 @@ def _chernoff(parts: Counts, bound: Bounding) -> tuple[float, float]:
     return found
 
 
+def _change(before: float, now: float) -> float:
+    """A guess of how far an upper end is from the truth: widths shrink tenfold and errors with their square."""
+    return (before - now) / (50 * max(now, 1e-9)) if math.isfinite(before) else math.inf
+
+
 def _told(pairs: Iterable[tuple[Pair, int]]) -> float:
     """The chance that some step tells all."""
     return -math.expm1(math.fsum(count * math.log1p(-pair.infinite) for pair, count in pairs))
@@ -227,7 +248,9 @@ def _solve(window: Window, delta: float) -> float:
     The upper one has delta there at most `delta`, the lower one more than `delta`; both are verified by evaluation.
     """
     points = np.concatenate([[0.0], window.losses[window.losses > 0]])
-    for _ in range(5):
+    if points.size > 2 * FIRST:  # every epsilon that is shown to be an end is one: look at some first
+        points = np.append(points[:: points.size // FIRST], points[-1])
+    for _ in range(8):
         values = window.deltas(points)
         if window.sign < 0:
             values = np.maximum.accumulate(values[::-1])[::-1]

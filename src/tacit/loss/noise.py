@@ -19,6 +19,10 @@ SMOOTH = 2048.0
 """Scale from which sums over integers are integrals with two corrections; below, they are summed."""
 
 
+POISSON = 2.0
+"""Scale from which sum_k e^{-k^2/2s^2} is s sqrt(2 pi) up to e^{-2 pi^2 s^2} < 1e-34, by Poisson's summation."""
+
+
 def log1p(x: Complex) -> Complex:
     """log(1 + x), right relative to its size for small x too, which numpy's own is not for complex numbers."""
     small = np.abs(x) < 0.5
@@ -127,7 +131,7 @@ class DiscreteGaussianNoise(GaussianNoise):
         """P(X <= k) for k from -reach to reach, summed from the left, and what rounding took from every sum."""
         k = np.arange(-self._reach, self._reach + 1, dtype=np.float64)
         mass = np.exp(-(k**2) / (2 * self.scale**2))
-        mass = mass / math.fsum(mass)
+        mass = mass / (math.fsum(mass) if self.scale < POISSON else self.scale * math.sqrt(2 * math.pi))
         sums = np.add.accumulate(mass)
         before, grown = sums[:-1], sums[1:]
         part = grown - before

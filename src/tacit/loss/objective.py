@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtr
 
 from .noise import Array, GaussianNoise
 from .pairs import Pair
@@ -49,11 +50,22 @@ class Folded(Pair):
                 return max(h - reach, 0.0)
             return math.sqrt(max(h * h - 2 * self.scale**2 * missing / (1 + self.growth), 0.0))
         low, high = h, h + 40.0 * self.scale
-        for _ in range(200):
-            middle = (low + high) / 2
-            inside = float(self._far(np.array([middle, np.inf]))[0].sum()) >= 1
-            low, high = (middle, high) if inside else (low, middle)
+        for _ in range(20):  # each time cut into 16
+            ends = np.linspace(low, high, 17)
+            held = self._beyond(ends) >= 1
+            last = int(np.flatnonzero(held)[-1]) if held.any() else 0
+            if last == 16 or not low < ends[last + 1] - ends[last] + low:
+                break
+            low, high = float(ends[last]), float(ends[last + 1])
         return low
+
+    def _beyond(self, y: Array) -> Array:
+        """P beyond each length of at least h."""
+        moved = (y - self.shift) / self.scale
+        tail = ndtr(-moved)
+        if self.axes == 1:
+            return np.asarray(2 * (1 + self.growth) * tail)
+        return np.asarray((1 + self.growth) * (np.exp(-(moved**2) / 2) + self.shift / self.scale * ROOT * tail))
 
     def renyi(self, tilts: Array) -> Array:
         r"""E_P e^{tL} <= (1 + kappa)^{1+t} e^{t(1+t) h^2/2z^2} (3 + (1 + t) (h/z) sqrt(2 pi)).

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
 
-from .noise import Array, GaussianNoise, Noise
+from .noise import EPS, Array, GaussianNoise, LaplaceNoise, Noise
 
 Parts = tuple[tuple[float, float], ...]
 """A mixture of one noise at several places: (weight, place), weights summing to 1."""
+RUNGS = 513
+"""Places at which the loss of a mixture is tabled before it is searched."""
 FEW = 60.0
 """Scale up to which the outcomes of noise on the integers are looked at one by one."""
 
@@ -193,17 +197,68 @@ class Location(Pair):
         return self.noise.position(np.where(np.isnan(exponent), -np.inf, exponent), place)
 
     def _search(self, losses: Array) -> Array:
-        """Bisection between the places beyond which nothing has mass."""
-        tail = self.noise.lower_quantile(-740.0)
-        places = [place for _, place in (*self.p, *self.q)]
-        low = np.full(losses.shape, min(places) + tail)
-        high = np.full(losses.shape, max(places) - tail)
-        below, above = losses < self.loss(low), losses >= self.loss(high)
-        for _ in range(70):
-            middle = (low + high) / 2
-            inside = self.loss(middle) <= losses
+        """Between two places of a table, then on the integers by bisection, else by inverse interpolation."""
+        places, values = self._ladder
+        index = np.searchsorted(values, losses + (4 * EPS * (1 + np.abs(losses)) if self.noise.whole else 0.0), "right")
+        inner = np.clip(index, 1, places.size - 1)
+        if self.noise.whole:
+            found = self._last_integer(losses, places[inner - 1], places[inner])
+        else:
+            found = crossing(self.loss, losses, (places[inner - 1], places[inner]), (values[inner - 1], values[inner]))
+        return np.where(index == 0, -np.inf, np.where(index == places.size, np.inf, found))
+
+    @cached_property
+    def _ladder(self) -> tuple[Array, Array]:
+        """Places between those beyond which nothing has mass or the loss stays as it is, and the loss there."""
+        ends = [place for _, place in (*self.p, *self.q)]
+        tail = 0.0 if isinstance(self.noise, LaplaceNoise) else -self.noise.lower_quantile(-740.0)
+        low, high = min(ends) - tail, max(ends) + tail
+        if self.noise.whole:
+            places = np.unique(np.rint(np.linspace(math.floor(low), math.ceil(high), RUNGS)))
+        else:
+            places = np.union1d(np.linspace(low, high, RUNGS), ends)  # between places it is smooth
+        return places, np.maximum.accumulate(self.loss(places))
+
+    def _last_integer(self, losses: Array, low: Array, high: Array) -> Array:
+        """The largest integer between whose loss is at most the given one, up to the rounding of a loss."""
+        most = losses + 4 * EPS * (1 + np.abs(losses))
+        while np.any(high - low > 1):
+            middle = np.floor((low + high) / 2)
+            inside = self.loss(middle) <= most
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-        return np.where(below, -np.inf, np.where(above, np.inf, low))
+        return low
+
+
+def crossing(
+    f: Callable[[Array], Array], goals: Array, ends: tuple[Array, Array], values: tuple[Array, Array]
+) -> Array:
+    """Where a rising f reaches the goals, given places before and after with f there, to the last digits.
+
+    Reference: Chandrupatla 1997 (inverse quadratic interpolation where it is safe, else bisection).
+    """
+    found, open_ = np.array(ends[0], dtype=np.float64), np.arange(goals.size)
+    x1, x2, f1, f2 = *ends, values[0] - goals, values[1] - goals
+    share, near = np.full(goals.shape, 0.5), 1e-17 * (np.abs(ends[0]) + np.abs(ends[1])).max(initial=0.0)
+    for _ in range(100):
+        x = x1 + share * (x2 - x1)
+        value = f(x) - goals
+        same = (value > 0) == (f1 > 0)
+        x3, f3 = np.where(same, x1, x2), np.where(same, f1, f2)
+        x2, f2 = np.where(same, x2, x1), np.where(same, f2, f1)
+        x1, f1 = x, value
+        least = (2 * EPS * np.abs(x) + near) / np.maximum(np.abs(x2 - x1), 1e-300)
+        going = (least <= 0.5) & (np.abs(f1) > 2 * EPS * np.abs(goals))
+        found[open_] = np.where((f1 <= 0) | (least <= 0.5), x1, x2)
+        if not going.any():
+            break
+        open_, goals, least = open_[going], goals[going], least[going]
+        x1, x2, x3, f1, f2, f3 = (item[going] for item in (x1, x2, x3, f1, f2, f3))
+        with np.errstate(all="ignore"):
+            xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
+            bent = f1 / (f2 - f1) * f3 / (f2 - f3) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
+            safe = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(bent)
+        share = np.clip(np.where(safe, bent, 0.5), least, 1 - least)
+    return found
 
 
 @dataclass(frozen=True)

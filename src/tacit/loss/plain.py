@@ -20,9 +20,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from .closed import GaussianTotal
-from .computed import Levels, Tabulated
+from .computed import Levels, Tabulated, Weighted
 from .noise import Array, GaussianNoise
-from .pairs import Location, Pair
+from .pairs import Halves, Location, Pair
 from .renyi import delta_at, divergences, improved
 
 TILTS = np.geomspace(1e-9, 1e3, 60)
@@ -81,6 +81,10 @@ def _ways(pairs: Counted) -> Iterator[tuple[float, float]]:
 def _mu(pair: Pair) -> float:
     """Farthest places over the noise's scale; infinity for other noise."""
     above = pair.upper
+    if isinstance(above, Halves):
+        return _mu(above.above)  # symmetric, and below its part for every K >= 1
+    if isinstance(above, Weighted):
+        return max(_mu(part) for _, part in above.parts)
     if not (isinstance(above, Location) and type(above.noise) is GaussianNoise):
         return math.inf
     return (max(place for _, place in above.p) - min(place for _, place in above.q)) / above.noise.scale

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from ..core.errors import TacitError
 from ..core.interval import Interval
 from .closed import Direction, GaussianTotal, Never, Once, OneHuge, Single, Unknown
 from .lattice import Lattice
-from .noise import GaussianNoise
+from .noise import Array, GaussianNoise
 from .pairs import Discrete, Huge, Location, Pair
 from .plain import Counted, delta_at_most, epsilon_at_most
 from .quadrature import NotMet
@@ -19,7 +22,9 @@ from .saddle import Saddle
 FAILED = (NotMet, ArithmeticError, ValueError)
 """How a method says that its numbers do not hold this loss."""
 MODEST = 100.0
-"""An epsilon above this, or from a lattice alone, is compared with what the plain theorems give."""
+"""An epsilon above this, or from a lattice with a wide gap, is compared with what the plain theorems give."""
+SMALL = 1e-2
+"""A gap below which they could not help much."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Sure:
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         found = _read(lambda: self.reader.epsilon(delta, known))
-        quick = found.upper <= MODEST and not isinstance(self.reader, Lattice)
+        quick = found.upper <= MODEST and (not isinstance(self.reader, Lattice) or found.gap <= SMALL)
         if quick or found.lower == math.inf:
             return found
         most = epsilon_at_most(self.pairs, delta)
@@ -81,6 +86,67 @@ class Sure:
         return _power(lambda: self.reader.head(fpr), fpr)
 
 
+@dataclass(frozen=True)
+class Levelled:
+    """Pairs that are computed in several ways: the way for the delta in question has a reader of its own.
+
+    What tells nothing is left out, and where only the upper end is wanted, what tells all with probability c and else
+    nothing is taken from delta: delta(epsilon) = c + (1 - c) delta'(epsilon).
+    """
+
+    pairs: Counted
+    tight: bool
+
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
+        if delta == 0:
+            return self._whole.epsilon(0.0, known)
+        told, rest = 0.0, []
+        for pair, count in self.pairs:
+            chosen = pair.level(delta)
+            chance = None if self.tight else _blunt(chosen)
+            if chance is None:
+                rest.append((chosen, count))
+            else:
+                told += count * chance
+        left = (delta - told) * (1 - 1e-12) - 4e-16 * delta if told else delta  # 1 - c <= 1 only adds to it
+        if left < 0 or not rest:
+            return Interval(0.0, math.inf if left < 0 else 0.0)
+        return direction(tuple(rest), tight=self.tight).epsilon(left, known)
+
+    def delta(self, epsilon: float) -> Interval:
+        return self._whole.delta(epsilon)
+
+    def tail(self, fpr: float) -> Interval:
+        return self._whole.tail(fpr)
+
+    def head(self, fpr: float) -> Interval:
+        return self._whole.head(fpr)
+
+    @cached_property
+    def _whole(self) -> Lattice:
+        return Lattice(self.pairs, tight=self.tight)
+
+
+def _blunt(pair: Pair) -> float | None:
+    """The chance to tell all of a pair that else tells nothing; None for any other pair."""
+    if not isinstance(pair, Discrete) or any(p > 0 and q > 0 and p != q for p, q in pair.atoms):
+        return None
+    return pair.infinite
+
+
+def deltas_at_most(way: Direction, epsilons: Array) -> Array:
+    """Upper ends of delta at many epsilons; from one lattice where there is no closed form."""
+    reader = way.reader if isinstance(way, Sure) else way
+    if isinstance(reader, Lattice | Fast):
+        lattice = reader if isinstance(reader, Lattice) else reader.lattice
+        try:
+            places, _, upper = lattice.profile
+            return np.asarray(upper[np.searchsorted(places, epsilons, side="right") - 1])
+        except FAILED:
+            pass
+    return np.array([way.delta(float(epsilon)).upper for epsilon in epsilons])
+
+
 def _read(read: Callable[[], Interval]) -> Interval:
     try:
         return read()
@@ -95,8 +161,10 @@ def _power(read: Callable[[], Interval], fpr: float) -> Interval:
     return Interval(min(found.lower, 1.0), min(found.upper, 1.0))
 
 
-def direction(pairs: Counted) -> Direction:
-    """The sharpest reader: closed form, contour, then lattice."""
+def direction(pairs: Counted, *, tight: bool = True) -> Direction:
+    """The sharpest reader: closed form, contour, then lattice; lower ends only where the pairs are `tight`."""
+    if any(pair.leveled for pair, _ in pairs):
+        return Sure(Levelled(pairs, tight), pairs)
     if any(pair.infinite >= 1 for pair, _ in pairs):
         return Never() if any(pair.lower.infinite >= 1 for pair, _ in pairs) else Sure(Unknown(), pairs)
     if all(mu(pair) is not None for pair, _ in pairs):
@@ -110,7 +178,8 @@ def direction(pairs: Counted) -> Direction:
         if isinstance(only, Huge):
             return OneHuge(only)
     saddle = Saddle.of(pairs)
-    return Sure(Lattice(pairs) if saddle is None else Fast(saddle, Lattice(pairs)), pairs)
+    lattice = Lattice(pairs, tight=tight)
+    return Sure(lattice if saddle is None else Fast(saddle, lattice), pairs)
 
 
 def mu(pair: Pair) -> float | None:

@@ -118,7 +118,7 @@ def _searched(total: Sum, delta: float, guess: float, found: Interval, *, decays
         raise NotMet
     log_delta, tilted = math.log(delta), _best(total, guess, sharp=True)
     hidden = tilted.log_m - tilted.tilt * guess - log_delta > DIGITS
-    for share in (None, *SHARES) if hidden or not decays else (SHARES[0], None, *SHARES[1:]):
+    for share in (None, *SHARES) if hidden or not decays else (*SHARES, None):
         try:
             if share is None:
                 line = jump_contour(total, log_delta, guess)

@@ -49,7 +49,7 @@ def _binomial(mean: float, shape: float, one: Array) -> Array:
 
 
 def _poisson(mean: float, inner: Composed, one: Array) -> Array:
-    deltas = np.array([inner.delta(math.log1p(1 / tilt)).upper for tilt in TILTS[::8]])
+    deltas = inner.deltas(np.log1p(1 / TILTS[::8]))
     spread = np.repeat(deltas, 8)[: TILTS.size]
     extra = np.concatenate([spread[8:], np.full(8, 1.0)])
     return one + mean * extra + max(math.log(mean), 0.0) / TILTS

@@ -13,49 +13,17 @@ Reference: docs/proofs/mechanisms.md, Theorem 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 from scipy.special import bdtr, bdtrc
 
 from ..core.adjacency import Adjacency
 from ..core.events import TruncatedPoisson
 from .composed import Release
-from .computed import Bracketed
-from .noise import Array, Noise
-from .pairs import Location, Pair
+from .computed import Bracketed, Weighted
+from .noise import Noise
+from .pairs import Location
 
 ROUNDING = 1e-9
 """Relative allowance for the tails of the binomial distribution."""
-
-
-@dataclass(frozen=True)
-class Weighted(Pair):
-    """One of several pairs, drawn with public weights; which one is told."""
-
-    parts: tuple[tuple[float, Pair], ...]
-
-    def mirrored(self) -> Weighted:
-        return Weighted(tuple((weight, pair.mirrored()) for weight, pair in self.parts))
-
-    @property
-    def largest(self) -> float:
-        return max(pair.largest for _, pair in self.parts)
-
-    @property
-    def infinite(self) -> float:
-        return sum(weight * pair.infinite for weight, pair in self.parts)
-
-    def masses(self, losses: Array) -> tuple[Array, Array]:
-        p, q = np.zeros(losses.size + 1), np.zeros(losses.size + 1)
-        for weight, pair in self.parts:
-            mine, others = pair.masses(losses)
-            p, q = p + weight * mine, q + weight * others
-        return p, q
-
-    def reach(self, log_mass: float) -> tuple[float, float]:
-        ends = [pair.reach(log_mass) for _, pair in self.parts]
-        return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def cut(event: TruncatedPoisson, size: int) -> float:

@@ -34,6 +34,14 @@ LARGEST_SIZE = 1 << 18
 Counts = Sequence[tuple[Step, int]]
 
 
+class TooLarge(NotMet):
+    """The window would have `factor` times as many points as allowed."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+
 def log_moments(parts: Counts, tilts: Array) -> Array:
     """log E_P e^{t L} of the composition, over finite losses."""
     return np.asarray(np.sum([count * step.log_moments(tilts) for step, count in parts], axis=0))
@@ -97,7 +105,7 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
     log_m, low, high = extent(parts, tilt)
     needed = (high - low) / width + 2
     if not needed <= LARGEST_SIZE:
-        raise NotMet
+        raise TooLarge(needed / LARGEST_SIZE)
     size = fft.next_fast_len(max(64, math.ceil(needed)), real=True)
     origin = math.fsum(count * step.origin for step, count in parts)
     start = math.floor((low - origin) / width)

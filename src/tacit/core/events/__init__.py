@@ -23,7 +23,7 @@ from .mechanisms import (
     RandomizedResponse,
 )
 from .samplings import Allocation, FixedSize, Poisson, Shuffled, TruncatedPoisson
-from .trainings import BandedFactorisation, LastIterate, MatrixFactorisation, ObjectivePerturbation
+from .trainings import BandedFactorisation, CyclicPoisson, LastIterate, MatrixFactorisation, ObjectivePerturbation
 
 __all__ = [
     "AboveThreshold",
@@ -32,6 +32,7 @@ __all__ = [
     "BandedFactorisation",
     "BoundedRange",
     "Compose",
+    "CyclicPoisson",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Event",

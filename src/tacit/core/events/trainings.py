@@ -58,6 +58,35 @@ class BandedFactorisation(Event):
 
 
 @dataclass(frozen=True)
+class CyclicPoisson(Event):
+    r"""C G + N(0, (z s)^2), row after row, on samples from `cycle` groups of records that take turns.
+
+    C has `steps` rows and C_kl = c_{k-l} for 0 <= k - l < b, c = coefficients, z = noise_multiplier; row k of G is the
+    clipped sum of step k, and s bounds the norm of one record's contribution to one step. Every record belongs to one
+    group. Step k samples group k mod `cycle`, each of its records independently with probability `rate`. `cycle` >= b:
+    no record meets its own correlated noise.
+    """
+
+    noise_multiplier: float
+    rate: float
+    coefficients: tuple[float, ...]
+    steps: int
+    cycle: int
+
+    def __post_init__(self) -> None:
+        self._set("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
+        self._set("rate", check.probability("rate", self.rate))
+        self._set("coefficients", check.reals("coefficients", self.coefficients))
+        self._set("steps", check.whole("steps", self.steps))
+        self._set("cycle", check.whole("cycle", self.cycle))
+        if len(self.coefficients) > self.cycle:
+            raise BadInput(
+                f"Cyclic Poisson sampling of {self.cycle} groups takes at most {self.cycle} coefficients.",
+                fix="Use at least as many groups as the noise has bands.",
+            )
+
+
+@dataclass(frozen=True)
 class ObjectivePerturbation(Event):
     r"""argmin over theta of sum_i f_i(theta) + (lambda/2) |theta|^2 + b . theta,  b ~ N(0, (z s)^2 I), exactly.
 

@@ -11,10 +11,10 @@ from ...core.errors import Unsupported
 from ...core.events import Allocation, Event, FixedSize, Poisson, Shuffled, TruncatedPoisson
 from ..allocation import allocated
 from ..composed import Composed, Release
-from ..computed import Bracketed
+from ..computed import Bracketed, Weighted
 from ..noise import GaussianNoise, Noise
 from ..pairs import Discrete, Halves, Location, Pair, Parts
-from ..truncated import Weighted, cut, truncated
+from ..truncated import cut, truncated
 from .registry import loss_of, once, written
 
 LARGEST_GROUP = 200

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from ...core.adjacency import Adjacency
 from ...core.errors import Unsupported
-from ...core.events import BandedFactorisation, LastIterate, MatrixFactorisation, ObjectivePerturbation
+from ...core.events import (
+    BandedFactorisation,
+    CyclicPoisson,
+    Gaussian,
+    LastIterate,
+    MatrixFactorisation,
+    ObjectivePerturbation,
+    Poisson,
+)
 from ..composed import Composed, Release
 from ..computed import Bracketed
-from ..factorised import sensitivity
+from ..factorised import sensitivity, turns
 from ..iterate import last_iterate
 from ..noise import GaussianNoise
 from ..objective import Folded
@@ -24,6 +32,24 @@ def _(event: MatrixFactorisation | BandedFactorisation, adjacency: Adjacency, gr
     above, below = (Location(GaussianNoise(event.noise_multiplier), ((1.0, value),)) for value in (bound, attained))
     exact = attained >= bound * (1 - 1e-9)
     return once(Release.symmetric(above) if exact else Release.symmetric(Bracketed(above, below)))
+
+
+@loss_of.register
+def _(event: CyclicPoisson, adjacency: Adjacency, group: int) -> Composed:
+    """One Poisson-sampled Gaussian for every turn of a record's group, as its columns of C have no row in common.
+
+    Reference: docs/proofs/mechanisms.md, Theorem 2b; Choquette-Choo et al. 2023, (Amplified) banded matrix
+    factorization, Theorem 4, with the last column cut off where C ends.
+    """
+    if group > 1:
+        raise Unsupported(event, adjacency, fix="Cyclic Poisson sampling is supported for one record.")
+    total = Composed()
+    for length, count in turns(event):
+        if length > 0 and count > 0:
+            total = total + count * loss_of(
+                Poisson(event.rate, Gaussian(event.noise_multiplier / length)), adjacency, 1
+            )
+    return total
 
 
 @loss_of.register
