@@ -153,8 +153,7 @@ def _claim(claim: Claim) -> Iterator[Recomputed]:
     if event is None:
         yield Recomputed.of(bound.method, bound.epsilon, None)
     else:
-        found = _number(lambda: privacy_loss(event, bound.adjacency).epsilon(bound.delta).upper)
-        yield _or_unknown(bound.method, bound.epsilon, found)
+        yield _or_unknown(bound.method, bound.epsilon, _epsilon(event, bound))
     if claim.frontier:
         yield _frontier(claim)
 
