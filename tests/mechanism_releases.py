@@ -15,6 +15,7 @@ def _counts(values):
 RELEASES = {
     "laplace": lambda v, **k: mechanism.laplace(v, sensitivity=1, epsilon=1, **k),
     "gaussian": lambda v, **k: mechanism.gaussian(v, sensitivity=1, epsilon=1, delta=1e-6, **k),
+    "skellam": lambda v, **k: mechanism.skellam(8, sensitivity=1, epsilon=1, delta=1e-6, **k),
     "exponential": lambda v, **k: mechanism.exponential(v, sensitivity=1, epsilon=1, **k),
     "permute_and_flip": lambda v, **k: mechanism.permute_and_flip(v, sensitivity=1, epsilon=1, **k),
     "noisy_max": lambda v, **k: mechanism.noisy_max(v, sensitivity=1, epsilon=1, **k),

@@ -6,24 +6,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from tacit.core import Source, source
+from mechanism_exactly import Scripted
+from tacit.core import source
 from tacit.mechanism import draws, exact
-
-
-class Scripted(Source):
-    """A source that says given words first, and then those of a seed."""
-
-    name, cryptographic = "scripted", False
-
-    def __init__(self, words, seed=0):
-        self._words, self._rest = list(words), source(seed)
-
-    def words(self, count):
-        said, self._words = self._words[:count], self._words[count:]
-        return np.concatenate((np.array(said, dtype=np.uint64), self._rest.words(count - len(said))))
-
-    def spawn(self, count):
-        raise NotImplementedError
 
 
 @pytest.fixture(autouse=True)

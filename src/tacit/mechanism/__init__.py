@@ -12,6 +12,7 @@ from .responses import estimate, randomized_response, respond
 from .robust import propose_test_release, smooth_median
 from .scales import classic_noise_multiplier
 from .selection import exponential, noisy_max, permute_and_flip, top
+from .skellam_noise import skellam
 from .thresholds import above_threshold
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "quantile",
     "randomized_response",
     "respond",
+    "skellam",
     "smooth_median",
     "subsample_and_aggregate",
     "top",
