@@ -1,6 +1,9 @@
 """One record at a time: whatever user code keeps, and wherever, no later record sees it."""
 
+import collections
 import contextlib
+import enum
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +16,10 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import private
 from tacit.train.clip import Clipper
+from tacit.train.clip.capture.probe import Structure
+from tacit.train.clip.capture.watch import Capture
 from tacit.train.clip.isolation import Surroundings
+from tacit.train.clip.tree import describe
 from train_keeping import (
     ARRAY,
     BY_NUMPY,
@@ -28,7 +34,8 @@ from train_keeping import (
     unwatchable,
     ways,
 )  # fmt: skip
-from train_mixing import CLASSES, each
+from train_mixing import CLASSES, attribute_bank, each, inside
+from train_zoo import naive
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 WAYS = ways()
@@ -108,3 +115,89 @@ def test_evidence_says_what_is_not_held() -> None:
         for batch in step.batches((torch.randn(20, 4), torch.zeros(20, dtype=torch.long))):
             step(batch)
         assert any("one record at a time" in line for line in step.evidence(1e-5).not_covered) == told
+
+
+@pytest.mark.parametrize("way", unwatchable())
+def test_mutant_what_cannot_be_put_back_is_not_refused(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clipper, "_check_reach", lambda self, structure: None)
+    torch.manual_seed(0)
+    model = Net()
+    loss = unwatchable()[way]
+    clipper = Clipper(model, lambda m, b: loss(m, (b[0] + 3.0, b[1])), dict(model.named_parameters()), 0.1)
+    assert moved_by_others(clipper) > 1e-3
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+Pair = collections.namedtuple("Pair", "one two")
+
+
+class Odd(nn.Module):
+    """An honest model with attributes of many kinds, that decides by values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.lstm, self.colour = nn.Linear(4, 3), nn.LSTM(4, 4, batch_first=True), Colour.RED
+        self.pair, self.log, self.lists = Pair([1], {}), logging.getLogger("odd"), collections.defaultdict(list)
+        self.sparse = torch.sparse_coo_tensor([[0], [1]], [1.0], (2, 2))
+        self.tied, self.view, self.nothing = self.a.weight, self.a.weight.data.view(-1), torch.empty(0)
+        self.kinds = [torch.zeros(3, dtype=kind) for kind in (torch.complex64, torch.float16, torch.bool)]
+        self.me = self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "me":
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.lists["seen"].append(float(x.sum()))
+        self.pair.one.append(2)
+        out, _ = self.lstm(x[:, None])
+        return torch.cat([self.a(row) if row.sum() > 0 else self.a(-row) for row in out])
+
+
+def test_an_honest_model_of_many_kinds_is_exact_and_left_as_it_was() -> None:
+    torch.manual_seed(0)
+    model, x, y = Odd(), torch.randn(5, 4), torch.randint(0, 3, (5,))
+    parameters = dict(model.named_parameters())
+    clipper = Clipper(model, lambda m, b: each(m(b[0]), b[1]), parameters, 0.5)
+    clipper.structure((x, y))
+    before, places = len(model.lists["seen"]), [tensor.data_ptr() for tensor in parameters.values()]
+    found = clipper((x, y), torch.ones(5, dtype=torch.bool)).sums
+    assert (len(model.lists["seen"]), [tensor.data_ptr() for tensor in parameters.values()]) == (before, places)
+    for name, expected in naive(model, lambda m, b: each(m(b[0]), b[1]), (x, y), 0.5)[0].items():
+        torch.testing.assert_close(found[name], expected, rtol=0, atol=1e-6)
+
+
+class Shy:
+    """An object that does not let itself be looked at."""
+
+    @property
+    def __dict__(self) -> dict[str, object]:  # type: ignore[override]
+        raise RuntimeError("no")
+
+
+def test_an_object_that_cannot_be_looked_at_is_opaque_and_stops_nothing() -> None:
+    assert list(Surroundings(Shy()).opaque.values()) == ["Shy"]
+
+
+def test_mutant_tensors_of_an_earlier_pass_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the look at who made a tensor, a pass would read what the model kept of the records of the last one."""
+    torch.manual_seed(0)
+    x, y = torch.randn(3, WIDTH), torch.zeros(3, dtype=torch.long)
+    with pytest.raises(BadInput, match="kept from an earlier call"):
+        Clipper(model := Net(), inside(attribute_bank), dict(model.named_parameters()), 0.1).structure((x, y))
+    monkeypatch.setattr(Capture, "_own", lambda self, tensor: self.level.owns(tensor))
+    model = Net()
+    clipper = Clipper(model, inside(attribute_bank), dict(model.named_parameters()), 0.1)
+    found = []
+    for value in (0.0, 2.0):
+        clipper.structures.clear()
+        clipper.structures[(describe((x, y)), True)] = Structure()
+        model.kept.clear()
+        clipper((x + value, y), torch.ones(3, dtype=torch.bool))
+        found.append(clipper((x, y), torch.ones(3, dtype=torch.bool)).sums["last.weight"])
+    assert (found[0] - found[1]).norm() > 1e-3

@@ -11,18 +11,22 @@ import sys
 import sysconfig
 import types
 import weakref
+from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
 import torch
 
+_FIELD = vars(namedtuple("_Pair", "one"))["one"]
+SHALLOW = ("logging", "typing", "abc")
+"""Objects of these modules are put back themselves; what they lead to (handlers, streams) is left alone."""
 PLAIN = (
     int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice, types.CodeType,
     types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     types.ClassMethodDescriptorType, types.MethodWrapperType, types.GenericAlias, types.UnionType, re.Pattern,
     types.MappingProxyType, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
     contextvars.ContextVar, weakref.ref, _thread.LockType, _thread.RLock, np.dtype, np.generic, np.ufunc, torch.dtype,
-    torch.device, torch.layout, torch.memory_format, torch.Size, type(torch.ops),
+    type(_FIELD), torch.device, torch.layout, torch.memory_format, torch.Size, type(torch.ops),
 )  # fmt: skip
 LIBRARIES = frozenset(sys.stdlib_module_names) | {
     "torch", "torchgen", "functorch", "triton", "numpy", "scipy", "tacit", "pytest", "_pytest", "pluggy", "hypothesis",

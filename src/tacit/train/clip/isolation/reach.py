@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from .code import names_of
-from .kinds import PLAIN, foreign, of_the_user
+from .kinds import PLAIN, SHALLOW, foreign, of_the_user
 from .memory import Draws, Flags, Memory, Odd, swappable
 from .snapshots import (
     ABSENT,
@@ -112,7 +112,10 @@ class Surroundings:
             if isinstance(value, PLAIN) or id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
-            self._visit(value, path, whole)
+            try:
+                self._visit(value, path, whole)
+            except Exception:  # an object that does not let itself be looked at
+                self.opaque.setdefault(path or "the model", type(value).__qualname__)
 
     def _sweep(self) -> None:
         """Variables of all modules of the user's, and containers among them; not what those objects lead to."""
@@ -143,6 +146,7 @@ class Surroundings:
 
     def _object(self, value: Any, path: str, whole: bool) -> None:
         """A container, or an object with attributes; both for a subclass of a container."""
+        whole = whole and type(value).__module__ not in SHALLOW
         known = self._container(value, path, whole) or self._callable(value, path)
         attributes = getattr(value, "__dict__", None) if not isinstance(value, type) else None
         if isinstance(attributes, dict):
