@@ -128,6 +128,28 @@ def test_samples_are_poisson():
     assert _sampled(7, 1.0, rng).tolist() == list(range(7))
 
 
+def test_faults_are_planted_into_the_plan_and_nothing_else_changes():
+    runs = Runs(Fleet(make), PLAN)
+    noise, batch = PLAN.noise_multiplier, PLAN.expected_batch
+    expected = {
+        "noise 2 times too small": (noise / 2, PLAN.rate),
+        "noise 3 times too small": (noise / 3, PLAN.rate),
+        "noise on the mean instead of the sum": (noise / batch, PLAN.rate),
+        "another sampling than accounted": (noise, 1.0),
+        "no noise": (noise * 1e-6, PLAN.rate),
+    }
+    for fault, (less, rate) in expected.items():
+        wrong = runs.planted(fault)
+        assert (wrong.schedule.noise_multiplier, wrong.schedule.rate) == pytest.approx((less, rate))
+        assert (wrong.fleet, wrong.schedule.steps, wrong.schedule.clip_norm) == (runs.fleet, 12, PLAN.clip_norm)
+    wide = runs.planted("no clipping").schedule  # the noise stays what it was, in absolute terms
+    assert wide.clip_norm * wide.noise_multiplier == pytest.approx(PLAN.clip_norm * noise)
+    assert wide.clip_norm > 100 * PLAN.clip_norm
+    assert runs.planted("one seed for all runs") is None
+    assert Runs(Fleet(make), Epochs(1, 10)).planted("no noise") is None
+    assert runs.schedule is PLAN
+
+
 @pytest.mark.slow
 def test_an_audit_finds_a_planted_bug_and_spares_its_right_twin():
     claim = PLAN.event
