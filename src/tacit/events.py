@@ -1,8 +1,61 @@
 """Public descriptions of releases: `tacit.events.Poisson(0.01, tacit.events.Gaussian(1.1))`."""
 
-from .core.events import Event
-from .core.events import family as family
+from .core.events import (
+    ZCDP,
+    AboveThreshold,
+    Allocation,
+    ApproximateDP,
+    BandedFactorisation,
+    BoundedRange,
+    Compose,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Event,
+    FixedSize,
+    Gaussian,
+    Laplace,
+    LastIterate,
+    MatrixFactorisation,
+    NoisyMax,
+    NonPrivate,
+    NoOp,
+    ObjectivePerturbation,
+    PartitionSelection,
+    Poisson,
+    RandomizedResponse,
+    Repeat,
+    RepeatAndSelect,
+    Shuffled,
+    TruncatedPoisson,
+    family,
+)
 
-globals().update(Event.registry)  # every event registers itself; this module is their public name
-
-__all__ = sorted([*Event.registry, "Event", "family"])
+__all__ = [
+    "AboveThreshold",
+    "Allocation",
+    "ApproximateDP",
+    "BandedFactorisation",
+    "BoundedRange",
+    "Compose",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Event",
+    "FixedSize",
+    "Gaussian",
+    "Laplace",
+    "LastIterate",
+    "MatrixFactorisation",
+    "NoOp",
+    "NoisyMax",
+    "NonPrivate",
+    "ObjectivePerturbation",
+    "PartitionSelection",
+    "Poisson",
+    "RandomizedResponse",
+    "Repeat",
+    "RepeatAndSelect",
+    "Shuffled",
+    "TruncatedPoisson",
+    "ZCDP",
+    "family",
+]

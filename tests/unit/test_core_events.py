@@ -122,3 +122,10 @@ def test_a_long_encoder_has_a_short_family():
     assert len(family(long)) < 2000
     assert family(rescaled(long, 2.0)) == family(long)
     assert family(MatrixFactorisation(1.0, tuple((2.0,) * k for k in range(1, 60)))) != family(long)
+
+
+def test_every_event_has_its_public_name_where_type_checkers_see_it():
+    import tacit.events
+
+    assert {*Event.registry, "Event", "family"} == set(tacit.events.__all__)
+    assert all(getattr(tacit.events, name) is kind for name, kind in Event.registry.items())
