@@ -117,6 +117,25 @@ def test_no_value_of_a_person_raises_or_warns(name, values):
     assert np.isfinite(flat).all()
 
 
+def test_a_record_that_is_a_list_raises_nothing():
+    """Per-record inputs: one person's odd value must not stop the release."""
+    odd = [1.0, [1, 2], 3.0, ([4],), None, 5.0, 6.0, 7.0]
+    for name in ("quantile", "median", "clipping_bound", "auction", "smooth_median", "propose_test_release"):
+        RELEASES[name](odd, rng=1)
+    RELEASES["randomized_response"](odd, rng=1)
+    mechanism.estimate(odd, epsilon=1, categories=10)
+
+
+def test_whole_numbers_that_floating_point_would_round_are_not_rounded():
+    """2^53 + 1 and 2^53 + 2 are one apart, and two after rounding: they count as 2^53."""
+    from tacit.mechanism.inputs import reals
+
+    for kind in (np.int64, np.uint64, object):
+        assert np.ptp(reals(np.array([2**53 + 1, 2**53 + 2, 2**60 + 1], dtype=kind))) == 0
+    with pytest.raises(BadInput, match="64 bits"):
+        mechanism.laplace(np.array([1.0], dtype=np.longdouble), sensitivity=1, epsilon=1)
+
+
 BAD = [{"epsilon": value} for value in (0, -1, math.nan, math.inf, "1", True)]
 
 

@@ -11,7 +11,7 @@ from ..core.events import BoundedRange
 from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
-from .inputs import reals
+from .inputs import reals, records
 from .selection import _reach, scale_of
 
 
@@ -49,7 +49,7 @@ def auction(
     unit = Fraction(1, max(Fraction(price).denominator for price in listed))  # powers of two: the largest is common
 
     def draw(chance: Source) -> float:
-        offers = np.sort(reals(bids).ravel())
+        offers = np.sort(reals(records(bids)))
         buyers = offers.size - np.searchsorted(offers, listed, side="left")
         revenue = [int(Fraction(price) / unit) * int(n) for price, n in zip(listed, buyers, strict=True)]
         return listed[by_weight(Distances.of(np.array([*revenue, None], object)[:-1], scale / unit), chance)]

@@ -120,4 +120,6 @@ class Offer:
 
 def _inner(ledger: object) -> object:
     """What stands behind an account."""
-    return ledger.ledger if isinstance(ledger, Account) else ledger
+    while isinstance(ledger, Account):
+        ledger = ledger.ledger
+    return ledger

@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Steps = NDArray[Any]
 """Whole numbers: 64-bit ones, or Python's own where those are too short."""
 MOST = float(np.finfo(np.float64).max)
+EXACT = 2**53
 FARTHEST = 2**1000
 ROOM = 2**62
 """Whole numbers below this leave room for noise in 64 bits."""
@@ -41,9 +42,23 @@ def array_of(values: object) -> NDArray[Any]:
         raise BadInput("A number, or an array of numbers in which all rows have one length, was expected.") from None
 
 
+def records(values: object) -> NDArray[Any]:
+    """A flat array with one entry for each record; a record that is itself a list counts as one that is no number."""
+    if isinstance(values, list | tuple) and any(isinstance(item, list | tuple | np.ndarray) for item in values):
+        values = [None if isinstance(item, list | tuple | np.ndarray) else item for item in values]
+    return array_of(values).ravel()
+
+
 def reals(values: object, *, missing: float = 0.0) -> Floats:
-    """An array of finite numbers, shape kept; whatever is no number counts as `missing`."""
+    """An array of finite numbers, shape kept; whatever is no number counts as `missing`.
+
+    Whole numbers beyond 2^53, which floating point would round, count as 2^53: rounding could move two of them apart.
+    """
     array = array_of(values)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        raise BadInput("Numbers of more than 64 bits are not taken here.", fix="Round them to float64 first.")
+    if array.dtype.kind in "iu":
+        array = np.clip(array, -EXACT if array.dtype.kind == "i" else 0, EXACT) if array.dtype.itemsize == 8 else array
     if array.dtype.kind not in "biuf":
         flat = [_real(item) for item in array.ravel().tolist()]
         array = np.array(flat, dtype=np.float64).reshape(array.shape)
@@ -54,7 +69,7 @@ def reals(values: object, *, missing: float = 0.0) -> Floats:
 def clamped(values: object, bounds: tuple[float, float], *, missing: float | None = None) -> Floats:
     """A flat array of numbers within public bounds; whatever is no number counts as `missing`, or the lower bound."""
     lower, upper = bounds
-    return np.clip(reals(values, missing=lower if missing is None else missing).ravel(), lower, upper)
+    return np.clip(reals(records(values), missing=lower if missing is None else missing), lower, upper)
 
 
 def span(bounds: object) -> tuple[float, float]:
@@ -121,9 +136,9 @@ def _exponent(spacing: Fraction) -> int:
 
 
 def _real(value: object) -> float:
+    if isinstance(value, int):
+        return float(min(max(value, -EXACT), EXACT))
     try:
         return float(value)  # type: ignore[arg-type]
-    except OverflowError:
-        return MOST if isinstance(value, int) and value > 0 else -MOST
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan

@@ -15,7 +15,7 @@ from ..core.answer import DATA_DEPENDENT
 from ..core.events import BoundedRange
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
-from .inputs import clamped, reals
+from .inputs import clamped, reals, records
 from .ranges import CELLS, Cells, chosen_cell, reach
 from .scales import each_failure
 
@@ -113,7 +113,7 @@ def clipping_bound(
     notes = (DATA_DEPENDENT, f"the rank is within {off:.4g} of that of the best candidate")
 
     def draw(chance: Source) -> float:
-        sizes = np.sort(np.abs(reals(values).ravel()))
+        sizes = np.sort(np.abs(reals(records(values))))
         within = np.searchsorted(sizes, powers, side="right")
         heights = _heights(within, sizes.size, wanted)
         return float(powers[by_weight(Distances.of(heights, scale * wanted.denominator), chance)])

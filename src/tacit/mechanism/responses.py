@@ -57,7 +57,7 @@ def randomized_response(
     Reference: Warner 1965; Kairouz, Bonawitz and Ramage 2016 (k categories); Hoeffding 1963, Theorem 2.
     """
     terms = Terms(ledger, key, rng, adjacency)
-    words, given = _words(categories), array_of(answers).ravel().tolist()
+    words, given = _words(categories), _listed(answers)
     event = RandomizedResponse(check.positive("epsilon", epsilon), len(words))
     error = _error(event, len(given), confidence)
     offer = Offer("randomized_response", event, terms.neighbours, error, confidence, "local", (COVERS,))
@@ -73,7 +73,7 @@ def estimate(responses: object, *, epsilon: float, categories: Categories = 2, c
     words = _words(categories)
     event = RandomizedResponse(check.positive("epsilon", epsilon), len(words))
     place = {word: i for i, word in enumerate(words)}
-    found = [place[item] for item in array_of(responses).ravel().tolist() if item in place]
+    found = [place[item] for item in _listed(responses) if _hashed(item) in place]
     error = _error(event, len(found), confidence)
     offer = Offer("estimate", event, Adjacency.REPLACE, error, confidence, "local", (COVERS,))
     return offer.drawn(lambda chance: _shares(np.array(found, dtype=np.int64), event), Terms())
@@ -94,16 +94,25 @@ def _randomized(
     """Responses as numbers and as words; steps of k - 1 places turn a truth into every other category alike."""
     k, place = len(words), {word: i for i, word in enumerate(words)}
     random = uniform_below(chance, k, len(answers))
-    truth = np.array(
-        [
-            place.get(item, int(i)) if isinstance(item, Hashable) else int(i)
-            for item, i in zip(answers, random, strict=True)
-        ],
-        dtype=np.int64,
-    )
+    given = (place.get(_hashed(item), int(i)) for item, i in zip(answers, random, strict=True))
+    truth = np.fromiter(given, dtype=np.int64, count=len(answers))
     lies = ~flips(chance, np.full(truth.size, _truthful(epsilon, k)), lambda _: _truth_bounds(epsilon, k))
     told = np.where(lies, (truth + 1 + uniform_below(chance, k - 1, truth.size)) % k, truth)
     return told, [words[i] for i in told.tolist()]
+
+
+def _listed(answers: object) -> list[object]:
+    """One item for each person, whatever it is."""
+    return list(answers) if isinstance(answers, list | tuple) else array_of(answers).ravel().tolist()
+
+
+def _hashed(item: object) -> Hashable:
+    """The item, or None where it can be no key of a dictionary: then it is none of the categories."""
+    try:
+        hash(item)
+    except TypeError:
+        return None
+    return item
 
 
 def _truthful(epsilon: float, k: int) -> float:

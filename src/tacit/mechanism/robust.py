@@ -24,7 +24,7 @@ from ..core.answer import DATA_DEPENDENT
 from ..core.events import ApproximateDP
 from .charging import Offer, Random, Terms
 from .draws import LARGEST, discrete_laplace
-from .inputs import array_of, clamped
+from .inputs import clamped, records
 from .ranges import Cells
 
 Whole = NDArray[np.int64]
@@ -164,7 +164,7 @@ def _start(
             f"This median is proven for replace adjacency, not for {terms.neighbours.value}.",
             fix="Use median, which is for all of them.",
         )
-    if array_of(values).size == 0:
+    if records(values).size == 0:
         raise BadInput("There must be at least one value.")
     return terms, Cells.of(bounds, grid)
 
