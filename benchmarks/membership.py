@@ -4,7 +4,8 @@
     python benchmarks/membership.py defences [--data location30|baskets600]
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
     python benchmarks/membership.py matrix [--quick]      (kinds of model x forms of output)
-    python benchmarks/membership.py honesty [--quick] [--campaign planted|coverage|confounded]
+    python benchmarks/membership.py honesty [--quick] [--campaign NAME]
+    python benchmarks/membership.py service [--quick]     (a model behind a local HTTP server)
     python benchmarks/membership.py scale [--quick]       (100,000 members, 1,000 classes)
     python benchmarks/membership.py           (all but LiRA, at small scale)
 
@@ -14,6 +15,7 @@ Results go to benchmarks/results. CIFAR needs Pillow, and the data folder in TAC
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import tempfile
@@ -21,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from machine import describe, keep
+from machine import RESULTS, describe, keep
 
 
 def white_box(options: argparse.Namespace) -> None:
@@ -68,7 +70,7 @@ def honesty(options: argparse.Namespace) -> None:
 
     found = membership_honesty.run(options.quick, options.campaign)
     if not options.quick:
-        _kept("membership-honesty", options, found)
+        _kept("membership-honesty", options, {**_earlier("membership-honesty"), **found})
 
 
 def scale(options: argparse.Namespace) -> None:
@@ -78,6 +80,20 @@ def scale(options: argparse.Namespace) -> None:
     print(found)
     if not options.quick:
         _kept("membership-scale", options, found)
+
+
+def service(options: argparse.Namespace) -> None:
+    import membership_service
+
+    found = membership_service.run(1, 100, 2) if options.quick else membership_service.run()
+    if not options.quick:
+        _kept("membership-service", options, found)
+
+
+def _earlier(name: str) -> dict[str, object]:
+    """The campaigns that were kept before: one that is made again replaces its own alone."""
+    path = RESULTS / f"{name}.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))["rows"]) if path.is_file() else {}
 
 
 def _kept(name: str, options: argparse.Namespace, rows: object) -> None:
@@ -93,6 +109,7 @@ VERBS = {
     "matrix": matrix,
     "honesty": honesty,
     "scale": scale,
+    "service": service,
     "white-box": white_box,
     "defences": defences,
     "lira": lira,
@@ -108,7 +125,9 @@ def main() -> None:
     parser.add_argument("--work", help="where finished models, or architectures, are kept to go on from")
     parser.add_argument("--part", default="0/1", metavar="I/N", help="do every N-th of them, from number I on")
     parser.add_argument("--quick", action="store_true", help="of matrix, honesty and scale: a sample, nothing is kept")
-    parser.add_argument("--campaign", default="all", choices=("all", "planted", "coverage", "confounded"))
+    parser.add_argument(
+        "--campaign", default="all", choices=("all", "planted", "false discoveries", "coverage", "confounded")
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     found = re.fullmatch(r"(\d+)/(\d+)", options.part)

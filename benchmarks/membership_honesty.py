@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from tacit.attacks import ATTACKS, leave_one_out, measure
 from tacit.core import Observations
 from tacit.core.randomness import Seeded
 from tacit.study.reference_models import subsets
@@ -28,7 +27,11 @@ def groups(seed: int, n: int, apart: float = 4.0) -> tuple[Array, Array]:
 
 
 def planted(draws: int, n: int = 1000, references: int = 16) -> list[dict[str, Any]]:
-    """Ten records with wrong labels among `n`, five kinds of model: how many of them are named, and who else?"""
+    """Ten records with random wrong labels among `n`, which a model can fit by memory alone: how many are named?
+
+    Single trees and nearest neighbours fit some other records at the border of two groups by memory alone too, so that
+    who else is named is counted and is no false discovery by itself.
+    """
     from sklearn import ensemble, linear_model, neighbors, neural_network, tree
 
     kinds: dict[str, Callable[[int], Any]] = {
@@ -44,7 +47,8 @@ def planted(draws: int, n: int = 1000, references: int = 16) -> list[dict[str, A
     rows = []
     for name, make in kinds.items():
         right, wrong, named_at_all = [], 0, 0
-        for draw in range(max(1, draws // 5) if "network" in name else draws):
+        slow = 5 if any(word in name for word in ("network", "forest", "extra")) else 1
+        for draw in range(max(1, draws // slow)):
             x, y = groups(draw, n, apart=6.0)
             rng = np.random.default_rng((draw, 1))
             hidden = rng.choice(n, 10, replace=False)
@@ -63,46 +67,26 @@ def planted(draws: int, n: int = 1000, references: int = 16) -> list[dict[str, A
     return rows
 
 
-def coverage(draws: int, n: int = 400) -> list[dict[str, Any]]:
-    """Fresh pools and fresh ridge classifiers (in closed form), attacked as 1, 4 and 16 targets: do intervals cover?"""
+def false_discoveries(draws: int, n: int = 1000, models: int = 16) -> list[dict[str, Any]]:
+    """Margins of no model in particular: of `exposed` records they rise with membership, of all others they do not."""
     rows = []
-    truth = _truth(n)
-    for targets in (1, 4, 16):
-        missed = dict.fromkeys(truth, 0)
+    for exposed in (0, 1, 10):
+        shares, right = [], []
         for draw in range(draws):
-            seen = _ridge((draw, targets), n, 24)
-            for attack in ("lira", "loss"):
-                found = measure(leave_one_out(ATTACKS[attack], seen, range(targets)), (0.05,))
-                for name, estimate in ((f"{attack} area", found.auc), (f"{attack} rate", found.tpr_at_fpr[0][1])):
-                    missed[name] += not estimate.lower <= truth[name] <= estimate.upper
-        rows.append({"targets": targets, "draws": draws, **{k: 1 - v / draws for k, v in missed.items()}})
+            rng = np.random.default_rng((draw, exposed))
+            member = subsets(n, models, n // 2, Seeded(draw))
+            margin = rng.normal(size=(n, 1)) + rng.standard_t(4, size=(n, models))
+            margin[:exposed] += 12.0 * member[:exposed]
+            seen = Observations.from_margin(margin, member=member)
+            named = [item.record for item in records(seen, Seeded(draw + 10**6))["exposures"]]
+            shares.append(np.mean([row >= exposed for row in named]) if named else 0.0)
+            right.append(sum(row < exposed for row in named))
+        rows.append({
+            "exposed": exposed, "draws": draws, "false discovery rate": float(np.mean(shares)),
+            "exposed and named, mean": float(np.mean(right)),
+        })  # fmt: skip
         print(rows[-1], flush=True)
     return rows
-
-
-def _ridge(seed: tuple[int, ...], n: int, models: int) -> Observations:
-    rng = np.random.default_rng(seed)
-    x, rule = rng.normal(size=(n, 60)), np.random.default_rng(0).normal(size=60)
-    y = (rng.random(n) < 1 / (1 + np.exp(-0.5 * x @ rule))).astype(int)
-    member = subsets(n, models, n // 2, Seeded(int(rng.integers(2**31))))
-    columns = []
-    for rows in member.T:
-        a = x[rows]
-        w = np.linalg.solve(a.T @ a + 5.0 * np.eye(60), a.T @ (2 * y[rows] - 1))
-        columns.append(3 * x @ w)
-    return Observations.from_margin((2 * y - 1)[:, None] * np.stack(columns, axis=1), member=member)
-
-
-def _truth(n: int, pools: int = 300) -> dict[str, float]:
-    """Means over many fresh pools."""
-    found: dict[str, list[float]] = {}
-    for draw in range(pools):
-        seen = _ridge((10**6, draw), n, 24)
-        for attack in ("lira", "loss"):
-            scores = leave_one_out(ATTACKS[attack], seen, range(2))
-            found.setdefault(f"{attack} area", []).append(float(scores.auc().value or 0))
-            found.setdefault(f"{attack} rate", []).append(scores.roc().at(0.05))
-    return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 CONFOUNDS = ("honest", "features", "labels", "priors", "noisier labels", "time", "near-duplicates")
@@ -128,14 +112,17 @@ def split(kind: str, seed: int, n: int) -> Data:
     return x, y, member
 
 
-def confounded(seeds: int, honest: int, n: int = 600) -> list[dict[str, Any]]:
-    """How often a split that is not honest is called uninformative, and how often an honest one is."""
+def confounded(seeds: int, honest: int, n: int = 600, first: int = 1000) -> list[dict[str, Any]]:
+    """How often a split that is not honest is called uninformative, and how often an honest one is.
+
+    The tests were strengthened on seeds below 100; they are judged on seeds from `first` on.
+    """
     from sklearn.ensemble import RandomForestClassifier
 
     rows = []
     for kind in CONFOUNDS:
         flagged, areas = 0, []
-        for seed in range(honest if kind == "honest" else seeds):
+        for seed in range(first, first + (honest if kind == "honest" else seeds)):
             x, y, member = split(kind, seed, n)
             model = RandomForestClassifier(10, min_samples_leaf=20, random_state=seed).fit(x[member], y[member])
             sides = (x[member], y[member]), (x[~member], y[~member])
@@ -148,11 +135,14 @@ def confounded(seeds: int, honest: int, n: int = 600) -> list[dict[str, Any]]:
 
 
 def run(quick: bool = False, part: str = "all") -> dict[str, Any]:
-    """All three campaigns, or one of them."""
+    """All campaigns, or one of them."""
+    import membership_coverage
+
     warnings.simplefilter("ignore")
     parts: dict[str, Callable[[], Any]] = {
-        "planted": lambda: planted(*((1, 300) if quick else (20, 1000))),
-        "coverage": lambda: coverage(*((5, 100) if quick else (200, 400))),
+        "planted": lambda: planted(*((1, 300) if quick else (100, 1000))),
+        "false discoveries": lambda: false_discoveries(2 if quick else 100),
+        "coverage": lambda: membership_coverage.run(quick),
         "confounded": lambda: confounded(*((1, 2, 200) if quick else (20, 100, 600))),
     }
     return {name: make() for name, make in parts.items() if part in ("all", name)}

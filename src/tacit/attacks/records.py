@@ -13,6 +13,10 @@ from ..core.proportion import SAFETY, difference_chance
 
 Floats = NDArray[np.float64]
 BINS = 40
+TIES = 1e-3
+"""How much the difference of means counts beside that of medians: where medians tie, it decides."""
+REACH = 1 / 3
+"""Of the largest difference: records below it are no candidates."""
 Randomness = Source | int | np.random.Generator | None
 
 
@@ -40,17 +44,20 @@ def _medians(observations: Observations, name: str) -> tuple[Floats, Floats]:
 
 
 def exposed(observations: Observations, count: int, rng: Randomness, *, confidence: float = 0.95) -> list[Exposure]:
-    """The `count` records with the largest memorisation on half of the models, estimated on the other half.
+    """At most `count` records with a large memorisation on half of the models, estimated on the other half.
 
     Selecting and estimating on the same models would report luck (soundness rule 21). Records are ranked by the median
     margin of models with the record minus that of models without: how wrong a model is without it counts, and no single
-    answer near 0 decides. A model is sure of a record when its margin is above the middle of both medians on the
-    selecting half; the estimate is the difference of the shares of sure models with and without the record. Records
-    whose models are too few to show anything are not selected.
+    answer near 0 decides. The candidates are those of at least a third of the largest difference, `count` / 2 to
+    2 `count` of them. A model is sure of a record when its margin is above the middle of both medians on the selecting
+    half; the estimate is the difference of the shares of sure models with and without the record, and the candidates
+    that show it most clearly come first. Records whose models are too few to show anything are no candidates.
 
     Guarantee: of the records whose lower limit is above 0, a share of at most 1 - confidence is not exposed, on average
-    (Benjamini and Hochberg 1995, with exact p-values; limits as in Benjamini and Yekutieli 2005, definition 1). Nine
-    tenths of the error are the lower limits'.
+    (exact p-values; the step-up rule of Benjamini and Hochberg 1995 over all candidates, stopped at `count`: it keeps
+    the self-consistency condition of Blanchard and Roquain 2008; limits as in Benjamini and Yekutieli 2005, definition
+    1). Nine tenths of the error are the lower limits'. The value itself is not corrected for the choice of the clearest
+    candidates, its interval is.
     Caller ensures: given the models, records are judged independently or depend on each other positively.
     """
     count = check.whole("count", count)
@@ -60,30 +67,49 @@ def exposed(observations: Observations, count: int, rng: Randomness, *, confiden
     first, second = _split(observations.need("member").astype(bool), source(rng))
     select, judge = observations.select(models=first), observations.select(models=second)
     with_it, without = _medians(select, name)
-    score = with_it - without
-    able = _able(judge.need("member").astype(bool), count, confidence)
-    known = np.flatnonzero(~np.isnan(score) & able)
-    chosen = known[np.argsort(-score[known], kind="stable")][:count]
+    score, member = with_it - without, judge.need("member").astype(bool)
+    ranking = score + TIES * memorisation(select, name)
+    tried = _candidates(np.where(_able(member, count, confidence), ranking, np.nan), count)
     sure = judge.need(name) > ((with_it + without) / 2)[:, None]
-    member = judge.need("member").astype(bool)
-    counts = [_counted(sure[row], member[row]) for row in chosen]
-    shown = _discovered([difference_chance(*both) for both in counts], 1 - _lower_confidence(confidence))
-    each = 1 - (1 - confidence) * max(shown, 1) / max(len(chosen), 1)
+    counts = [_counted(sure[row], member[row]) for row in tried]
+    chances = [difference_chance(*both) for both in counts]
+    order = np.lexsort((-ranking[tried], chances))[:count]
+    shown = _discovered([chances[k] for k in order], 1 - _lower_confidence(confidence), len(tried))
+    each = 1 - (1 - confidence) * max(shown, 1) / max(len(tried), 1)
     record = np.arange(observations.records) if observations.record is None else observations.record
-    found = zip(chosen, counts, strict=True)
+    found = [(int(tried[k]), counts[k]) for k in order]
     return [Exposure(int(record[row]), float(score[row]), _difference(*both, each)) for row, both in found]
 
 
-def _discovered(p_values: list[float], error: float) -> int:
-    """How many hypotheses the step-up rule of Benjamini and Hochberg rejects."""
-    ranked = np.sort(p_values)
-    below = np.flatnonzero(ranked <= error * np.arange(1, ranked.size + 1) / max(ranked.size, 1))
+def _candidates(score: Floats, count: int) -> NDArray[np.intp]:
+    """Rows of the largest scores, largest first: those within reach of the largest, not too few and not too many.
+
+    Few candidates need little correction, so that a single exposed record is found; many let the other half decide
+    where the selecting half ties.
+    """
+    known = np.flatnonzero(~np.isnan(score))
+    ranked = known[np.argsort(-score[known], kind="stable")]
+    if not ranked.size:
+        return ranked
+    near = int(np.count_nonzero(score[ranked] >= REACH * score[ranked[0]]))
+    return ranked[: min(max(near, fewest(count)), 2 * count)]
+
+
+def fewest(count: int) -> int:
+    """Candidates at least, where at most `count` records are to be named."""
+    return max(1, count // 2)
+
+
+def _discovered(p_values: list[float], error: float, tried: int) -> int:
+    """How many of the smallest p-values of `tried` hypotheses the step-up rule of Benjamini and Hochberg rejects."""
+    ranked = np.asarray(p_values)
+    below = np.flatnonzero(ranked <= error * np.arange(1, ranked.size + 1) / max(tried, 1))
     return int(below[-1]) + 1 if below.size else 0
 
 
 def models_needed(count: int, confidence: float = 0.95) -> int:
-    """How many models, half of them with each record, can show that one of `count` records is exposed."""
-    error = 1 - _lower_confidence(1 - (1 - confidence) / count)
+    """How many models, half of them with each record, can show one exposed record where `count` may be named."""
+    error = 1 - _lower_confidence(1 - (1 - confidence) / fewest(count))
     n = 2
     while 0.5 ** (2 * n) > SAFETY * error:  # all sure with it, none without: at p1 = p2 = 1/2 likeliest
         n += 1
@@ -104,7 +130,7 @@ def _split(member: NDArray[np.bool_], chance: Source) -> tuple[NDArray[np.intp],
 def _able(member: NDArray[np.bool_], count: int, confidence: float) -> NDArray[np.bool_]:
     """Whether so many models with and without a record could show that it is exposed, were all of them right."""
     inside, outside = member.sum(axis=1), (~member).sum(axis=1)
-    error = SAFETY * (1 - _lower_confidence(1 - (1 - confidence) / count))
+    error = SAFETY * (1 - _lower_confidence(1 - (1 - confidence) / fewest(count)))
     total = np.maximum(inside + outside, 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         # sup_p p^n (1 - p)^m is at p = n / (n + m)

@@ -38,6 +38,7 @@ VERBS = {
     "plan": ("accounting", "A plan of private training that meets (epsilon, delta)."),
     "train": ("training", "Train a model with differential privacy and write its weights and its evidence."),
     "attack": ("measuring", "Measure membership inference against a model, or read it off a file of scores."),
+    "gap": ("gap", "Leakage against the generalisation gap: one training at several settings, each attacked."),
     "audit": ("auditing", "Test a privacy claim about somebody's training or mechanism."),
     "bracket": ("bracketing", "Attack, audit and account for one training: epsilon from both sides, in one report."),
     "report": ("reporting", "Write one self-contained page from evidence files."),

@@ -1,0 +1,121 @@
+"""A model behind a local HTTP server, attacked through its API, beside the same attack with full access."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from sklearn.ensemble import ExtraTreesClassifier
+
+import tacit
+from tacit.study import service
+from tacit.study.augmented_queries import augmented
+
+Array = NDArray[Any]
+CLASSES, TREES, SHIFTS = 10, 30, ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0))
+
+
+def data(seed: int, n: int) -> tuple[Array, Array]:
+    """Digits with a fifth of the labels wrong, so that there is something to remember."""
+    x, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(len(x))[: 2 * n]
+    return x[rows] / 16, np.where(rng.random(2 * n) < 0.2, rng.integers(0, CLASSES, 2 * n), y[rows])
+
+
+def train(x: Array, y: Array, rng: np.random.Generator) -> ExtraTreesClassifier:
+    return ExtraTreesClassifier(TREES, min_samples_leaf=2, random_state=int(rng.integers(2**31))).fit(x, y)
+
+
+def shifted(x: Array, k: int) -> Array:
+    """Pictures moved by one pixel in one of five ways."""
+    return np.roll(x.reshape(-1, 8, 8), SHIFTS[k], axis=(1, 2)).reshape(len(x), -1)
+
+
+def with_shifts(x: Array, y: Array, rng: np.random.Generator) -> ExtraTreesClassifier:
+    """Training that augments: every picture in all five places."""
+    return train(np.concatenate([shifted(x, k) for k in range(5)]), np.tile(y, 5), rng)
+
+
+def serving(answer: Callable[[Array], list[Any]]) -> tuple[ThreadingHTTPServer, str]:
+    """A server of `answer` on a free local port, in the form of TensorFlow Serving."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["instances"]
+            body = json.dumps({"predictions": answer(np.array(asked))}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *parts: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.server_address[1]}/v1/models/digits:predict"
+
+
+def top3(shares: Array) -> list[dict[str, float]]:
+    """The three likeliest classes, with three decimals."""
+    return [{str(k): round(float(row[k]), 3) for k in np.argsort(-row, kind="stable")[:3]} for row in shares]
+
+
+def through(url: str, **more: Any) -> service.Service:
+    return service.http(url, batch=500, **more)
+
+
+def strength(evidence: tacit.Evidence) -> dict[str, Any]:
+    """The strongest attack's area and rate at 1 %, by its rate."""
+    best = max(evidence.attacks, key=lambda item: (item.tpr_at_fpr[0][1].value or 0.0, item.auc.value or 0.0))
+    rate = float(best.tpr_at_fpr[0][1].value or 0.0)
+    return {"attack": best.attack, "area": float(best.auc.value or 0.0), "rate at 1 %": rate}
+
+
+def run(seeds: int = 3, n: int = 500, references: int = 8) -> list[dict[str, Any]]:
+    rows = []
+    for seed in range(seeds):
+        x, y = data(seed, n)
+        sides = ((x[:n], y[:n]), (x[n:], y[n:]))
+        for name, fit in (("plain training", train), ("augmented training", with_shifts)):
+            rows.append(_one(name, seed, sides, fit, references))
+            print(rows[-1], flush=True)
+    return rows
+
+
+def _one(name: str, seed: int, sides: Any, fit: Any, references: int) -> dict[str, Any]:
+    model = fit(*sides[0], np.random.default_rng(seed))
+    records = sum(len(side[1]) for side in sides)
+    game = {"references": references, "rng": seed, "fpr": (0.01,)}
+    row: dict[str, Any] = {"training": name, "seed": seed, "records": records}
+    row["full access"] = strength(tacit.attack(model, *sides, fit=fit, **game))
+    server, url = serving(lambda part: top3(model.predict_proba(part)))
+    names = [str(k) for k in range(CLASSES)]
+    asked = through(url, classes=names, queries=records)
+    row["API, top 3 of 3 decimals, 1 query"] = strength(tacit.attack(asked, *sides, fit=fit, **game))
+    copies = through(url, classes=names, queries=5 * records)
+    many = lambda target: augmented(target, shifted, copies=5)  # noqa: E731
+    again = lambda x, y, rng: many(fit(x, y, rng))  # noqa: E731
+    row["API, 5 augmented queries"] = strength(tacit.attack(many(copies), *sides, fit=again, **game))
+    server.shutdown()
+    server, url = serving(lambda part: [int(k) for k in model.predict_proba(part).argmax(axis=1)])
+    labels = through(url, queries=10 * records)
+    votes = lambda predict: service.by_votes(predict, 0.1, copies=10, classes=CLASSES)  # noqa: E731
+    told = lambda x, y, rng: votes(fit(x, y, rng).predict)  # noqa: E731
+    row["API, labels only, 10 queries"] = strength(tacit.attack(votes(labels), *sides, fit=told, **game))
+    used = {"top 3": asked, "augmented": copies, "labels": labels}
+    row["queries a record"] = {key: item.asked / records for key, item in used.items()}
+    server.shutdown()
+    full, tried = row["full access"], [row[key] for key in row if key.startswith(("API, top", "API, 5"))]
+    best = max(tried, key=lambda item: item["rate at 1 %"])
+    row["share of full access, best of at most ten queries"] = {
+        key: best[key] / full[key] if full[key] else None for key in ("area", "rate at 1 %")
+    }
+    return row
