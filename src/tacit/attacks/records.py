@@ -73,7 +73,7 @@ def exposed(observations: Observations, count: int, rng: Randomness, *, confiden
     sure = judge.need(name) > ((with_it + without) / 2)[:, None]
     counts = [_counted(sure[row], member[row]) for row in tried]
     chances = [difference_chance(*both) for both in counts]
-    order = np.lexsort((-ranking[tried], chances))[:count]
+    order: list[int] = np.lexsort((-ranking[tried], np.asarray(chances)))[:count].tolist()
     shown = _discovered([chances[k] for k in order], 1 - _lower_confidence(confidence), len(tried))
     each = 1 - (1 - confidence) * max(shown, 1) / max(len(tried), 1)
     record = np.arange(observations.records) if observations.record is None else observations.record
