@@ -24,6 +24,7 @@ from tacit.core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from tacit.fleet import Epochs, Fleet
 from tacit.fleet.spread import spread
 from tacit.loss import Plan
+from tacit.reports.script import bundle
 from tacit.train import fit
 
 for _name in ("torch._dynamo", "sympy", "altair", "vl_convert", "safetensors.torch", "pyarrow.csv",
@@ -31,6 +32,7 @@ for _name in ("torch._dynamo", "sympy", "altair", "vl_convert", "safetensors.tor
               "tacit.cli.measuring", "tacit.cli.bracketing", "tacit.reports", "tacit.study.training",
               "tacit.study.bracketing", "tacit.study.membership", "sklearn.base"):  # fmt: skip
     importlib.import_module(_name)  # once, before children are forked
+bundle()
 OUT = "out"
 VOLATILE = ("seconds", "made", "data_hmac")
 CODE = """
@@ -63,6 +65,19 @@ delta = 1e-5
 momentum = 0.5
 schedule = "cosine"
 average = "tail"
+"""
+FIT = """
+[data]
+source = "d.npz"
+members = "members"
+[model]
+fit = "own:noisy"
+[attack]
+references = 6
+[audit]
+runs = 16
+canary = "blank"
+isolation = "none"
 """
 TAKE = """
 [data]
@@ -101,15 +116,16 @@ class Mode:
         (folder / "own.py").write_text(CODE)
         (folder / "train.toml").write_text(TRAIN)
         (folder / "take.toml").write_text(TAKE)
+        (folder / "fit.toml").write_text(FIT)
         x = rng.normal(size=(80, 4)).astype(np.float32)
-        np.savez(folder / "d.npz", x=x, y=np.arange(80) % 2, members=np.arange(80) % 2 == 0)
+        np.savez(folder / "d.npz", x=x, y=np.arange(80) // 2 % 2, members=np.arange(80) % 2 == 0)
         rows = [f"{k / 7},{k % 2},loss,{k},0,,0" for k in range(400)]
         (folder / "scores.csv").write_text("score,member,attack,record,target,group,randomised\n" + "\n".join(rows))
 
 
 def _verb(*words: str, state: str | None = None) -> Callable[[Path], int]:
     def run(folder: Path) -> int:
-        resume = ["--resume"] if state is not None and Path(f"{OUT}.unfinished", state).exists() else []
+        resume = ["--resume"] if state is not None and _something(Path(f"{OUT}.unfinished", state)) else []
         sys.path.insert(0, str(folder))
         if words[0] == "train":
             sys.modules["altair"] = None  # type: ignore[assignment]  # drawing takes ten times as long as the rest
@@ -122,6 +138,10 @@ def _verb(*words: str, state: str | None = None) -> Callable[[Path], int]:
         return 0
 
     return run
+
+
+def _something(state: Path) -> bool:
+    return state.exists() and not (state.is_dir() and not any(state.iterdir()))
 
 
 def _told(folder: Path) -> Any:
@@ -227,8 +247,10 @@ MODES = {
         Mode(
             "audit", _verb(*AUDIT, "--isolation", "none", state="checkpoint.jsonl"), _told, 160, 12_000, share=(20, 24)
         ),
-        Mode("attack", _verb("attack", "scores.csv"), _told, 25, 20_000, share=(18, 20)),
-        Mode("bracket", _verb("bracket", "take.toml"), _told, 30, 400_000, share=(18, 18)),
+        Mode("attack", _verb("attack", "scores.csv"), _told, 25, 20_000, share=(8, 8)),
+        Mode("attack fit", _verb("attack", "fit.toml", state="progress"), _told, 80, 20_000, share=(10, 12)),
+        Mode("bracket", _verb("bracket", "take.toml", state="progress"), _told, 40, 400_000, share=(6, 6)),
+        Mode("bracket fit", _verb("bracket", "fit.toml", state="progress"), _told, 150, 400_000, share=(12, 12)),
         Mode("fleet", _fleet, lambda folder: (folder / "result.txt").read_text(), 40, 8_000, share=(16, 18)),
         Mode(
             "two processes",

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+import tacit.fleet.spread as spread_module
 from tacit import BadInput, Plan
 from tacit.fleet import Epochs, Fleet
 from tacit.fleet.signals import signals
@@ -189,3 +190,41 @@ def test_another_network_or_optimizer_is_another_fleet(tmp_path, other):
         spread(fleet(), X, Y, MEMBER, SCHEDULES[0], rng=1, folder=tmp_path / "f", progress=interrupted)
     with pytest.raises(BadInput, match="another fleet"):
         spread(other, X, Y, MEMBER, SCHEDULES[0], rng=1, folder=tmp_path / "f")
+
+
+@pytest.mark.parametrize("place", ["link", "replace", "fsync", "unlink"])
+def test_a_process_that_ends_while_it_forgets_the_seeds_loses_no_model(tmp_path, monkeypatch, place):
+    """All parts are there; what is left of the seeds is destroyed by the next call, and nothing else is."""
+    import os
+    from pathlib import Path
+
+    class Killed(BaseException):
+        pass
+
+    whole = fleet().train(X, Y, MEMBER, PLAN, rng=1)
+    folder, ready = tmp_path / "f", []
+
+    def armed(real):
+        def call(*given, **more):
+            if ready:
+                ready.clear()
+                raise Killed
+            return real(*given, **more)
+
+        return call
+
+    owner = os if place in ("link", "fsync") else Path
+    monkeypatch.setattr(owner, place, armed(getattr(owner, place)))
+    real = spread_module._Store.forget
+
+    def forget(store):
+        ready.append("words" in store._state)
+        real(store)
+
+    monkeypatch.setattr(spread_module._Store, "forget", forget)
+    with pytest.raises(Killed):
+        spread(fleet(), X, Y, MEMBER, PLAN, rng=1, folder=folder)
+    monkeypatch.undo()
+    assert same(whole, spread(fleet(), X, Y, MEMBER, PLAN, rng=1, folder=folder))
+    assert "words" not in checkpoint.read(folder / "fleet.pt")
+    assert not [path for path in folder.iterdir() if "old" in path.name]

@@ -15,7 +15,7 @@ from ..core.interval import finite
 from ..core.run_folder import run_folder
 from ..core.shown import small
 from .app import AGAIN, DONE, REFUTED, SEED, STATUS_OF_VERDICT, Result, note, resumable, verb
-from .entry import Guarded, resolve, resolve_callable
+from .entry import Guarded, code_of, resolve, resolve_callable
 from .inputs import canary as canary_maker
 from .inputs import read_data, read_event, seeded
 
@@ -69,7 +69,7 @@ def audit(
     state = "checkpoint.jsonl" if pair is None and seconds is None else None
     records = None if pair is not None else read_data(str(data), label=label)
     sides = None if pair is None else read_pair(pair)
-    with run_folder(out, "audit", state=state, resume=resume, again=again) as held:
+    with run_folder(out, "audit", state=state, settings=code_of(entry), resume=resume, again=again) as held:
         if records is None:
             found = audit_mechanism(target, sides, delta=delta, adjacency=adjacency, **common)
         else:

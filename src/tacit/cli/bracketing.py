@@ -10,15 +10,16 @@ import typer
 
 from ..core.errors import BadInput
 from ..core.evidence import Evidence
-from ..core.manifest import WEIGHTS_FIELD, sha256
+from ..core.files import Lasting
+from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import RunFolder, run_folder
 from ..data import Records
 from ..study.audit_section import FIT, TAKEN, TRAINED, AuditSection
 from ..study.run_file import RunFile, described_by
-from .app import AGAIN, DESCRIBE, SEED, Result, note, verb
+from .app import AGAIN, DESCRIBE, SEED, Result, note, resumable, verb
 from .auditing import audited
 from .entry import Guarded, resolve
-from .inputs import canary, read_records, seeded
+from .inputs import PROGRESS, canary, made, read_records, seeded, settings_of
 from .measuring import loaded, measured
 from .training import LEDGER, described, evidence_of, saved, spender, trained
 
@@ -34,6 +35,7 @@ def bracket(
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where page and evidence go; else tacit-bracket or DIR-bracket.")
     ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of DIR that did not end.")] = False,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     ledger: Annotated[str | None, typer.Option(metavar="URL", help=LEDGER)] = None,
     describe: Annotated[list[str] | None, typer.Option(metavar="KEY=TEXT", help=DESCRIBE)] = None,
@@ -50,7 +52,13 @@ def bracket(
     game = AuditSection.of(file.get("audit"), TRAINED if there is not None else _model(file))
     seed = file.get("output").get("seed") if seed is None else seed
     usual = file.get("output").get("folder", "tacit-bracket") if there is None else f"{str(there).rstrip('/')}-bracket"
-    with run_folder(out or usual, "bracket", again=again) as held:
+    more: dict[str, Any] = {
+        "settings": settings_of(file, "model", "plan", "train", "attack", "audit"),
+        "resume": resume,
+        "again": again,
+    }
+    with run_folder(out or usual, "bracket", state=PROGRESS, **more) as held, resumable(held.state, held.final):
+        parts = made(held.state)
         if ledger is not None and (there is not None or _model(file) != TRAINED):
             raise BadInput(
                 "A ledger is charged for a training, and nothing is trained here.", fix="Leave --ledger out."
@@ -63,7 +71,7 @@ def bracket(
                 raise BadInput(
                     "`unit` in [data] goes with [model] kind or make: nobody else's training knows whose a record is.",
                 )
-            evidence = _how(file)(file, game, records, seeded(seed))
+            evidence = _how(file)(file, game, records, seeded(seed), parts)
         evidence = evidence.with_(described={**evidence.described, **file.described})
         evidence = sealed(evidence, records.x, records.y, held.results / KEY_FILE)
         evidence.save(held.results / "evidence.json")
@@ -103,7 +111,7 @@ def _how(file: RunFile) -> Any:
     return _bracket_fit
 
 
-def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: Any) -> Evidence:
+def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: Any, parts: Lasting | None) -> Evidence:
     """A model that is trained already: attacked with its members and others, audited by its canaries if it has some."""
     from ..study.bracketing import bracket as hold
     from ..study.risk import renamed
@@ -125,6 +133,7 @@ def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: 
         confidence=game.confidence,
         groups=None if records.groups is None else records.groups[rows],
         rng=chance,
+        checkpoint=parts,
     )
     return evidence.with_(
         subject=file.name,
@@ -152,7 +161,7 @@ def _claim_of(file: RunFile, records: int) -> Any:
     return Evidence.load(str(evidence))
 
 
-def _bracket_fit(file: RunFile, game: AuditSection, records: Records, chance: Any) -> Evidence:
+def _bracket_fit(file: RunFile, game: AuditSection, records: Records, chance: Any, parts: Lasting | None) -> Evidence:
     """Somebody's fit(x, y, rng), run after run on halves of the members; [plan] holds the claim."""
     from ..study.bracketing import bracket as hold
     from ..study.risk import renamed
@@ -171,6 +180,7 @@ def _bracket_fit(file: RunFile, game: AuditSection, records: Records, chance: An
         isolation=game.isolation,
         groups=None if records.groups is None else records.groups[pool],
         rng=chance,
+        checkpoint=parts,
     )
     return evidence.with_(exposures=renamed(evidence.exposures, np.flatnonzero(pool)))
 
@@ -195,7 +205,7 @@ def _bracket_trained(
     file: RunFile, game: AuditSection, there: Path | None, held: RunFolder, seed: int | None, ledger: str | None
 ) -> tuple[Evidence, Records]:
     """A torch model by a plan of ours: the one in the folder, or one that is trained now and kept beside the page."""
-    from ..core import source
+    from ..study.finished import Finished
     from ..study.membership import listed
     from ..study.released import bracket_released
     from ..study.training import effort as efforts
@@ -209,15 +219,18 @@ def _bracket_trained(
     listed(attacks)
     training = described(file, there)
     effort = efforts(file.get("attack"), game, in_fleets=training.in_fleets, cost=training.cost)
-    chance = source(seeded(seed))
+    state = held.state or held.work
+    records = training.records
+    weights = {} if there is None else {"weights": sha256(there / WEIGHTS)}
+    finished = Finished.of(Lasting(state / "parts"), weights, (records.x, records.y), seeded(seed))
     if there is None:
         payer = spender(file, ledger)
-        done = trained(training, held, seed, payer)
-        made = evidence_of(training, done, file, payer)
-        model, evidence = done.model, saved(training, done, made, file, held.results)
+        done = trained(training, held, state / "training.secret", seed, payer)
+        told = evidence_of(training, done, file, payer)
+        model, evidence = done.model, saved(training, done, told, file, held.results)
     else:
         model, evidence = _kept_model(training, there)
-    return bracket_released(training, model, evidence, effort, attacks, chance, note), training.records
+    return bracket_released(training, model, evidence, effort, attacks, finished, note), training.records
 
 
 def _kept_model(training: RunTraining, folder: Path) -> tuple[Any, Evidence]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import functools
+import hashlib
 import importlib
 import sys
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import Any
 
 from ..audits.foreign import Border
 from ..core.errors import BadInput
+from ..core.files import text
 
 
 def resolve(entry: str) -> Any:
@@ -38,6 +42,18 @@ def resolve(entry: str) -> Any:
             raise BadInput(f"Module {module_name!r} has no {name!r}.")
         found = getattr(found, part)
     return found
+
+
+def code_of(entry: str) -> dict[str, str]:
+    """A hash of the module that an entry is in, without its comments: runs of two versions must not be mixed."""
+    module = sys.modules.get(entry.partition(":")[0])
+    path = Path(getattr(module, "__file__", None) or "")
+    if path.suffix != ".py" or not path.is_file():
+        return {}
+    with contextlib.suppress(BadInput, SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = ast.dump(ast.parse(text(path)))
+        return {f"code of {path.name}": hashlib.sha256(tree.encode()).hexdigest()[:16]}
+    return {}
 
 
 class Guarded:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.errors import BadInput, MissingExtra
 from ..core.events import Event
-from ..core.files import text
+from ..core.files import Lasting, text, unwritten
 from ..data import Records, labels, load
-from .entry import Guarded, resolve_callable
+from .entry import Guarded, code_of, resolve, resolve_callable
 
+PROGRESS = "progress"
+"""The folder of finished parts in DIR.unfinished."""
 EVENT_MOST = 2**26
 """Characters that an event in JSON may have: matrices of some thousand rows are below."""
 
@@ -54,6 +57,25 @@ def read_data(source: str, **columns: Any) -> Records:
         if isinstance(error, BadInput):
             raise
         raise BadInput(f"{source} must return a pair (x, y) of arrays.") from None
+
+
+def settings_of(file: RunFile, *sections: str) -> dict[str, Any]:
+    """What a run that does not end keeps of its run file, so that it goes on under the same: values and users' code."""
+    found = file.settings(*sections)
+    for key in ("fit", "predict", "make"):
+        if ":" in (entry := str(file.get("model").get(key, ""))):
+            resolve(entry)
+            found |= code_of(entry)
+    return found
+
+
+def made(state: Path | None) -> Lasting | None:
+    """The folder of finished parts, made; it is kept until the results are on disk."""
+    if state is None:
+        return None
+    with unwritten(state):
+        state.mkdir(mode=0o700, exist_ok=True)
+    return Lasting(state)
 
 
 def one_process() -> None:

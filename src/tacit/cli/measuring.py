@@ -11,12 +11,13 @@ import typer
 from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
+from ..core.files import Lasting
 from ..core.run_folder import run_folder
 from ..data import Records
 from ..study.run_file import RunFile
-from .app import AGAIN, NO_ANSWER, SEED, STATUS_OF_VERDICT, Result, note, verb
+from .app import AGAIN, NO_ANSWER, SEED, STATUS_OF_VERDICT, Result, note, resumable, verb
 from .entry import Guarded, resolve_model
-from .inputs import read_data, read_records, require, seeded
+from .inputs import PROGRESS, made, read_data, read_records, require, seeded, settings_of
 
 
 @verb("attack")
@@ -31,6 +32,7 @@ def attack(
     ] = None,
     attacks: Annotated[str | None, typer.Option(metavar="A,B", help="Which attacks; all that fit if absent.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="Where evidence.json and scores.csv go.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the attack that did not end in DIR.")] = False,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
     seed: Annotated[int | None, typer.Option(help=SEED)] = None,
 ) -> Result:
@@ -44,9 +46,14 @@ def attack(
         raise BadInput("--members, --nonmembers and --label go with --model.", fix="A run.toml says them in [data].")
     file = RunFile.read(source) if source is not None and source.endswith(".toml") else None
     out = out or (None if file is None else file.get("output").get("folder")) or "tacit-attack"
-    with run_folder(out, "attack", again=again) as held:
+    settings = {} if file is None else settings_of(file, "model", "attack")
+    settings |= {"--attacks": names, "--references": references}
+    more: dict[str, Any] = {"settings": settings, "resume": resume, "again": again}
+    state = None if file is None and model is None else PROGRESS
+    with run_folder(out, "attack", state=state, **more) as held, resumable(held.state, held.final):
+        parts = made(held.state)
         if file is not None:
-            evidence = _attack_run(file, names, references, seed)
+            evidence = _attack_run(file, names, references, seed, parts)
         elif source is not None:
             if names is not None or references is not None:
                 raise BadInput("A file of scores has its attacks already; --attacks and --references go with a model.")
@@ -55,14 +62,17 @@ def attack(
             if members is None or nonmembers is None:
                 raise BadInput("--model needs --members and --nonmembers.")
             sides, count = _sides(members, nonmembers, label), 16 if references is None else references
-            evidence = _attacked(resolve_model(str(model)), *sides, names, count, seed)
+            evidence = _attacked(resolve_model(str(model)), *sides, names, count, seeded(seed), checkpoint=parts)
         evidence.save(held.results / "evidence.json")
         write(evidence.scores, held.results / "scores.csv")
         held.commit()
     return _found(evidence, str(held.final / "evidence.json"), str(held.final / "scores.csv"))
 
 
-def _attack_run(file: RunFile, names: list[str] | None, references: int | None, seed: int | None) -> Evidence:
+def _attack_run(
+    file: RunFile, names: list[str] | None, references: int | None, seed: int | None, parts: Lasting | None
+) -> Evidence:
+    from ..study.finished import Finished
     from ..study.risk import renamed
 
     records, table = read_records(file), file.get("attack")
@@ -79,16 +89,17 @@ def _attack_run(file: RunFile, names: list[str] | None, references: int | None, 
         raise BadInput("An attack needs members and non-members: `members` must hold both 0 and 1.")
     sides = [Records(records.x[rows], records.y[rows]) for rows in (inside, ~inside)]
     seed = file.get("output").get("seed") if seed is None else seed
-    fit = None
+    fit, finished = None, Finished.of(parts, {}, (records.x, records.y, inside), seeded(seed))
     if how == "fit":
         note("training the target on the members")
-        fit, found = found, found(sides[0].x, sides[0].y, np.random.default_rng(seed))
+        own = np.random.default_rng(seed) if seed is not None else finished.chance.generator()
+        fit, found = found, found(sides[0].x, sides[0].y, own)
     elif how == "make":
         found = loaded(found, Path(str(file.need("model", "file"))))
     groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
-    more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups}
+    more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups, "checkpoint": finished}
     count = table.get("references", 16) if references is None else references
-    evidence = _attacked(found, *sides, names or table.get("attacks"), count, seed, **more)
+    evidence = _attacked(found, *sides, names or table.get("attacks"), count, finished.chance, **more)
     rows = np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))
     return evidence.with_(exposures=renamed(evidence.exposures, rows))
 
@@ -111,7 +122,7 @@ def loaded(make: Any, path: Path) -> Any:
 
 
 def _attacked(
-    target: Any, inside: Records, outside: Records, names: Any, references: int, seed: int | None, **more: Any
+    target: Any, inside: Records, outside: Records, names: Any, references: int, chance: Any, **more: Any
 ) -> Evidence:
     from ..study import attack as measure
 
@@ -121,7 +132,7 @@ def _attacked(
         (outside.x, outside.y),
         attacks="auto" if names is None else names,
         references=references,
-        rng=seeded(seed),
+        rng=chance,
         **{key: value for key, value in more.items() if value is not None},
     )
 

@@ -55,7 +55,7 @@ def train(
     # all other settings are among those that the checkpoint itself compares
     settings = {"train.schedule": file.get("train").get("schedule", "constant"), "plan.delta": training.delta}
     with run_folder(wanted, "train", state="checkpoint.secret", settings=settings, resume=resume, again=again) as held:
-        done = trained(training, held, seed, payer)
+        done = trained(training, held, held.state, seed, payer)
         saved(training, done, evidence_of(training, done, file, payer), file, held.results)
         plot = _plot(done.history, training.plan, training.delta, held.results / "training.svg")
         held.commit()
@@ -88,14 +88,16 @@ def spender(file: RunFile, url: str | None) -> Spender | None:
     return Spender.of(file, url)
 
 
-def trained(training: RunTraining, held: RunFolder, seed: int | None, payer: Spender | None = None) -> Trained:
-    """Run it; what is needed to resume it is kept beside the folder."""
+def trained(
+    training: RunTraining, held: RunFolder, checkpoint: Path | None, seed: int | None, payer: Spender | None = None
+) -> Trained:
+    """Run it; what is needed to resume it is kept in `checkpoint`, beside the folder."""
     from ..train import Progress
 
     plan = training.plan
     bound = plan.bound(training.delta)
     note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
-    more: dict[str, Any] = {} if held.state is None else {"checkpoint": Lasting(held.state)}
+    more: dict[str, Any] = {} if checkpoint is None else {"checkpoint": Lasting(checkpoint)}
     if payer is None:
         note(f"No ledger is charged. One would be charged for the whole plan: {plan.event}.")
     else:

@@ -43,9 +43,9 @@ def stamped(record: Record, head: Record | None = None) -> str:
     return json.dumps({**record, "sum": _sum(record, head)}, allow_nan=False)
 
 
-def unstamped(line: bytes) -> Record | None:
-    """The record of one line that `stamped` made without a first line; None where it is damaged."""
-    return _read(line, None)
+def unstamped(line: bytes, head: Record | None = None) -> Record | None:
+    """The record of one line that `stamped` made; None where it is damaged, or of another file."""
+    return _read(line, head)
 
 
 def read_lines(path: Path, head: Record | None = None) -> Lines | None:

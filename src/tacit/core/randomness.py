@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +100,37 @@ class Seeded(Source):
 
     def spawn(self, count: int) -> list[Source]:
         return [Seeded(child) for child in self._sequence.spawn(count)]
+
+
+class Replayed(Seeded):
+    """A stream that work goes through again after it was interrupted, up to the place where it was.
+
+    It comes from a seed, or from words that the work keeps until it has ended. `mark` says where it is: parts of the
+    work that were finished are not done again, and what they drew is skipped.
+    """
+
+    def __init__(self, origin: Sequence[int], *, seeded: bool) -> None:
+        super().__init__(np.random.SeedSequence(list(origin)))
+        self.origin, self.drawn, self.children = list(origin), 0, 0
+        self.name = Seeded.name if seeded else "from a secret of the operating system, kept while the run lasts"
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        self.drawn += count
+        return super().words(count)
+
+    def spawn(self, count: int) -> list[Source]:
+        self.children += count
+        return super().spawn(count)
+
+    @property
+    def mark(self) -> list[int]:
+        """Where the stream comes from, and how far it has been used."""
+        return [*self.origin, self.drawn, self.children]
+
+    def skip(self, words: int, children: int) -> None:
+        """Use up what a finished part drew."""
+        self.words(words)
+        self.spawn(children)
 
 
 def source(rng: Source | int | np.random.Generator | None = None) -> Source:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from ..core import check
 from ..core.errors import BadInput, MissingExtra
+from ..core.files import unwritten
 from ..core.randomness import Source, source
 from ..loss import Plan
 from ..train import checkpoint
@@ -79,6 +80,8 @@ def spread(
             store.keep(k, parameters, last=len(done) == len(parts))
         if progress is not None:
             progress(min(len(done) * size, count), count)
+    if store is not None:
+        store.forget()  # where all parts were there already
     return Models(tuple(_stack(fleet, done[k]) for k in parts), sides, chance.name)
 
 
@@ -213,7 +216,7 @@ class _Store:
         except OSError:
             raise BadInput(f"The folder {folder} cannot be made.") from None
         self._old = folder / "fleet.pt.old"
-        checkpoint.destroy(self._old)  # left by a process that ended while it forgot the seeds
+        self._sweep()
         new: dict[str, Any] = {"schema": SCHEMA, "key": os.urandom(32)}
         self._state = checkpoint.read(self._file) if self._file.exists() else new
         if self._state.get("schema") != SCHEMA:
@@ -255,10 +258,26 @@ class _Store:
 
     def keep(self, k: int, parameters: Parameters, *, last: bool) -> None:
         checkpoint.write({"seal": self._seal, "parameters": parameters}, self._folder / f"part-{k}.pt")
-        if last:  # the seeds of noise must not outlive the training
+        if last:
+            self.forget()
+
+    def forget(self) -> None:
+        """Destroy the seeds: those of noise must not outlive the training."""
+        if "words" not in self._state:
+            return
+        self._sweep()
+        with unwritten(self._file):
             os.link(self._file, self._old)
-            checkpoint.write({name: self._state[name] for name in ("schema", "key", "seal")}, self._file)
-            checkpoint.destroy(self._old)
+        del self._state["words"]
+        checkpoint.write({name: self._state[name] for name in ("schema", "key", "seal")}, self._file)
+        checkpoint.destroy(self._old)
+
+    def _sweep(self) -> None:
+        """What a process left that ended while it forgot the seeds; not the file itself under its second name."""
+        checkpoint.forget(self._old)
+        if self._old.exists() and self._file.exists() and self._old.samefile(self._file):
+            self._old.unlink()
+        checkpoint.destroy(self._old)
 
 
 def _seal(key: bytes, settings: Any, arrays: Sequence[NDArray[Any]]) -> str:

@@ -13,13 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..audits import audit, stated
 from ..audits.claims import Stated
 from ..audits.training import name_of
-from ..core import BadInput, Evidence, Source, check, source
+from ..core import BadInput, Evidence, Source, check
 from ..core.evidence import Scalar
 from . import taking
 from .assembly import assembled
+from .finished import Checkpoint, Finished
 from .membership import attack
 from .models import Fit, accuracy, guarded, is_regressor, refit
 from .neural import neural
+from .records import features, kept
 
 DELTA = 1e-5
 
@@ -40,6 +42,7 @@ def bracket(
     nonmembers: tuple[ArrayLike, ArrayLike] | None = None,
     fit: Fit | None = None,
     canaries: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Train on a random half of `data`, attack that model, audit the training, and put it beside the claim.
 
@@ -53,19 +56,24 @@ def bracket(
     cannot be audited, and the evidence says so, unless `canaries` (x, y, coins) were offered to it, each put in where
     its fair coin says so (a game of one run), or `fit` is that training: then runs of it are audited, and it trains
     the attack's reference models (those of a fitted estimator are trained by cloning it).
+
+    `checkpoint` names a folder that reference models and the audit's runs are noted in as they are finished; the same
+    call that finds it goes on from there. It is a secret, and deleted at the end.
     """
     if nonmembers is not None:
         return _taken(
-            target, data, nonmembers, claim, fit, canaries, source(rng), references=references, runs=runs,
+            target, data, nonmembers, claim, fit, canaries, rng, checkpoint, references=references, runs=runs,
             confidence=confidence, isolation=isolation, canary=canary, seconds=seconds, groups=groups,
         )  # fmt: skip
     if fit is not None or canaries is not None:
         raise BadInput("fit and canaries go with a model that is taken as it is.", fix="Give its nonmembers=(x, y).")
-    train, randomness = _training(target), source(rng)
+    train = _training(target)
     x, y = (np.asarray(part) for part in _pair(data))
     if len(x) != len(y) or len(x) < 8:
         raise BadInput("data must be (x, y) with at least eight records.")
     _usable(target, x, y)
+    finished = Finished.of(checkpoint, _about(name_of(target), references), (x, y), rng)
+    randomness = finished.chance
     named = None if groups is None else np.asarray(groups)
     if named is not None and named.shape != (len(x),):
         raise BadInput("groups must name one group per record.")
@@ -81,6 +89,7 @@ def bracket(
         groups=None if named is None else np.concatenate((named[inside], named[~inside])),
         confidence=confidence,
         rng=randomness,
+        checkpoint=finished,
     )
     audited = audit(
         train,
@@ -92,8 +101,9 @@ def bracket(
         isolation=isolation,
         canary=canary,
         seconds=seconds,
+        checkpoint=finished.journal("audit") if seconds is None else None,
     )
-    return assembled(
+    evidence = assembled(
         measured,
         [audited],
         subject=name_of(target),
@@ -102,6 +112,13 @@ def bracket(
         rows=np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside))),
         provenance=_halves(inside, measured.provenance["references"], runs),
     )
+    finished.end()
+    return evidence
+
+
+def _about(name: str, references: int) -> dict[str, Any]:
+    """What a folder of finished parts says of the work; its audit says the rest."""
+    return {"target": name, "references": references}
 
 
 def _halves(inside: NDArray[np.bool_], references: Scalar, runs: int) -> dict[str, Scalar]:
@@ -116,10 +133,14 @@ def _halves(inside: NDArray[np.bool_], references: Scalar, runs: int) -> dict[st
 
 
 def _taken(
-    target: Any, members: Any, nonmembers: Any, claim: Any, fit: Fit | None, canaries: Any, randomness: Source,
-    *, references: int, confidence: float, groups: ArrayLike | None, **game: Any,
+    target: Any, members: Any, nonmembers: Any, claim: Any, fit: Fit | None, canaries: Any, rng: Any,
+    checkpoint: Checkpoint, *, references: int, confidence: float, groups: ArrayLike | None, **game: Any,
 ) -> Evidence:  # fmt: skip
     """Bracket a model that is trained already; see `taking`."""
+    sides = [] if checkpoint is None else [_pair(members), _pair(nonmembers)]
+    data = [part for x, y in sides for part in (features(kept(x)), np.asarray(y))]
+    finished = Finished.of(checkpoint, _about(name_of(target), references), data, rng)
+    randomness = finished.chance
     fit = None if fit is None else _training(fit)
     given = taking.Given.of(target, claim, DELTA)
     model = target.model if taking.trained(target) else guarded(target)
@@ -135,6 +156,7 @@ def _taken(
         groups=groups,
         confidence=confidence,
         rng=randomness,
+        checkpoint=finished,
     )
     games = (offered is not None) + (fit is not None)
     each = 1 - (1 - confidence) / max(games, 1)  # any of them may refute the claim: they share the error
@@ -142,11 +164,13 @@ def _taken(
     if offered is not None:
         audits.append(taking.one_run(model, offered, judged, each, randomness))
     if fit is not None:
-        found = audit(fit, members, claim=judged, confidence=each, rng=randomness, **game)
+        journal = finished.journal("audit") if game["seconds"] is None else None
+        found = audit(fit, members, claim=judged, confidence=each, rng=randomness, checkpoint=journal, **game)
         audits.append(found.with_(not_covered=(*found.not_covered, taking.MADE_AGAIN)))
     if games > 1:
         audits = [taking.sharing(found, confidence) for found in audits]
     x, y = (np.asarray(part) for part in nonmembers)
+    finished.end()
     return assembled(
         measured,
         audits,

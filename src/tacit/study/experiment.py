@@ -20,6 +20,7 @@ from ..audits import demonstrate, play, stated
 from ..audits.canary import Pair, maker, pair
 from ..audits.demonstration import same_adjacency
 from ..audits.runs.budget import Budget
+from ..audits.runs.journal import Journal
 from ..audits.runs.tasks import Run
 from ..audits.scoring import Runner, failures
 from ..audits.stage import unusable
@@ -39,6 +40,7 @@ from ..loss import Plan
 from ..train import Trained, fit
 from .assembly import assembled
 from .faults import would_catch
+from .finished import Finished
 from .fleets import attacked, runner
 from .membership import FPRS, NOT_COVERED, controls, measured
 from .models import Predict, predictor
@@ -127,7 +129,8 @@ class Experiment:
     """A pool of records, a random half of it members of each model, and records that no model sees.
 
     `groups` names every pool record's group, whose risks are then compared; `numbers` are the pool's rows in the data,
-    by which the most exposed records are named.
+    by which the most exposed records are named. `finished` keeps the audit's runs, if they shall survive an
+    interruption.
     """
 
     x: Array
@@ -139,6 +142,7 @@ class Experiment:
     note: Callable[[str], None] = lambda text: None
     groups: NDArray[Any] | None = None
     numbers: NDArray[np.int64] | None = None
+    finished: Finished | None = None
 
     def bracket(self, recipe: Recipe) -> tuple[Evidence, Trained | None]:
         """Evidence from both sides; a private recipe also gives the model that would be released.
@@ -243,7 +247,8 @@ class Experiment:
     def _play_fleet(self, fleet: Fleet, recipe: Recipe, game: Pair) -> Scores:
         self.note(f"{recipe.name}: auditing with {self.effort.runs} models")
         told = TimeLeft(recipe.name, self.note)
-        return play(runner(fleet, game, recipe.schedule, self.chance, told), self.effort.runs, self.chance)
+        run = self._kept(runner(fleet, game, recipe.schedule, self.chance, told))
+        return play(run, self.effort.runs, self.chance)
 
     def _play_own(self, recipe: Recipe, plan: Plan, start: nn.Module, game: Pair) -> Scores:
         self.note(f"{recipe.name}: auditing train.fit itself with {self.effort.own_runs} models")
@@ -255,6 +260,20 @@ class Experiment:
         """The evidence of an audit, with its controls on the scores of its larger game."""
         tests = (audit_controls.null(scores, self.chance), audit_controls.planted_leak(scores, self.chance))
         return Evidence(subject=recipe.name, demonstrations=shown, controls=tests, not_covered=open_, scores=(scores,))
+
+    def _kept(self, run: Runner) -> Runner:
+        """Runs in a fleet, which are not made again where they were finished before an interruption."""
+        if self.finished is None:
+            return run
+        finished = self.finished
+        return lambda coins: finished.part(f"fleet-{coins.size}", lambda: run(coins))
+
+    def _journal(self, game: Pair, runs: int) -> Journal | None:
+        """Where the runs of train.fit are noted."""
+        place = None if self.finished is None else self.finished.journal("own-runs")
+        if place is None:
+            return None
+        return Journal.open(place, {"runs": runs, "canary": self.effort.canary}, (game.x, game.y), self.chance)
 
     def _own(self, recipe: Recipe, plan: Plan, start: nn.Module, game: Pair) -> Runner:
         """Runs of the very code that trains the released model, from the same public start, each in a process."""
@@ -269,8 +288,9 @@ class Experiment:
 
         def run(coins: NDArray[np.bool_]) -> NDArray[np.float64]:
             results, told = [], TimeLeft(recipe.name, self.note)
+            budget = Budget.of("process", None, self.chance, self._journal(game, coins.size))
             for part in np.array_split(coins, max(1, coins.size // PART)):
-                results += Budget.of("process", None, self.chance).run(Run(train, game), part.tolist())
+                results += budget.run(Run(train, game), part.tolist())
                 told(len(results), coins.size)
             if all(result.problem for result in results):
                 raise unusable(results)

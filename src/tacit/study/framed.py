@@ -17,6 +17,7 @@ from ..core import Adjacency, BadInput, Evidence, Source
 from ..data import Schema, is_frame
 from ..data.codec import Codec, holds_frame, split
 from . import bracketing, membership
+from .finished import Checkpoint
 from .membership import FPRS, AnyAttack
 from .models import Fit, FramedFit, FramedModel, refit
 
@@ -79,6 +80,7 @@ def attack(
     rng: Rng = None,
     fpr: Sequence[float] = FPRS,
     output: str = "auto",
+    checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Measure membership inference against a trained model.
 
@@ -91,11 +93,14 @@ def attack(
     cloning an estimator; without either only attacks that need none are run. An attack that learns from records of
     known membership is told a random half of them and judged on the other; one that looks inside needs a torch model.
     The most exposed records are named by their row among members, then non-members.
+
+    `checkpoint` names a folder that reference models are noted in as they are finished; the same attack that finds it
+    goes on from there. It is a secret, and deleted at the end.
     """
     given = Arrays.of(_own(schema, target), members, nonmembers, numbers=False)
     found = membership.attack(
         target, *given.parts, attacks=attacks, references=references, fit=fit, groups=groups,
-        confidence=confidence, rng=rng, fpr=fpr, output=output,
+        confidence=confidence, rng=rng, fpr=fpr, output=output, checkpoint=checkpoint,
     )  # fmt: skip
     return given.told(found.with_(subject=type(target).__name__))
 
@@ -149,6 +154,7 @@ def bracket(
     nonmembers: Any = None,
     fit: Fit | None = None,
     canaries: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Attack a training or a model, audit it, and put both beside the claim.
 
@@ -169,6 +175,9 @@ def bracket(
     `canaries` (x, y, coins) were offered to it, each put in where its fair coin says so (a game of one run), or `fit`
     is that training: then runs of it are audited, and it trains the attack's reference models (those of a fitted
     estimator are trained by cloning it).
+
+    `checkpoint` names a folder that reference models and the audit's runs are noted in as they are finished; the same
+    call that finds it goes on from there. It is a secret, and deleted at the end.
     """
     if nonmembers is not None and fit is None and canaries is None and getattr(target, "made", None) is not None:
         from .trained import bracket_trained
@@ -177,7 +186,7 @@ def bracket(
             raise BadInput("isolation and seconds go with fit=.", fix="Leave them out, and say how many runs.")
         return bracket_trained(
             target, data, nonmembers, schema=_schema(schema), references=references, runs=runs, confidence=confidence,
-            canary=canary, groups=groups, rng=rng,
+            canary=canary, groups=groups, rng=rng, checkpoint=checkpoint,
         )  # fmt: skip
     given = Arrays.of(_own(schema, target), *([data] if nonmembers is None else [data, nonmembers]))
     others = None if nonmembers is None else given.parts[1]
@@ -189,7 +198,7 @@ def bracket(
     found = bracketing.bracket(
         model, given.parts[0], claim=claim, references=references, runs=runs, confidence=confidence, rng=rng,  # type: ignore[arg-type]
         isolation=isolation, canary=canary, seconds=seconds, groups=groups, nonmembers=others, fit=train,
-        canaries=canaries,
+        canaries=canaries, checkpoint=checkpoint,
     )  # fmt: skip
     return given.told(found)
 

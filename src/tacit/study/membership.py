@@ -23,6 +23,7 @@ from ..attacks import (
     planted_leak,
 )
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
+from .finished import Checkpoint, Finished
 from .models import Fit, answers, as_given, classes_of, inside, is_regressor, refit, usual_form
 from .outputs import Reading
 from .pooling import pool
@@ -55,6 +56,7 @@ def attack(
     rng: Source | int | np.random.Generator | None = None,
     fpr: Sequence[float] = FPRS,
     output: str = "auto",
+    checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Measure membership inference against a trained model.
 
@@ -67,13 +69,21 @@ def attack(
     cloning an estimator; without either only attacks that need none are run. An attack that learns from known records
     is told the membership of a random half and judged on the other; one that looks inside needs a torch model. The
     most exposed records are named by their row among members, then non-members.
+
+    `checkpoint` names a folder that reference models are noted in as they are finished; the same attack that finds it
+    goes on from there. It is a secret, and deleted at the end.
     """
-    randomness = source(rng)
     if not isinstance(fpr, Sequence):
         raise BadInput("fpr must be a sequence of false-positive rates.")
     x, y, member = pool(members, nonmembers)
     wanted = check.whole("references", references, least=0)
-    asked = _asked(target, x, y, member, refit(target, fit), wanted, randomness, output)
+    if checkpoint is None:
+        finished = Finished(source(rng))
+    else:
+        about = {"references": wanted, "members": int(member.sum()), "output": output}
+        finished = Finished.of(checkpoint, about, (features(x), y), rng)
+    randomness = finished.chance
+    asked = _asked(target, x, y, member, refit(target, fit), wanted, finished, output)
     if groups is not None:
         asked = replace(asked, seen=observed_groups(asked.seen, groups))
     if looks := _looks(_chosen(attacks, asked.seen, asked.others)):
@@ -89,7 +99,7 @@ def attack(
     if not all(isinstance(item, Scores) for item in scores):
         raise BadInput("An attack must return Scores.")
     baseline, blind = blind_baseline(seen.need("features"), member, randomness, label=y, confidence=confidence)
-    return Evidence(
+    evidence = Evidence(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
         groups=() if groups is None else tuple(disparity(scores[-1], randomness, confidence=confidence)),
@@ -106,6 +116,9 @@ def attack(
         scores=tuple(scores),
         **({} if others is None else records(others, *randomness.spawn(1))),
     )
+    if not isinstance(checkpoint, Finished):  # else there is more to come
+        finished.end()
+    return evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +143,7 @@ def _asked(
     member: NDArray[np.bool_],
     train: Fit | None,
     wanted: int,
-    rng: Source,
+    finished: Finished,
     said: str,
 ) -> _Asked:
     """Ask the target, train its references on as many records as it has members, and read both in the same way."""
@@ -142,7 +155,7 @@ def _asked(
     sides = None
     if train is not None and wanted:
         keep = reading.keeping(wanted)
-        taught, sides = trained(train, x, y, int(member.sum()), wanted, rng, classes, keep)
+        taught, sides = trained(train, x, y, int(member.sum()), wanted, finished.chance, classes, keep, finished)
     read = reading.coarsest(taught)
     seen = replace(reading.observe([told], member[:, None], read), features=features(as_given(target, x)), record=rows)
     others = None if sides is None else replace(reading.observe(taught, sides, read), record=rows)

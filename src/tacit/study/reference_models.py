@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from ..audits.foreign import Border
 from ..audits.runs.batched import Together
 from ..audits.runs.batched import answers as answers_of_many
 from ..core import BadInput, Source
+from .finished import Finished
 from .models import Fit, answers
 from .records import take
 
@@ -50,23 +52,36 @@ def trained(
     rng: Source,
     classes: Array | None,
     keep: Callable[[Array], Any],
+    finished: Finished,
 ) -> tuple[list[Any], NDArray[np.bool_]]:
     """What `count` models, each trained on `share` records, say of all records, and who was in which.
 
-    `keep` says what is kept of each answer. A fit that offers `many` trains them together.
+    `keep` says what is kept of each answer. A fit that offers `many` trains them together. Models that were `finished`
+    before an interruption are not trained again.
     """
     member = subsets(len(y), count, share, rng)
     if not callable(getattr(fit, "many", None)) or not isinstance(x, np.ndarray):
-        return [keep(answers(_one(fit, x, y, rows, rng), x, classes)) for rows in member.T], member
+
+        def told_by(rows: NDArray[np.bool_]) -> Array:
+            return answers(_one(fit, x, y, rows, rng), x, classes)
+
+        parts = [(f"reference-{k}", functools.partial(told_by, rows)) for k, rows in enumerate(member.T)]
+        return [keep(finished.part(name, make)) for name, make in parts], member
     size, outputs = Together.of(fit).at_once, []
     for first in range(0, count, size):
-        sides, told = member[:, first : first + size], ""
-        with Border() as border:
-            told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], x)
-        if isinstance(told, str):
-            raise BadInput(f"The training of reference models {border.problem or told}.")
-        outputs += [keep(np.asarray(part)) for part in told]
+        make = functools.partial(_several, fit, x, y, member[:, first : first + size], rng)
+        outputs += [keep(told) for told in finished.part(f"references-{first}-{size}", make)]
     return outputs, member
+
+
+def _several(fit: Fit, x: Array, y: Array, sides: NDArray[np.bool_], rng: Source) -> Array:
+    """What models that are trained together say: models x records x classes."""
+    told: Any = ""
+    with Border() as border:
+        told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], x)
+    if isinstance(told, str):
+        raise BadInput(f"The training of reference models {border.problem or told}.")
+    return np.stack([np.asarray(part) for part in told])
 
 
 def _one(fit: Fit, x: Any, y: Array, rows: NDArray[np.bool_], rng: Source) -> Any:

@@ -16,11 +16,12 @@ from torch import nn
 from ..audits import stated
 from ..audits.canary import maker, pair
 from ..audits.demonstration import same_adjacency
-from ..core import Adjacency, BadInput, Evidence, Source
+from ..core import Adjacency, BadInput, Evidence
 from ..core.evidence import Scalar
 from . import taking
 from .assembly import assembled
 from .experiment import Effort, Experiment, Recipe
+from .finished import Finished
 from .membership import attack
 from .models import accuracy
 from .run_training import RunTraining, baseline
@@ -35,10 +36,13 @@ def bracket_released(
     evidence: Evidence,
     effort: Effort,
     attacks: Any,
-    chance: Source,
+    finished: Finished,
     note: Callable[[str], None] = lambda text: None,
 ) -> Evidence:
-    """Evidence from both sides about one trained model; `evidence` is that of its training, with the claim."""
+    """Evidence from both sides about one trained model; `evidence` is that of its training, with the claim.
+
+    `finished` brings the randomness, and keeps reference models and the audit's runs.
+    """
     records, plan = training.records, training.plan
     sides = [np.flatnonzero(side) for side in (training.inside & _usual(training), training.held_out)]
     if len(sides[1]) < 2:
@@ -64,10 +68,11 @@ def bracket_released(
         fit=references,
         groups=None if records.groups is None else records.groups[rows],
         confidence=effort.confidence,
-        rng=chance,
+        rng=finished.chance,
         fpr=effort.fpr,
+        checkpoint=finished,
     )
-    audited = _audited(training, effort, claim, chance, note)
+    audited = _audited(training, effort, claim, finished, note)
     return assembled(
         measured,
         [audited],
@@ -81,13 +86,14 @@ def bracket_released(
 
 
 def _audited(
-    training: RunTraining, effort: Effort, claim: Any, chance: Source, note: Callable[[str], None]
+    training: RunTraining, effort: Effort, claim: Any, finished: Finished, note: Callable[[str], None]
 ) -> Evidence:
     """Runs of the released model's own training, with and without one canary."""
     x, y = training.data
-    held = training.held_out
+    held, chance = training.held_out, finished.chance
     trial = Experiment(
-        x, y, (training.records.x[held], training.records.y[held]), chance, training.delta, effort, note
+        x, y, (training.records.x[held], training.records.y[held]), chance, training.delta, effort, note,
+        finished=finished,
     )  # fmt: skip
     recipe = Recipe(
         training.name, training.make, training.optimizer, training.plan, training.again, training.in_fleets

@@ -113,6 +113,10 @@ class RunFile:
         """A copy in which [describe] also says these."""
         return replace(self, sections={**self.sections, "describe": {**self.get("describe"), **texts}})
 
+    def settings(self, *sections: str) -> dict[str, Any]:
+        """The values of some sections by dotted names, as a run that does not end keeps them."""
+        return {f"{section}.{key}": value for section in sections for key, value in self.get(section).items()}
+
     @property
     def described(self) -> dict[str, str]:
         """What [describe] says."""

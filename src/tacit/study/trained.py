@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core import BadInput, Evidence, Source, source
+from ..core import BadInput, Evidence, Source
 from ..data import Records, Schema, is_frame, table
 from ..data.codec import holds_frame
 from ..data.files import by_schema
 from ..data.frames import joined
 from ..train.recipe.networks import learning_rate, network
 from .audit_section import AuditSection
+from .finished import Checkpoint, Finished
 from .released import bracket_released
 from .run_training import RunTraining
 from .training import effort
@@ -38,6 +39,7 @@ def bracket_trained(
     canary: Any,
     groups: ArrayLike | None,
     rng: Source | int | np.random.Generator | None,
+    checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Attack the model with its members and others, and audit runs of its own training on those members."""
     if isinstance(schema, str) or (schema is not None and schema != target.schema):
@@ -48,7 +50,10 @@ def bracket_trained(
     training = _training(target, sides, groups)
     asked = AuditSection(runs=runs, canary=canary, confidence=confidence)
     much = effort({"references": references}, asked, in_fleets=training.in_fleets, cost=training.cost)
-    found = bracket_released(training, target.model, target.evidence, much, "auto", source(rng))
+    about = {"references": references, "runs": runs, "canary": canary}
+    finished = Finished.of(checkpoint, about, [part for side in sides for part in (side.x, side.y)], rng)
+    found = bracket_released(training, target.model, target.evidence, much, "auto", finished)
+    finished.end()
     derived = () if target.schema is None or not target.schema.derived else (", ".join(target.schema.derived),)
     lines = (WORD, *(FIXED.format(names) for names in derived))
     return found.with_(not_covered=(*found.not_covered, *lines))

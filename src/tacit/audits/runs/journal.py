@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import math
 import os
 import time
@@ -17,19 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core import BadInput, Source, TacitError, source
+from ...core import Source, TacitError
 from ...core.errors import FileWarning
 from ...core.files import Lasting, shown, written
+from ...core.journal_head import BYTES, Randomness, check_same, drawn, head, seed, seeded_key
 from ...core.lines import Record, append, read_lines, stamped, unusable
-from ...core.randomness import Seeded
+from ...core.randomness import Replayed, Seeded
 from .workers import Result
 
 SCHEMA = "tacit.audit-journal/2"
-BYTES = 32
 SYNC = 1.0
 """Seconds between two times that the operating system is made to put the notes on disk."""
 Data = tuple[NDArray[Any], NDArray[Any]]
-Randomness = Source | int | np.random.Generator | None
 
 
 class Kept(Seeded):
@@ -62,15 +58,15 @@ class Journal:
     def open(cls, given: str | Path | Lasting, about: Record, data: Data, rng: Randomness) -> Journal:
         """A new journal, or the one that an audit with the same settings left; nothing is written before a run ends."""
         path = given.path if isinstance(given, Lasting) else Path(given)
-        seed = _seed(rng)
-        made = None if seed is None else _head(about, data, seed, _seeded_key(seed))
+        words = seed(rng)
+        made = None if words is None else head(SCHEMA, about, data, words, seeded_key(SCHEMA, words))
         lines = read_lines(path, made)
         if lines is None:
-            head = made or _head(about, data, _drawn(rng), os.urandom(BYTES).hex())
-            return cls(path, _chance(head, seed), head, lasting=isinstance(given, Lasting), whole=not path.exists())
+            first = made or head(SCHEMA, about, data, drawn(rng), os.urandom(BYTES).hex())
+            return cls(path, _chance(first, rng), first, lasting=isinstance(given, Lasting), whole=not path.exists())
         if lines.head is None:
             raise unusable(path, lines)
-        _check_same(path, lines.head, about, data, seed)
+        check_same(path, SCHEMA, lines.head, about, data, words)
         found, bad = _results(lines.rest)
         damaged = len(lines.damaged) + bad
         if damaged:
@@ -80,7 +76,7 @@ class Journal:
                 FileWarning,
                 stacklevel=3,
             )
-        chance = _chance(lines.head, seed)
+        chance = _chance(lines.head, rng)
         whole = lines.whole and not bad
         return cls(path, chance, lines.head, found, 0, isinstance(given, Lasting), damaged, whole)
 
@@ -121,41 +117,6 @@ class Journal:
             self.path.unlink(missing_ok=True)
 
 
-def identity(data: Data, key: str) -> str:
-    """A keyed hash: tells data sets apart, and nothing else without the key."""
-    code = hmac.new(bytes.fromhex(key), digestmod=hashlib.sha256)
-    for array in data:
-        code.update(f"{array.shape} {array.dtype}".encode())
-        code.update(np.ascontiguousarray(array).tobytes() if array.dtype != object else repr(array.tolist()).encode())
-    return code.hexdigest()
-
-
-def _head(about: Record, data: Data, random: list[int], key: str) -> Record:
-    return {"schema": SCHEMA, "about": about, "data": identity(data, key), "random": random, "key": key}
-
-
-def _check_same(path: Path, head: Record, about: Record, data: Data, seed: list[int] | None) -> None:
-    """Refuse an audit with other settings, data or seed than the journal's, by name; the file stays."""
-    kept = head.get("about")
-    if head.get("schema") != SCHEMA or not isinstance(kept, dict) or not _fits(head):
-        raise BadInput(f"{shown(path)} is not a journal that this version can go on with.")
-    plain = json.loads(json.dumps(about))
-    names = [name for name in {**kept, **plain} if kept.get(name) != plain.get(name)]
-    names += [] if head.get("data") == identity(data, head["key"]) else ["data"]
-    names += [] if seed is None or seed == head["random"] else ["seed"]
-    if names:
-        raise BadInput(
-            f"{path} is of an audit with other settings, data or seed: {', '.join(names)} differ.",
-            fix="Repeat the settings of the audit that did not end, or delete the file.",
-        )
-
-
-def _fits(head: Record) -> bool:
-    words, key = head.get("random"), head.get("key")
-    plain = isinstance(words, list) and all(type(word) is int and 0 <= word < 2**64 for word in words) and words
-    return bool(plain) and isinstance(key, str) and len(key) == 2 * BYTES and set(key) <= set("0123456789abcdef")
-
-
 def _line(run: int, result: Result) -> Record:
     score = result.score.tolist() if isinstance(result.score, np.ndarray) else float(result.score)
     return {"run": run, "score": _told(score), "problem": result.problem, "seconds": result.seconds}
@@ -175,23 +136,12 @@ def _results(lines: list[Record]) -> tuple[dict[int, Result], int]:
     return found, bad
 
 
-def _chance(head: Record, seed: list[int] | None) -> Source:
-    return Seeded(seed[0]) if seed else Kept(np.random.SeedSequence(head["random"]))
-
-
-def _seeded_key(seed: list[int]) -> str:
-    """The key of an experiment that has no secrets: its first line can be made again."""
-    return hashlib.sha256(f"{SCHEMA} {seed}".encode()).hexdigest()
-
-
-def _seed(rng: Randomness) -> list[int] | None:
-    return [int(rng)] if isinstance(rng, int | np.integer) else None
-
-
-def _drawn(rng: Randomness) -> list[int]:
-    """A seed that was given, or words from the source."""
-    chance = source(rng)
-    return _seed(rng) or [int(word) for word in chance.words(4)]
+def _chance(head: Record, rng: Randomness) -> Source:
+    """The source of a seed or of a work that is gone through again; else one from the words that the journal keeps."""
+    if isinstance(rng, Replayed):
+        return rng
+    words = seed(rng)
+    return Seeded(words[0]) if words else Kept(np.random.SeedSequence(head["random"]))
 
 
 def _told(value: Any) -> Any:
