@@ -79,7 +79,7 @@ def _changes(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> bo
     return any(mark in flags for mark in "wax+")
 
 
-def ended(run: Callable[[Path], int], folder: Path, fault: Fault | None, patience: float = 60.0) -> tuple[int, str]:
+def ended(run: Callable[[Path], int], folder: Path, fault: Fault | None, patience: float = 900.0) -> tuple[int, str]:
     """(exit status or minus the signal, what it printed) of `run(folder)` in a forked child with a fault."""
     log = folder.with_name(f"{folder.name}.log")
     child = os.fork()

@@ -92,7 +92,7 @@ delta = 1e-5
 references = 0
 """
 EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"></svg>'
-WAIT = timedelta(seconds=10)
+WAIT = timedelta(seconds=120)
 """How long one process waits for the other."""
 PLAN = Plan(40, 0.5, 30, 1.0)
 

@@ -146,6 +146,22 @@ def refusals(folder: Path) -> list[str]:
         model = made(cut=True)
         private(model, torch.optim.SGD(model.parameters(), lr=0.1), LOUD, **options)
 
+    def drifting(act: Any) -> None:
+        """The second process does something else after two steps."""
+        model = mixed(cut=True)
+        descent = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1)
+        step = private(model, descent, Plan(60, 0.5, 4, 1.0), rng=5, speed=Speed(physical_batch=4))
+        for batch in step.batches(DATA):
+            step(batch)
+            if step.done == 2 and dist.get_rank() == 1:
+                act(model, descent)
+
+    def other_rate(model: Any, descent: Any) -> None:
+        descent.param_groups[0]["lr"] = 0.2
+
+    def other_weights(model: Any, descent: Any) -> None:
+        model.frozen.weight.data[0, 0] += 1e-6
+
     return [
         attempt(half),
         attempt(rounded),
@@ -153,6 +169,8 @@ def refusals(folder: Path) -> list[str]:
         attempt(lambda: asked(noise="grid")),
         attempt(lambda: asked(speed=Speed(compile=True))),
         attempt(lambda: fit(made(cut=True), DATA, CASES["flat"]["plan"], checkpoint=folder / "x")),
+        attempt(lambda: drifting(other_rate)),
+        attempt(lambda: drifting(other_weights)),
     ]
 
 

@@ -358,3 +358,17 @@ def test_a_warning_is_a_sentence(tacit_):
     assert status == 0
     assert err.startswith("tacit: delta 0.5 is not below")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "how"), [("attack", "predict"), ("attack", "fit"), ("bracket", "fit"), ("train", "make")]
+)
+def test_an_exception_of_users_code_is_told_by_kind_and_place(tacit_, verb, how):
+    """Where it was raised, never what it said."""
+    line = next(k for k, text in enumerate(CODE.splitlines(), start=1) if "raise KeyError" in text)
+    data = 'source = "data.npz"' + '\nmembers = "members"' * (verb == "attack")
+    sections = {"plan": PLAN} if verb == "train" else {}
+    status, _, err = tacit_(verb, run_file(f'{how} = "their_code:fails"', data, **sections))
+    assert status == 2
+    assert f"(their_code.py, line {line}, in fails)" in err
+    assert "a value of the data" not in err

@@ -82,5 +82,7 @@ def test_one_statement_of_evidence(pair) -> None:
 
 def test_what_cannot_be_done_is_refused(pair) -> None:
     told = ["not cut up among all", "another precision", "by other means", "in one piece", "are eager", "not saved"]
-    for sentence, words in zip(pair[0]["refusals"], told, strict=True):
-        assert words in sentence
+    told += ["optimizer.lr", "parameters"]
+    for found in pair:  # on every process
+        for sentence, words in zip(found["refusals"], told, strict=True):
+            assert words in sentence

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Observations, Resolution, TacitError
+from ..core.errors import where
 from ..core.resolution import are_shares
 
 Array = NDArray[Any]
@@ -31,11 +32,13 @@ class Classifier(Protocol):
 class Border:
     """`with Border() as border:` lets any Exception of foreign code end the block and keeps its kind, not its text.
 
-    The text may hold data (soundness rule 8); one of ours holds none, and says what to mend. Interrupts pass through;
-    sys.exit does not: their status is not ours.
+    `place` is where it was raised, in brackets, for the end of a sentence: " (own.py, line 3, in fit)". The text may
+    hold data (soundness rule 8); one of ours holds none, and says what to mend. Interrupts pass through; sys.exit does
+    not: their status is not ours.
     """
 
     problem: str = field(default="")
+    place: str = field(default="")
 
     def __enter__(self) -> Border:
         return self
@@ -47,6 +50,7 @@ class Border:
             return False
         ours = f" ({error.message.rstrip('.')})" if isinstance(error, TacitError) else ""
         self.problem = f"raised {kind.__name__}{ours}"
+        self.place = f" ({where(error)})" if error is not None and not ours else ""
         return True
 
 

@@ -112,7 +112,7 @@ def _play(release: Release, pair: tuple[Any, Any], coins: Coins, rng: np.random.
         row = None
         with Border() as border:
             row = np.asarray(release(pair[0 if coin else 1], rng), dtype=np.float64).ravel()
-        problems.add(border.problem)
+        problems.add(f"{border.problem}{border.place}")
         rows.append(row)
     sizes = [row.size for row in rows if row is not None and np.isfinite(row).all() and row.size]
     if not sizes:

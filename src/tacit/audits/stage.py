@@ -87,7 +87,10 @@ class Stage:
 def unusable(results: Sequence[Result], fleet: Together | None = None) -> NotFinished:
     """The one sentence when nothing came of all runs."""
     name = "fit" if fleet is None else "fit.many"
-    return NotFinished(f"No run gave a score: {name} {said(results)}.", fix=f"Try {name} on the data by itself first.")
+    place = next((result.place for result in results if result.place), "")
+    return NotFinished(
+        f"No run gave a score: {name} {said(results)}{place}.", fix=f"Try {name} on the data by itself first."
+    )
 
 
 def said(results: Sequence[Result], *, short: bool = False) -> str:

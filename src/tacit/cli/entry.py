@@ -35,7 +35,7 @@ def resolve(entry: str) -> Any:
         what = "it" if module_name.startswith(missing) else f"{missing}, which it imports,"
         raise BadInput(f"Module {module_name!r} cannot be imported: {what} was not found.")
     if border.problem:
-        raise BadInput(f"Module {module_name!r} cannot be imported: it {border.problem}.")
+        raise BadInput(f"Module {module_name!r} cannot be imported: it {border.problem}{border.place}.")
     found: Any = module
     for part in name.split("."):
         if part not in dir(found):
@@ -71,7 +71,7 @@ class Guarded:
         with Border() as border:
             made = self._function(*arguments)
         if border.problem:
-            raise BadInput(f"{self._entry} {border.problem} when called with {len(arguments)} arguments.")
+            raise BadInput(f"{self._entry} {border.problem} when called with {len(arguments)} arguments{border.place}.")
         return made
 
 

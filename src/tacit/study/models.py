@@ -132,7 +132,8 @@ def refit(target: Any, fit: Fit | None) -> Fit | None:
             found = model.fit(x, y)
         if border.problem:
             raise BadInput(
-                f"A clone of the model {border.problem} when it was trained on {len(y)} of the records{_oddity(x, y)}.",
+                f"A clone of the model {border.problem} when it was trained on {len(y)} of the records{_oddity(x, y)}"
+                f"{border.place}.",
                 fix="Give fit=, more records, or references=0.",
             )
         return found
@@ -215,7 +216,7 @@ def _asked(answer: Predict, x: Any) -> Array:
     with Border() as border:
         found = answer(x)
     if border.problem:
-        raise BadInput(f"The model {border.problem} when it was given records of {described(x)}.")
+        raise BadInput(f"The model {border.problem} when it was given records of {described(x)}{border.place}.")
     return _numbers(found)
 
 

@@ -80,7 +80,7 @@ def _several(fit: Fit, x: Array, y: Array, sides: NDArray[np.bool_], rng: Source
     with Border() as border:
         told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], x)
     if isinstance(told, str):
-        raise BadInput(f"The training of reference models {border.problem or told}.")
+        raise BadInput(f"The training of reference models {border.problem or told}{border.place}.")
     return np.stack([np.asarray(part) for part in told])
 
 
@@ -95,5 +95,7 @@ def _one(fit: Fit, x: Any, y: Array, rows: NDArray[np.bool_], rng: Source) -> An
     if told is not None:
         raise told
     if border.problem:
-        raise BadInput(f"The training of a reference model on {int(rows.sum())} records {border.problem}.")
+        raise BadInput(
+            f"The training of a reference model on {int(rows.sum())} records {border.problem}{border.place}."
+        )
     return found

@@ -26,7 +26,7 @@ def fresh(make: Callable[[], nn.Module], x: Array, y: Array, chance: Source) -> 
         torch.manual_seed(int(chance.words(1)[0] >> np.uint64(1)))
         model = make()
     if border.problem:
-        raise BadInput(f"[model] make {border.problem}.")
+        raise BadInput(f"[model] make {border.problem}{border.place}.")
     if not isinstance(model, nn.Module):
         raise BadInput("[model] make must return a torch module.")
     if any(isinstance(tensor, nn.parameter.UninitializedParameter) for tensor in model.parameters()):
@@ -39,7 +39,7 @@ def fresh(make: Callable[[], nn.Module], x: Array, y: Array, chance: Source) -> 
     with Border() as border, torch.no_grad():
         answer = model.eval()(torch.zeros((2, *x.shape[1:])))
     if border.problem:
-        raise BadInput(f"The model cannot take records of shape {x.shape[1:]}: it {border.problem}.")
+        raise BadInput(f"The model cannot take records of shape {x.shape[1:]}: it {border.problem}{border.place}.")
     if not isinstance(answer, Tensor) or answer.dim() != 2:
         raise BadInput("The model must answer with one row per record and one column per class, for all labels.")
     if answer.shape[1] <= int(np.max(y)):

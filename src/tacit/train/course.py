@@ -93,8 +93,8 @@ class Course:
         """At the public places of a run, before the step there."""
         if not step.done or step.done % max(1, step.plan.steps // PLACES):
             return
-        if step._workers.count > 1 and not step.sharded:
-            now = {**optimizer_terms(step.optimizer, step.parameters), "parameters": f"#{mark(step.parameters)}"}
+        if step._workers.count > 1:
+            now = {**optimizer_terms(step.optimizer, step.parameters), "parameters": f"#{mark(_held_by_all(step))}"}
             check_same(step._workers.all_of(now))
         if self.number is not None:
             self._report(step, self.number)
@@ -123,6 +123,14 @@ def _fence(step: PrivateStep) -> Fence | None:
     """The ledger, where it numbers continuations."""
     ledger: object = step.ledger
     return ledger if isinstance(ledger, Fence) else None
+
+
+def _held_by_all(step: PrivateStep) -> dict[str, Tensor]:
+    """What every process holds whole: all trained parameters, or, where those are cut up, what is not."""
+    if not step.sharded:
+        return step.parameters
+    every = {**dict(step.model.named_parameters()), **dict(step.model.named_buffers())}
+    return {name: tensor for name, tensor in every.items() if not hasattr(tensor, "to_local")}
 
 
 def mark(parameters: dict[str, Tensor]) -> str:

@@ -51,6 +51,8 @@ class Result:
     score: Any
     problem: str
     seconds: float
+    place: str = ""
+    """Where somebody's code raised, in brackets."""
 
 
 def nobody(place: int, result: Result) -> None:
@@ -94,7 +96,7 @@ def perform(task: Task, job: Job) -> Result:
         score, problem = task(job.coin, job.words)
     if border.problem == "raised RuntimeError" and _without_gpu():
         border.problem = f"{border.problem} ({NO_GPU})"
-    return Result(score, border.problem or problem, time.monotonic() - began)
+    return Result(score, border.problem or problem, time.monotonic() - began, border.place)
 
 
 def _here(task: Task, job: Job, deadline: float, place: int, ended: Ended) -> Result:
