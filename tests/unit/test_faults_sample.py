@@ -25,7 +25,7 @@ def own_module():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["train", "audit", "attack", "fleet"])
+@pytest.mark.parametrize("name", ["train", "audit", "attack", "attack fit", "bracket fit", "fleet"])
 def test_faults_end_in_the_uninterrupted_result(name, tmp_path, monkeypatch):
     from fault_modes import MODES
     from faults import kill_once, prepared, starve_once

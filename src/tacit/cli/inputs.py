@@ -80,7 +80,8 @@ def made(state: Path | None) -> Lasting | None:
 
 def one_process() -> None:
     """The command trains in one process; several that torchrun started would each train a model of its own."""
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+    count = os.environ.get("WORLD_SIZE", "")
+    if count.isdecimal() and int(count) > 1:
         raise BadInput(
             "tacit train runs in one process, and torchrun has started several.",
             fix="Write a script that calls tacit.fit, and start that with torchrun.",
