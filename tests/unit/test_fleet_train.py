@@ -12,7 +12,7 @@ from tacit import BadInput, Plan
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
 from tacit.fleet.certified import Clip
-from tacit.fleet.fleet import ROOM, _gradients
+from tacit.fleet.fleet import ROOM, ROUNDING, _gradients
 from tacit.fleet.order import Draws, Pool, sampled
 from tacit.fleet.progress import Line
 from tacit.fleet.stack import stack, stacked
@@ -257,13 +257,13 @@ def test_one_private_step_is_the_clipped_sum_over_the_expected_batch():
 
 @pytest.mark.parametrize("scale", [1.0, 0.9, 1.1])
 def test_noise_has_its_scale_and_is_drawn_per_model(scale):
-    """Zero gradients: a step is -lr z C / b times a standard normal. 240,000 draws; six standard errors."""
+    """Zero gradients: a step is -lr z C (1 + r) / b times a standard normal. 240,000 draws; six standard errors."""
     plan = Plan(10, 0.5, 1, 2.0 * scale, 3.0)
     start = lambda: nn.Sequential(nn.Linear(600, 2, bias=False))  # noqa: E731
     member = np.zeros((10, 200), dtype=bool)
     plain = Fleet(lambda: _zeroed(start()), lambda p: torch.optim.SGD(p, lr=1.0))
     weight = plain.train(np.zeros((10, 600)), np.zeros(10), member, plan, rng=8).stacks[0].parameters["0.weight"]
-    noise = weight.double().numpy().reshape(200, -1) * plan.expected_batch / (2.0 * 3.0)
+    noise = weight.double().numpy().reshape(200, -1) * plan.expected_batch / (2.0 * 3.0 * (1 + ROUNDING["float32"]))
     error = abs(noise.var() - 1.0) / np.sqrt(2 / noise.size)
     assert (error < 6) == (scale == 1.0)
     assert abs(np.corrcoef(noise[:2])[0, 1]) < 6 / np.sqrt(1200)

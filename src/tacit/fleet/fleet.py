@@ -36,10 +36,9 @@ from .stack import Stack, copies, stack, stacked
 
 COMPILE_FROM = 50
 PRODUCTS = {"float32": "highest", "tf32": "high"}
-ROOM = {"float32": 1 / (1 + ROUNDING["float32"]), "tf32": (1 - 2.0**-9) / (1 + ROUNDING["float32"])}
-"""Of the clip norm: contributions are clipped to C / (1 + r), so that with rounding they are within C. Noisy sums are
-then multiplied by 1 + r: steps are those of `private`, which clips to C and scales its noise by 1 + r. TF32 makes each
-factor of a gradient longer by a share of at most 2^-11, a product of two by less than 2^-9 (soundness rule 11)."""
+ROOM = {"float32": 1.0, "tf32": 1 - 2.0**-9}
+"""Of the clip norm: TF32 makes each factor of a gradient longer by a share of at most 2^-11, a product of two by less
+than 2^-9 (soundness rule 11)."""
 MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
 MakeStack = Callable[[nn.Module, dict[str, Tensor]], Stack]
 Progress = Callable[[int, int], None]
@@ -167,6 +166,11 @@ def trainable(schedule: Epochs | Plan) -> None:
         raise BadInput("A fleet trains privately with Poisson sampling and flat clipping only.")
 
 
+def _noise(plan: Plan) -> float:
+    """The noise of a sum: rounding may carry a record's contribution to (1 + r) clip norms (soundness rule 24)."""
+    return plan.noise_multiplier * plan.clip_norm * (1 + ROUNDING["float32"])
+
+
 def _train(
     models: Stack,
     make_optimizer: MakeOptimizer,
@@ -179,8 +183,8 @@ def _train(
     parameters = list(models.parameters.values())
     optimizer = make_optimizer(parameters)
     private = isinstance(schedule, Plan)
-    share = (1 + ROUNDING["float32"]) / schedule.expected_batch if isinstance(schedule, Plan) else 1.0
-    scale = schedule.noise_multiplier * schedule.clip_norm * share if isinstance(schedule, Plan) else 0.0
+    share = 1 / schedule.expected_batch if isinstance(schedule, Plan) else 1.0
+    scale = _noise(schedule) * share if isinstance(schedule, Plan) else 0.0
     for step, batch in enumerate(batches, start=1):
         rate = _descent(optimizer)
         if isinstance(gradients, Fused) and rate is not None:  # a step of gradient descent, in place
