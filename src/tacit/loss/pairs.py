@@ -173,25 +173,24 @@ class Location(Pair):
 
     def position(self, losses: Array) -> Array:
         """The largest x with loss at most the given one."""
-        if self.q == ((1.0, 0.0),):
+        moved = [place for _, place in (*self.p, *self.q) if place != 0]
+        if len(moved) == 1 and self.q == ((1.0, 0.0),):
             return self._one_sided(self.p, losses)
-        if self.p == ((1.0, 0.0),):
+        if len(moved) == 1 and self.p == ((1.0, 0.0),):
             return -self._one_sided(self.mirrored().p, -losses)
         return self._search(losses)
 
     def _one_sided(self, parts: Parts, losses: Array) -> Array:
-        moved = [(weight, place) for weight, place in parts if place > 0]
-        if len(moved) != 1:
-            return self._search(losses)
-        weight, place = moved[0]
+        """Where sum_j w_j g(x - c_j)/g(x) has the given logarithm, for one c_j > 0: not a place of this pair's own."""
+        ((weight, place),) = [(weight, place) for weight, place in parts if place > 0]
         still = math.fsum(weight for weight, place in parts if place == 0)
         if still == 0:
             return self.noise.position(losses, place)
         with np.errstate(divide="ignore", invalid="ignore"):
             near = np.log1p(np.expm1(np.minimum(losses, 30.0)) / weight)
             if still < weight:  # near the least loss, where 1 + (e^l - 1)/weight has lost its digits
-                low = np.log(np.expm1(np.minimum(losses - math.log(still), 1.0))) + math.log(still / weight)
-                near = np.where(losses < math.log(still) + min(1.0, -math.log(still) / 2), low, near)
+                low = np.log(np.expm1(np.minimum(losses, 0.0) - math.log(still))) + math.log(still / weight)
+                near = np.where(losses < max(-1.0, math.log(still) / 2), low, near)
         far = np.maximum(losses, 30.0)
         exponent = np.where(losses > 30.0, far + np.log1p((weight - 1) * np.exp(-far)) - math.log(weight), near)
         return self.noise.position(np.where(np.isnan(exponent), -np.inf, exponent), place)
