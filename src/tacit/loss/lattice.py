@@ -16,7 +16,7 @@ from .pairs import Discrete, Pair
 from .quadrature import NotMet
 from .steps import LARGEST, lower_step, origin_of, upper_step
 from .tilted import Bounding, chernoff, conversion
-from .window import Counts, TooLarge, Window, compose, log_moments, lost
+from .window import TOLD, Counts, TooLarge, Window, compose, log_moments, lost, rounding
 
 Composition = tuple[tuple[Pair, int], ...]
 TILTS = np.geomspace(1e-2, 2e5, 48)
@@ -75,14 +75,14 @@ class Lattice:
             return Interval(math.inf if told > delta else 0.0, math.inf)
         log_mass = math.log(left / self._steps) - SLACK
         coarse = self._coarse(log_mass)
-        left = delta - lost(coarse)  # what a moment does not see counts against delta
+        left = delta - lost(coarse) * (1 + TOLD)  # what a moment does not see counts against delta
         if left <= 0:
             return Interval(0.0, math.inf)
         bound, tilt = _chernoff(coarse, lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t)
-        if bound <= 0:
-            return Interval(0.0, 0.0)
-        if bound + 1e-12 * self._steps / tilt <= known:
-            return Interval(0.0, known)
+        relative, shift = rounding(coarse, tilt)
+        sure = bound + relative / tilt + shift
+        if sure <= known:
+            return Interval(0.0, known if sure > 0 else 0.0)
         read = lambda low, high: Interval(_solve(low, delta) if low else 0.0, _solve(high, delta))  # noqa: E731
         return self._refined(0.85 * tilt, bound, log_mass, read, known)
 

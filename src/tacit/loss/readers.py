@@ -18,6 +18,7 @@ from .pairs import Discrete, Huge, Location, Pair
 from .plain import Counted, delta_at_most, epsilon_at_most
 from .quadrature import NotMet
 from .saddle import Saddle
+from .window import EPS, TOLD
 
 FAILED = (NotMet, ArithmeticError, ValueError)
 """How a method says that its numbers do not hold this loss."""
@@ -108,7 +109,7 @@ class Levelled:
                 rest.append((chosen, count))
             else:
                 told += count * chance
-        left = (delta - told) * (1 - 1e-12) - 4e-16 * delta if told else delta  # 1 - c <= 1 only adds to it
+        left = (delta - told * (1 + TOLD + EPS * len(self.pairs))) * (1 - 1e-12) if told else delta  # 1 - c <= 1
         if left < 0 or not rest:
             return Interval(0.0, math.inf if left < 0 else 0.0)
         return direction(tuple(rest), tight=self.tight).epsilon(left, known)

@@ -29,6 +29,8 @@ TAIL = 1e-16
 """Tilted mass allowed outside the window on either side."""
 RARE = 25.0
 """Where fewer than about so many of all steps move, moves are counted apart from the steps that stay."""
+TOLD = 16 * EPS
+"""How far off a chance to tell all may be, relatively."""
 LARGEST_SIZE = 1 << 18
 """Points of a window beyond which the lattice gives up."""
 Counts = Sequence[tuple[Step, int]]
@@ -50,6 +52,18 @@ def log_moments(parts: Counts, tilts: Array) -> Array:
 def lost(parts: Counts) -> float:
     """Mass of the composition at infinity."""
     return -math.expm1(math.fsum(count * math.log1p(-step.infinite) for step, count in parts))
+
+
+def rounding(parts: Counts, tilt: float) -> tuple[float, float]:
+    r"""What rounding can do to a composition: to its mass tilted by t, relatively, and to its loss.
+
+    A step's mass is right to 600 units of the last digit, its logarithm (at most 745) and that of the sum to 800, and
+    t L, rounded in three places, to 8 t L in all; constants at the end add fewer than 4000. Outcomes that lie within 64
+    units of (1 + L) above a lattice point count as if they were on it, and losses are rounded themselves: 80.
+    """
+    steps = sum(count for _, count in parts)
+    largest = max(float(np.abs(step.losses[[0, -1]]).max()) for step, _ in parts)
+    return EPS * (steps * (1500 + 8 * abs(tilt) * largest) + 4000), 80 * EPS * steps * (largest + 1)
 
 
 @dataclass(frozen=True)
@@ -116,8 +130,7 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
     least = -700.0 if sign > 0 else -math.inf
     p = density * np.exp(np.clip(log_weight, least, 600.0))
     q = density * np.exp(np.clip(log_weight + anchor - losses, -math.inf if sign > 0 else -700.0, 600.0))
-    steps = sum(count for _, count in parts)
-    largest = max(float(np.abs(step.losses[[0, -1]]).max()) for step, _ in parts)
+    relative, shift = rounding(parts, tilt)
     return Window(
         sign,
         tilt,
@@ -126,9 +139,9 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
         losses,
         _above(p),
         _above(q),
-        EPS * (steps * (600 + 4 * tilt * largest) + size + 2000),
-        8 * EPS * steps * (largest + 1),
-        lost(parts),
+        relative + EPS * size,
+        shift,
+        lost(parts) * (1 + sign * TOLD),
     )
 
 
