@@ -274,10 +274,10 @@ def _checkpoint(rng: random.Random) -> bytes:
 @functools.cache
 def _head() -> Any:
     from fuzz_readers import ABOUT, DATA
-    from tacit.audits.runs.journal import _head as head
-    from tacit.audits.runs.journal import _seeded_key
+    from tacit.audits.runs.journal import SCHEMA
+    from tacit.core.journal_head import head, seeded_key
 
-    return head(dict(ABOUT), DATA, [3], _seeded_key([3]))
+    return head(SCHEMA, dict(ABOUT), DATA, [3], seeded_key(SCHEMA, [3]))
 
 
 LINES = [{"run": k, "score": k / 3, "problem": "", "seconds": 0.1} for k in range(6)]

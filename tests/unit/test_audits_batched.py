@@ -268,6 +268,7 @@ class Keeping(Noisy):
         return super().many(x, y, member, [copy.deepcopy(rngs[0]) for _ in rngs] if self.calls > 2 else rngs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "game"), [("process", "runs"), ("none", "runs"), ("none", "sequential")])
 def test_a_fit_that_shares_randomness_in_later_calls_is_refused(place, game, monkeypatch):
     """With a mutant: were the last call not compared, nobody would notice."""

@@ -44,12 +44,12 @@ def test_settings_and_sizes_in_one_command(tacit, tmp_path, monkeypatch):
 
 def test_a_training_of_ones_own_is_compared_over_sizes(tacit, tmp_path):
     pytest.importorskip("sklearn")
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "gap_of_a_tree.py").write_text(
         "from sklearn.tree import DecisionTreeClassifier\n"
         "def fit(x, y, rng):\n    return DecisionTreeClassifier(random_state=0).fit(x, y).predict_proba\n"
     )
     (tmp_path / "run.toml").write_text(
-        '[data]\nsource = "people.csv"\nlabel = "ill"\n[model]\nfit = "mine:fit"\n[output]\nseed = 3\n'
+        '[data]\nsource = "people.csv"\nlabel = "ill"\n[model]\nfit = "gap_of_a_tree:fit"\n[output]\nseed = 3\n'
     )
     status, out, _ = tacit("gap", "run.toml", "--references", "2")
     assert status == 0

@@ -74,7 +74,7 @@ def test_the_ledgers_example(tmp_path):
 
 
 def test_there_is_a_test_for_every_block():
-    assert len(blocks("README.md")) == 7
+    assert len(blocks("README.md")) == 8
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

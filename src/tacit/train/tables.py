@@ -102,8 +102,11 @@ class Tabular:
 
 
 def _whole(data: Any, schema: Schema | str | Path | None) -> Any:
-    """A frame with its labels, where they were given as a pair; anything else as it is."""
-    if not holds_frame(data) or is_frame(data):
+    """A frame with its labels, where they were given as a pair with a schema; anything else as it is.
+
+    A pair without a schema is a pair of arrays: its columns must be numbers.
+    """
+    if not holds_frame(data) or is_frame(data) or (schema is None and isinstance(data, tuple)):
         return data
     label = schema.label if isinstance(schema, Schema) else schema
     if label is None or str(label).endswith(".toml"):
