@@ -2,18 +2,26 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tacit
 from tacit import BadInput, PrivacyWarning, Schema
 from tacit.erm import PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, PrivateSVC
+from tacit.erm.losses import Logistic, SmoothHinge
+from tacit.erm.problem import Problem
+from tacit.erm.rows import bounded
 
 RANGE = (-5.0, 5.0)
 CLASSIFIERS = (PrivateLogisticRegression, PrivateSVC)
@@ -202,3 +210,135 @@ def test_the_page(tmp_path):
     model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], random_state=0).fit(X, Y)
     page = model.report(str(tmp_path / "page.html"))
     assert page.verdict == "untested"
+
+
+ODD = ("abc", None, {"a": 1}, [1, 2], 10**400, 1j, math.nan)
+SETTINGS = {"epsilon": 1.0, "delta": 1e-6, "norm_bound": 4.0, "random_state": 0}
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[type(odd).__name__ for odd in ODD])
+def test_one_label_changes_nothing_about_the_others(odd):
+    """Once, a text in a list made texts of all labels: one record took away every other."""
+    few, y = X[:50], Y[:50].tolist()
+    y[7] = odd
+    gone = np.where(np.arange(50) == 7, -1, Y[:50])
+    for labels in (y, np.array([*y, None], dtype=object)[:-1]):
+        found = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(few, labels)
+        expected = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(few, gone)
+        assert np.array_equal(found.coef_, expected.coef_)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[type(odd).__name__ for odd in ODD])
+def test_one_entry_changes_nothing_about_the_others(odd):
+    few, rows = X[:50], X[:50].tolist()
+    rows[7][1] = odd
+    cells = few.astype(object)
+    cells[7, 1] = odd
+    zero = few.copy()
+    zero[7, 1] = 0.0
+    expected = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(zero, Y[:50]).coef_
+    assert np.array_equal(PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(rows, Y[:50]).coef_, expected)
+    with pytest.warns(UserWarning, match="not of a number type"):
+        found = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(cells, Y[:50])
+    assert np.array_equal(found.coef_, expected)
+    target = few[:, 0].astype(object)
+    target[7] = odd
+    assert np.isfinite(PrivateRidge(**SETTINGS, target_range=(-1, 1)).fit(few, target).coef_).all()
+
+
+def test_a_frame_with_texts_keeps_its_names():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": X[:50, 0], "b": ["x", *X[1:50, 1]]})
+    with pytest.warns(UserWarning, match="not of a number type"):
+        model = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(frame, Y[:50])
+    assert list(model.feature_names_in_) == ["a", "b"]
+    assert model.n_features_in_ == 2
+
+
+def test_labels_beside_a_table_are_read_one_by_one():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": 40 + 10 * X[:50, 0]})
+    columns = (tacit.Column("age", range=(0, 100)), tacit.Column("buys", kind="category", words=("0", "1")))
+    settings = {"schema": Schema(columns, label="buys"), "epsilon": 1.0, "delta": 1e-6, "random_state": 0}
+    labels = Y[:50].tolist()
+    labels[7] = math.nan
+    found = PrivateLogisticRegression(**settings).fit(frame, labels).coef_
+    as_floats = PrivateLogisticRegression(**settings).fit(frame, np.array(labels)).coef_
+    labels[7] = "other"
+    assert np.array_equal(found, as_floats)
+    assert np.array_equal(found, PrivateLogisticRegression(**settings).fit(frame, labels).coef_)
+    with pytest.raises(BadInput, match="49 labels for 50 records"):
+        PrivateLogisticRegression(**settings).fit(frame, labels[:-1])
+
+
+def test_labels_of_another_type_are_refused():
+    with pytest.raises(BadInput, match="different types"):
+        PrivateLogisticRegression(classes=[0, 1]).fit(X, Y.astype(str))
+    mixed = PrivateLogisticRegression(**SETTINGS, classes=[0, "one"]).fit(X, [("one" if y else 0) for y in Y.tolist()])
+    assert set(mixed.predict(X).tolist()) == {0, "one"}
+
+
+def test_a_refused_fit_leaves_no_weights_under_its_claim():
+    """Once, weights of epsilon 50 stood under a bound of 0.01 after a ledger had refused the second fit."""
+    model = PrivateLogisticRegression(50.0, 1e-6, norm_bound=4.0, classes=[0, 1], random_state=0).fit(X, Y)
+    model.set_params(epsilon=0.01, ledger=Till(room=0))
+    with pytest.raises(tacit.BudgetExceeded):
+        model.fit(X, Y)
+    with pytest.raises(NotFittedError):
+        model.evidence()
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_a_plain_search_is_refused_and_cross_validation_is_not():
+    few = {"norm_bound": 4.0, "classes": [0, 1], "random_state": 0}
+    for searched in (PrivateLogisticRegression(**few), make_pipeline(PrivateLogisticRegression(**few))):
+        name = next(name for name in searched.get_params() if name.endswith("epsilon"))
+        with pytest.raises(BadInput, match="has no proof"):
+            GridSearchCV(searched, {name: [1.0, 2.0]}, cv=2, error_score="raise").fit(X, Y)
+        with pytest.raises(ValueError, match="fits failed"):
+            RandomizedSearchCV(searched, {name: [1.0, 2.0]}, n_iter=2, cv=2).fit(X, Y)
+    assert len(cross_val_score(PrivateLogisticRegression(**few), X, Y, cv=2)) == 2
+
+
+def test_what_scores_and_seeds_give_away_is_said():
+    model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], random_state=0).fit(X, Y)
+    said = " ".join(model.evidence().not_covered)
+    assert "scores on the records" in said
+    assert "seed" in said
+    fresh = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1]).fit(X, Y)
+    assert "seed" not in " ".join(fresh.evidence().not_covered)
+
+
+def test_rows_count_with_norm_one_at_most_whatever_they_are():
+    rng = np.random.default_rng(3)
+    for features in (1, 7, 5000):
+        x = rng.normal(size=(6, features)) * 10.0 ** rng.integers(-320, 300, size=(6, 1))
+        x[0], x[1, 0], x[2] = 1.7e308, 5e-324, -1e308
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            dense, thin = bounded(x, 0.1, False), bounded(csr_matrix(x), 0.1, False).toarray()
+        for row in (*dense, *thin):
+            assert sum(Fraction(float(value)) ** 2 for value in row) <= 1
+    twice = csr_matrix((np.ones(3), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 2))
+    assert np.linalg.norm(bounded(twice, 1.0, False).toarray()) <= 1
+
+
+def test_the_second_solver_reaches_the_tolerance_by_itself():
+    """Newton's steps hardly ever fail; where they do, a record must not be able to raise."""
+    rows = np.vstack([np.tile([[1.0, 0.0]], (500, 1)), [[0.6, 0.8]]])
+    for loss in (Logistic(), SmoothHinge()):
+        problem = Problem(rows, np.append(np.ones(500), -1.0), loss, 1.0)
+        tolerance = problem.reachable(0.5, 3.0)
+        theta = problem.accelerated(0.5, np.array([3.0, 0.0]), tolerance, np.array([50.0, -50.0]))
+        assert np.linalg.norm(problem.gradient(theta) + 0.5 * theta + [3.0, 0.0]) <= tolerance
+        assert np.allclose(theta, problem.minimum(0.5, np.array([3.0, 0.0]), tolerance), atol=1e-4)
+
+
+def test_many_records_start_from_a_tenth_of_them():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(20_000, 3)) / 4
+    problem = Problem(x, np.where(x[:, 0] > 0, 1.0, -1.0), Logistic(), 1.0)
+    tolerance = problem.reachable(5.0, 0.0)
+    theta = problem.minimum(5.0, np.zeros(3), tolerance)
+    assert np.linalg.norm(problem.gradient(theta) + 5.0 * theta) <= tolerance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, clone
@@ -15,6 +16,8 @@ from .budget import Budget
 SIZE = "the number of records is public"
 FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
 TUNED = "settings that were chosen by looking at the data"
+SCORED = "scores on the records that it was trained on: they are not released with the weights"
+SEEDED = "anybody who knows the seed that the noise was drawn from"
 
 
 class PrivateEstimator(BaseEstimator):
@@ -42,6 +45,7 @@ class PrivateEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.string = True  # an entry that is no number counts as 0
         return tags
 
     def _budget(self, size: int, models: int = 1) -> Budget:
@@ -49,6 +53,12 @@ class PrivateEstimator(BaseEstimator):
             raise BadInput(f"{self._name()} cannot learn from one sample.", fix="Give more records.")
         delta = 1.0 / size**2 if self.delta is None else check.delta(self.delta)
         return Budget(check.positive("epsilon", self.epsilon), delta, Adjacency.of(self.adjacency), models)
+
+    def _begin(self) -> None:
+        """Forget an earlier fit, whose weights the next claim would not cover, and refuse to be one trial of many."""
+        refuse_search(self._name())
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
 
     def _charge(self, event: Event, budget: Budget) -> None:
         """Fix the claim and pay for it; whoever calls this has drawn no noise yet."""
@@ -60,12 +70,13 @@ class PrivateEstimator(BaseEstimator):
 
     def evidence(self) -> Evidence:
         """The claim with its event, what it assumes and what it does not cover."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
+        seeded = (SEEDED,) if self.random_state is not None else ()
         alone = ("other releases: no ledger was given",) if self.ledger is None else ()
         return Evidence(
             subject=self._name(),
             claim=Claim(self.bound_, self.event_),
-            not_covered=(FLOATS, TUNED, *self._not_covered(), *alone),
+            not_covered=(FLOATS, TUNED, SCORED, *seeded, *self._not_covered(), *alone),
             threat={
                 "released": "the weights of the model",
                 "attacker sees": "all weights, and knows every setting",
@@ -95,3 +106,18 @@ class PrivateEstimator(BaseEstimator):
 
     def _name(self) -> str:
         return type(self).__name__
+
+
+def refuse_search(name: str) -> None:
+    """Raise where a search of scikit-learn fits one trial of many, also inside a pipeline or a worker process.
+
+    Guarantee: `_fit_and_score` with parameters, by which all its searches fit, is not among the callers.
+    """
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None:
+            raise BadInput(
+                f"A search that looks at the records in every trial has no proof: {name} will not fit in one.",
+                fix="Choose settings on other data, or fit each candidate yourself with a ledger that is charged.",
+            )
+        frame = frame.f_back  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import BadInput, Charger, Event, PrivacyWarning, check, source
 from ..core.events import Repeat
@@ -21,7 +21,7 @@ from .estimator import PrivateEstimator
 from .losses import Floats, Logistic, MarginLoss, SmoothHinge
 from .methods import Design, Shape, run
 from .problem import Problem
-from .rows import bounded, checked, largest_norm, signs
+from .rows import answers, bounded, checked, largest_norm, places, read, signs
 from .softmax import Softmax, descend
 from .tables import encoded, row_norm, schema_of
 
@@ -69,15 +69,17 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Train on rows X (n, features) and labels y; with `schema`, on a table that may hold its label itself."""
+        self._begin()
         x, labels = self._training(X, y)
         self.classes_ = self._classes(labels)
+        place = labels if self.schema is not None else places(labels, self.classes_)
         budget = self._budget(x.shape[0], 1 if len(self.classes_) == 2 else len(self.classes_))
         rows = bounded(x, self._norm_bound(), self.fit_intercept)
         design = self._design(rows, budget)
         self.method_, self.reason_ = design.method, design.reason
         self.utility_ = {} if design.excess is None else {"excess of the mean objective, 95 %": design.excess}
         self._charge(self._event(design, budget), budget)
-        theta = self._solved(rows, labels, design, budget)
+        theta = self._solved(rows, place, design, budget)
         self.coef_ = (theta[:, :-1] if self.fit_intercept else theta) / self._norm_bound()
         self.intercept_ = theta[:, -1] if self.fit_intercept else np.zeros(len(theta))
         self.n_iter_ = design.steps
@@ -85,7 +87,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
 
     def decision_function(self, X: Any) -> Floats:
         """One number per record for two classes, else one per record and class: larger means likelier."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         found = np.asarray(self._asked(X) @ self.coef_.T + self.intercept_)
         return found[:, 0] if len(self.classes_) == 2 else found
 
@@ -111,7 +113,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
             x, labels = encoded(schema_of(self.schema), X, y)
             self.n_features_in_ = x.shape[1]
             return x, labels
-        x, labels = checked(self, X, y, sparse=True)
+        x, labels = checked(self, X, y, sparse=True, guess=self.classes is None)
         if self.classes is None:
             check_classification_targets(labels)
         return x, labels
@@ -120,17 +122,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
         if self.schema is not None:
             x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
         else:
-            x = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_all_finite=False, reset=False)
+            x = read(self, X, sparse=True, reset=False)
         return bounded(x, self._norm_bound(), False) * self._norm_bound()
 
     def _classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         if self.schema is not None:
-            return np.asarray(schema_of(self.schema).classes)
+            return np.asarray(several(schema_of(self.schema).classes))
         if self.classes is not None:
-            given = np.asarray(self.classes)
-            if np.unique(given).size < given.size or given.ndim != 1 or given.size < 2:
-                raise BadInput("classes must be at least two different labels.")
-            return given
+            return several(self.classes)
         warnings.warn(
             "The classes were read off the data, which no proof covers. Give classes= to the estimator.",
             PrivacyWarning,
@@ -160,18 +159,23 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
         one = budget.models == 1 or design.method == "softmax"
         return design.event if one else Repeat(design.event, budget.models)
 
-    def _solved(self, rows: Any, labels: NDArray[Any], design: Design, budget: Budget) -> Floats:
+    def _solved(self, rows: Any, place: NDArray[np.int64], design: Design, budget: Budget) -> Floats:
         """Weights, one row per model: one model for two classes, else one per class."""
-        rng, norm = source(self.random_state), largest_norm(self.fit_intercept)
-        known = np.arange(len(self.classes_)) if self.schema is not None else self.classes_
+        rng, norm, count = source(self.random_state), largest_norm(self.fit_intercept), len(self.classes_)
         if design.method == "softmax":
-            place = np.full(len(labels), -1, dtype=np.int64)
-            for k, name in enumerate(known):
-                place[labels == name] = k
-            return descend(Softmax(rows, place, len(known), norm), design, rng)
-        wanted = known[1:] if len(known) == 2 else known
-        problems = (Problem(rows, signs(labels, name, known), self._loss(), norm) for name in wanted)
+            return descend(Softmax(rows, place, count, norm), design, rng)
+        wanted = range(1, 2) if count == 2 else range(count)
+        problems = (Problem(rows, signs(place, positive), self._loss(), norm) for positive in wanted)
         return np.stack([run(problem, design, budget, rng) for problem in problems])
+
+
+def several(classes: Sequence[Any]) -> NDArray[Any]:
+    """A public list of classes, as numbers or texts, or as objects where it holds both."""
+    named = [name.item() if isinstance(name, np.generic) else name for name in classes]
+    if len(named) < 2 or len(set(named)) < len(named):
+        raise BadInput("classes must be at least two different labels.")
+    texts = {isinstance(name, str) for name in named}
+    return np.asarray(named) if len(texts) == 1 else answers(named)
 
 
 class PrivateLogisticRegression(PrivateLinearClassifier):

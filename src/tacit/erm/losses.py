@@ -83,12 +83,13 @@ class SmoothHinge:
 
     def value(self, margin: Floats) -> Floats:
         h, u = self.width, self._shortfall(margin)
-        rounded = 3 * h / 16 + u / 2 + 3 * u**2 / (8 * h) - u**4 / (16 * h**3)
+        square = u * u
+        rounded = 3 * h / 16 + u / 2 + 3 * square / (8 * h) - square * square / (16 * h**3)
         return np.asarray(rounded + np.maximum(1.0 - margin - h, 0.0))
 
     def slope(self, margin: Floats) -> Floats:
         h, u = self.width, self._shortfall(margin)
-        return np.asarray(-(0.5 + 3 * u / (4 * h) - u**3 / (4 * h**3)))
+        return np.asarray(-(0.5 + 3 * u / (4 * h) - u * u * u / (4 * h**3)))
 
     def curvature(self, margin: Floats) -> Floats:
         h, u = self.width, self._shortfall(margin)

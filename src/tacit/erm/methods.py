@@ -27,6 +27,8 @@ OUTPUT_SPREAD = 0.3
 INEXACT = 20.0
 """Noise for what the solver leaves undone, in multiples of the tilt's: it costs a 400th of the budget."""
 MOST_STEPS = 400
+LARGEST = 8.7
+"""No normal number drawn here is larger: their radius comes from 53 bits."""
 
 
 @dataclass(frozen=True)
@@ -178,19 +180,33 @@ def _output(problem: Problem, design: Design, budget: Budget, rng: Source) -> Fl
 
 
 def _descend(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
-    """Noisy gradient descent; the noise also covers the rounding of the sum over records.
+    """Noisy gradient descent; the noise also covers the rounding of the sum over records, by `room`, which is public.
 
     Gradient perturbation releases every iterate, so the mean of the later half costs nothing; `dynamics` releases only
     the last one.
     """
     theta, size, total, kept = np.zeros(problem.features), problem.size, np.zeros(problem.features), 0
+    room = rounded(design, problem.steepness, problem.rounding, size, problem.features)
     for step in range(design.steps):
-        room = problem.steepness + 2 * problem.rounding(float(np.linalg.norm(theta)))
         noisy = problem.gradient(theta) + design.noise_multiplier * room * rng.normal(problem.features)
         theta = theta - design.step_size * (noisy / size + design.regularization * theta)
         if 2 * step >= design.steps:
             total, kept = total + theta, kept + 1
     return np.asarray(theta if design.method == "dynamics" else total / kept)
+
+
+def rounded(design: Design, steepness: float, rounding: Callable[[float], float], size: int, numbers: int) -> float:
+    """What one record moves a computed sum of gradients by, at every iterate: a public constant, as theorems ask for.
+
+    Every gradient is at most `size` steepness long, and no normal number exceeds LARGEST: with room at most c steepness
+    no iterate is longer than steps eta steepness (c + c z LARGEST sqrt(numbers)/size). The first c that holds is taken.
+    """
+    noise = design.noise_multiplier * LARGEST * math.sqrt(numbers) / size
+    for most in (2.0**k for k in range(1, 11)):
+        room = steepness + 2 * rounding(design.steps * design.step_size * steepness * most * (1 + noise))
+        if room <= most * steepness:
+            return room
+    raise BadInput("Rounding errors of the gradients exceed one record's: there are too many records or steps.")
 
 
 def _pure_scale(budget: Budget, features: int) -> float:

@@ -8,14 +8,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..core import BadInput, Charger, check, source
 from ..core.events import Compose, Gaussian
 from .estimator import PrivateEstimator
 from .losses import Floats
 from .problem import UNIT
-from .rows import bounded, checked, largest_norm
+from .rows import NUMERIC, bounded, checked, largest_norm, number, read
 
 
 class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
@@ -53,12 +53,16 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
 
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Train on rows X (n, features) and numbers y; one that is not finite counts as the middle of the range."""
+        self._begin()
         low, high = self._range()
         x, target = checked(self, X, y, sparse=False)
         scale = check.positive("norm_bound", self.norm_bound)
         rows = bounded(x, scale, self.fit_intercept)
         middle, half = (low + high) / 2, (high - low) / 2
-        target = target.astype(np.float64)
+        with np.errstate(all="ignore"):
+            target = np.array(
+                [number(v) for v in target.tolist()] if target.dtype.kind not in NUMERIC else target, float
+            )
         goal = (np.clip(np.where(np.isfinite(target), target, middle), low, high) - middle) / half
         budget = self._budget(len(rows))
         if budget.delta == 0:
@@ -74,8 +78,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
 
     def predict(self, X: Any) -> Floats:
         """The expected number of each record, within `target_range`."""
-        check_is_fitted(self)
-        x = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+        check_is_fitted(self, "coef_")
+        x = read(self, X, sparse=False, reset=False)
         rows = bounded(x, self.norm_bound, False) * self.norm_bound
         return np.asarray(np.clip(rows @ self.coef_ + self.intercept_, *self._range()))
 
@@ -104,8 +108,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
                 fix="Give target_range=(low, high); never the smallest and largest of these records.",
             )
         low, high = (check.real("target_range", end) for end in self.target_range)
-        if not low < high:
-            raise BadInput("target_range must be (low, high) with low below high.")
+        if not low < high or not math.isfinite(high - low):
+            raise BadInput("target_range must be (low, high) with low below high and a finite width.")
         return low, high
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 from ..core import BadInput
 
 Floats = NDArray[np.float64]
+NUMERIC = "biuf"
 SLACK = 1e-9
 """Rows are scaled to norm 1 - SLACK, so that the norm of the stored numbers, evaluated exactly, is at most 1."""
 
@@ -23,26 +26,112 @@ def bounded(x: Any, norm_bound: float, intercept: bool) -> Any:
 
     if sparse.issparse(x):
         return _sparse(x, norm_bound, intercept)
-    rows = np.array(x, dtype=np.float64)
-    rows[~np.isfinite(rows)] = 0.0
-    rows /= norm_bound
+    whole = np.ones((x.shape[0], x.shape[1] + bool(intercept)))
+    rows = whole[:, : x.shape[1]]
+    with np.errstate(all="ignore"):
+        rows[:] = x
+        np.copyto(rows, 0.0, where=~np.isfinite(rows))
+        rows /= norm_bound
     np.clip(rows, -1e150, 1e150, out=rows)  # so that no square overflows
     rows *= _shrink(np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
-    return np.hstack((rows, np.ones((len(rows), 1)))) if intercept else rows
+    return whole
 
 
-def checked(estimator: Any, x: Any, y: Any, *, sparse: bool) -> tuple[Any, NDArray[Any]]:
+def checked(estimator: Any, x: Any, y: Any, *, sparse: bool, guess: bool = False) -> tuple[Any, NDArray[Any]]:
     """Rows and labels of matching length, as arrays. No value is looked at: a NaN raises nothing (soundness rule 8)."""
-    from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+    from sklearn.utils.validation import check_consistent_length
 
     if y is None:
         raise BadInput(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")
-    rows = validate_data(
-        estimator, x, accept_sparse="csr" if sparse else False, dtype=np.float64, ensure_all_finite=False
-    )
-    labels = column_or_1d(y, warn=True)
+    rows = read(estimator, x, sparse=sparse, reset=True)
+    labels = answers(y, guess=guess)
     check_consistent_length(rows, labels)
-    return rows, np.asarray(labels)
+    return rows, labels
+
+
+def read(estimator: Any, x: Any, *, sparse: bool, reset: bool) -> Any:
+    """Rows as an array or a sparse matrix of float64; names and number of the features are kept, or compared."""
+    from sklearn.utils.validation import validate_data
+
+    kind, plain = "csr" if sparse else False, numbers(x)
+    if plain is not x and hasattr(x, "columns"):
+        validate_data(estimator, x, skip_check_array=True, reset=reset)
+        return plain
+    with np.errstate(all="ignore"):
+        return validate_data(
+            estimator, plain, accept_sparse=kind, dtype=np.float64, ensure_all_finite=False, reset=reset
+        )
+
+
+def numbers(x: Any) -> Any:
+    """Numbers as they are; in a list or an array of objects or texts every entry by itself, NaN where it is no number.
+
+    One entry that is no number neither raises nor changes how the others are read. A warning goes by the type of the
+    array alone.
+    """
+    if getattr(getattr(x, "dtype", None), "kind", "?") in NUMERIC or hasattr(x, "tocsr"):
+        return x
+    found = x if isinstance(x, np.ndarray) else _array(x)
+    if found.ndim != 2 or found.dtype.kind in NUMERIC or (isinstance(x, np.ndarray) and found.dtype.kind not in "OUS"):
+        return x
+    if not isinstance(x, list | tuple):
+        warnings.warn("Some columns are not of a number type: entries that are no numbers count as 0.", stacklevel=4)
+    return np.array([[number(value) for value in row] for row in found.tolist()], dtype=np.float64)
+
+
+def number(value: Any) -> float:
+    """The number that a value is or spells; NaN for any other."""
+    try:
+        return float(value)
+    except Exception:  # whatever one person's value does
+        return math.nan
+
+
+def answers(y: Any, *, guess: bool = False) -> NDArray[Any]:
+    """Labels or targets as an array. Those of a list stay what they are, so that none changes how others are read; with
+    `guess` numpy chooses one type for all of them.
+    """
+    from sklearn.utils.validation import column_or_1d
+
+    if guess or not isinstance(y, list | tuple):
+        return np.asarray(column_or_1d(y, warn=True))
+    found = np.empty(len(y), dtype=object)
+    for place, value in enumerate(y):
+        found[place] = value
+    return found
+
+
+def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """The number of each label's class; -1 for a label that is none of them, whose record counts as nothing."""
+    kinds = {"texts" if kind in "US" else "numbers" for kind in (labels.dtype.kind, classes.dtype.kind) if kind != "O"}
+    if len(kinds) > 1:
+        raise BadInput("Labels and classes are of different types: one holds texts, the other numbers.")
+    if labels.dtype.kind in NUMERIC and classes.dtype.kind in NUMERIC:
+        found = np.full(len(labels), -1, dtype=np.int64)
+        for place, name in enumerate(classes):
+            found[labels == name] = place
+        return found
+    known = {name: place for place, name in enumerate(classes.tolist())}
+    return np.array([_place(known, label) for label in labels.tolist()], dtype=np.int64)
+
+
+def _place(known: dict[Any, int], label: Any) -> int:
+    try:
+        return known.get(label, -1)
+    except Exception:  # whatever one person's value does
+        return -1
+
+
+def _array(x: Any) -> NDArray[Any]:
+    """What a list or a frame is as an array; of objects where its entries are not all numbers."""
+    for kind in (None, object):
+        try:
+            found = np.asarray(x, dtype=kind)
+        except Exception:  # entries that make no array; rows of different lengths are refused by scikit-learn's check
+            continue
+        if found.dtype.kind in NUMERIC or kind is object:
+            return found
+    return np.zeros(0)
 
 
 def largest_norm(intercept: bool) -> float:
@@ -50,11 +139,9 @@ def largest_norm(intercept: bool) -> float:
     return float(np.sqrt(2.0)) if intercept else 1.0
 
 
-def signs(y: Any, positive: Any, known: NDArray[Any]) -> Floats:
-    """1 for the positive class, -1 for other known classes, 0 for an unknown label, whose record counts as nothing."""
-    labels = np.asarray(y)
-    found = np.where(labels == positive, 1.0, -1.0)
-    return np.where(np.isin(labels, known), found, 0.0)
+def signs(place: NDArray[np.int64], positive: int) -> Floats:
+    """1 for the positive class, -1 for the others, 0 for no class, whose record counts as nothing."""
+    return np.where(place == positive, 1.0, np.where(place < 0, 0.0, -1.0))
 
 
 def _shrink(norms: Floats) -> Floats:
@@ -65,8 +152,10 @@ def _sparse(x: Any, norm_bound: float, intercept: bool) -> Any:
     from scipy import sparse
 
     rows = sparse.csr_matrix(x, dtype=np.float64, copy=True)
+    rows.sum_duplicates()  # entries of one place are one value, and their squares one square
     rows.data[~np.isfinite(rows.data)] = 0.0
-    rows.data = np.clip(rows.data / norm_bound, -1e150, 1e150)
+    with np.errstate(all="ignore"):
+        rows.data = np.clip(rows.data / norm_bound, -1e150, 1e150)
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
     rows = sparse.csr_matrix(sparse.diags(_shrink(norms)) @ rows)
     return (

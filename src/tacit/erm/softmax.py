@@ -16,7 +16,7 @@ from scipy import special
 
 from ..core.randomness import Source
 from .losses import Floats
-from .methods import Design
+from .methods import Design, rounded
 from .problem import UNIT
 
 
@@ -50,7 +50,7 @@ class Softmax:
         n, d, k = len(self.y), self.x.shape[1], self.classes
         logit = 2 * (d + 2) * UNIT * self.norm * length
         share = (8 * k * UNIT + 2 * logit) * math.sqrt(k)
-        summed = 2 * (n + 2) * UNIT * self.steepness * math.sqrt(d * k)
+        summed = 2 * (n + 2) * UNIT * self.steepness
         return float(n * (summed + share * self.norm))
 
 
@@ -58,8 +58,8 @@ def descend(problem: Softmax, design: Design, rng: Source) -> Floats:
     """Noisy gradient descent; the mean of the later half of all iterates."""
     shape, size = (problem.classes, problem.x.shape[1]), len(problem.y)
     theta, total, kept = np.zeros(shape), np.zeros(shape), 0
+    room = rounded(design, problem.steepness, problem.rounding, size, theta.size)
     for step in range(design.steps):
-        room = problem.steepness + 2 * problem.rounding(float(np.linalg.norm(theta)))
         noisy = problem.gradient(theta) + design.noise_multiplier * room * rng.normal(shape)
         theta = theta - design.step_size * (noisy / size + design.regularization * theta)
         if 2 * step >= design.steps:

@@ -14,6 +14,8 @@ from ..data import Column, Schema
 from ..data.encoding import encoded as written_out
 from ..data.encoding import labelled as numbered
 from ..data.frames import table
+from ..data.values import canonical
+from .rows import answers
 
 
 def schema_of(given: Schema | str | Path) -> Schema:
@@ -40,8 +42,19 @@ def encoded(
         return x, np.zeros(0, dtype=np.int64)
     if y is None:
         return x, numbered(schema, found)
+    labels = answers(y)
+    if len(labels) != len(x):
+        raise BadInput(f"There are {len(labels)} labels for {len(x)} records.")
     place = {word: k for k, word in enumerate(schema.classes)}
-    return x, np.array([place.get(str(label), -1) for label in np.asarray(y)], dtype=np.int64)
+    return x, np.array([place.get(_word(label), -1) for label in labels.tolist()], dtype=np.int64)
+
+
+def _word(label: Any) -> str:
+    """A label in the spelling of the schema's words, whatever one person's label is: 1.0 as 1."""
+    try:
+        return canonical(str(label))
+    except Exception:
+        return ""
 
 
 def _square(column: Column) -> float:
