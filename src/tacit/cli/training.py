@@ -99,7 +99,8 @@ def trained(
     note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
     more: dict[str, Any] = {} if checkpoint is None else {"checkpoint": Lasting(checkpoint)}
     if payer is None:
-        note(f"No ledger is charged. One would be charged for the whole plan: {plan.event}.")
+        whole = f"epsilon {bound.epsilon:.4g} at delta {training.delta:g}"
+        note(f"No ledger is charged. One would be charged for the whole run, {whole}: see --ledger.")
     else:
         more["ledger"] = payer
     with resumable(held.state, held.final):

@@ -70,11 +70,14 @@ class BudgetExceeded(TacitError):
 
     code = "budget-exceeded"
 
-    def __init__(self, asked: float, remaining: float) -> None:
-        super().__init__(
-            f"The charge asks for epsilon {asked:.6g} and {remaining:.6g} remains.",
-            fix="Ask for less, or open a new budget.",
-        )
+    def __init__(self, asked: float, remaining: float, stated: tuple[float, float] | None = None) -> None:
+        """`stated`: the delta that the charge states and what is left of it, where that is why it is refused."""
+        if stated is None:
+            why, fix = f"The charge asks for epsilon {asked:.6g} and {remaining:.6g} remains.", "Ask for less"
+        else:
+            why = f"The charge states delta {stated[0]:.6g} and {stated[1]:.6g} remains for releases that state one."
+            fix = "Ask for a smaller delta, set more aside when a ledger is made (stated=)"
+        super().__init__(why, fix=f"{fix}, or open a new budget.")
         self.asked = asked
         self.remaining = remaining
 

@@ -11,7 +11,7 @@ from ..core.event import Event, rescaled
 from ..loss.dispatch import privacy_loss
 from .amounts import Amounts, added, plain
 from .costs import costs
-from .criteria import SUM, Criterion, accepts
+from .criteria import STATED, SUM, Criterion, accepts
 from .state import Terms
 
 Limits = list[tuple[tuple[Criterion, ...], Amounts]]
@@ -54,6 +54,15 @@ def room(event: Event, adjacency: Adjacency, group: int, terms: Terms, limits: L
         fits = _accepted(rescaled(event, math.exp(middle)), adjacency, group, terms, limits)
         low, high = (low, middle) if fits else (middle, high)
     return asked(rescaled(event, math.exp(high)), adjacency, group, terms)
+
+
+def stated_left(cost: Amounts, limits: Limits) -> tuple[float, float] | None:
+    """The delta that the charge states and what is left for such deltas, where that is too little."""
+    for criteria, totals in limits:
+        own = next(item for item in criteria if item.name == STATED)
+        if not own.holds(added(totals, cost)):
+            return plain(cost[STATED]), plain(max(own.left(totals), 0))
+    return None
 
 
 def _accepted(event: Event, adjacency: Adjacency, group: int, terms: Terms, limits: Limits) -> bool:

@@ -37,8 +37,8 @@ from .criteria import COMPUTED, GDP, SAFE, STATED, SUM, Criterion, pure_mu, pure
 STATES = (ApproximateDP, PartitionSelection, ZCDP, NoisyMax, AboveThreshold, BoundedRange)
 """Events that state a guarantee for the adjacency they are analysed for, and say nothing about another one."""
 PURE = (RandomizedResponse, NoisyMax, AboveThreshold, BoundedRange, ApproximateDP)
-ROUNDING = 1e-12
-"""Of a log moment that is a sum over a lattice, from above."""
+ROUNDING = 1e-10
+"""Of a log moment that is a sum over a lattice, from above: 2e5 units in the last place for each of 4,000 cells."""
 Leaf = tuple[Event, int]
 Totals = dict[str, Amount]
 

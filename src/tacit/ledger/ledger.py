@@ -17,7 +17,7 @@ from ..core.event import Event
 from ..loss.conditions import conditions
 from . import chain, fences
 from .amounts import read, written
-from .asking import asked, fits_alone, room
+from .asking import asked, fits_alone, room, stated_left
 from .chain import Chain
 from .costs import costs, neighbours
 from .criteria import STATED_SHARE, accepts
@@ -235,6 +235,10 @@ class Ledger:
 
         return page(self)
 
+    def __reduce__(self) -> tuple[type[Ledger], tuple[str]]:
+        """A copy, and a ledger that is sent to another process, is the same place opened again."""
+        return type(self), (self._store.url,)
+
     # inside
 
     def _check_unit(self, unit: str | None, group: int) -> None:
@@ -301,6 +305,7 @@ class Ledger:
         return BudgetExceeded(
             asked(event, under, size, self.terms),
             0.0 if state.closed else room(event, under, size, self.terms, limits, left),
+            None if state.closed else stated_left(costs(event, under, size, self.terms.criteria), limits),
         )
 
     def _write(self, connection: Any, head: Any, state: State, body: dict[str, Any]) -> Row:

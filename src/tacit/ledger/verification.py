@@ -10,9 +10,10 @@ from ..core.charger import Receipt
 from ..core.errors import TacitError
 from ..core.event import Event
 from .amounts import Amount, read
+from .asking import fits_alone
 from .chain import START, Chain, problem
 from .costs import costs
-from .state import State, Terms
+from .state import PLANNED, State, Terms
 from .store import Head, Row
 
 Found = tuple[int, str]
@@ -54,7 +55,7 @@ class Walk:
             return seq, wrong
         try:
             wrong = self._follow(json.loads(row.body))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, TacitError):
             wrong = f"entry {seq} cannot be read"
         if wrong:
             return seq, wrong
@@ -71,7 +72,7 @@ class Walk:
         assert self.state is not None
         before, self.state = self.state, self.state.after(body)
         if body["kind"] == "charge":
-            if before.closed or not self.state.within(self.terms):
+            if before.closed or not self.state.within(self.terms) or not self._earned(body):
                 return f"entry {body['seq']} spends more than the budget"
             if any(amount is not None and amount < 0 for amount in read(body["cost"]).values()):
                 return f"entry {body['seq']} has a negative cost"
@@ -79,6 +80,15 @@ class Walk:
                 return f"entry {body['seq']} states other sums than those of all charges"
             return self._cost(body)
         return ""
+
+    def _earned(self, body: dict[str, Any]) -> bool:
+        """Whether an entry that stands for the whole budget, or for a planned event, may do so."""
+        assert self.terms is not None
+        event, under = Event.from_json(body["event"]), Adjacency.of(body["adjacency"])
+        if self.terms.composition == PLANNED:
+            own = under is self.terms.adjacency and body["group"] == 1
+            return own and self.terms.events[body["place"]] == event
+        return not body["sole"] or fits_alone(event, under, int(body["group"]), self.terms)
 
     def _cost(self, body: dict[str, Any]) -> str:
         """Whether the event was charged what it costs by today's theorems: a smaller charge is a false one."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..core import Source
 from .draws import _direct
 from .exact import MARGIN, Bounds, Uniform, exp_bounds, exp_flips, flips, kept, uniform_below, weight_bounds
-from .inputs import MOST, Floats, array_of, reals, wholes
+from .inputs import MOST, Floats, array_of, is_whole, numbers, wholes
 
 BATCH = 1 << 16
 TIE = 2.0**-46
@@ -32,18 +32,18 @@ class Distances:
     """How far every candidate is below the best one, in units of the noise: roughly, and exactly on demand."""
 
     values: NDArray[Any]
-    """Finite floats, 64-bit whole numbers, or Python's own whole numbers."""
+    """Finite floats, 64-bit whole numbers, Python's own whole numbers, or fractions."""
     scale: Fraction
 
     @classmethod
     def of(cls, utilities: object, scale: Fraction) -> Distances:
         """NaN counts as 0 and infinities as the largest numbers; whole numbers stay whole."""
+        if is_whole(utilities):
+            return cls(wholes(utilities).ravel(), scale)
         array = array_of(utilities).ravel()
-        if array.dtype.kind in "biu":
-            return cls(wholes(array), scale)
         if array.dtype == object and all(type(item) is int for item in array.tolist()):
             return cls(array, scale)
-        return cls(reals(array), scale)
+        return cls(numbers(utilities).ravel(), scale)
 
     @property
     def rough(self) -> Floats:

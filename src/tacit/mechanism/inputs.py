@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
@@ -24,6 +25,8 @@ Steps = NDArray[Any]
 MOST = float(np.finfo(np.float64).max)
 EXACT = 2**53
 FARTHEST = 2**1000
+DIGITS = 400
+"""Decimal numbers of more digits before the point are beyond all floats, and of more zeros after it below all."""
 ROOM = 2**62
 """Whole numbers below this leave room for noise in 64 bits."""
 
@@ -66,6 +69,22 @@ def reals(values: object, *, missing: float = 0.0) -> Floats:
     return np.clip(np.where(np.isnan(found), missing, found), -MOST, MOST)
 
 
+def numbers(values: object) -> NDArray[Any]:
+    """An array of finite numbers, shape kept and nothing rounded: floats, or fractions where floats would round.
+
+    Decimal numbers, fractions, text and whole numbers among floats are read exactly: rounding each of them to a float
+    first could move two of them farther apart than they are. What is no number counts as 0.
+    """
+    array = array_of(values)
+    if isinstance(values, list | tuple) and array.dtype.kind == "f":
+        items = np.array(values, dtype=object)
+        rounded = any(isinstance(item, int) and abs(item) > EXACT for item in items.ravel().tolist())
+        array = items if rounded and items.shape == array.shape else array
+    if array.dtype.kind in "biuf":
+        return reals(array)
+    return np.array([*map(_fraction, array.ravel().tolist()), None], dtype=object)[:-1].reshape(array.shape)
+
+
 def clamped(values: object, bounds: tuple[float, float], *, missing: float | None = None) -> Floats:
     """A flat array of numbers within public bounds; whatever is no number counts as `missing`, or the lower bound."""
     lower, upper = bounds
@@ -84,7 +103,12 @@ def span(bounds: object) -> tuple[float, float]:
 
 
 def is_whole(values: object) -> bool:
-    """Whether these are whole numbers by their type (never by what is in them)."""
+    """Whether these are whole numbers by their type, never by their size; in a list None is a whole number missing."""
+    if isinstance(values, list | tuple):
+        items = _listed(values)
+        return all(item is None or isinstance(item, int | np.integer) for item in items) and items.count(None) < len(
+            items
+        )
     return isinstance(values, int) or array_of(values).dtype.kind in "biu"
 
 
@@ -92,14 +116,19 @@ def wholes(values: object) -> Steps:
     """Whole numbers as they are; those beyond 2^1000 count as 2^1000, and in arrays those beyond 2^62 as 2^62."""
     if isinstance(values, int):
         return np.array(min(max(int(values), -FARTHEST), FARTHEST), dtype=object)
+    if isinstance(values, list | tuple):
+        found = [0 if item is None else min(max(int(item), -ROOM), ROOM) for item in _listed(values)]
+        return np.array(found, dtype=np.int64).reshape(array_of(values).shape)
     array = array_of(values)
     if array.dtype == np.uint64:
         array = np.minimum(array, np.uint64(ROOM))
     return np.clip(array.astype(np.int64), -ROOM, ROOM)
 
 
-def on_grid(values: Floats, spacing: Fraction) -> Steps:
+def on_grid(values: NDArray[Any], spacing: Fraction) -> Steps:
     """floor(x/h + 1/2) for every x, exactly: floating point where 64 bits hold it, else fractions."""
+    if values.dtype == object:
+        return _exactly_on_grid(values, spacing)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         scaled = np.ldexp(values, -_exponent(spacing))
         low = np.floor(scaled)
@@ -107,8 +136,7 @@ def on_grid(values: Floats, spacing: Fraction) -> Steps:
     tiny = (scaled == 0) & (values != 0)  # too small for floating point: nearer to 0 than half a step
     if values.size == 0 or float(np.abs(low).max()) < ROOM:
         return np.asarray(np.where(tiny, 0.0, low).astype(np.int64))
-    exact = [math.floor(Fraction(item) / spacing + Fraction(1, 2)) for item in values.ravel().tolist()]
-    return np.array([*exact, None], dtype=object)[:-1].reshape(values.shape)
+    return _exactly_on_grid(values, spacing)
 
 
 def off_grid(steps: Steps, spacing: Fraction) -> Floats:
@@ -122,6 +150,37 @@ def power_of_two(most: Fraction) -> Fraction:
     """The largest power of two that is at most `most`."""
     found = Fraction(2) ** (most.numerator.bit_length() - most.denominator.bit_length())
     return found if found <= most else found / 2
+
+
+def _exactly_on_grid(values: NDArray[Any], spacing: Fraction) -> Steps:
+    exact = [math.floor(Fraction(item) / spacing + Fraction(1, 2)) for item in values.ravel().tolist()]
+    return np.array([*exact, None], dtype=object)[:-1].reshape(values.shape)
+
+
+def _listed(values: object) -> list[Any]:
+    """The items of a list of any depth, as they are."""
+    try:
+        return list(np.array(values, dtype=object).ravel().tolist())
+    except ValueError:
+        return [values]
+
+
+def _fraction(value: object) -> Fraction:
+    """The number that an object is, exactly; 0 where it is none, and 2^1000 where it is beyond."""
+    if isinstance(value, int | Fraction):
+        return Fraction(min(max(value, -FARTHEST), FARTHEST))
+    if not isinstance(value, Decimal | str):
+        found = _real(value)
+        return Fraction(0 if math.isnan(found) else min(max(found, -MOST), MOST))
+    try:
+        number = Decimal(value)
+    except (InvalidOperation, ValueError):
+        return Fraction(0)
+    if number.is_nan() or (number.is_finite() and number.adjusted() < -DIGITS):
+        return Fraction(0)
+    if number.is_infinite() or number.adjusted() > DIGITS:
+        return Fraction(-FARTHEST if number.is_signed() else FARTHEST)
+    return min(max(Fraction(number), Fraction(-FARTHEST)), Fraction(FARTHEST))
 
 
 def _float(number: Fraction) -> float:

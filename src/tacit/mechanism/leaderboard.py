@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable
 from fractions import Fraction
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Adjacency, BadInput, BudgetExceeded, Charger, Receipt, check, source
+from ..core import Adjacency, BadInput, BudgetExceeded, Charger, Mismatch, Receipt, check, source
 from ..core.events import AboveThreshold, Compose, DiscreteLaplace, Event, Repeat
 from . import scales
 from .charging import Random, Terms
@@ -22,6 +24,7 @@ from .draws import discrete_laplace
 from .inputs import array_of, clamped, on_grid, power_of_two, reals
 from .thresholds import FINE
 
+COPIED = "A Thresholdout cannot be copied: one charge pays for the answers of one object."
 Loss = Callable[[NDArray[np.generic], NDArray[np.generic]], object]
 
 
@@ -85,6 +88,7 @@ class Thresholdout:
     Guarantee: `Repeat(Compose(AboveThreshold(e), DiscreteLaplace(..)), budget)`, each part epsilon/(2 budget), for the
     holdout records, charged when the object is made. Training records are not protected.
     Caller ensures: holdout records are a random sample, one per person, and their number is public.
+    Edge cases: one charge pays for one object, so it cannot be copied, pickled or asked in a forked process.
     Reference: Dwork et al. 2015, The reusable holdout, Theorem 25.
     """
 
@@ -115,13 +119,23 @@ class Thresholdout:
         if ledger is not None:
             self.receipt = ledger.charge(self.event, key=f"thresholdout-{os.urandom(16).hex()}", purpose="thresholdout")
         self._source = source(rng)
+        self._turn, self._process = threading.Lock(), os.getpid()
         self._limit = self._threshold()
 
     def query(self, training: object, holdout: object) -> float:
         """The mean of a function, from its values on the training and on the holdout records."""
-        if self.left == 0:
-            raise BudgetExceeded(1.0, 0.0)
+        if os.getpid() != self._process:
+            raise Mismatch(COPIED, fix="Ask in the process that made it, or make another one.")
         means = [self._mean(training, None), self._mean(holdout, self.size)]
+        with self._turn:
+            if self.left == 0:
+                raise BudgetExceeded(1.0, 0.0)
+            return self._answered(means)
+
+    def __reduce__(self) -> NoReturn:
+        raise Mismatch(COPIED, fix="Make another one, which is charged anew.")
+
+    def _answered(self, means: list[int]) -> float:
         if abs(means[0] - means[1]) + self._draw(self._noises[1]) < self._limit:
             return float(means[0] * self._spacing)
         self.left -= 1

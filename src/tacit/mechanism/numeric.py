@@ -20,7 +20,7 @@ from ..core import Adjacency, Answer, BadInput, Charger, Source, check
 from ..core.events import DiscreteGaussian, DiscreteLaplace, Gaussian
 from . import draws, scales
 from .charging import Offer, Random, Terms
-from .inputs import Steps, array_of, is_whole, off_grid, on_grid, power_of_two, reals, wholes
+from .inputs import Steps, array_of, is_whole, numbers, off_grid, on_grid, power_of_two, wholes
 
 FINE = 1024
 """Grid steps in the share of the sensitivity that one entry of an array has."""
@@ -42,7 +42,7 @@ class Grid:
         return cls(_spacing(float(sensitivity), count), count, False)
 
     def steps(self, value: object) -> Steps:
-        return wholes(value) if self.whole else on_grid(reals(value), self.spacing)
+        return wholes(value) if self.whole else on_grid(numbers(value), self.spacing)
 
     def noisy(self, value: object, noise: Callable[[int], Steps]) -> object:
         """The value on the grid plus noise, as a number or an array like the value."""

@@ -1,6 +1,7 @@
 r"""Private quantiles: the exponential mechanism on how far a candidate's rank is from the wanted one.
 
-u(y) = -|#{x < y} - q n|. One record added or removed moves it by at most max(q, 1 - q), one replaced by at most 1.
+u(y) = -|#{x < y} - q n|. One record added or removed moves it by at most max(q, 1 - q). One replaced moves it by at
+most 1; so does one that is zeroed out, since a null record stays among the n and counts as a public number.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def clipping_bound(
 
 def _scale(share: Fraction, epsilon: float, adjacency: Adjacency) -> Fraction:
     """Twice the sensitivity of a rank's distance, over epsilon."""
-    moved = Fraction(1) if adjacency is Adjacency.REPLACE else max(share, 1 - share)
+    moved = max(share, 1 - share) if adjacency is Adjacency.ADD_REMOVE else Fraction(1)
     return 2 * moved / Fraction(epsilon)
 
 

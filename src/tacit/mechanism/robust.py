@@ -48,7 +48,7 @@ def smooth_median(
 ) -> Answer:
     r"""Release the median with Laplace noise of scale 2 S/epsilon, S = max_k e^{-beta k} A_k its smooth sensitivity.
 
-    beta = log(1 + epsilon/(2 log(2/delta))).
+    beta = log(1 + epsilon/(2 log(2/delta))), and epsilon/2 where that is less.
 
     Guarantee: `ApproximateDP(epsilon, delta)` under replace, drawn exactly and charged before the draw.
     Caller ensures: one value per person; the number of values and the bounds are public.
@@ -61,7 +61,7 @@ def smooth_median(
         raise BadInput("The smooth median needs a delta above 0.", fix="Use median, which is pure.")
     if 4 * cells.count / epsilon > LARGEST:
         raise BadInput("epsilon is too small for so fine a grid.", fix="Give a coarser grid.")
-    beta = math.log1p(epsilon / (2 * math.log(2 / delta))) - 2 * SLACK
+    beta = min(math.log1p(epsilon / (2 * math.log(2 / delta))), epsilon / 2) - 2 * SLACK
 
     def draw(chance: Source) -> float:
         sorted_ = np.sort(cells.index(clamped(values, (cells.lower, cells.upper))))

@@ -17,7 +17,7 @@ from ..core.events import AboveThreshold, Event, Repeat
 from . import scales
 from .charging import Offer, Random, Terms
 from .draws import discrete_laplace
-from .inputs import on_grid, power_of_two, reals
+from .inputs import numbers, on_grid, power_of_two, reals
 
 FINE = 1024
 
@@ -64,7 +64,7 @@ def above_threshold(
     )
 
     def draw(chance: Source) -> tuple[int, ...]:
-        values = (int(on_grid(reals(value), spacing).item()) for value in queries)
+        values = (int(on_grid(numbers(value), spacing).item()) for value in queries)
         return tuple(_found(values, level, noises, rounds, chance))
 
     return offer.drawn(draw, terms)
