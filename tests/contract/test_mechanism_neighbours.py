@@ -17,7 +17,7 @@ import pytest
 from tacit import mechanism
 from tacit.core import Adjacency
 from tacit.loss import privacy_loss
-from tacit.mechanism import aggregation, numeric, quantiles, ranges, selection
+from tacit.mechanism import aggregation, numeric, quantiles, ranges, robust, selection, thresholds
 from tacit.mechanism.choices import Distances
 
 NONE = (math.nan, None)
@@ -174,3 +174,87 @@ def test_the_mean_of_blocks_moves_by_no_more_than_is_charged(adjacency, monkeypa
     loss = (Fraction(ends[1].value) - Fraction(ends[0].value)) / spacing / scales[0]
     assert float(loss) <= 0.8 * (1 + 1e-5)
     assert float(loss) >= 0.8 * (1 - 1e-5)  # and no more noise than that
+
+
+def laplace_law(scale, place=0, reach=400):
+    """P(k) of discrete Laplace noise around `place`, for k from -reach to reach."""
+    return np.exp(-np.abs(np.arange(-reach, reach + 1) - place) / scale) * math.tanh(1 / (2 * scale))
+
+
+def hockey(p, q, epsilon):
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def replaced(top, size):
+    """All pairs of sorted whole numbers up to `top` that differ in one."""
+    for data in itertools.combinations_with_replacement(range(top + 1), size):
+        for place, value in itertools.product(range(size), range(top + 1)):
+            yield data, tuple(sorted((*data[:place], value, *data[place + 1 :])))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.1), (1.0, 0.01), (2.0, 0.9)])
+def test_medians_with_fitted_noise_keep_epsilon_and_delta(epsilon, delta):
+    beta, half = min(math.log1p(epsilon / (2 * math.log(2 / delta))), epsilon / 2) - 2 * robust.SLACK, epsilon / 2
+    limit = math.ceil(-math.log(delta) / half)
+    smooth, tested, test = {}, {}, laplace_law(1 / half)
+    for data in itertools.combinations_with_replacement(range(6), 3):
+        values = np.array(data)
+        middle = robust._median(values)
+        smooth[data] = laplace_law(robust.smooth_sensitivity(values, 5, beta) / half, middle)
+        passed = test[np.arange(-400, 401) + robust.distance(values, 5, 1) > limit].sum()
+        tested[data] = np.append(passed * laplace_law(1 / half, middle), 1 - passed)
+    for one, other in replaced(5, 3):
+        assert hockey(smooth[one], smooth[other], epsilon) <= delta
+        assert hockey(tested[one], tested[other], epsilon) <= delta
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_the_first_query_above_costs_what_is_charged(adjacency, monotone, monkeypatch):
+    scales = []
+    monkeypatch.setattr(thresholds, "FINE", 1)
+    monkeypatch.setattr(thresholds, "_one", lambda scale, source: scales.append(scale) or 0)
+    mechanism.above_threshold([0.0], 1.0, sensitivity=1, epsilon=1.5, monotone=monotone, adjacency=adjacency, rng=1)
+    level, noise = (laplace_law(float(scale)) for scale in scales)
+    below = np.concatenate([np.zeros(20), np.cumsum(noise), np.full(20, noise.sum())])  # P(noise <= k)
+    one = [(0, 0, 0), (0, 1, 0), (1, 1, 1), (1, 0, 1)] if monotone else list(itertools.product((-1, 0, 1), repeat=3))
+    moves = {tuple(np.subtract(a, b)) for a, b in itertools.product(one, one)} if adjacency == "replace" else set(one)
+
+    def first_above(queries):
+        left, found = level.copy(), []
+        for query in queries:
+            under = below[20 - 1 - query + np.arange(801)]  # P(query + noise < 0 + level noise)
+            found.append((left * (1 - under)).sum())
+            left = left * under
+        return np.array([*found, left.sum()])
+
+    for start, move in itertools.product([(0, 0, 0), (-2, 2, 1)], sorted(moves)):
+        p, q = first_above(start), first_above(np.add(start, move))
+        assert max(np.abs(np.log(p / q))) <= 1.5 + 1e-9
+
+
+@pytest.mark.parametrize(("adjacency", "share"), [("add-remove", 1), ("replace", 2)])
+def test_keys_of_one_person_keep_epsilon_and_delta(adjacency, share, monkeypatch):
+    """Two keys at most for each person: every pair of tables in which one person has others, or is not there."""
+    scales, epsilon, delta = [], 1.0, 0.05
+    monkeypatch.setattr(
+        "tacit.mechanism.keys.discrete_laplace",
+        lambda scale, count, source: (scales.append(scale), np.zeros(count, np.int64))[1],
+    )
+    found = mechanism.unknown_keys(
+        {"a": 1}, epsilon=epsilon, delta=delta, keys_per_person=2, adjacency=adjacency, rng=1
+    )
+    limit, held = int(found.notes[0].split("number of ")[1].split()[0]), [(), ("a",), ("b",), ("a", "b")]
+
+    def shown(count):
+        """P of each number that is shown, and last that nothing is."""
+        law = laplace_law(float(scales[0]), count, 120)[120 + limit :] if count else np.zeros(121 - limit)
+        return np.append(law, 1 - law.sum())
+
+    def both(*people):
+        counts = [sum(key in person for person in people) for key in "ab"]
+        return np.multiply.outer(shown(counts[0]), shown(counts[1]))
+
+    for rest, one, other in itertools.product(held, held, held if share == 2 else [()]):
+        assert hockey(both(rest, one), both(rest, other), epsilon) <= delta
+        assert hockey(both(rest, other), both(rest, one), epsilon) <= delta
