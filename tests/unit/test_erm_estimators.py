@@ -342,3 +342,10 @@ def test_many_records_start_from_a_tenth_of_them():
     tolerance = problem.reachable(5.0, 0.0)
     theta = problem.minimum(5.0, np.zeros(3), tolerance)
     assert np.linalg.norm(problem.gradient(theta) + 5.0 * theta) <= tolerance
+
+
+@pytest.mark.parametrize("flat", [X[:, 0], X[:, 0].tolist()])
+def test_no_value_of_a_person_stands_in_a_message(flat):
+    with pytest.raises(BadInput, match="2D array") as said:
+        PrivateLogisticRegression(classes=[0, 1]).fit(flat, Y)
+    assert str(flat[0])[:6] not in str(said.value)

@@ -53,6 +53,8 @@ def read(estimator: Any, x: Any, *, sparse: bool, reset: bool) -> Any:
     """Rows as an array or a sparse matrix of float64; names and number of the features are kept, or compared."""
     from sklearn.utils.validation import validate_data
 
+    if getattr(x, "ndim", 2) == 1 or (isinstance(x, list) and not any(hasattr(row, "__len__") for row in x[:1])):
+        raise BadInput("Expected a 2D array of rows, got a 1D array.", fix="Reshape your data to (records, features).")
     kind, plain = "csr" if sparse else False, numbers(x)
     if plain is not x and hasattr(x, "columns"):
         validate_data(estimator, x, skip_check_array=True, reset=reset)
