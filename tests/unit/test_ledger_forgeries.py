@@ -10,10 +10,11 @@ import mpmath
 import pytest
 
 from tacit import Ledger, mechanism
-from tacit.core import BudgetExceeded, Mismatch
-from tacit.events import ApproximateDP, Gaussian, Laplace, NonPrivate, PartitionSelection
+from tacit.core import Adjacency, BudgetExceeded, Mismatch
+from tacit.events import ApproximateDP, Gaussian, Laplace, NonPrivate, PartitionSelection, RandomizedResponse
 from tacit.ledger import chain
-from tacit.ledger.criteria import pure_renyi
+from tacit.ledger.costs import costs
+from tacit.ledger.criteria import criteria, pure_renyi
 from tacit.ledger.state import State
 from tacit.ledger.store import Head
 from tacit.ledger.verification import verified
@@ -113,3 +114,14 @@ def test_the_smooth_median_is_no_less_smooth_at_a_large_delta(monkeypatch):
     mechanism.smooth_median([0.1, 0.2], bounds=(0, 1), epsilon=0.5, delta=0.9, rng=1)
     assert betas[0] <= 0.25
     assert math.log1p(0.5 / (2 * math.log(2 / 0.9))) > 0.25
+
+
+def test_small_pure_charges_cost_no_less_gaussian_privacy_than_they_have():
+    """Near epsilon 0.001 the quantile of a number next to 1/2 keeps 12 digits: the charge has room for that."""
+    found = criteria(1.0, 1e-6)
+    with mpmath.workdps(40):
+        for step in range(60):
+            epsilon = 1e-3 * 1.05**step
+            right = -2 * mpmath.sqrt(2) * mpmath.erfinv(2 / (1 + mpmath.exp(mpmath.mpf(epsilon))) - 1)
+            charged = costs(RandomizedResponse(epsilon), Adjacency.ADD_REMOVE, 1, found)["gdp"]
+            assert mpmath.mpf(charged) / 10**40 >= right**2 * (1 + mpmath.mpf(10) ** -11)

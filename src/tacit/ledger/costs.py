@@ -206,4 +206,4 @@ def _mu(pair: Pair) -> float:
     if _plain(pair):
         assert isinstance(above, Location)
         return float((above.p[0][1] - above.q[0][1]) / above.noise.scale)
-    return pure_mu(_largest(above))
+    return pure_mu(_largest(above)) * (1 + 10 * SAFE)  # cancellation near 1/2 costs up to 3e-13
