@@ -349,3 +349,13 @@ def test_no_value_of_a_person_stands_in_a_message(flat):
     with pytest.raises(BadInput, match="2D array") as said:
         PrivateLogisticRegression(classes=[0, 1]).fit(flat, Y)
     assert str(flat[0])[:6] not in str(said.value)
+
+
+def test_a_ledger_of_other_neighbours_is_never_charged_too_little(tmp_path):
+    """Once, pure noise for one record more or less was charged to a budget for replaced records at half its price."""
+    ledger = tacit.Ledger.create(tmp_path / "ledger.db", epsilon=1.5, delta=1e-4, unit="record", adjacency="replace")
+    model = PrivateLogisticRegression(1.0, 0.0, norm_bound=4.0, classes=[0, 1], ledger=ledger, random_state=0)
+    with pytest.raises(tacit.TacitError):
+        model.fit(X, Y)
+    model.set_params(adjacency="replace").fit(X, Y)
+    assert model.bound_.epsilon <= 1

@@ -9,7 +9,7 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, Receipt, check, source
+from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, Receipt, Scoped, check, source
 from ..core.evidence import Claim
 from .budget import Budget
 
@@ -66,7 +66,13 @@ class PrivateEstimator(BaseEstimator):
         self.receipt_ = None
         if self.ledger is not None:
             key = f"fit-{secrets.token_hex(16)}"
-            self.receipt_ = self.ledger.charge(event, key=key, purpose=self._name())
+            self.receipt_ = self._paid(self.ledger, event, budget, key)
+
+    def _paid(self, ledger: Charger, event: Event, budget: Budget, key: str) -> Receipt:
+        """A ledger that counts other neighbours is told for which the event counts: it converts or refuses."""
+        if isinstance(ledger, Scoped):
+            return ledger.charge(event, key=key, purpose=self._name(), adjacency=budget.adjacency)
+        return ledger.charge(event, key=key, purpose=self._name())
 
     def evidence(self) -> Evidence:
         """The claim with its event, what it assumes and what it does not cover."""
