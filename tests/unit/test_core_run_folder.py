@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.core import BadInput
+from tacit.core import BadInput, NotFinished
 from tacit.core.run_folder import run_folder
 from tacit.core.run_settings import keep_settings
 
@@ -107,6 +107,22 @@ def test_a_rename_that_was_done_and_reported_as_failed_is_done(tmp_path, monkeyp
         monkeypatch.setattr(Path, "replace", lambda self, to: self.with_name("gone").rename(to))
         with pytest.raises(BadInput):
             held.commit()
+
+
+def test_a_rename_that_the_disk_does_not_confirm_keeps_the_checkpoint_and_says_so(tmp_path, monkeypatch):
+    def full_after_the_rename(handle, real=os.fsync):
+        if (tmp_path / "out").exists():
+            raise OSError(errno.ENOSPC, "full")
+        real(handle)
+
+    with run_folder(tmp_path / "out", "train", state="c") as held:
+        held.state.write_bytes(b"hours of work")
+        (held.results / "a").write_text("a")
+        monkeypatch.setattr(os, "fsync", full_after_the_rename)
+        with pytest.raises(NotFinished, match="holds the results"):
+            held.commit()
+    assert files(tmp_path / "out") == ["a", "manifest.json"]
+    assert (tmp_path / "out.unfinished" / "c").exists()
 
 
 def test_a_folder_that_is_being_removed_is_taken_anew(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import BadInput
+from .errors import BadInput, NotFinished
 from .files import shown, why
 from .locks import Lock
 from .manifest import MANIFEST, manifest
@@ -57,8 +57,18 @@ class RunFolder:
             if self.final.is_dir() and os.name == "nt":
                 self.final.rmdir()
             _renamed(folder, self.final, text)
-            _sync(self.final.absolute().parent)
+        self._confirm()
         sweep(self.work)
+
+    def _confirm(self) -> None:
+        """Have the rename put on disk. Until that is certain, what led to the results is kept beside them."""
+        try:
+            _sync(self.final.absolute().parent)
+        except OSError:
+            raise NotFinished(
+                f"{shown(self.final)} holds the results, but the disk did not confirm that it keeps them.",
+                fix="Make room and run the command again with --resume; what led to the results is kept until then.",
+            ) from None
 
     def abandon(self) -> None:
         """After a failure: what could be resumed stays, anything else goes."""
