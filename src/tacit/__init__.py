@@ -34,13 +34,14 @@ _ROOMS = {
     "data": ("Column", "Schema"),
     "ledger": ("Ledger",),
     "loss": ("Plan", "Setting", "Theorem", "calibrate", "epsilon", "explain", "plan", "privacy_loss"),
+    "pate": ("PATE",),
     "train": ("Speed", "fit", "private"),
     "audits": ("Choice", "audit_mechanism", "choose", "lower_bound", "verify"),
     "study": ("attack", "audit", "bracket"),
     "reports": ("report",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
-_MODULES = ("events", "mechanism")
+_MODULES = ("events", "mechanism", "pate")
 _OPEN_ROOMS = ("erm", "train")
 _EXTRAS = {"torch": "torch", "cryptography": "torch", "safetensors": "torch", "sklearn": "erm", "narwhals": "tables"}
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from . import erm as erm
     from . import events as events
     from . import mechanism as mechanism
+    from . import pate as pate
     from . import train as train
     from .audits import Choice as Choice
     from .audits import audit_mechanism as audit_mechanism
@@ -87,6 +89,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from .loss import explain as explain
     from .loss import plan as plan
     from .loss import privacy_loss as privacy_loss
+    from .pate import PATE as PATE
     from .reports import report as report
     from .study import attack as attack
     from .study import audit as audit

@@ -77,6 +77,12 @@ def test_there_is_a_test_for_every_block():
     assert len(blocks("README.md")) == 8
 
 
+def test_teachers_and_a_student(tmp_path):
+    out = run((ROOT / "examples" / "pate_digits.py").read_text(encoding="utf-8"), tmp_path).splitlines()
+    assert out[0].startswith("epsilon at most")
+    assert float(out[2].split("% of")[0].split()[-1]) > 60
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_are_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) < 80

@@ -128,7 +128,7 @@ def test_comparison_can_fail():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tour", "lectures", "attacks", "mechanisms"])
+@pytest.mark.parametrize("name", ["tour", "lectures", "attacks", "mechanisms", "pate"])
 def test_python_blocks(name, tmp_path):
     """Accounting gives the numbers shown; experiments (which say "at least", "finds", TPR) the words."""
     page = DOCS / f"{name}.md"

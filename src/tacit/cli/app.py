@@ -41,6 +41,10 @@ VERBS = {
     "gap": ("gap", "Leakage against the generalisation gap: one training at several settings, each attacked."),
     "audit": ("auditing", "Test a privacy claim about somebody's training or mechanism."),
     "bracket": ("bracketing", "Attack, audit and account for one training: epsilon from both sides, in one report."),
+    "pate": (
+        "teaching",
+        "Train teachers on disjoint shards, answer public queries by noisy votes, and teach a student.",
+    ),
     "report": ("reporting", "Write one self-contained page from evidence files."),
     "verify": ("auditing", "Recompute every bound of an evidence file from its events and counts; needs no data."),
     "ledger": ("budgets", "Keep a budget of privacy: init, show, verify or export one; allot parts of it."),

@@ -61,6 +61,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "game": TEXT, "canary": TEXT, "runs": WHOLE, "seconds": NUMBER, "confidence": NUMBER, "start": TEXT,
         "isolation": TEXT,
     },
+    "pate": {
+        "teachers": WHOLE, "aggregator": TEXT, "threshold": NUMBER, "noise_select": NUMBER, "noise_answer": NUMBER,
+        "reinforce": NUMBER, "queries": WHOLE, "answers": WHOLE, "student": TEXT, "classes": WHOLE, "choose": TEXT,
+        "rounds": WHOLE, "steps": WHOLE, "batch_size": WHOLE,
+    },
     "output": {"folder": TEXT, "seed": WHOLE},
     "ledger": {"url": TEXT, "purpose": TEXT, "analyst": TEXT},
     "describe": dict.fromkeys(DESCRIBED, TEXT),

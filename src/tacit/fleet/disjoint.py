@@ -1,0 +1,137 @@
+"""Many models on disjoint shards of the records, all trained at once and none touched by another's records.
+
+Model k draws its start and its batches from rngs[k] alone, takes its batches from its own shard, and makes the same
+public number of steps of the same public batch size as every other model. So a record that is added, removed or changed
+changes one model and no other, not even by the shape of a batch. That is what PATE's teachers need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ..core import check
+from ..core.errors import BadInput
+from .device import Batch
+from .fleet import Fleet, Models, _gradients, _products, _started, _train
+from .order import Draws, Epochs, Pool
+from .stack import Stack
+
+Rows = NDArray[np.int64]
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+AT_ONCE = {"cpu": 64, "cuda": 1024}
+ELEMENTWISE = (
+    torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam, torch.optim.RMSprop,
+    torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Adamax,
+)  # fmt: skip
+"""Optimizers that treat every number by itself: models in one stack cannot meet in them."""
+PROBE = 8
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How every model of a disjoint fleet is trained: `steps` steps of `batch_size` records of its own shard."""
+
+    steps: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        check.whole("steps", self.steps)
+        check.whole("batch_size", self.batch_size)
+
+
+def train_disjoint(
+    fleet: Fleet,
+    x: ArrayLike,
+    y: ArrayLike,
+    shard: ArrayLike,
+    schedule: Steps,
+    rngs: Sequence[np.random.Generator],
+    *,
+    augment: Augment | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Models:
+    """Train len(rngs) models; model k learns from the records i with shard[i] == k, and a negative shard is nobody's.
+
+    A shard without records leaves its model as it started. `augment(x, generator)` changes records of shape
+    (models, batch, ...), each by itself.
+    """
+    place = np.asarray(shard, dtype=np.int64)
+    count = len(rngs)
+    data = Pool.of(x, y, np.ones((len(place), 1), dtype=bool), ()).to(fleet.device)
+    size = AT_ONCE.get(data.x.device.type, 64) if fleet.models_at_once is None else fleet.models_at_once
+    rows = shard_rows(place, count)
+    stacks = []
+    for first in range(0, count, check.whole("models_at_once", size)):
+        part = slice(first, min(first + size, count))
+        stacks.append(_trained(fleet, data, rows[part], schedule, rngs[part], augment))
+        if progress is not None:
+            progress(part.stop, count)
+    return Models(tuple(stacks), place[:, None] == np.arange(count), "each model's own generator")
+
+
+def shard_rows(shard: NDArray[np.int64], count: int) -> list[Rows]:
+    """The rows of each shard, in the order of the records."""
+    order = np.argsort(shard, kind="stable")
+    ends = np.searchsorted(shard[order], np.arange(count + 1))
+    return [order[ends[k] : ends[k + 1]] for k in range(count)]
+
+
+def _trained(
+    fleet: Fleet,
+    data: Pool,
+    rows: list[Rows],
+    schedule: Steps,
+    rngs: Sequence[np.random.Generator],
+    augment: Augment | None,
+) -> Stack:
+    seeds = [int(rng.integers(0, 2**63, dtype=np.int64)) for rng in rngs]
+    models, draws = _started(fleet, seeds), Draws(seeds, fleet.device)
+    check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
+    batches = _batches(data, rows, schedule, rngs, augment)
+    with _products(fleet.precision):
+        plain = Epochs(1, schedule.batch_size)
+        for _ in _train(
+            models, fleet.optimizer, plain, batches, draws, lambda held, batch: _gradients(held, batch, None)
+        ):
+            pass
+    return models
+
+
+def check_elementwise(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse an optimizer through which one model's numbers could reach another's."""
+    if type(optimizer) not in ELEMENTWISE:
+        names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
+        raise BadInput(
+            f"{type(optimizer).__name__} may mix the models of a fleet, which must not touch each other.",
+            fix=f"Use one of: {names}.",
+        )
+
+
+def _batches(
+    data: Pool, rows: list[Rows], schedule: Steps, rngs: Sequence[np.random.Generator], augment: Augment | None
+) -> Iterator[Batch]:
+    """Batches of one width for every model, whatever is in its shard."""
+    wanted = schedule.steps * schedule.batch_size
+    order = torch.as_tensor(np.stack([endless(mine, wanted, rng) for mine, rng in zip(rows, rngs, strict=True)]))
+    order = order.to(data.x.device)
+    held = torch.as_tensor(np.array([[mine.size > 0] for mine in rows])).to(data.x.device)
+    mask = held.expand(-1, schedule.batch_size)
+    generator = torch.Generator(data.x.device).manual_seed(int(rngs[0].integers(0, 2**62)))
+    for number in order.split(schedule.batch_size, 1):
+        x = data.x.index_select(0, number.flatten()).unflatten(0, number.shape)
+        yield Batch(x if augment is None else augment(x, generator), data.y[number], mask)
+
+
+def endless(rows: Rows, wanted: int, rng: np.random.Generator) -> Rows:
+    """`wanted` rows: one random order of them after another; zeros, which nobody looks at, where there are none."""
+    if not rows.size:
+        return np.zeros(wanted, dtype=np.int64)
+    rounds = math.ceil(wanted / rows.size)
+    return np.concatenate([rows[rng.permutation(rows.size)] for _ in range(rounds)])[:wanted]

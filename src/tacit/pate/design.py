@@ -1,0 +1,106 @@
+"""What a PATE run may ask and answer, and what that costs: public numbers, fixed before any vote is counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core import Adjacency, BadInput, Bound, Event, check
+from ..loss import privacy_loss
+from ..loss.conditions import upper_bound
+from .aggregators import Aggregator
+
+METHOD = "privacy accounting"
+ONE_TEACHER = (
+    "every record, or every user where users are given, is seen by one teacher, and shards do not depend on it"
+)
+PUBLIC_INPUTS = (
+    "the inputs that are asked about are public, and so are the classes and the numbers of teachers and queries"
+)
+ONLY_LABELS = "only the answers and what is made of them are seen: neither the votes nor the teachers"
+
+
+@dataclass(frozen=True)
+class Design:
+    """`queries` questions, at most `answers` of which the teachers answer, and the bound of both together."""
+
+    aggregator: Aggregator
+    queries: int
+    answers: int
+    delta: float
+    adjacency: Adjacency
+    unit: str = "record"
+
+    @property
+    def event(self) -> Event:
+        """What is charged."""
+        return self.aggregator.event(self.queries, self.answers, self.adjacency)
+
+    @property
+    def epsilon(self) -> float:
+        return privacy_loss(self.event, self.adjacency).epsilon(self.delta).upper
+
+    @property
+    def bound(self) -> Bound:
+        """Whatever the votes are. Reference: docs/proofs/pate.md, Theorem 2."""
+        believed = (ONE_TEACHER, PUBLIC_INPUTS, ONLY_LABELS)
+        return upper_bound(
+            self.epsilon, self.delta, self.event, self.adjacency, method=METHOD, unit=self.unit, more=believed
+        )
+
+
+def designed(
+    aggregator: Aggregator,
+    *,
+    available: int,
+    queries: int | None,
+    answers: int | None,
+    epsilon: float | None,
+    delta: float,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    unit: str = "record",
+) -> Design:
+    """The design that asks `queries` of the `available` public records and keeps within epsilon.
+
+    Without `queries` all are asked; without `answers` all may be answered, or as many as epsilon allows.
+    """
+    if not isinstance(aggregator, Aggregator):
+        raise BadInput(
+            f"aggregator must be an aggregation rule, got {type(aggregator).__name__}.",
+            fix="Use GNMax, LNMax, ConfidentGNMax or InteractiveGNMax of tacit.pate.",
+        )
+    asked = available if queries is None else check.whole("queries", queries)
+    if not 0 < asked <= available:
+        raise BadInput(f"{asked} queries are wanted and there are {available} public records.")
+    if check.delta(delta) == 0 and type(aggregator).__name__ != "LNMax":
+        raise BadInput("Gaussian noise needs a delta above 0.", fix="Use LNMax, which is pure.")
+    most = asked if answers is None else check.whole("answers", answers)
+    made = Design(aggregator, asked, min(most, asked), float(delta), Adjacency.of(adjacency), unit)
+    if epsilon is None:
+        return made
+    limit = check.positive("epsilon", epsilon)
+    if made.epsilon <= limit:
+        return made
+    if answers is not None:
+        raise BadInput(
+            f"{made.queries} queries with {made.answers} answers cost epsilon {made.epsilon:.4g}, above {limit:g}.",
+            fix="Leave answers out, ask fewer, or add more noise.",
+        )
+    return _most_answers(made, limit)
+
+
+def _most_answers(design: Design, epsilon: float) -> Design:
+    """The largest number of answers that fits, by bisection: epsilon never falls with it."""
+
+    def with_answers(number: int) -> Design:
+        asked = number if design.aggregator.answers_all else design.queries
+        return Design(design.aggregator, asked, number, design.delta, design.adjacency, design.unit)
+
+    low, high = 0, design.answers
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if with_answers(middle).epsilon <= epsilon else (low, middle)
+    if low == 0:
+        raise BadInput(
+            f"Not one answer fits into epsilon {epsilon:g}.", fix="Ask fewer queries, add more noise, or allow more."
+        )
+    return with_answers(low)

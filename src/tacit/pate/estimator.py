@@ -1,0 +1,184 @@
+"""PATE: teachers on disjoint shards vote on public inputs, noise hides each vote, and a student learns the answers."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, PrivacyWarning, Receipt, Scoped, Source, source
+from .aggregators import NOT_ANSWERED, Aggregator, Belief, ConfidentGNMax
+from .asking import next_queries
+from .design import Design, designed
+from .records import Given
+from .shards import shards
+from .student import Predict, Student, student_of
+from .teachers import Teachers, train, tried
+
+Array = NDArray[Any]
+NAME = "PATE"
+
+
+class PATE:
+    """Private aggregation of teacher ensembles, as an estimator.
+
+    `teacher` is an estimator, fit(x, y, rng), a torch module or a function that makes one, or a `Network`; `student` is
+    the same, a `Student`, or None for one like the teacher. `queries` public inputs are asked about (None: all), and at
+    most `answers` are answered (None: all, or as many as `epsilon` allows). `classes` lists the labels, which are
+    public. `choose` says which public inputs are asked: "first", "random" or "spread"; with `rounds` above 1 later ones
+    are those that the student of the rounds before is least sure of.
+
+    Guarantee: `labels_`, the student and all it says cost `bound_`, the cost of `event_` whatever the data are, charged
+    to `ledger` before any noise is drawn.
+    Caller ensures: one row per person, or `users` in `fit`; `public_x` and all arguments are public.
+    Edge cases: a class that is missing in a shard, ties and a query without a confident answer are ordinary cases.
+    Reference: Papernot et al. 2017 and 2018; docs/proofs/pate.md.
+    """
+
+    event_: Event
+    bound_: Bound
+    design_: Design
+    labels_: NDArray[np.int64]
+
+    def __init__(
+        self,
+        teacher: Any,
+        *,
+        student: Any = None,
+        teachers: int = 250,
+        aggregator: Aggregator | None = None,
+        queries: int | None = None,
+        answers: int | None = None,
+        epsilon: float | None = None,
+        delta: float,
+        classes: Sequence[Any] | None = None,
+        schema: Any = None,
+        adjacency: Adjacency | str = "add-remove",
+        choose: str = "first",
+        rounds: int = 1,
+        ledger: Charger | None = None,
+        random_state: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.teacher, self.student, self.teachers = teacher, student, teachers
+        self.aggregator = ConfidentGNMax() if aggregator is None else aggregator
+        self.queries, self.answers, self.epsilon, self.delta = queries, answers, epsilon, delta
+        self.classes, self.schema, self.adjacency = classes, schema, adjacency
+        self.choose, self.rounds, self.ledger = choose, rounds, ledger
+        self.random_state, self.progress = random_state, progress
+
+    def fit(self, x: Any, y: ArrayLike | None, public_x: Any, users: ArrayLike | None = None) -> Self:
+        """Train teachers on private (x, y), ask them about `public_x`, and teach the student.
+
+        With a schema, x and public_x are tables, and y may be None where the schema names the label.
+        """
+        self._forget()
+        given = Given.of(x, y, public_x, users, self.classes, self.schema)
+        design = self._designed(len(given.public_x), given.unit)
+        chance = source(self.random_state)
+        places, learning, noise, choosing, teaching = chance.spawn(5)
+        shard = shards(len(given.y), self.teachers, users=given.users, rng=places)
+        tried(self.teacher, given.public_x, len(given.classes))
+        self.classes_, self._given = given.classes, given
+        self._charge(design)
+        self._teachers = train(
+            self.teacher, given.x, given.y, shard, teachers=self.teachers, classes=len(given.classes), rng=learning,
+            progress=self.progress,
+        )  # fmt: skip
+        self._ask(design, given.public_x, noise, choosing, teaching)
+        self._seeded = not chance.cryptographic
+        return self
+
+    def predict(self, x: Any) -> Array:
+        """The student's labels."""
+        return np.asarray(self.classes_[self.predict_proba(x).argmax(axis=1)])
+
+    def predict_proba(self, x: Any) -> NDArray[np.float64]:
+        """The student's shares (records, classes), in the order of `classes_`."""
+        self._fitted()
+        return self._student(self._given.asked(x))
+
+    def evidence(self, *, utility: dict[str, float] | None = None) -> Evidence:
+        """The claim with its event, who sees what, and what the proof does not cover."""
+        from .evidence import evidence
+
+        self._fitted()
+        return evidence(self, utility or {})
+
+    def report(self, path: str = "report.html", **options: Any) -> Any:
+        """Write the page about this student; see `tacit.report`."""
+        import tacit
+
+        return tacit.report(self.evidence(), path, **options)
+
+    @property
+    def answered_(self) -> int:
+        """How many queries the teachers answered: it follows from what was released."""
+        return int(self._answered.sum())
+
+    def _designed(self, available: int, unit: str) -> Design:
+        return designed(
+            self.aggregator, available=available, queries=self.queries, answers=self.answers, epsilon=self.epsilon,
+            delta=self.delta, adjacency=self.adjacency, unit=unit,
+        )  # fmt: skip
+
+    def _charge(self, design: Design) -> None:
+        """Fix the claim and pay for it; no noise was drawn yet."""
+        self.design_, self.event_, self.bound_ = design, design.event, design.bound
+        if design.delta * len(self._given.y) >= 1:
+            warnings.warn(
+                f"delta {design.delta:g} is not below one over the number of records.", PrivacyWarning, stacklevel=3
+            )
+        self.receipt_ = self._paid(self.event_, design)
+
+    def _paid(self, event: Event, design: Design) -> Receipt | None:
+        if self.ledger is None:
+            return None
+        key = f"pate-{secrets.token_hex(16)}"
+        if isinstance(self.ledger, Scoped):
+            return self.ledger.charge(event, key=key, purpose=NAME, adjacency=design.adjacency, unit=design.unit)
+        return self.ledger.charge(event, key=key, purpose=NAME)
+
+    def _ask(self, design: Design, public_x: Array, noise: Source, choosing: Source, teaching: Source) -> None:
+        """Ask in rounds: choose queries, count votes, draw answers, teach."""
+        self.labels_ = np.full(len(public_x), NOT_ANSWERED, dtype=np.int64)
+        self._answered = np.zeros(len(public_x), dtype=bool)
+        self._student: Predict = lambda asked: np.full((len(asked), len(self.classes_)), 1.0 / len(self.classes_))
+        how: Student = student_of(self.student, self.teacher)
+        asked = np.zeros(0, dtype=np.int64)
+        self._votes: list[tuple[Array, Belief | None]] = []
+        for part in np.array_split(np.arange(design.queries), max(1, min(self.rounds, design.queries))):
+            rows = next_queries(
+                public_x, part.size, asked, self.choose, self._student if asked.size else None, choosing
+            )
+            self._round(design, public_x, rows, noise, first=not asked.size)
+            asked = np.concatenate((asked, rows))
+            self._student = how.taught(public_x, self.labels_, len(self.classes_), teaching.generator())
+        self.queries_ = asked
+
+    def _round(self, design: Design, public_x: Array, rows: Array, noise: Source, *, first: bool) -> None:
+        counts = self._teachers.counts(public_x[rows])
+        belief = None
+        if self.aggregator.asks_student and not first:
+            belief = Belief(self._student(public_x[rows]), self.teachers)
+        told = self.aggregator.told(counts, noise, design.answers - self.answered_, belief)
+        self.labels_[rows], self._answered[rows] = told.labels, told.answered
+        self._votes.append((counts, belief))
+
+    def _forget(self) -> None:
+        """An earlier fit is gone: the next claim would not cover it."""
+        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_")]:
+            delattr(self, name)
+
+    def _fitted(self) -> None:
+        if "_student" not in vars(self) or "queries_" not in vars(self):
+            raise BadInput("This PATE has not been fitted.", fix="Call fit(x, y, public_x) first.")
+
+    def teacher_votes(self) -> Teachers:
+        """The trained teachers, for the operator: what they say of any input is private."""
+        self._fitted()
+        return self._teachers

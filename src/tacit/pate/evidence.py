@@ -1,0 +1,71 @@
+"""What a PATE run says about itself: the claim, who sees what, and what no proof covers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..audits.claims import with_frontier
+from ..core import Claim, Evidence, Spent, source
+from ..loss import privacy_loss
+
+if TYPE_CHECKING:
+    from .estimator import PATE
+
+VOTES = "the votes and the teachers: whoever sees them sees private data without noise"
+TEACHER_ACCURACY = "the teachers' accuracy: it is computed without noise, for the operator alone"
+TUNED = "settings (noise, threshold, teachers) that were chosen by looking at the private data"
+DEPENDENT = "a data-dependent epsilon: it is private, and this claim is not made of it"
+SEEDED = "anybody who knows the seed that shards and noise were drawn from"
+ALONE = "other releases: no ledger was given"
+POINTS = 12
+
+
+def evidence(run: PATE, utility: Mapping[str, float]) -> Evidence:
+    """Evidence of a fitted run."""
+    design, given = run.design_, run._given
+    derived = () if given.schema is None else given.schema.derived
+    facts = (f"ranges or words read off the data: {', '.join(derived)}",) if derived else ()
+    seeded = (SEEDED,) if run._seeded else ()
+    alone = (ALONE,) if run.ledger is None else ()
+    return Evidence(
+        subject="student taught by PATE",
+        claim=with_frontier(Claim(run.bound_, run.event_)),
+        utility=dict(utility),
+        not_covered=(VOTES, TEACHER_ACCURACY, TUNED, DEPENDENT, *facts, *seeded, *alone),
+        threat=threat(run),
+        provenance={
+            "method": "PATE",
+            "aggregation": repr(run.aggregator),
+            "teachers": int(run.teachers),
+            "queries": design.queries,
+            "answers at most": design.answers,
+            "answers given": run.answered_,
+            "randomness": source(run.random_state).name,
+        },
+    )
+
+
+def threat(run: PATE) -> dict[str, str]:
+    """Who sees the votes, the labels and the student."""
+    unit = run.design_.unit
+    return {
+        "released": "the labels of the answered queries, which queries were answered, and the student",
+        "attacker sees": "every released label and the whole student; knows all public inputs and settings",
+        "who sees the votes": "the operator who runs the teachers, and nobody else",
+        "who sees the labels": "the student's teacher and anybody it is shown to: they are released",
+        "who sees the student": "anybody: it is made of released labels and public inputs alone",
+        "trust": f"whoever trains the teachers holds the records; one {unit} belongs to one teacher",
+        "composition": "this run alone, unless a ledger was charged",
+    }
+
+
+def budget(run: PATE) -> tuple[Spent, ...]:
+    """Epsilon by the number of answers."""
+    design = run.design_
+    steps = sorted({max(1, round(design.answers * k / POINTS)) for k in range(1, POINTS + 1)})
+    found = []
+    for answers in steps:
+        event = design.aggregator.event(design.queries, answers, design.adjacency)
+        found.append(Spent(answers, privacy_loss(event, design.adjacency).epsilon(design.delta).upper))
+    return tuple(found)

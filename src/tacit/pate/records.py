@@ -1,0 +1,119 @@
+"""Private records, public inputs and the list of classes, in one form. No value of a record raises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import BadInput
+from ..data import Schema, is_frame, table
+from ..data.encoding import encoded, labelled
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """x (n, ...) with class numbers y, -1 where a label is none of `classes`; `public_x` (m, ...)."""
+
+    x: Array
+    y: NDArray[np.int64]
+    public_x: Array
+    users: Array | None
+    classes: Array
+    schema: Schema | None = None
+
+    @classmethod
+    def of(
+        cls,
+        x: Any,
+        y: ArrayLike | None,
+        public_x: Any,
+        users: ArrayLike | None,
+        classes: Sequence[Any] | None,
+        schema: Any,
+    ) -> Given:
+        """Arrays, or tables with a schema."""
+        if schema is not None:
+            return _by_schema(x, y, public_x, users, _schema(schema))
+        if classes is None:
+            raise BadInput(
+                "The list of classes must be given: reading it off the private labels would be a release.",
+                fix="Give classes=, or a schema that names the label's words.",
+            )
+        if is_frame(x) or is_frame(public_x):
+            raise BadInput("A table needs a schema: ranges and words must be public.", fix="Give schema=.")
+        if y is None:
+            raise BadInput("PATE needs the labels of the private records.")
+        names = distinct(classes)
+        return _checked(cls(np.asarray(x), places(y, names), np.asarray(public_x), _users(users), names))
+
+    @property
+    def unit(self) -> str:
+        return "record" if self.users is None else "user"
+
+    def asked(self, x: Any) -> Array:
+        """Records that a student is asked about."""
+        return np.asarray(x) if self.schema is None else encoded(self.schema, table(x))
+
+
+def distinct(classes: Sequence[Any]) -> Array:
+    """A public list of at least two different labels."""
+    named = [name.item() if isinstance(name, np.generic) else name for name in classes]
+    if len(named) < 2 or len(set(named)) < len(named):
+        raise BadInput("classes must be at least two different labels.")
+    return np.asarray(named) if len({isinstance(name, str) for name in named}) == 1 else np.array(named, dtype=object)
+
+
+def places(labels: ArrayLike, classes: Array) -> NDArray[np.int64]:
+    """The number of each label's class, -1 for a label that is none of them."""
+    found = np.asarray(labels)
+    if found.ndim != 1:
+        raise BadInput("Labels must be one per record.")
+    if found.dtype.kind in "biuf" and classes.dtype.kind in "biuf":
+        match = found[:, None] == classes
+        return np.where(match.any(axis=1), match.argmax(axis=1), -1)
+    known = {str(name): place for place, name in enumerate(classes.tolist())}
+    return np.array([known.get(str(label), -1) for label in found.tolist()], dtype=np.int64)
+
+
+def _schema(given: Any) -> Schema:
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, str | Path):
+        return Schema.read(given)
+    raise BadInput(f"schema must be a Schema or the path of a schema file, got {type(given).__name__}.")
+
+
+def _by_schema(x: Any, y: ArrayLike | None, public_x: Any, users: ArrayLike | None, schema: Schema) -> Given:
+    if schema.label is None and y is None:
+        raise BadInput("The schema names no label column and no labels are given.")
+    private, public = table(x), table(public_x)
+    names = distinct(schema.classes)
+    labels = labelled(schema, private) if y is None else places(y, names)
+    if users is None and schema.unit is not None:
+        users = private[schema.unit].as_words()[0]
+    return _checked(Given(encoded(schema, private), labels, encoded(schema, public), _users(users), names, schema))
+
+
+def _users(users: ArrayLike | None) -> Array | None:
+    return None if users is None else np.asarray(users)
+
+
+def _checked(given: Given) -> Given:
+    """Shapes alone: nothing here looks at a value."""
+    if given.x.ndim < 2 or given.x.shape[1:] != given.public_x.shape[1:]:
+        raise BadInput(
+            f"Private records of shape {given.x.shape[1:]} and public ones of shape {given.public_x.shape[1:]} differ, "
+            "or are not (records, features)."
+        )
+    if len(given.x) != len(given.y):
+        raise BadInput(f"There are {len(given.y)} labels for {len(given.x)} records.")
+    if not len(given.public_x):
+        raise BadInput("There must be at least one public input to ask about.")
+    return given

@@ -1,0 +1,56 @@
+r"""Which teacher learns from which record: one record, or one user, belongs to one teacher.
+
+With ids (of records, or of users) the shard is HMAC-SHA256(key, id) mod `teachers`: it depends on that id alone, so
+whoever is added or removed leaves all others where they are, and a record whose values change stays in its shard.
+Without ids each record's shard is drawn for it alone. In both cases neighbouring data sets differ in one shard.
+Reference: docs/proofs/pate.md, Lemma 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..core import BadInput, Source, check
+
+Shards = NDArray[np.int64]
+KEY_WORDS = 4
+
+
+def shards(records: int, teachers: int, *, users: ArrayLike | None = None, rng: Source) -> Shards:
+    """The teacher of each record, 0 to teachers - 1.
+
+    `users` says whose each record is: all records of one user go to one teacher.
+    """
+    count = check.whole("teachers", teachers)
+    if count > check.whole("records", records, least=0):
+        raise BadInput(
+            f"There are {count} teachers and only {records} records.",
+            fix="Use fewer teachers: each needs some dozens of records to learn from.",
+        )
+    if users is None:
+        return _drawn(records, count, rng)
+    ids = np.asarray(users)
+    if ids.shape != (records,):
+        raise BadInput(f"users must name one user for each of the {records} records.")
+    return hashed(ids, count, rng.words(KEY_WORDS).tobytes())
+
+
+def hashed(ids: NDArray[Any], teachers: int, key: bytes) -> Shards:
+    """HMAC-SHA256(key, id) mod teachers, up to a bias of teachers 2^-64."""
+    names, place = np.unique(ids.astype(str), return_inverse=True)
+    found = [int.from_bytes(_digest(key, name), "little") % teachers for name in names.tolist()]
+    return np.asarray(np.array(found, dtype=np.int64)[place.reshape(-1)])
+
+
+def _digest(key: bytes, name: str) -> bytes:
+    return hmac.new(key, name.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()[:8]
+
+
+def _drawn(records: int, teachers: int, rng: Source) -> Shards:
+    """A shard for each record alone; the first records have the same shards however many follow."""
+    return rng.integers(teachers, records)

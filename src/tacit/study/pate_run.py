@@ -1,0 +1,117 @@
+"""A PATE run that a run file describes: who is private, who is asked about, and who tests the student."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, check
+from ..data import NAMES, Records
+from ..pate import PATE, Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network
+from .run_file import RunFile
+from .run_training import maker, training_rows
+from .training import optimizer
+
+Array = NDArray[Any]
+AGGREGATORS: dict[str, type[Aggregator]] = {
+    "gnmax": GNMax,
+    "lnmax": LNMax,
+    "confident-gnmax": ConfidentGNMax,
+    "interactive-gnmax": InteractiveGNMax,
+}
+RULE = ("threshold", "noise_select", "noise_answer", "reinforce")
+STUDENTS = ("supervised", "semi-supervised")
+SETTINGS = ("teachers", "queries", "answers", "choose", "rounds")
+
+
+@dataclass(frozen=True, eq=False)
+class PateRun:
+    """Records, which of them are private, which public ones are asked about and which test the student."""
+
+    estimator: PATE
+    records: Records
+    inside: NDArray[np.bool_]
+    asked: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, file: RunFile, records: Records, make: Callable[..., Any] | None, **more: Any) -> PateRun:
+        """From [pate], [model] and [plan]. `make` is what [model] make or fit names.
+
+        Private are the `members` of [data], or all but every tenth record; the others are public. Of these the first
+        `queries` (or half) may be asked about, and the rest test the student.
+        """
+        table, plan = file.get("pate"), file.get("plan")
+        if extra := sorted(plan.keys() - {"epsilon", "delta", "adjacency"}):
+            raise BadInput(f"[plan] of a PATE run holds epsilon, delta and adjacency; {', '.join(extra)} must go.")
+        inside = training_rows(records)
+        public = np.flatnonzero(~inside)
+        wanted = int(table.get("queries", max(1, public.size // 2)))
+        if wanted > public.size:
+            raise BadInput(f"{wanted} queries are wanted and only {public.size} records are public.")
+        student = str(table.get("student", STUDENTS[0]))
+        if student not in STUDENTS:
+            raise BadInput(f"student in [pate] must be {' or '.join(STUDENTS)}, got {student!r}.")
+        estimator = PATE(
+            _teacher(file, records, make, table), student=student, aggregator=_aggregator(table),
+            classes=range(_classes(file, records, table)), delta=check.delta(file.need("plan", "delta")),
+            epsilon=plan.get("epsilon"), adjacency=plan.get("adjacency", "add-remove"),
+            **{key: table[key] for key in SETTINGS if key in table}, **more,
+        )  # fmt: skip
+        return cls(estimator, records, inside, public[:wanted], public[wanted:])
+
+    def fit(self) -> PATE:
+        """Train, ask and teach."""
+        users = None if self.records.unit is None else self.records.unit[self.inside]
+        x, y = self.records.x, self.records.y
+        return self.estimator.fit(x[self.inside], y[self.inside], x[self.asked], users)
+
+    def student_accuracy(self) -> float | None:
+        """On public records that were not asked about."""
+        rows = self.held_out
+        if not rows.size:
+            return None
+        return float(np.mean(self.estimator.predict(self.records.x[rows]) == self.records.y[rows]))
+
+    def teacher_accuracy(self) -> float | None:
+        """Of a teacher on average, on the same records: for the operator, since no noise covers it."""
+        rows = self.held_out if self.held_out.size else self.asked
+        votes = self.estimator.teacher_votes().each(self.records.x[rows])
+        return float(np.mean(votes == self.records.y[rows][:, None]))
+
+
+def _aggregator(table: dict[str, Any]) -> Aggregator:
+    name = str(table.get("aggregator", "confident-gnmax"))
+    if name not in AGGREGATORS:
+        raise BadInput(f"The aggregator {name!r} is not known.", fix=f"Use one of: {', '.join(AGGREGATORS)}.")
+    kind = AGGREGATORS[name]
+    given = {key: table[key] for key in RULE if key in table}
+    known = set(kind.__dataclass_fields__)
+    if unknown := sorted(given.keys() - known):
+        raise BadInput(f"{name} has no {' and no '.join(unknown)}.", fix=f"It takes {', '.join(sorted(known))}.")
+    return kind(**given)
+
+
+def _classes(file: RunFile, records: Records, table: dict[str, Any]) -> int:
+    """How many classes there are, by what is public."""
+    if "classes" in table:
+        return check.whole("classes", table["classes"], least=2)
+    label = file.get("data").get("label")
+    if records.schema is None and records.name not in NAMES and label not in file.get("data").get("categories", {}):
+        raise BadInput(
+            "The list of classes must be public: reading it off the labels would be a release.",
+            fix="Give `classes` (their number) in [pate], a schema, or the label's words as categories in [data].",
+        )
+    return records.classes
+
+
+def _teacher(file: RunFile, records: Records, make: Callable[..., Any] | None, table: dict[str, Any]) -> Any:
+    if "fit" in file.get("model"):
+        return make
+    steps = {key: int(table[key]) for key in ("steps", "batch_size") if key in table}
+    descent = optimizer(file.get("train")) if file.get("train") else None
+    return Network(maker(file, records, make), optimizer=descent, **steps)

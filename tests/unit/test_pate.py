@@ -1,0 +1,352 @@
+"""PATE by hand: events and bounds, rules, shards, teachers, the charge, bad input and the command."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+import tacit
+from command import Command
+from tacit.core import Adjacency, Receipt, source
+from tacit.core.events import Compose, Gaussian, NoisyMax, Repeat
+from tacit.pate import PATE, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network, PrivateValue
+from tacit.pate.aggregators import Belief
+from tacit.pate.asking import next_queries
+from tacit.pate.design import designed
+from tacit.pate.shards import shards
+from tacit.pate.teachers import train
+
+PUBLISHED = [
+    (ConfidentGNMax(200, 150, 40), 640, 283, 1e-5, 2.5287),
+    (ConfidentGNMax(300, 200, 40), 8500, 2970, 1e-6, 10.8721),
+    (ConfidentGNMax(300, 200, 40), 1500, 539, 1e-5, 3.5976),
+    (GNMax(28), 100, 100, 1e-5, 2.0157),
+]
+
+
+@pytest.mark.parametrize(("rule", "queries", "answers", "delta", "epsilon"), PUBLISHED)
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_bounds_of_published_settings(rule, queries, answers, delta, epsilon, adjacency):
+    """One teacher's vote changes under every adjacency, so epsilon is the same; about 2.53, 10.87, 3.60 and 2.02."""
+    made = designed(
+        rule, available=queries, queries=queries, answers=answers, epsilon=None, delta=delta, adjacency=adjacency
+    )
+    assert made.bound.epsilon == pytest.approx(epsilon, abs=2e-4)
+    assert made.bound.assumptions[-1].startswith("only the answers")
+
+
+def test_events_by_hand():
+    checks, told = ConfidentGNMax(200, 150, 40).event(10, 4, Adjacency.ADD_REMOVE).events
+    assert (checks.steps, told.steps) == (10, 4)
+    assert checks.event.noise_multiplier <= 150
+    assert told.event.noise_multiplier <= 40 / math.sqrt(2)
+    assert told.event.noise_multiplier == pytest.approx(28.284271, rel=1e-6)
+    assert GNMax(40).event(10, 4, Adjacency.REPLACE).event.noise_multiplier == pytest.approx(56.568542, rel=1e-6)
+    pure = LNMax(20).event(10, 10, Adjacency.ADD_REMOVE)
+    assert (pure.steps, pure.event.noise) == (10, "laplace")
+    assert 0.1 <= pure.event.epsilon == pytest.approx(0.1)
+
+
+def test_more_answers_cost_more_and_epsilon_is_kept():
+    made = designed(ConfidentGNMax(), available=700, queries=640, answers=None, epsilon=2.5, delta=1e-5)
+    more = dataclasses.replace(made, answers=made.answers + 1)
+    assert made.epsilon <= 2.5 < more.epsilon
+    fewer = designed(GNMax(28), available=500, queries=None, answers=None, epsilon=2.04, delta=1e-5)
+    assert fewer.queries == fewer.answers >= 100
+
+
+QUIET = 1e-3
+COUNTS = np.array([[5, 1, 0], [2, 2, 2], [0, 3, 3], [0, 0, 6]])
+
+
+@pytest.mark.parametrize("rule", [GNMax(QUIET), ConfidentGNMax(0, QUIET, QUIET)])
+def test_without_noise_the_most_votes_win(rule):
+    told = rule.told(COUNTS, source(0), 4)
+    assert told.labels[[0, 3]].tolist() == [0, 2]
+    assert told.answered.all()
+    assert told.labels[2] in (1, 2)
+
+
+def test_laplace_without_noise():
+    assert LNMax(QUIET).told(COUNTS, source(0), 4).labels[[0, 3]].tolist() == [0, 2]
+
+
+def test_threshold_and_cap():
+    told = ConfidentGNMax(4.5, QUIET, QUIET).told(COUNTS, source(0), 4)
+    assert told.labels.tolist() == [0, -1, -1, 2]
+    assert ConfidentGNMax(4.5, QUIET, QUIET).told(COUNTS, source(0), 1).labels.tolist() == [0, -1, -1, -1]
+    assert GNMax(QUIET).told(COUNTS, source(0), 0).labels.tolist() == [-1] * 4
+
+
+def test_the_student_is_asked_first():
+    """Where student and teachers agree nothing is paid, and a sure student is taught its own answer."""
+    shares = np.array([[1.0, 0, 0], [0.4, 0.3, 0.3], [0, 0.95, 0.05], [1.0, 0, 0]])
+    told = InteractiveGNMax(4.5, QUIET, QUIET).told(COUNTS, source(0), 4, Belief(shares, 6))
+    assert told.labels.tolist() == [0, -1, 1, 2]
+    assert told.answered.tolist() == [False, False, False, True]
+
+
+def test_what_is_compared_with_the_threshold_moves_by_one_vote():
+    rng = np.random.default_rng(0)
+    rule = InteractiveGNMax()
+    for _ in range(50):
+        counts = rng.multinomial(20, np.ones(4) / 4, size=1)
+        other = counts.copy()
+        other[0, rng.integers(4)] += 1
+        other[0, counts[0].argmax()] -= 1
+        belief = Belief(rng.dirichlet(np.ones(4), 1), 20)
+        for student in (None, belief):
+            a, b = rule.agreement(counts, student)[0], rule.agreement(other, student)[0]
+            assert abs(int(a) - int(b)) <= 2**20
+
+
+def test_users_stay_together_and_ids_alone_decide():
+    users = np.array(["ann", "bob", "ann", "cy", "bob", "ann"])
+    found = shards(6, 3, users=users, rng=source(5))
+    assert len(set(found[users == "ann"])) == len(set(found[users == "bob"])) == 1
+    fewer = shards(5, 3, users=users[[0, 2, 3, 4, 5]], rng=source(5))
+    assert fewer.tolist() == found[[0, 2, 3, 4, 5]].tolist()
+    even = np.bincount(shards(40_000, 4, users=np.arange(40_000), rng=source(5)))
+    assert abs(even - 10_000).max() < 600  # 7 standard deviations
+
+
+def test_odd_shards_are_handled():
+    """Empty: abstains. One class: that class. A training that fails: the most frequent class. No value raises."""
+
+    def fit(x, y, rng):
+        if np.isnan(x).any():
+            raise ValueError("a person's value")
+        return lambda asked: np.full(len(asked), 1)
+
+    x = np.zeros((9, 1))
+    x[6] = np.nan
+    y, shard = np.array([0, 0, 0, 0, 1, 1, 2, 2, 1]), np.array([0, 0, 0, 2, 2, 2, 3, 3, 3])
+    each = train(fit, x, y, shard, teachers=4, classes=3, rng=source(0)).each(np.zeros((2, 1)))
+    assert each[0].tolist() == [0, -1, 1, 2]
+
+
+def test_a_fleet_with_a_strange_record_abstains_in_one_shard_only():
+    from torch import nn
+
+    rng = np.random.default_rng(0)
+    x, y, shard = rng.normal(size=(40, 3)), np.arange(40) % 2, np.arange(40) % 4
+    x[0] = np.inf
+    net = Network(lambda: nn.Sequential(nn.Linear(3, 2)), steps=3, batch_size=10)
+    found = train(net, x, np.where(shard == 1, -1, y), shard, teachers=5, classes=2, rng=source(0))
+    each = found.each(rng.normal(size=(7, 3)))
+    assert (each[:, [0, 1, 4]] == -1).all()
+    assert (each[:, [2, 3]] >= 0).all()
+
+
+class Paying:
+    """A ledger that says when it was charged."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def charge(self, event, *, key, purpose="", analyst=""):
+        self.log.append(event)
+        bound = tacit.Bound(1.0, 1e-5, "upper", 1.0, "stated", "add-remove")
+        return Receipt(1, "head", bound, 1.0)
+
+
+def data(seed=0, n=300):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3)).astype(np.float32)
+    return x, (x @ [2.0, -1.0, 0.5] > 0).astype(int)
+
+
+def line(x, y, rng):
+    weight = x.T @ (2.0 * y - 1)
+    return lambda asked: (asked @ weight > 0).astype(int)
+
+
+def test_charged_before_any_draw():
+    log = []
+
+    @dataclasses.dataclass(frozen=True)
+    class Watched(GNMax):
+        def told(self, *arguments):
+            log.append("drawn")
+            return super().told(*arguments)
+
+    x, y = data()
+    run = PATE(
+        line, teachers=10, aggregator=Watched(2.0), delta=1e-5, classes=[0, 1], ledger=Paying(log), random_state=0
+    )
+    run.fit(x[:200], y[:200], x[200:])
+    assert log == [run.event_, "drawn"]
+
+
+def test_a_refused_charge_leaves_nothing(tmp_path):
+    x, y = data()
+    ledger = tacit.Ledger.create(str(tmp_path / "budget.db"), epsilon=1.0, delta=1e-5, unit="record")
+    run = PATE(line, teachers=10, aggregator=GNMax(2.0), delta=1e-6, classes=[0, 1], ledger=ledger, random_state=0)
+    with pytest.raises(tacit.BudgetExceeded):
+        run.fit(x[:200], y[:200], x[200:])
+    assert not hasattr(run, "labels_")
+    with pytest.raises(tacit.BadInput, match="not been fitted"):
+        run.predict(x)
+
+
+@pytest.mark.parametrize("teacher", ["linear", line, "estimator"])
+def test_a_student_learns(teacher):
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = data(n=900)
+    teacher = LogisticRegression() if teacher == "estimator" else teacher
+    words = np.array(["no", "yes"])
+    run = PATE(
+        teacher, teachers=20, aggregator=GNMax(2.0), delta=1e-5, classes=["no", "yes"], queries=100, random_state=0
+    )
+    run.fit(x[:600], words[y[:600]], x[600:])
+    assert np.mean(run.predict(x[600:]) == words[y[600:]]) > 0.9
+    assert (run.labels_ >= 0).sum() == run.answered_ == 100
+    assert run.predict_proba(x).shape == (900, 2)
+    evidence = run.evidence()
+    assert tacit.verify(evidence).ok
+    assert evidence.threat["who sees the votes"].startswith("the operator")
+    assert evidence.provenance["answers given"] == 100
+
+
+def test_no_confident_answer_is_an_ordinary_case():
+    x, y = data()
+    run = PATE(line, teachers=10, aggregator=ConfidentGNMax(1e6, 1.0, 1.0), delta=1e-5, classes=[0, 1], random_state=0)
+    run.fit(x[:200], y[:200], x[200:])
+    assert run.answered_ == 0
+    assert (run.labels_ == -1).all()
+    assert (run.predict_proba(x) == 0.5).all()
+
+
+def test_same_seed_same_labels_and_users_are_the_unit():
+    x, y = data()
+    run = PATE(line, teachers=10, aggregator=GNMax(2.0), delta=1e-5, classes=[0, 1], random_state=3)
+    first = run.fit(x[:200], y[:200], x[200:], users=np.arange(200) // 4).labels_
+    assert (run.fit(x[:200], y[:200], x[200:], users=np.arange(200) // 4).labels_ == first).all()
+    assert run.bound_.unit == "user"
+    assert "seed" in " ".join(run.evidence().not_covered)
+
+
+BAD = {
+    "more teachers than records": ({"teachers": 300}, "There are 300 teachers and only 200 records"),
+    "no classes": ({"classes": None}, "list of classes must be given"),
+    "one class": ({"classes": [1]}, "at least two different labels"),
+    "too many queries": ({"queries": 101}, "101 queries are wanted and there are 100"),
+    "no delta": ({"delta": 0.0}, "needs a delta above 0"),
+    "rule": ({"aggregator": "gnmax"}, "must be an aggregation rule"),
+    "epsilon": ({"epsilon": 1e-3}, "Not one answer fits"),
+    "answers": ({"epsilon": 1.0, "answers": 90}, "above 1"),
+    "teacher": ({"teacher": 3}, "A teacher cannot be made of int"),
+    "broken teacher": ({"teacher": lambda x, y, rng: 1 / 0}, "raised ZeroDivisionError"),
+    "choice": ({"choose": "best"}, "first, random or spread"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence(case):
+    changes, sentence = BAD[case]
+    x, y = data()
+    settings = {"teacher": line, "teachers": 10, "aggregator": GNMax(2.0), "delta": 1e-5, "classes": [0, 1]} | changes
+    with pytest.raises(tacit.BadInput, match=sentence):
+        PATE(**settings, random_state=0).fit(x[:200], y[:200], x[200:])
+
+
+def test_shapes_are_checked():
+    x, y = data()
+    run = PATE(line, teachers=10, delta=1e-5, classes=[0, 1])
+    for given in ((x[:, :2], y, x), (x, y[:-1], x), (x, y, x[:0]), (x, None, x), (x, y[:, None], x)):
+        with pytest.raises(tacit.BadInput):
+            run.fit(*given)
+
+
+def test_a_private_value_does_not_get_out():
+    value = PrivateValue(1.25, "the data-dependent epsilon")
+    assert "1.25" not in f"{value!r} {value} {value:.3f}"
+    for use in (float, int, bool, hash, json.dumps, lambda v: v + 1, lambda v: v < 2, lambda v: v == 1.25):
+        with pytest.raises((tacit.BadInput, TypeError)):
+            use(value)
+    with pytest.raises(tacit.BadInput):
+        value.look("")
+    assert value.look("a test") == 1.25
+
+
+def test_queries_are_chosen_from_public_facts():
+    x = np.array([[0.0], [0.1], [10.0], [0.2], [-10.0]])
+    none = np.zeros(0, dtype=np.int64)
+    assert next_queries(x, 2, none, "first", None, source(0)).tolist() == [0, 1]
+    assert set(next_queries(x, 3, none, "spread", None, source(0)).tolist()) >= {2, 4}
+    assert set(next_queries(x, 2, np.array([0]), "spread", None, source(0)).tolist()) == {2, 4}
+    unsure = lambda asked: np.where(np.abs(asked) < 0.15, 0.5, [[1.0, 0.0]])  # noqa: E731
+    assert next_queries(x, 1, np.array([0]), "first", unsure, source(0)).tolist() == [1]
+    assert sorted(next_queries(x, 4, np.array([2]), "random", None, source(0)).tolist()) == [0, 1, 3, 4]
+
+
+RUN = """
+[data]
+source = "digits"
+[model]
+kind = "linear"
+[train]
+optimizer = "adam"
+lr = 0.02
+[plan]
+delta = 1e-5
+epsilon = 9.0
+[pate]
+teachers = 20
+aggregator = "gnmax"
+noise_answer = 4
+queries = 100
+steps = 40
+"""
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(RUN)
+    status, out, err = Command(capsys, monkeypatch)("pate", "run.toml", "--seed", "1", "--json")
+    found = json.loads(out)
+    assert status == 0, err
+    assert found["answered"] == found["queries"] <= 100
+    assert found["bound"]["epsilon"] <= 9.0
+    assert found["released_bound"] is None
+    assert 0 < found["teacher_accuracy"] < 1
+    assert tacit.Evidence.load(found["evidence"]).upper.epsilon == found["bound"]["epsilon"]
+    with np.load(found["labels"]) as labels:
+        assert labels["label"].max() <= 9
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("gnmax", "best", "aggregator 'best' is not known"),
+        ("noise_answer", "threshold", "gnmax has no threshold"),
+        ("queries = 100", "queries = 1000", "only 180 records are public"),
+        ("delta = 1e-5", "", "needs `delta` in [plan]"),
+        ("steps = 40", 'student = "good"', "student in [pate] must be"),
+        ("epsilon = 9.0", "epochs = 3", "epochs must go"),
+    ],
+)
+def test_a_bad_run_file(tmp_path, capsys, monkeypatch, old, new, sentence):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(RUN.replace(old, new))
+    status, _, err = Command(capsys, monkeypatch)("pate", "run.toml")
+    assert (status, sentence in err) == (2, True), err
+    assert not (tmp_path / "tacit-pate").exists()
+
+
+def test_classes_of_a_file_must_be_public(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, y = data()
+    np.savez(tmp_path / "d.npz", x=x, y=y)
+    (tmp_path / "run.toml").write_text(RUN.replace('"digits"', '"d.npz"').replace("queries = 100", "queries = 20"))
+    status, _, err = Command(capsys, monkeypatch)("pate", "run.toml")
+    assert (status, "must be public" in err) == (2, True), err
+
+
+def test_types():
+    assert isinstance(GNMax(2.0).event(3, 3, Adjacency.ADD_REMOVE), Repeat)
+    assert isinstance(ConfidentGNMax().event(3, 3, Adjacency.ADD_REMOVE), Compose)
+    assert {Gaussian, NoisyMax} == {type(rule.event(1, 1, Adjacency.ADD_REMOVE).event) for rule in (GNMax(), LNMax())}
