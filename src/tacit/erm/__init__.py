@@ -1,6 +1,21 @@
 """Private empirical risk minimisation: estimators in scikit-learn's shape, with proofs."""
 
+from .bayes import PrivateGaussianNB
+from .clusters import PrivateKMeans
+from .components import PrivatePCA
+from .custom import PrivateERM
 from .linear import PrivateLogisticRegression, PrivateSVC
 from .regression import PrivateLinearRegression, PrivateRidge
+from .scaling import PrivateStandardScaler
 
-__all__ = ["PrivateLinearRegression", "PrivateLogisticRegression", "PrivateRidge", "PrivateSVC"]
+__all__ = [
+    "PrivateERM",
+    "PrivateGaussianNB",
+    "PrivateKMeans",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivatePCA",
+    "PrivateRidge",
+    "PrivateSVC",
+    "PrivateStandardScaler",
+]

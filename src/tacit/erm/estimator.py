@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
-import sys
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, Receipt, Scoped, check, source
 from ..core.evidence import Claim
+from ..mechanism import Account
 from .budget import Budget
+from .trials import changes, refuse_trial
 
 SIZE = "the number of records is public"
 FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
@@ -29,18 +30,30 @@ class PrivateEstimator(BaseEstimator):
     epsilon: float
     delta: float | None
     adjacency: str
-    regularization: float | str
     ledger: Charger | None
     random_state: int | None
     event_: Event
     bound_: Bound
     method_: str
     receipt_: Receipt | None
+    _result: ClassVar[str] = "coef_"
+    """The attribute that says that a fit was finished."""
+    _released: ClassVar[str] = "the weights of the model"
 
     def __sklearn_clone__(self) -> Self:
         """A copy without what was fitted. It pays into the same ledger: a budget is never copied."""
         settings = self.get_params(deep=False).items()
-        return type(self)(**{name: value if name == "ledger" else clone(value, safe=False) for name, value in settings})
+        copy = type(self)(**{name: value if name == "ledger" else clone(value, safe=False) for name, value in settings})
+        copy._copied, copy._changed = True, self._changed
+        return copy
+
+    _copied = False
+    _changed = False
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings; a copy by `sklearn.base.clone` whose settings were changed will not fit: see `trials`."""
+        self._changed = self._changed or (self._copied and changes(params))
+        return super().set_params(**params)  # type: ignore[no-any-return]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -56,36 +69,29 @@ class PrivateEstimator(BaseEstimator):
 
     def _begin(self) -> None:
         """Forget an earlier fit, whose weights the next claim would not cover, and refuse to be one trial of many."""
-        refuse_search(self._name())
+        refuse_trial(self._name(), changed_copy=self._changed)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 
     def _charge(self, event: Event, budget: Budget) -> None:
-        """Fix the claim and pay for it; whoever calls this has drawn no noise yet."""
-        self.event_, self.bound_ = event, budget.bound(event, (SIZE,))
-        self.receipt_ = None
+        """Pay, and fix the claim; whoever calls this has drawn no noise yet. A refused charge leaves no claim."""
+        bound, receipt = budget.bound(event, (SIZE,)), None
         if self.ledger is not None:
-            key = f"fit-{secrets.token_hex(16)}"
-            self.receipt_ = self._paid(self.ledger, event, budget, key)
-
-    def _paid(self, ledger: Charger, event: Event, budget: Budget, key: str) -> Receipt:
-        """A ledger that counts other neighbours is told for which the event counts: it converts or refuses."""
-        if isinstance(ledger, Scoped):
-            return ledger.charge(event, key=key, purpose=self._name(), adjacency=budget.adjacency)
-        return ledger.charge(event, key=key, purpose=self._name())
+            receipt = paid(self.ledger, event, budget.adjacency, self._name())
+        self.event_, self.bound_, self.receipt_ = event, bound, receipt
 
     def evidence(self) -> Evidence:
         """The claim with its event, what it assumes and what it does not cover."""
-        check_is_fitted(self, "coef_")
+        check_is_fitted(self, self._result)
         seeded = (SEEDED,) if self.random_state is not None else ()
         alone = ("other releases: no ledger was given",) if self.ledger is None else ()
         return Evidence(
             subject=self._name(),
             claim=Claim(self.bound_, self.event_),
-            not_covered=(FLOATS, TUNED, SCORED, *seeded, *self._not_covered(), *alone),
+            not_covered=(TUNED, SCORED, *seeded, *self._not_covered(), *alone),
             threat={
-                "released": "the weights of the model",
-                "attacker sees": "all weights, and knows every setting",
+                "released": self._released,
+                "attacker sees": f"all of {self._released}, and knows every setting",
                 "trust": "whoever trains holds the records and is trusted with them",
                 "composition": "this model alone, unless a ledger was charged",
             },
@@ -98,15 +104,6 @@ class PrivateEstimator(BaseEstimator):
 
         return tacit.report(self.evidence(), path, **options)
 
-    def _strength(self) -> float | None:
-        """The regularisation of the mean loss that was asked for; None for "auto"."""
-        asked = self.regularization
-        if isinstance(asked, str):
-            if asked != "auto":
-                raise BadInput(f"regularization must be a number or 'auto', got {asked!r}.")
-            return None
-        return check.nonnegative("regularization", asked)
-
     def _not_covered(self) -> tuple[str, ...]:
         return ()
 
@@ -114,16 +111,24 @@ class PrivateEstimator(BaseEstimator):
         return type(self).__name__
 
 
-def refuse_search(name: str) -> None:
-    """Raise where a search of scikit-learn fits one trial of many, also inside a pipeline or a worker process.
+def paid(ledger: Charger, event: Event, adjacency: Adjacency, name: str) -> Receipt:
+    """Charge an event. A ledger that counts other neighbours is told for which it counts: it converts or refuses.
 
-    Guarantee: `_fit_and_score` with parameters, by which all its searches fit, is not among the callers.
+    An `Account` passes no adjacency on, so the ledger behind it is asked itself.
     """
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None:
-            raise BadInput(
-                f"A search that looks at the records in every trial has no proof: {name} will not fit in one.",
-                fix="Choose settings on other data, or fit each candidate yourself with a ledger that is charged.",
-            )
-        frame = frame.f_back  # type: ignore[assignment]
+    purpose, analyst = name, ""
+    while isinstance(ledger, Account):
+        purpose, analyst, ledger = ledger.purpose or purpose, ledger.analyst or analyst, ledger.ledger
+    key = f"fit-{secrets.token_hex(16)}"
+    if isinstance(ledger, Scoped):
+        return ledger.charge(event, key=key, purpose=purpose, analyst=analyst, adjacency=adjacency)
+    return ledger.charge(event, key=key, purpose=purpose, analyst=analyst)
+
+
+def strength(asked: float | str) -> float | None:
+    """The regularisation of the mean loss that was asked for; None for "auto"."""
+    if isinstance(asked, str):
+        if asked != "auto":
+            raise BadInput(f"regularization must be a number or 'auto', got {asked!r}.")
+        return None
+    return check.nonnegative("regularization", asked)

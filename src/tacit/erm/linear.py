@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
-from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import BadInput, Charger, Event, PrivacyWarning, check, source
-from ..core.events import Repeat
+from ..core import Charger, Event, source
+from ..core.events import ApproximateDP, Repeat, walk
 from .budget import Budget
 from .choice import chosen
-from .estimator import PrivateEstimator
+from .estimator import FLOATS, strength
+from .labelled import PrivateClassifier
 from .losses import Floats, Logistic, MarginLoss, SmoothHinge
 from .methods import Design, Shape, run
 from .problem import Problem
-from .rows import answers, bounded, checked, largest_norm, places, read, signs
+from .rows import bounded, largest_norm, signs
 from .softmax import Softmax, descend
-from .tables import encoded, row_norm, schema_of
-
-READ = "the list of classes: it was read off the data"
-Schemas = Any
-"""A Schema, or the path of a file that holds one."""
+from .tables import Schemas
 
 
-class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
+class PrivateLinearClassifier(PrivateClassifier):
     """What private linear classifiers share; use one that names its loss.
 
     Guarantee: the released weights cost `bound_`, the cost of `event_`, charged to `ledger` before any noise is drawn.
     Caller ensures: one row per person, and that all arguments are public, the number of records included.
     """
+
+    _sparse = True
 
     def __init__(
         self,
@@ -70,9 +66,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Train on rows X (n, features) and labels y; with `schema`, on a table that may hold its label itself."""
         self._begin()
-        x, labels = self._training(X, y)
-        self.classes_ = self._classes(labels)
-        place = labels if self.schema is not None else places(labels, self.classes_)
+        x, place = self._read(X, y)
         budget = self._budget(x.shape[0], 1 if len(self.classes_) == 2 else len(self.classes_))
         rows = bounded(x, self._norm_bound(), self.fit_intercept)
         design = self._design(rows, budget)
@@ -97,58 +91,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
         place = (found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)
         return np.asarray(self.classes_[place])
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def _not_covered(self) -> tuple[str, ...]:
-        if self.schema is None:
-            return (READ,) if self.classes is None else ()
-        derived = schema_of(self.schema).derived
-        return (f"ranges or words read off the data: {', '.join(derived)}",) if derived else ()
-
-    def _training(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
-        if self.schema is not None:
-            x, labels = encoded(schema_of(self.schema), X, y)
-            self.n_features_in_ = x.shape[1]
-            return x, labels
-        x, labels = checked(self, X, y, sparse=True, guess=self.classes is None)
-        if self.classes is None:
-            check_classification_targets(labels)
-        return x, labels
-
-    def _asked(self, X: Any) -> Any:
-        if self.schema is not None:
-            x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
-        else:
-            x = read(self, X, sparse=True, reset=False)
-        return bounded(x, self._norm_bound(), False) * self._norm_bound()
-
-    def _classes(self, labels: NDArray[Any]) -> NDArray[Any]:
-        if self.schema is not None:
-            return np.asarray(several(schema_of(self.schema).classes))
-        if self.classes is not None:
-            return several(self.classes)
-        warnings.warn(
-            "The classes were read off the data, which no proof covers. Give classes= to the estimator.",
-            PrivacyWarning,
-            stacklevel=3,
-        )
-        found = np.unique(labels)
-        if found.size < 2:
-            raise BadInput(f"{self._name()} needs samples of at least 2 classes; the data has one class.")
-        return found
-
-    def _norm_bound(self) -> float:
-        if self.schema is not None:
-            return row_norm(schema_of(self.schema))
-        return check.positive("norm_bound", self.norm_bound)
+        pure = any(isinstance(part, ApproximateDP) for part in walk(self.event_))
+        return ((FLOATS,) if pure or self.method_ == "dynamics" else ()) + super()._not_covered()
 
     def _design(self, rows: Any, budget: Budget) -> Design:
         norm, loss = largest_norm(self.fit_intercept), self._loss()
         several = len(self.classes_) > 2
-        wanted = self._strength()
+        wanted = strength(self.regularization)
         margin = Shape(rows.shape[0], rows.shape[1], loss.lipschitz * norm, loss.smoothness * norm**2, wanted)
         softmax = None
         if several and isinstance(loss, Logistic):
@@ -167,15 +117,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateEstimator):
         wanted = range(1, 2) if count == 2 else range(count)
         problems = (Problem(rows, signs(place, positive), self._loss(), norm) for positive in wanted)
         return np.stack([run(problem, design, budget, rng) for problem in problems])
-
-
-def several(classes: Sequence[Any]) -> NDArray[Any]:
-    """A public list of classes, as numbers or texts, or as objects where it holds both."""
-    named = [name.item() if isinstance(name, np.generic) else name for name in classes]
-    if len(named) < 2 or len(set(named)) < len(named):
-        raise BadInput("classes must be at least two different labels.")
-    texts = {isinstance(name, str) for name in named}
-    return np.asarray(named) if len(texts) == 1 else answers(named)
 
 
 class PrivateLogisticRegression(PrivateLinearClassifier):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy import stats
@@ -18,6 +19,7 @@ from ..core.events import ApproximateDP, Compose, Gaussian, LastIterate, Objecti
 from ..core.randomness import Source
 from .budget import Budget
 from .losses import Floats
+from .noise import gaussian, normal
 from .problem import Problem
 
 SPREAD = 1.0
@@ -28,7 +30,7 @@ INEXACT = 20.0
 """Noise for what the solver leaves undone, in multiples of the tilt's: it costs a 400th of the budget."""
 MOST_STEPS = 400
 LARGEST = 8.7
-"""No normal number drawn here is larger: their radius comes from 53 bits."""
+"""No normal number of `Source.normal` is larger: their radius comes from 53 bits."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +162,12 @@ def run(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats
 
 
 def _objective(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
+    """What separates the tilt on its grid from a normal vector is one more error of the minimiser (proofs, Theorem 4)."""
     scale, strength = design.noise_multiplier * problem.steepness, design.regularization
-    tilt = scale * rng.normal(problem.features)
+    tilt, slack = normal(scale, problem.features, rng)
     tolerance = problem.reachable(strength, scale * (math.sqrt(problem.features) + 10))
     theta = problem.minimum(strength, tilt, tolerance)
-    return theta + INEXACT * design.noise_multiplier * 2 * tolerance / strength * rng.normal(problem.features)
+    return gaussian(theta, 2 * (tolerance + slack) / strength, INEXACT * design.noise_multiplier, rng)
 
 
 def _output(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
@@ -173,22 +176,44 @@ def _output(problem: Problem, design: Design, budget: Budget, rng: Source) -> Fl
     theta = problem.minimum(strength, np.zeros(problem.features), tolerance)
     contribution = (problem.steepness + 2 * tolerance) / strength
     if not isinstance(design.event, ApproximateDP):
-        return theta + design.noise_multiplier * contribution * rng.normal(problem.features)
+        return gaussian(theta, contribution, design.noise_multiplier, rng)
     direction = rng.normal(problem.features)
     radius = -np.log(rng.uniform(problem.features)).sum() * budget.reach * contribution / design.event.epsilon
     return np.asarray(theta + radius * direction / np.linalg.norm(direction))
 
 
 def _descend(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
+    return descended(problem, design, np.zeros(problem.features), problem.size, rng)
+
+
+class Summed(Protocol):
+    """A sum of losses that has a gradient, whose rounding errors are bounded."""
+
+    @property
+    def steepness(self) -> float: ...
+
+    def gradient(self, theta: Floats) -> Floats: ...
+
+    def rounding(self, length: float) -> float: ...
+
+
+def descended(problem: Summed, design: Design, theta: Floats, size: int, rng: Source) -> Floats:
     """Noisy gradient descent; the noise also covers the rounding of the sum over records, by `room`, which is public.
 
-    Gradient perturbation releases every iterate, so the mean of the later half costs nothing; `dynamics` releases only
-    the last one.
+    Gradient perturbation releases every noisy sum, on a grid, so the mean of the later half of the iterates costs
+    nothing, and a sum longer than any that is likely may be shortened. `dynamics` releases only the last iterate, and
+    its theorem is about normal numbers: they are drawn in float64.
     """
-    theta, size, total, kept = np.zeros(problem.features), problem.size, np.zeros(problem.features), 0
-    room = rounded(design, problem.steepness, problem.rounding, size, problem.features)
+    total, kept = np.zeros(theta.shape), 0
+    room = rounded(design, problem.steepness, problem.rounding, size, theta.size)
+    longest = size * problem.steepness + design.noise_multiplier * room * LARGEST * math.sqrt(theta.size)
     for step in range(design.steps):
-        noisy = problem.gradient(theta) + design.noise_multiplier * room * rng.normal(problem.features)
+        summed = problem.gradient(theta)
+        if design.method == "dynamics":
+            noisy = summed + design.noise_multiplier * room * rng.normal(theta.shape)
+        else:
+            noisy = gaussian(summed, room, design.noise_multiplier, rng)
+            noisy *= min(1.0, longest / max(float(np.linalg.norm(noisy)), 1e-300))
         theta = theta - design.step_size * (noisy / size + design.regularization * theta)
         if 2 * step >= design.steps:
             total, kept = total + theta, kept + 1
@@ -198,8 +223,9 @@ def _descend(problem: Problem, design: Design, budget: Budget, rng: Source) -> F
 def rounded(design: Design, steepness: float, rounding: Callable[[float], float], size: int, numbers: int) -> float:
     """What one record moves a computed sum of gradients by, at every iterate: a public constant, as theorems ask for.
 
-    Every gradient is at most `size` steepness long, and no normal number exceeds LARGEST: with room at most c steepness
-    no iterate is longer than steps eta steepness (c + c z LARGEST sqrt(numbers)/size). The first c that holds is taken.
+    Every gradient is at most `size` steepness long, and its noise counts with at most LARGEST per number: with room at
+    most c steepness no iterate is longer than steps eta steepness (c + c z LARGEST sqrt(numbers)/size). The first c
+    that holds is taken.
     """
     noise = design.noise_multiplier * LARGEST * math.sqrt(numbers) / size
     for most in (2.0**k for k in range(1, 11)):

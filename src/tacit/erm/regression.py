@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core import BadInput, Charger, check, source
 from ..core.events import Compose, Gaussian
-from .estimator import PrivateEstimator
+from .estimator import PrivateEstimator, strength
 from .losses import Floats
-from .problem import UNIT
+from .noise import from_products, gaussian, products, room_of_sums
 from .rows import NUMERIC, bounded, checked, largest_norm, number, read
 
 
@@ -91,11 +91,10 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
     def _solved(self, rows: Floats, goal: Floats, noise: float) -> Floats:
         """One record moves A by at most norm^2 (Frobenius) and b by at most norm; rounding is covered by the noise."""
         rng, features, norm = source(self.random_state), rows.shape[1], largest_norm(self.fit_intercept)
-        room = 1 + 4 * (len(rows) + 2) * UNIT * len(rows) * features
-        upper = np.triu(rng.normal((features, features)) * noise * norm**2 * room)
-        moments = rows.T @ rows + upper + np.triu(upper, 1).T
-        pulls = rows.T @ goal + rng.normal(features) * noise * norm * room
-        asked = self._strength()
+        room = 1 + room_of_sums(len(rows), features)
+        moments = from_products(gaussian(products(rows), norm**2 * room, noise, rng), features)
+        pulls = gaussian(rows.T @ goal, norm * room, noise, rng)
+        asked = strength(self.regularization)
         ridge = noise * norm**2 * math.sqrt(features) if asked is None else asked * len(rows)
         values, vectors = np.linalg.eigh(moments)
         stretched = np.maximum(values, 0.0) + max(ridge, 1e-12)

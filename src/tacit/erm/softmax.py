@@ -16,7 +16,7 @@ from scipy import special
 
 from ..core.randomness import Source
 from .losses import Floats
-from .methods import Design, rounded
+from .methods import Design, descended
 from .problem import UNIT
 
 
@@ -56,12 +56,4 @@ class Softmax:
 
 def descend(problem: Softmax, design: Design, rng: Source) -> Floats:
     """Noisy gradient descent; the mean of the later half of all iterates."""
-    shape, size = (problem.classes, problem.x.shape[1]), len(problem.y)
-    theta, total, kept = np.zeros(shape), np.zeros(shape), 0
-    room = rounded(design, problem.steepness, problem.rounding, size, theta.size)
-    for step in range(design.steps):
-        noisy = problem.gradient(theta) + design.noise_multiplier * room * rng.normal(shape)
-        theta = theta - design.step_size * (noisy / size + design.regularization * theta)
-        if 2 * step >= design.steps:
-            total, kept = total + theta, kept + 1
-    return total / kept
+    return descended(problem, design, np.zeros((problem.classes, problem.x.shape[1])), len(problem.y), rng)

@@ -18,13 +18,22 @@ from ..data.values import canonical
 from .rows import answers
 
 
-def schema_of(given: Schema | str | Path) -> Schema:
+Schemas = Schema | str | Path | None
+"""A Schema, the path of a file that holds one, or none."""
+
+
+def schema_of(given: Schemas) -> Schema:
     """A schema, or the one in a file."""
     if isinstance(given, Schema):
         return given
     if isinstance(given, str | Path):
         return Schema.read(given)
     raise BadInput(f"schema must be a Schema or the path of a schema file, got {type(given).__name__}.")
+
+
+def read_off(schema: Schema) -> tuple[str, ...]:
+    """What no proof covers: ranges and words that were read off the data."""
+    return (f"ranges or words read off the data: {', '.join(schema.derived)}",) if schema.derived else ()
 
 
 def row_norm(schema: Schema) -> float:

@@ -1,0 +1,103 @@
+"""Private minimisation of a loss of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import BadInput, Charger, check
+from .linear import PrivateLinearClassifier
+from .losses import Logistic, MarginLoss
+from .tables import Schemas
+
+PROBED = np.concatenate((-np.geomspace(1e-4, 1e4, 400)[::-1], np.linspace(-8.0, 8.0, 1601), np.geomspace(1e-4, 1e4, 400)))
+"""Made-up margins at which a declared loss is compared with its constants."""
+DECLARED = "a loss that is not convex, or steeper or more curved than its maker declared"
+
+
+class PrivateERM(PrivateLinearClassifier):
+    """Private minimisation of a convex loss of the margin m = y x . theta, with constants that you declare.
+
+    `loss` has `lipschitz` (the largest |l'|), `smoothness` (the largest l''), and functions `value`, `slope` and
+    `curvature` of an array of margins: see `tacit.erm.losses.MarginLoss`. None is the logistic loss. Only a penalty
+    |theta|^2 ("l2") has a proof.
+
+    Caller ensures: `lipschitz` and `smoothness` hold for every margin, and the loss is convex. They are compared with
+    the functions at made-up margins, which refutes wrong constants and proves nothing; the evidence says so.
+    """
+
+    def __init__(
+        self,
+        loss: MarginLoss | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        penalty: str = "l2",
+        method: str = "auto",
+        schema: Schemas = None,
+        classes: Sequence[Any] | None = None,
+        adjacency: str = "add-remove",
+        norm_bound: float = 1.0,
+        regularization: float | str = "auto",
+        fit_intercept: bool = True,
+        ledger: Charger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            method=method,
+            schema=schema,
+            classes=classes,
+            adjacency=adjacency,
+            norm_bound=norm_bound,
+            regularization=regularization,
+            fit_intercept=fit_intercept,
+            ledger=ledger,
+            random_state=random_state,
+        )
+        self.loss = loss
+        self.penalty = penalty
+
+    def _loss(self) -> MarginLoss:
+        if self.penalty != "l2":
+            raise BadInput(
+                f"penalty={self.penalty!r} has no proof: without strong convexity one record can move the minimiser "
+                "without bound (Xu, Caramanis and Mannor 2012, for the L1 penalty).",
+                fix='Use penalty="l2".',
+            )
+        if self.loss is None:
+            return Logistic()
+        keeps_its_constants(self.loss)
+        return self.loss
+
+    def _not_covered(self) -> tuple[str, ...]:
+        declared = () if self.loss is None else (DECLARED,)
+        return declared + super()._not_covered()
+
+
+def keeps_its_constants(loss: MarginLoss) -> None:
+    """Raise where a loss contradicts its declared constants at made-up margins. No record is looked at."""
+    for name in ("value", "slope", "curvature"):
+        if not callable(getattr(loss, name, None)):
+            raise BadInput(f"loss needs a function {name}(margins) and the numbers lipschitz and smoothness.")
+    steepest, most_curved = check.positive("lipschitz", loss.lipschitz), check.positive("smoothness", loss.smoothness)
+    margins = np.unique(PROBED)
+    slope, curvature = np.asarray(loss.slope(margins)), np.asarray(loss.curvature(margins))
+    value = np.asarray(loss.value(margins))
+    if not (slope.shape == curvature.shape == value.shape == margins.shape):
+        raise BadInput("value, slope and curvature of a loss must return one number for each margin.")
+    if not np.all(np.abs(slope) <= steepest * (1 + 1e-9)):
+        raise BadInput("The loss is steeper than its declared lipschitz constant.")
+    if not np.all((curvature >= 0) & (curvature <= most_curved * (1 + 1e-9))):
+        raise BadInput("The loss is not convex, or more curved than its declared smoothness.")
+    step, room = np.diff(margins), 1e-9 * (1 + np.abs(slope[1:]))
+    rise = np.diff(slope)
+    if not np.all((rise >= -room) & (rise <= most_curved * step + room)):
+        raise BadInput("The slope of the loss falls somewhere, or rises faster than its declared smoothness.")
+    run = np.diff(value)
+    off = 1e-9 * (1 + np.abs(value[1:]) + np.abs(value[:-1]))
+    if not np.all((run >= slope[:-1] * step - off) & (run <= slope[1:] * step + off)):
+        raise BadInput("`slope` is not the slope of `value`.")

@@ -1,0 +1,92 @@
+"""What private classifiers share: how records, labels and classes are read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..core import BadInput, PrivacyWarning, check
+from .estimator import PrivateEstimator
+from .rows import answers, bounded, checked, places, read
+from .tables import Schemas, encoded, read_off, row_norm, schema_of
+
+READ = "the list of classes: it was read off the data"
+
+
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):
+    """Rows of bounded norm with labels of a public list, or a table with its schema."""
+
+    schema: Schemas
+    classes: Sequence[Any] | None
+    norm_bound: float
+    classes_: NDArray[Any]
+    _sparse = False
+
+    def _read(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[np.int64]]:
+        """Rows, and the number of each record's class; -1 for a record of none, which counts as nothing."""
+        x, labels = self._training(X, y)
+        self.classes_ = self._classes(labels)
+        return x, labels if self.schema is not None else places(labels, self.classes_)
+
+    def _training(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+        if self.schema is not None:
+            x, labels = encoded(schema_of(self.schema), X, y)
+            self.n_features_in_ = x.shape[1]
+            return x, labels
+        x, labels = checked(self, X, y, sparse=self._sparse, guess=self.classes is None)
+        if self.classes is None:
+            check_classification_targets(labels)
+        return x, labels
+
+    def _asked(self, X: Any) -> Any:
+        """Rows to predict for, shortened as those of the training were."""
+        if self.schema is not None:
+            x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
+        else:
+            x = read(self, X, sparse=self._sparse, reset=False)
+        return bounded(x, self._norm_bound(), False) * self._norm_bound()
+
+    def _classes(self, labels: NDArray[Any]) -> NDArray[Any]:
+        if self.schema is not None:
+            return np.asarray(several(schema_of(self.schema).classes))
+        if self.classes is not None:
+            return several(self.classes)
+        warnings.warn(
+            "The classes were read off the data, which no proof covers. Give classes= to the estimator.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
+        found = np.unique(labels)
+        if found.size < 2:
+            raise BadInput(f"{self._name()} needs samples of at least 2 classes; the data has one class.")
+        return found
+
+    def _norm_bound(self) -> float:
+        if self.schema is not None:
+            return row_norm(schema_of(self.schema))
+        return check.positive("norm_bound", self.norm_bound)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._sparse
+        return tags
+
+    def _not_covered(self) -> tuple[str, ...]:
+        if self.schema is None:
+            return (READ,) if self.classes is None else ()
+        return read_off(schema_of(self.schema))
+
+
+def several(classes: Sequence[Any]) -> NDArray[Any]:
+    """A public list of classes, as numbers or texts, or as objects where it holds both."""
+    named = [name.item() if isinstance(name, np.generic) else name for name in classes]
+    if len(named) < 2 or len(set(named)) < len(named):
+        raise BadInput("classes must be at least two different labels.")
+    texts = {isinstance(name, str) for name in named}
+    return np.asarray(named) if len(texts) == 1 else answers(named)

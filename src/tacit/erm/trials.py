@@ -1,0 +1,42 @@
+"""Searches fit many trials and keep the best one, which no single fit pays for: an estimator refuses to be a trial.
+
+Every search (scikit-learn's, dask-ml's, scikit-optimize's, Optuna's) copies the estimator with `sklearn.base.clone` and
+then changes settings of the copy with `set_params`, in a pipeline too and in any process. So a copy whose settings were
+changed will not fit. Candidates that are whole estimators change no settings; scikit-learn's own searches are then
+recognised by the function that they all fit by.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from ..core import BadInput
+
+FREE = ("random_state", "ledger")
+"""Settings of a copy that may be changed: nothing is chosen by them."""
+
+
+def changes(names: Iterable[str]) -> bool:
+    """Whether one of these settings could be searched over."""
+    return any(name not in FREE for name in names)
+
+
+def refuse_trial(name: str, *, changed_copy: bool) -> None:
+    """Raise where a search fits one trial of many."""
+    if changed_copy or _searched():
+        raise BadInput(
+            f"A search that looks at the records in every trial has no proof: {name} will not fit in one. This is a "
+            "copy (sklearn.base.clone) whose settings were changed, as searches make them.",
+            fix=f"Use tacit.erm.PrivateGridSearchCV, which pays for the choice. Outside a search, make a new {name} "
+            "with these settings.",
+        )
+
+
+def _searched() -> bool:
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
