@@ -1,5 +1,6 @@
 """Private empirical risk minimisation: estimators in scikit-learn's shape, with proofs."""
 
+from .additive import PrivateAdditiveTrees
 from .bayes import PrivateGaussianNB
 from .clusters import PrivateKMeans
 from .components import PrivatePCA
@@ -9,6 +10,7 @@ from .regression import PrivateLinearRegression, PrivateRidge
 from .scaling import PrivateStandardScaler
 
 __all__ = [
+    "PrivateAdditiveTrees",
     "PrivateERM",
     "PrivateGaussianNB",
     "PrivateKMeans",

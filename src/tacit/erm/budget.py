@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core import Adjacency, Bound, Event
+from ..core.events import Compose, Repeat
 from ..loss import privacy_loss
 from ..loss.calibration import least_noise
 from ..loss.conditions import upper_bound
@@ -14,12 +15,14 @@ from ..loss.conditions import upper_bound
 
 @dataclass(frozen=True)
 class Budget:
-    """Epsilon at delta, for neighbours by this adjacency, spent on `models` releases of the same event."""
+    """Epsilon at delta, for neighbours by this adjacency, spent on `models` releases of the same event and `beside`."""
 
     epsilon: float
     delta: float
     adjacency: Adjacency
     models: int = 1
+    beside: Event | None = None
+    """What is released besides, out of the same budget."""
 
     @property
     def reach(self) -> float:
@@ -30,11 +33,16 @@ class Budget:
         """The smallest noise multiplier at which all releases together cost at most epsilon at delta."""
 
         def excess(noise_multiplier: float) -> float:
-            whole = self.models * privacy_loss(event(noise_multiplier), self.adjacency)
+            whole = privacy_loss(self.whole(event(noise_multiplier)), self.adjacency)
             found = whole.epsilon(self.delta).upper
             return math.log(found / self.epsilon) if found > 0 else -math.inf
 
         return least_noise(excess)
+
+    def whole(self, event: Event) -> Event:
+        """All that is released: what stands beside, and the event once per model."""
+        each = event if self.models == 1 else Repeat(event, self.models)
+        return each if self.beside is None else Compose((self.beside, each))
 
     def bound(self, event: Event, more: tuple[str, ...]) -> Bound:
         """What the event really costs, with all that its theorems assume."""

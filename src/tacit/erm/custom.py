@@ -12,7 +12,8 @@ from .linear import PrivateLinearClassifier
 from .losses import Logistic, MarginLoss
 from .tables import Schemas
 
-PROBED = np.concatenate((-np.geomspace(1e-4, 1e4, 400)[::-1], np.linspace(-8.0, 8.0, 1601), np.geomspace(1e-4, 1e4, 400)))
+FAR = np.geomspace(1e-4, 1e4, 400)
+PROBED = np.unique(np.concatenate((-FAR, np.linspace(-8.0, 8.0, 1601), FAR)))
 """Made-up margins at which a declared loss is compared with its constants."""
 DECLARED = "a loss that is not convex, or steeper or more curved than its maker declared"
 
@@ -84,9 +85,8 @@ def keeps_its_constants(loss: MarginLoss) -> None:
         if not callable(getattr(loss, name, None)):
             raise BadInput(f"loss needs a function {name}(margins) and the numbers lipschitz and smoothness.")
     steepest, most_curved = check.positive("lipschitz", loss.lipschitz), check.positive("smoothness", loss.smoothness)
-    margins = np.unique(PROBED)
-    slope, curvature = np.asarray(loss.slope(margins)), np.asarray(loss.curvature(margins))
-    value = np.asarray(loss.value(margins))
+    margins = PROBED
+    slope, curvature, value = (np.asarray(each(margins)) for each in (loss.slope, loss.curvature, loss.value))
     if not (slope.shape == curvature.shape == value.shape == margins.shape):
         raise BadInput("value, slope and curvature of a loss must return one number for each margin.")
     if not np.all(np.abs(slope) <= steepest * (1 + 1e-9)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Charger, Event, source
-from ..core.events import ApproximateDP, Repeat, walk
+from ..core import Charger, Event, Source, source
+from ..core.events import ApproximateDP, walk
 from .budget import Budget
 from .choice import chosen
 from .estimator import FLOATS, strength
@@ -67,17 +68,31 @@ class PrivateLinearClassifier(PrivateClassifier):
         """Train on rows X (n, features) and labels y; with `schema`, on a table that may hold its label itself."""
         self._begin()
         x, place = self._read(X, y)
-        budget = self._budget(x.shape[0], 1 if len(self.classes_) == 2 else len(self.classes_))
-        rows = bounded(x, self._norm_bound(), self.fit_intercept)
-        design = self._design(rows, budget)
-        self.method_, self.reason_ = design.method, design.reason
+        size, norm = x.shape[0], self._norm_bound()
+        budget = self._budget(size, 1 if len(self.classes_) == 2 else len(self.classes_))
+        budget = replace(budget, beside=self._beside(x, budget))
+        design = self._design(size, self._width(x, budget) + bool(self.fit_intercept), budget)
+        self.method_, self.reason_, self.n_iter_ = design.method, design.reason, design.steps
         self.utility_ = {} if design.excess is None else {"excess of the mean objective, 95 %": design.excess}
         self._charge(self._event(design, budget), budget)
-        theta = self._solved(rows, place, design, budget)
-        self.coef_ = (theta[:, :-1] if self.fit_intercept else theta) / self._norm_bound()
+        rng = source(self.random_state)
+        rows = bounded(self._prepared(x, budget, rng), norm, self.fit_intercept)
+        theta = self._solved(rows, place, design, budget, rng)
+        self.coef_ = (theta[:, :-1] if self.fit_intercept else theta) / norm
         self.intercept_ = theta[:, -1] if self.fit_intercept else np.zeros(len(theta))
-        self.n_iter_ = design.steps
         return self
+
+    def _beside(self, x: Any, budget: Budget) -> Event | None:
+        """What is released besides the weights; nothing."""
+        return None
+
+    def _width(self, x: Any, budget: Budget) -> int:
+        """How many features the rows will have: a public number."""
+        return int(x.shape[1])
+
+    def _prepared(self, x: Any, budget: Budget, rng: Source) -> Any:
+        """Rows as they are fitted; called after the charge."""
+        return x
 
     def decision_function(self, X: Any) -> Floats:
         """One number per record for two classes, else one per record and class: larger means likelier."""
@@ -95,23 +110,22 @@ class PrivateLinearClassifier(PrivateClassifier):
         pure = any(isinstance(part, ApproximateDP) for part in walk(self.event_))
         return ((FLOATS,) if pure or self.method_ == "dynamics" else ()) + super()._not_covered()
 
-    def _design(self, rows: Any, budget: Budget) -> Design:
+    def _design(self, size: int, features: int, budget: Budget) -> Design:
         norm, loss = largest_norm(self.fit_intercept), self._loss()
         several = len(self.classes_) > 2
         wanted = strength(self.regularization)
-        margin = Shape(rows.shape[0], rows.shape[1], loss.lipschitz * norm, loss.smoothness * norm**2, wanted)
+        margin = Shape(size, features, loss.lipschitz * norm, loss.smoothness * norm**2, wanted)
         softmax = None
         if several and isinstance(loss, Logistic):
-            softmax = Shape(rows.shape[0], rows.shape[1], 2**0.5 * norm, norm**2 / 2, wanted)
+            softmax = Shape(size, features, 2**0.5 * norm, norm**2 / 2, wanted)
         return chosen(self.method, margin, budget, softmax)
 
     def _event(self, design: Design, budget: Budget) -> Event:
-        one = budget.models == 1 or design.method == "softmax"
-        return design.event if one else Repeat(design.event, budget.models)
+        return replace(budget, models=1 if design.method == "softmax" else budget.models).whole(design.event)
 
-    def _solved(self, rows: Any, place: NDArray[np.int64], design: Design, budget: Budget) -> Floats:
+    def _solved(self, rows: Any, place: NDArray[np.int64], design: Design, budget: Budget, rng: Source) -> Floats:
         """Weights, one row per model: one model for two classes, else one per class."""
-        rng, norm, count = source(self.random_state), largest_norm(self.fit_intercept), len(self.classes_)
+        norm, count = largest_norm(self.fit_intercept), len(self.classes_)
         if design.method == "softmax":
             return descend(Softmax(rows, place, count, norm), design, rng)
         wanted = range(1, 2) if count == 2 else range(count)

@@ -162,7 +162,7 @@ def run(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats
 
 
 def _objective(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
-    """What separates the tilt on its grid from a normal vector is one more error of the minimiser (proofs, Theorem 4)."""
+    """What separates the tilt on its grid from a normal vector is one more error of the minimiser: Theorem 4."""
     scale, strength = design.noise_multiplier * problem.steepness, design.regularization
     tilt, slack = normal(scale, problem.features, rng)
     tolerance = problem.reachable(strength, scale * (math.sqrt(problem.features) + 10))

@@ -6,19 +6,21 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..core import BadInput, Charger, check, source
 from ..core.events import Compose, Gaussian
-from .estimator import PrivateEstimator, strength
+from .estimator import strength
+from .features import PrivateOfRows
 from .losses import Floats
 from .noise import from_products, gaussian, products, room_of_sums
-from .rows import NUMERIC, bounded, checked, largest_norm, number, read
+from .rows import NUMERIC, answers, bounded, checked, largest_norm, number
+from .tables import Schemas, encoded, same_length, schema_of
 
 
-class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
+class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
     r"""Private linear regression: theta = (A + N + r I)^-1 (b + v), A = sum x x^T, b = sum x y, on scaled rows.
 
     Guarantee: the noisy A and b cost two `Gaussian` events, charged before any noise is drawn; the rest is arithmetic
@@ -34,6 +36,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
         delta: float | None = None,
         *,
         target_range: tuple[float, float] | None = None,
+        schema: Schemas = None,
         adjacency: str = "add-remove",
         norm_bound: float = 1.0,
         regularization: float | str = "auto",
@@ -44,6 +47,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.target_range = target_range
+        self.schema = schema
         self.adjacency = adjacency
         self.norm_bound = norm_bound
         self.regularization = regularization
@@ -55,8 +59,8 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
         """Train on rows X (n, features) and numbers y; one that is not finite counts as the middle of the range."""
         self._begin()
         low, high = self._range()
-        x, target = checked(self, X, y, sparse=False)
-        scale = check.positive("norm_bound", self.norm_bound)
+        x, target = self._training(X, y)
+        scale = self._norm_bound()
         rows = bounded(x, scale, self.fit_intercept)
         middle, half = (low + high) / 2, (high - low) / 2
         with np.errstate(all="ignore"):
@@ -79,8 +83,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
     def predict(self, X: Any) -> Floats:
         """The expected number of each record, within `target_range`."""
         check_is_fitted(self, "coef_")
-        x = read(self, X, sparse=False, reset=False)
-        rows = bounded(x, self.norm_bound, False) * self.norm_bound
+        rows = self._rows(X, reset=False) * self._norm_bound()
         return np.asarray(np.clip(rows @ self.coef_ + self.intercept_, *self._range()))
 
     def __sklearn_tags__(self) -> Any:
@@ -99,6 +102,15 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):
         values, vectors = np.linalg.eigh(moments)
         stretched = np.maximum(values, 0.0) + max(ridge, 1e-12)
         return np.asarray(vectors @ ((vectors.T @ pulls) / stretched))
+
+    def _training(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+        if self.schema is None:
+            return checked(self, X, y, sparse=False)
+        if y is None:
+            raise BadInput(f"{self._name()} needs the targets as y.", fix="A schema's label is a category.")
+        x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
+        self.n_features_in_ = x.shape[1]
+        return x, same_length(x, answers(y))
 
     def _range(self) -> tuple[float, float]:
         if self.target_range is None:
@@ -121,6 +133,7 @@ class PrivateRidge(PrivateLinearRegression):
         delta: float | None = None,
         *,
         target_range: tuple[float, float] | None = None,
+        schema: Schemas = None,
         adjacency: str = "add-remove",
         norm_bound: float = 1.0,
         regularization: float | str = 0.01,
@@ -132,6 +145,7 @@ class PrivateRidge(PrivateLinearRegression):
             epsilon,
             delta,
             target_range=target_range,
+            schema=schema,
             adjacency=adjacency,
             norm_bound=norm_bound,
             regularization=regularization,

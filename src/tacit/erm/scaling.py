@@ -115,17 +115,21 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         return np.clip(np.where(np.isfinite(x), x, middle), self.low_, self.high_)
 
     def _given(self) -> tuple[Floats, Floats] | None:
-        if isinstance(self.bounds, str) and self.bounds == "private":
-            return None
-        if self.bounds is None or isinstance(self.bounds, str) or len(self.bounds) != 2:
-            raise BadInput(
-                "PrivateStandardScaler needs the public bounds of the features.",
-                fix='Give bounds=(low, high), numbers or one per feature, or bounds="private".',
-            )
-        low, high = (np.asarray(end, dtype=np.float64) for end in self.bounds)
-        if not (np.all(low < high) and np.all(np.isfinite(high - low))):
-            raise BadInput("bounds must be (low, high), low below high, with a finite width.")
-        return low, high
+        private = isinstance(self.bounds, str) and self.bounds == "private"
+        return None if private else public_bounds(self.bounds, self._name(), ', or bounds="private"')
+
+
+def public_bounds(bounds: Bounds, name: str, more: str = "") -> tuple[Floats, Floats]:
+    """Bounds (low, high) of the features: numbers, or arrays of one number per feature."""
+    if bounds is None or isinstance(bounds, str) or len(bounds) != 2:
+        raise BadInput(
+            f"{name} needs the public bounds of the features.",
+            fix=f"Give bounds=(low, high), numbers or one per feature{more}; never those of these records.",
+        )
+    low, high = (np.asarray(end, dtype=np.float64) for end in bounds)
+    if not (np.all(low < high) and np.all(np.isfinite(high - low))):
+        raise BadInput("bounds must be (low, high), low below high, with a finite width.")
+    return low, high
 
 
 def found_bounds(x: Floats, noise: float, rng: Source) -> tuple[Floats, Floats]:

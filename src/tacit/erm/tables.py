@@ -17,7 +17,6 @@ from ..data.frames import table
 from ..data.values import canonical
 from .rows import answers
 
-
 Schemas = Schema | str | Path | None
 """A Schema, the path of a file that holds one, or none."""
 
@@ -51,11 +50,16 @@ def encoded(
         return x, np.zeros(0, dtype=np.int64)
     if y is None:
         return x, numbered(schema, found)
-    labels = answers(y)
-    if len(labels) != len(x):
-        raise BadInput(f"There are {len(labels)} labels for {len(x)} records.")
+    labels = same_length(x, answers(y))
     place = {word: k for k, word in enumerate(schema.classes)}
     return x, np.array([place.get(_word(label), -1) for label in labels.tolist()], dtype=np.int64)
+
+
+def same_length(x: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+    """The labels, one for each record."""
+    if len(labels) != len(x):
+        raise BadInput(f"There are {len(labels)} labels for {len(x)} records.")
+    return labels
 
 
 def _word(label: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from types import FrameType
 
 from ..core import BadInput
 
@@ -34,9 +35,9 @@ def refuse_trial(name: str, *, changed_copy: bool) -> None:
 
 
 def _searched() -> bool:
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None:
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
