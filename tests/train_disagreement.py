@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ from torch import nn
 
 from tacit.core import NotFinished, TacitError
 from tacit.loss import Plan
-from tacit.train import Speed, private, terms
+from tacit.train import Speed, fit, private, terms
 
 X = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(60) % 3
@@ -69,6 +70,109 @@ def run(differs: bool, way: str) -> None:
         terms.versions = found
 
 
+class Weighted:
+    """A loss with a tensor, an attribute and methods; one method calls a function beside it."""
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+
+    def plain(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        return self.weight * half(model, batch)
+
+
+def defaulted(weight: float) -> Any:
+    def loss(model: nn.Module, batch: Any, *, weight: float = weight) -> torch.Tensor:
+        return weight * half(model, batch)
+
+    return loss
+
+
+def balanced(weight: float) -> Any:
+    shares = torch.tensor([weight, 1.0, 1.0])
+    return lambda model, batch: half(model, batch) * shares[batch[1]]
+
+
+def powers(model: nn.Module, batch: Any, a: float = 1.0, b: float = 1.0) -> torch.Tensor:
+    return half(model, batch) * a / b**2
+
+
+class Scaled(nn.Module):
+    def __init__(self, by: float) -> None:
+        super().__init__()
+        self.inner, self.by = nn.Linear(5, 3), by
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.step(x)
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        return self.by * self.inner(x)
+
+
+class Other(Scaled):
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        return self.by * self.inner(x + 1)
+
+
+Other.__qualname__, Other.__name__ = Scaled.__qualname__, Scaled.__name__
+
+
+class Items(torch.utils.data.Dataset[Any]):
+    def __init__(self, shift: float) -> None:
+        self.shift = shift
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, place: int) -> Any:
+        return X[place] + self.shift, Y[place]
+
+
+class Paid:
+    def charge(self, event: Any, *, key: str, purpose: str) -> None:
+        pass
+
+
+class Stop(Exception):
+    pass
+
+
+def fitted(differs: bool, way: str, folder: Path) -> None:
+    """One call of `fit`, which is given more than a step is."""
+    by = 2.0 if differs else 1.0
+    models = {"attribute": lambda: Scaled(by), "method of the model": lambda: (Other if differs else Scaled)(1.0)}
+    losses = {
+        "default of a keyword": lambda: defaulted(by),
+        "name of a keyword": lambda: functools.partial(powers, **{"b" if differs else "a": 2.0}),
+        "method of an object": lambda: Weighted(by).plain,
+        "tensor in a closure": lambda: balanced(by),
+    }
+    model, given = models.get(way, small)(), {"rng": 7, "loss": losses.get(way, lambda: None)()}
+
+    def late(step: Any, info: Any) -> None:
+        if differs and way == "last step" and step.done == 4:
+            model[0].weight.data += 1.0
+        if way == "other place" and step.done == 2:
+            raise Stop
+
+    if differs:
+        given |= {"delta": {"delta": 1e-3}, "average": {"average": "ema"}, "seed": {"rng": 8}, "source": {"rng": None},
+                  "ledger": {"ledger": Paid()}}.get(way, {})  # fmt: skip
+    if way == "checkpoint":
+        given["checkpoint"] = None if differs else folder / "one.secret"
+    if way == "hook" and differs:
+        model[0].register_forward_hook(lambda module, given, made: 2 * made)
+    if way == "other place":
+        given["checkpoint"] = folder / f"{int(differs)}.secret"
+        try:
+            fit(model, (X, Y), Plan(**USUAL), progress=late, **given)
+        except Stop:
+            model, way = small(), ""
+    fit(model, Items(by) if way == "items" else (X, Y), Plan(**USUAL), progress=late, **given)
+
+
+FIT_WAYS = ["delta", "average", "ledger", "seed", "source", "checkpoint", "other place", "last step", "items",
+            "attribute", "method of the model", "hook", "default of a keyword", "name of a keyword",
+            "method of an object", "tensor in a closure"]  # fmt: skip
 PLANS = {"clip_norm": 100.0, "noise_multiplier": 0.1, "steps": 5, "rate": 0.25}
 WAYS = [*PLANS, "lr", "momentum", "optimizer", "model", "dropout", "loss", "data", "size", "physical_batch", "noise",
         "version", "drift", "schedule"]  # fmt: skip
@@ -77,9 +181,12 @@ WAYS = [*PLANS, "lr", "momentum", "optimizer", "model", "dropout", "loss", "data
 def main(folder: Path) -> None:
     dist.init_process_group("gloo")
     rank, told = dist.get_rank(), {}
-    for way in [*WAYS, "none"]:
+    for way in [*WAYS, "none", *FIT_WAYS]:
         try:
-            run(rank == 1, way)
+            if way in FIT_WAYS:
+                fitted(rank == 1, way, folder)
+            else:
+                run(rank == 1, way)
             told[way] = "accepted"
         except TacitError as error:
             told[way] = str(error)

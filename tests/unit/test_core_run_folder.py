@@ -140,3 +140,58 @@ def test_a_folder_that_is_being_removed_is_taken_anew(tmp_path, monkeypatch):
     with run_folder(tmp_path / "out", "attack") as held:
         held.commit()
     assert (tmp_path / "out" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("there", ["a log", "another finished run"])
+def test_an_unfinished_run_is_kept_whatever_its_folder_holds_by_now(tmp_path, monkeypatch, there):
+    monkeypatch.chdir(tmp_path)
+    unfinished("out.unfinished")
+    if there == "a log":
+        Path("out").mkdir()
+        Path("out/log.txt").write_text("began at noon")
+    else:
+        with run_folder("other", "train") as held:
+            (held.results / "a").write_text("a")
+            held.commit()
+        Path("other").rename("out")
+    for resume in (False, True):
+        with pytest.raises(BadInput, match=r"left in out\.unfinished" if resume else "belongs to one run"):
+            run_folder("out", "train", state="checkpoint.secret", resume=resume).__enter__()
+        assert Path("out.unfinished/checkpoint.secret").read_bytes() == b"hours of work"
+    Path("out").rename("away")
+    with run_folder("out", "train", state="checkpoint.secret", resume=True) as held:
+        assert held.state.read_bytes() == b"hours of work"
+
+
+def test_a_folder_of_somebody_elses_that_has_the_name_is_not_touched(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("out", "out.unfinished"):
+        Path(name).mkdir()
+        Path(name, "thesis.txt").write_text("years of work")
+    with pytest.raises(BadInput, match="not an empty folder"):
+        run_folder("out", "attack").__enter__()
+    assert Path("out.unfinished/thesis.txt").read_text() == "years of work"
+
+
+def test_what_led_to_results_is_removed_once_the_disk_confirms_them(tmp_path, monkeypatch):
+    from tacit.core import leftovers, run_folder as module  # noqa: I001
+
+    monkeypatch.chdir(tmp_path)
+    with run_folder("out", "train", state="c") as held:
+        held.state.write_bytes(b"a secret")
+        (held.results / "a").write_text("a")
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "sweep", lambda work: None)  # as if the process had ended here
+            held.commit()
+
+    def unconfirmed(path):
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leftovers, "sync", unconfirmed)
+        with pytest.raises(BadInput):
+            run_folder("out", "train", state="c", resume=True).__enter__()
+    assert Path("out.unfinished/c").exists()
+    with pytest.raises(BadInput, match="nothing to resume"):
+        run_folder("out", "train", state="c", resume=True).__enter__()
+    assert not Path("out.unfinished").exists()

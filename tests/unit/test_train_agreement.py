@@ -12,7 +12,7 @@ from tacit.loss import Plan
 from tacit.train import private
 from tacit.train.scale.workers import reached
 from tacit.train.terms import check_same, data_term, described, differing
-from train_disagreement import WAYS
+from train_disagreement import FIT_WAYS, WAYS
 
 SCRIPT = Path(__file__).resolve().parents[1] / "train_disagreement.py"
 NAMED = {
@@ -29,6 +29,17 @@ NAMED = {
     "version": "version.torch",
     "drift": "parameters differs",
     "schedule": "optimizer.lr is 0.5 in process 0 and 0.4",
+    "delta": "delta is 1e-05 in process 0 and 0.001 in process 1",
+    "average": "average is none in process 0 and ema in process 1",
+    "ledger": "ledger is none in process 0 and Paid in process 1",
+    "seed": "seed differs",
+    "source": "source is ",
+    "checkpoint": "checkpoint is yes in process 0 and no in process 1",
+    "other place": "steps done is 1 in process 0 and 0 in process 1",
+    "last step": "parameters differs",
+    "items": "data differs",
+    **dict.fromkeys(("attribute", "method of the model", "hook"), "model differs"),
+    **dict.fromkeys(FIT_WAYS[-4:], "loss differs"),
 }
 
 
@@ -39,7 +50,7 @@ def told(two_processes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, *FIT_WAYS])
 def test_two_processes_that_differ_are_refused_and_both_name_what_differs(told, way) -> None:
     expected = NAMED.get(way, f"plan.{way} is ")
     for rank in ("0", "1"):
@@ -81,6 +92,46 @@ def test_functions_are_told_apart_by_what_they_do() -> None:
             return self.weight
 
     assert described(Loss(1.0)) == described(Loss(1.0)) != described(Loss(2.0))
+
+
+def test_what_is_a_processes_own_is_not_compared() -> None:
+    class Loss:
+        def __init__(self, rank):
+            self.rank, self.local_rank, self.device = rank, rank, f"cuda:{rank}"
+
+        def __call__(self, model, batch):
+            return self.rank
+
+    assert described(Loss(0)) == described(Loss(1))
+    assert described(torch.nn.Parameter(torch.ones(2))) == described(torch.nn.Parameter(torch.zeros(2)))
+    model = nn.Linear(2, 2)
+    before = described(lambda: model)
+    nn.init.zeros_(model.weight)
+    assert described(lambda: model)[:-24] == before[:-24]
+    weighted = [nn.CrossEntropyLoss(weight=torch.tensor([by, 1.0])) for by in (1.0, 1.0, 2.0)]
+    assert described(weighted[0]) == described(weighted[1]) != described(weighted[2])
+
+
+def test_records_of_somebody_elses_data_set_are_looked_at_and_random_ones_are_not_held_against_it() -> None:
+    class Items(torch.utils.data.Dataset):
+        def __init__(self, shift, noise=0.0):
+            self.shift, self.noise = shift, noise
+
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, place):
+            return torch.full((2,), place + self.shift) + self.noise * torch.randn(2), place % 2
+
+    def term(data, key=bytes(32)):
+        return data_term(data, None, None, key)
+
+    assert term(Items(0.0)) == term(Items(0.0)) != term(Items(1e-3))
+    torch.manual_seed(0)
+    first = torch.randn(1)
+    torch.manual_seed(0)
+    assert term(Items(0.0, 1.0)) == term(Items(0.0, 1.0))
+    assert torch.randn(1) == first
 
 
 def test_data_are_known_by_a_keyed_hash() -> None:

@@ -9,7 +9,6 @@ leaves either no DIR and what is needed to go on, or DIR with all results.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,15 +17,14 @@ from pathlib import Path
 
 from .errors import BadInput, NotFinished
 from .files import shown, why
+from .leftovers import COMMITTED, LOCK, clean_up, forget, say_committed, sweep, sync
 from .locks import Lock
 from .manifest import MANIFEST, manifest
 from .run_settings import FILE, Settings, check_settings, keep_settings, kept_settings
 
 UNFINISHED = ".unfinished"
-OURS = ("lock", "results", FILE, f"{FILE}.partial")
+OURS = (LOCK, "results", FILE, COMMITTED)
 """What lies in DIR.unfinished and is worth nothing without a checkpoint or journal."""
-NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EBADF)
-"""What file systems answer that cannot put a folder's entries on disk when asked to."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,10 @@ class RunFolder:
         with _told(self.final):
             text = manifest(folder, self.verb)
             (folder / MANIFEST).write_text(text, encoding="utf-8")
-            for path in [*folder.iterdir(), folder, self.work]:
-                _sync(path)
+            for path in [*folder.iterdir(), folder]:
+                sync(path)
+            say_committed(self.work, text)
+            sync(self.work)
             if self.final.is_dir() and os.name == "nt":
                 self.final.rmdir()
             _renamed(folder, self.final, text)
@@ -63,7 +63,7 @@ class RunFolder:
     def _confirm(self) -> None:
         """Have the rename put on disk. Until that is certain, what led to the results is kept beside them."""
         try:
-            _sync(self.final.absolute().parent)
+            sync(self.final.absolute().parent)
         except OSError:
             raise NotFinished(
                 f"{shown(self.final)} holds the results, but the disk did not confirm that it keeps them.",
@@ -101,16 +101,16 @@ def run_folder(
     work = _work(final)
     _check_place(final)
     if not _free(final):
-        _forget(work)
-        raise _taken(final, resume=resume)
+        forget(work, final)
+        raise _taken(final, work, resume=resume)
     held = RunFolder(final, work, None if state is None else work / state, verb)
     if resume and not _kept(held.state):
         _check_verb(held)
         raise BadInput(f"There is nothing to resume for {final}.", fix="Leave --resume out to start a run.")
     with _locked(held):
         if not _free(final):
-            sweep(work)
-            raise _taken(final, resume=resume)
+            clean_up(work, final)
+            raise _taken(final, work, resume=resume)
         kept = _take_up(held, settings or {}, resume=resume)
         try:
             if kept is None or not resume:
@@ -121,45 +121,13 @@ def run_folder(
             raise
 
 
-def sweep(work: Path) -> None:
-    """Overwrite and remove everything in a folder of unfinished work: it holds secrets."""
-    lock = work / "lock"
-    for path in sorted((path for path in work.rglob("*") if path != lock), reverse=True):
-        with contextlib.suppress(OSError):
-            if path.is_dir() and not path.is_symlink():
-                path.rmdir()
-                continue
-            if not path.is_symlink():
-                _overwrite(path)
-            path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        lock.unlink(missing_ok=True)  # last: whoever takes it next finds the folder empty
-        work.rmdir()
-
-
-def _overwrite(path: Path) -> None:
-    with contextlib.suppress(OSError), path.open("r+b") as file:
-        left = path.stat().st_size
-        while left > 0:
-            left -= file.write(bytes(min(left, 2**20)))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _forget(work: Path) -> None:
-    """Secrets of a run that ended while it was destroying them; not those of one that is still at it."""
-    if work.is_dir():
-        with contextlib.suppress(Exception), Lock(work / "lock", ""):
-            sweep(work)
-
-
 @contextlib.contextmanager
 def _locked(held: RunFolder) -> Iterator[None]:
     """DIR.unfinished, made and locked; whoever had it before may be removing it at this moment."""
     for last in (False, False, True):
         with _told(held.work):
             held.work.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = Lock(held.work / "lock", f"{held.final} is being written by another run.")
+        lock = Lock(held.work / LOCK, f"{held.final} is being written by another run.")
         try:
             lock.__enter__()
         except BadInput:
@@ -248,9 +216,14 @@ def _check_place(final: Path) -> None:
         )
 
 
-def _taken(final: Path, *, resume: bool) -> BadInput:
+def _taken(final: Path, work: Path, *, resume: bool) -> BadInput:
     finished = (final / MANIFEST).is_file()
     what = "holds the results of a finished run" if finished else "is not an empty folder"
+    if resume and _kept(work):
+        return BadInput(
+            f"{final} {what}, and the run that did not end cannot put its results there; it is left in {work}.",
+            fix=f"Move {final} away, then use --resume again.",
+        )
     if resume:
         fix = "Its results are whole." if finished else "Give the --out of the run that did not end."
         return BadInput(f"{final} {what}: there is nothing to resume.", fix=fix)
@@ -276,15 +249,3 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise why(path, error) from None
-
-
-def _sync(path: Path) -> None:
-    """Have the operating system put a file or a folder's entries on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in NO_SYNC or not path.is_dir():
-            raise
-    finally:
-        os.close(handle)

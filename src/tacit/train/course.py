@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..core import BadInput
 from ..core.charger import Fence, Scoped
+from .descriptions import hashed
 from .sample.collate import Collate
 from .terms import DATA, Terms, check_same, data_term, optimizer_terms, terms
 
@@ -46,8 +47,14 @@ class Course:
     def agree(self, step: PrivateStep) -> None:
         """Compare all terms but the data's, before anything is exchanged that could hang or be silently mixed."""
         self.terms = terms(step)
-        check_same(step._workers.all_of(self.terms))
+        seed = "" if step.cryptographic else hashed(step.position.secret.hex())
+        ledger = "none" if step.ledger is None else type(step.ledger).__name__
+        check_same(step._workers.all_of({**self.terms, "ledger": ledger, "source": step.source_name, "seed": seed}))
         self.key = step._workers.agreed(self.key)
+
+    def share(self, step: PrivateStep, more: Terms) -> None:
+        """Compare what a loop around the step was given."""
+        check_same(step._workers.all_of(more))
 
     def seed_mark(self, secret: bytes) -> str:
         """A keyed hash of the secret that a seeded run began with."""
@@ -58,6 +65,8 @@ class Course:
         self._data = (data, users, most, collate)
         if step._workers.count == 1 and DATA not in self.terms:
             return
+        place = {"steps done": str(step.done), "run": hashed(f"{step.run} {step.position.secret.hex()}")}
+        check_same(step._workers.all_of(place))
         found, refusal = data_term(data, users, most, self.key, collate)
         check_same(step._workers.all_of({DATA: found}))
         if refusal is not None:
@@ -93,11 +102,15 @@ class Course:
         """At the public places of a run, before the step there."""
         if not step.done or step.done % max(1, step.plan.steps // PLACES):
             return
+        self.compare(step)
+        if self.number is not None:
+            self._report(step, self.number)
+
+    def compare(self, step: PrivateStep) -> None:
+        """Refuse processes whose parameters, or settings of the optimizer, have drifted apart."""
         if step._workers.count > 1:
             now = {**optimizer_terms(step.optimizer, step.parameters), "parameters": f"#{mark(_held_by_all(step))}"}
             check_same(step._workers.all_of(now))
-        if self.number is not None:
-            self._report(step, self.number)
 
     def end(self, step: PrivateStep) -> None:
         """The last report, when evidence is made: a continuation that was overtaken gets none."""

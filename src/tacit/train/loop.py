@@ -160,6 +160,7 @@ def fit(
         noise=noise,
     )  # fmt: skip
     delta = claimed_delta(plan) if delta is None else delta
+    step.course.share(step, {"delta": repr(delta), "average": average, "checkpoint": "no" if kept is None else "yes"})
     alone = step.rank == 0
     hook = Progress(delta) if progress is True else progress
     mean = Average(average, step.parameters, plan.steps)

@@ -243,6 +243,7 @@ class PrivateStep:
                     "A batch was drawn and not given to the step exactly once.",
                     fix="Call step(batch) for every batch; skipping by what it holds would void the claim.",
                 )
+        self.course.compare(self)  # after the last step, whoever took it
 
     def __call__(self, batch: Batch) -> StepInfo:
         """Clip, add up, add noise once, divide by the public expected batch, and let the optimizer step."""

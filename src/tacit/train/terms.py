@@ -8,23 +8,22 @@ and the refusal names the terms that differ. Long values are compared by their h
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import hmac
 import platform
-import re
+import random
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import __version__
 from ..core import BadInput, TacitError
+from .descriptions import described, hashed, model_term
 from .sample.collate import Collate, record
 from .sample.examples import Examples, Rows
 
@@ -34,11 +33,9 @@ if TYPE_CHECKING:
 Terms = dict[str, str]
 SHORT = 60
 """Values up to this length are shown in a refusal; longer ones are compared by their hash."""
-DEPTH = 6
-"""How far functions inside functions are followed."""
 DATA = "data"
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""Where an object lies in memory, which its description may tell."""
+LOOKED_AT = 16
+"""Records of a data set of somebody else's kind that are compared."""
 
 
 def terms(step: PrivateStep) -> Terms:
@@ -48,7 +45,7 @@ def terms(step: PrivateStep) -> Terms:
     found = {
         **plan,
         **speed,
-        "model": _model(step.model),
+        "model": model_term(step.model),
         "loss": described(step.loss),
         "augment": described(step.augment),
         "project": described(step.project),
@@ -56,7 +53,7 @@ def terms(step: PrivateStep) -> Terms:
         **optimizer_terms(step.optimizer, step.parameters),
         **versions(),
     }
-    return {name: value if len(value) <= SHORT else _hash(value) for name, value in found.items()}
+    return {name: value if len(value) <= SHORT else hashed(value) for name, value in found.items()}
 
 
 def optimizer_terms(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> Terms:
@@ -67,7 +64,7 @@ def optimizer_terms(optimizer: torch.optim.Optimizer, parameters: Mapping[str, T
     found = {"optimizer": f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"}
     for key in settings:
         found[f"optimizer.{key}"] = ", ".join(_plain(group.get(key)) for group in optimizer.param_groups)
-    found["optimizer.parameters"] = _hash(repr(held))
+    found["optimizer.parameters"] = hashed(repr(held))
     return found
 
 
@@ -87,8 +84,8 @@ def data_term(
     """A keyed hash of the data and of whose records they are, or why they were refused.
 
     Tensors and arrays are hashed whole, and so are lists of records, as tensors. Another map-style data set is known by
-    its kind, its length and the fingerprint that data sets of Hugging Face carry: its items may be costly to load, and
-    random.
+    its kind, its length, the fingerprint that data sets of Hugging Face carry, and some of its records, which are read
+    twice: one that differs from itself is random, and left out.
     """
     code = hmac.new(key, digestmod=hashlib.sha256)
     try:
@@ -103,6 +100,7 @@ def data_term(
         mark = getattr(examples.data, "_fingerprint", "")
         kind = type(examples.data)
         code.update(f"{kind.__module__}.{kind.__qualname__} {examples.count} {mark}".encode())
+        _update_some(code, examples.data, examples.count, key, collate)
     if users is not None:
         names = np.asarray(users)
         body = repr(names.tolist()).encode() if names.dtype == object else np.ascontiguousarray(names).tobytes()
@@ -129,6 +127,27 @@ def _update_records(code: hmac.HMAC, records: list[Any] | Rows, collate: Collate
             _update(code, record(records[row], collate))
         except Exception:
             code.update(b"unread;")
+
+
+def _update_some(code: hmac.HMAC, records: Any, count: int, key: bytes, collate: Collate | None) -> None:
+    """Records of a map-style data set at places that the key names; what it draws at random is put back."""
+    chosen = np.random.default_rng(list(key)).permutation(count)[:LOOKED_AT]
+    kept, own = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        for place in sorted(chosen.tolist()):
+            one, two = (_read_record(records, place, key, collate) for _ in range(2))
+            code.update(f"{place} {one if one == two else 'random'};".encode())
+    random.setstate(kept)
+    np.random.set_state(own)
+
+
+def _read_record(records: Any, place: int, key: bytes, collate: Collate | None) -> str:
+    code = hmac.new(key, digestmod=hashlib.sha256)
+    try:
+        _update(code, record(records[place], collate))
+    except Exception:
+        return "unread"
+    return code.hexdigest()
 
 
 def differing(every: list[Terms]) -> list[str]:
@@ -168,80 +187,5 @@ def _told(name: str, values: list[str], *words: str) -> str:
     return f"{name} is " + " and ".join(f"{value} in process {rank}" for value, rank in first.items())
 
 
-def _model(model: nn.Module) -> str:
-    """Its layers with their settings and modes, its parameters and buffers by shape and kind, and its own code."""
-    parts = [ADDRESS.sub("", repr(model))]
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        parts.append(f"{name} {tuple(tensor.shape)} {tensor.dtype} {tensor.requires_grad}")
-    kinds = {type(module) for module in model.modules()}
-    own = sorted(
-        (f"{kind.__module__}.{kind.__qualname__}", described(kind.forward))
-        for kind in kinds
-        if not kind.__module__.startswith("torch.")
-    )
-    return _hash("\n".join([*parts, repr(own)]))
-
-
-def described(value: Any, depth: int = 0) -> str:
-    """A function by its name, code, defaults and what it encloses; an object by its class and plain attributes."""
-    if depth > DEPTH:
-        return "..."
-    if isinstance(value, functools.partial):
-        inner = [value.func, *value.args, *value.keywords.values()]
-        return f"partial({', '.join(described(item, depth + 1) for item in inner)})"
-    if isinstance(value, MethodType):
-        return f"{described(value.__func__, depth + 1)} of {type(value.__self__).__qualname__}"
-    if isinstance(value, FunctionType):
-        return _function(value, depth)
-    if isinstance(value, nn.Module):
-        return _hash(ADDRESS.sub("", repr(value)))
-    if isinstance(value, str | int | float | bool | bytes | type(None)):
-        return repr(value)
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(described(item, depth + 1) for item in value)}]"
-    return _object(value, depth)
-
-
-def _function(value: FunctionType, depth: int) -> str:
-    cells = value.__closure__ or ()
-    enclosed = [described(cell.cell_contents, depth + 1) for cell in cells if _filled(cell)]
-    given = [described(item, depth + 1) for item in value.__defaults__ or ()]
-    return f"{value.__module__}.{value.__qualname__} {_code(value.__code__)} {_hash(repr([*enclosed, *given]))}"
-
-
-def _object(value: Any, depth: int) -> str:
-    kind = value if isinstance(value, type) else type(value)
-    own = vars(kind).get("__call__")
-    call = described(own, depth + 1) if isinstance(own, FunctionType) else ""
-    held = {} if isinstance(value, type) else getattr(value, "__dict__", {})
-    inner = [f"{name}={described(item, depth + 1)}" for name, item in sorted(held.items()) if _simple(item)]
-    return f"{kind.__module__}.{kind.__qualname__} {call} {_hash(repr(inner))}"
-
-
-def _simple(value: Any) -> bool:
-    return isinstance(value, str | int | float | bool | bytes | tuple | list | FunctionType | type(None))
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:  # a name that is bound later
-        return False
-
-
-def _code(code: CodeType) -> str:
-    """A hash of what the code does; where it stands in its file does not matter."""
-    inner = [_code(item) if isinstance(item, CodeType) else _constant(item) for item in code.co_consts]
-    return _hash(repr((code.co_code.hex(), code.co_names, inner)))
-
-
-def _constant(value: Any) -> str:
-    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
-
-
 def _plain(value: Any) -> str:
     return repr(value.tolist()) if isinstance(value, Tensor) else described(value)
-
-
-def _hash(text: str) -> str:
-    return f"#{hashlib.sha256(text.encode()).hexdigest()[:24]}"

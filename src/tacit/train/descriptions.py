@@ -1,0 +1,158 @@
+"""Functions, objects and models as text, so that two processes can see whether they were given the same.
+
+A description says what code does and which plain values it uses: numbers, texts, tensors and arrays by their content,
+and containers of them. Trained parameters are left out, since all processes start with those of the first; so are names
+that tell one process from another, such as a rank or a device.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Mapping
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+DEPTH = 6
+"""How far functions inside functions are followed."""
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Where an object lies in memory, which its description may tell."""
+CALLED = 2
+"""How far functions of the same module that a function calls are followed."""
+OWN_TO_A_PROCESS = ("rank", "device", "device_id", "process_index", "pid", "host", "hostname", "port", "seed")
+"""Names of attributes, or their last words, that may well differ between processes that do the same."""
+Plain = str | int | float | complex | bool | bytes | None
+
+
+def hashed(text: str) -> str:
+    """A short hash, marked as one."""
+    return f"#{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def model_term(model: nn.Module) -> str:
+    """Its layers with their settings, modes, attributes and hooks, its parameters and buffers by shape and kind, and
+    the code of classes that are not torch's own."""
+    parts = [ADDRESS.sub("", repr(model))]
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        parts.append(f"{name} {tuple(tensor.shape)} {tensor.dtype} {tensor.requires_grad}")
+    for name, module in model.named_modules():
+        hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+        parts.append(f"{name} {module.training} {_attributes(module, 1)} {[described(hook, 1) for hook in hooks]}")
+    kinds = {type(module) for module in model.modules()}
+    own = sorted(_class(kind) for kind in kinds if not kind.__module__.startswith("torch."))
+    return hashed("\n".join([*parts, *own]))
+
+
+def described(value: Any, depth: int = 0) -> str:
+    """A function by its name, code, defaults and what it uses; an object by its class and plain attributes."""
+    if depth > DEPTH:
+        return "..."
+    if isinstance(value, functools.partial):
+        named = [f"{name}={described(item, depth + 1)}" for name, item in sorted(value.keywords.items())]
+        inner = [described(item, depth + 1) for item in (value.func, *value.args)]
+        return f"partial({', '.join([*inner, *named])})"
+    if isinstance(value, MethodType):
+        return f"{described(value.__func__, depth + 1)} of {described(value.__self__, depth + 1)}"
+    if isinstance(value, FunctionType):
+        return _function(value, depth)
+    if isinstance(value, nn.Module):
+        return _module(value, depth)
+    if isinstance(value, Plain):
+        return repr(value)
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return _tensor(value)
+    if isinstance(value, Mapping):
+        return described([part for pair in value.items() for part in pair], depth)
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(described(item, depth + 1) for item in value)}]"
+    return _object(value, depth)
+
+
+def _module(value: nn.Module, depth: int) -> str:
+    """A module that is used, such as a loss; buffers of one with parameters may be the model's, and are set later."""
+    own = [] if any(True for _ in value.parameters()) else [_tensor(each) for each in value.buffers()]
+    return hashed(f"{ADDRESS.sub('', repr(value))} {_attributes(value, depth + 1)} {own}")
+
+
+def _tensor(value: Any) -> str:
+    """By its content; by its shape alone where it is trained, cut up among processes, or not numbers."""
+    if not isinstance(value, Tensor):
+        value = np.asarray(value)
+        body = value.tobytes() if not value.dtype.hasobject else b""
+        return f"{value.shape} {value.dtype} {hashlib.sha256(body).hexdigest()}"
+    told = f"{tuple(value.shape)} {value.dtype}"
+    if value.requires_grad or type(value) is not Tensor or value.layout != torch.strided or value.is_meta:
+        return told
+    flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return f"{told} {hashlib.sha256(flat.numpy().data).hexdigest()}"
+
+
+def _function(value: FunctionType, depth: int) -> str:
+    """Functions of the same module that it calls are followed; other globals may be a process's own."""
+    cells = value.__closure__ or ()
+    used = [cell.cell_contents for cell in cells if _filled(cell)]
+    used += [*(value.__defaults__ or ()), *(item for _, item in sorted((value.__kwdefaults__ or {}).items()))]
+    near = [value.__globals__.get(name) for name in value.__code__.co_names] if depth < CALLED else []
+    used += [item for item in near if isinstance(item, FunctionType) and item.__module__ == value.__module__]
+    inner = [described(item, depth + 1) for item in used if item is not value]
+    return f"{value.__module__}.{value.__qualname__} {_code(value.__code__)} {hashed(repr(inner))}"
+
+
+def _object(value: Any, depth: int) -> str:
+    kind = value if isinstance(value, type) else type(value)
+    own = vars(kind).get("__call__")
+    call = described(own, depth + 1) if isinstance(own, FunctionType) else ""
+    inner = "" if isinstance(value, type) else _attributes(value, depth + 1)
+    return f"{kind.__module__}.{kind.__qualname__} {call} {hashed(inner)}"
+
+
+def _attributes(value: Any, depth: int) -> str:
+    """Plain values, tensors, functions and containers that an object holds under names that are not a process's own."""
+    held = getattr(value, "__dict__", {})
+    inside = ("_", "training") if isinstance(value, nn.Module) else ()  # torch's own, of which the mode is told apart
+    names = [name for name in sorted(held) if not name.startswith(inside or "\0") and not _own_to_a_process(name)]
+    return repr([f"{name}={described(held[name], depth)}" for name in names if _simple(held[name])])
+
+
+def _own_to_a_process(name: str) -> bool:
+    return any(name == word or name.endswith(f"_{word}") for word in OWN_TO_A_PROCESS)
+
+
+def _simple(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(_simple(item) for item in value.values())
+    if isinstance(value, tuple | list):
+        return all(_simple(item) for item in value)
+    return isinstance(value, Plain | Tensor | np.ndarray | np.generic | FunctionType | functools.partial)
+
+
+def _class(kind: type) -> str:
+    """A class by the code of all its own functions."""
+    code = [f"{name} {_code(item.__code__)}" for name, item in sorted(vars(kind).items()) if _written(item)]
+    return f"{kind.__module__}.{kind.__qualname__} {described(getattr(kind, 'forward', None))} {hashed(repr(code))}"
+
+
+def _written(item: Any) -> bool:
+    return isinstance(item, FunctionType)
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # a name that is bound later
+        return False
+
+
+def _code(code: CodeType) -> str:
+    """A hash of what the code does; where it stands in its file does not matter."""
+    inner = [_code(item) if isinstance(item, CodeType) else _constant(item) for item in code.co_consts]
+    return hashed(repr((code.co_code.hex(), code.co_names, inner)))
+
+
+def _constant(value: Any) -> str:
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
