@@ -132,13 +132,13 @@ def _update_records(code: hmac.HMAC, records: list[Any] | Rows, collate: Collate
 def _update_some(code: hmac.HMAC, records: Any, count: int, key: bytes, collate: Collate | None) -> None:
     """Records of a map-style data set at places that the key names; what it draws at random is put back."""
     chosen = np.random.default_rng(list(key)).permutation(count)[:LOOKED_AT]
-    kept, own = random.getstate(), np.random.get_state()
+    kept, own = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(devices=[]):
         for place in sorted(chosen.tolist()):
             one, two = (_read_record(records, place, key, collate) for _ in range(2))
             code.update(f"{place} {one if one == two else 'random'};".encode())
     random.setstate(kept)
-    np.random.set_state(own)
+    np.random.set_state(own)  # noqa: NPY002
 
 
 def _read_record(records: Any, place: int, key: bytes, collate: Collate | None) -> str:
