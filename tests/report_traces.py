@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from tacit.core import Evidence
+from tacit.core import Adjacency, Evidence
 from tacit.core.fault import panel_words
 from tacit.core.sentence import strongest
 from tacit.reports.assessment import questions
 from tacit.reports.public import left_out, public_version
 from tacit.reports.subject import subjects_of
-from tacit.reports.words import finding, verdict_title, why
+from tacit.reports.words import ADJACENCIES, finding, verdict_title, why
 
 FIXED = Path(__file__).parent / "golden" / "page_words.txt"
 """What any page may say of any model. A sentence that holds for some models only does not belong there."""
@@ -144,7 +144,14 @@ def _known(evidences: list[Evidence], shown: list[Evidence], root: Any, public: 
     asked = [vars(row).values() for row in questions(subjects, public=public)]
     derived = [text for row in asked for text in row] + [subject.digest for subject in subjects]
     derived += [text for item in evidences for text in left_out(item)] + [verdict_title(item) for item in shown]
+    derived += [text for item in shown if item.claim for text in _adjacency(item.claim.bound.adjacency)]
     return set(FIXED.read_text(encoding="utf-8").splitlines()) | set(derived) | _keys(root)
+
+
+def _adjacency(adjacency: Adjacency) -> list[str]:
+    """What two neighbours are, around the unit: the claim's own adjacency and no other."""
+    before, after = ADJACENCIES[adjacency].split("{unit}")
+    return [f": {before.strip()}", after.strip()]
 
 
 def _keys(value: Any) -> set[str]:

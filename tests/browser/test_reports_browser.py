@@ -29,6 +29,7 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 PAGES: dict[str, tuple[Callable[[], list[Evidence]], bool]] = {
+    "bracketed": (lambda: [samples.bracketed()], False),
     "detailed": (lambda: [samples.detailed()], False),
     "detailed public": (lambda: [samples.detailed()], True),
     "two": (lambda: [samples.plain(), samples.private()], False),
@@ -341,7 +342,7 @@ def test_the_page_prints_to_a_pdf(files: dict[str, Path], tmp_path: Path) -> Non
     assert [item.name for item in tmp_path.iterdir()] == ["report.pdf"]
 
 
-@pytest.mark.parametrize("name", ["detailed", "trained", "two"])
+@pytest.mark.parametrize("name", ["bracketed", "detailed", "trained", "two"])
 def test_the_pdf_has_page_numbers_and_at_most_four_pages_before_the_appendices(
     name: str, files: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from tacit.audits.planting import ONE_SEED, PREPROCESSING, planted
 from tacit.audits.power import Power
 from tacit.core import Adjacency, BadInput, Counts, Estimate, Evidence, Verdict
 from tacit.core.events import Gaussian
-from tacit.core.fault import FAULTS, Fault, panel_words
+from tacit.core.fault import FAULTS, Fault, chance_words, panel_words
 
 ADD = Adjacency.ADD_REMOVE
 
@@ -76,7 +76,7 @@ def test_a_consistent_verdict_says_what_it_could_have_seen():
     assert chance[PREPROCESSING].lower > 0.9
     assert chance[ONE_SEED].lower > 0.9
     assert "would probably have refuted: preprocessing read off the data, one seed for all runs" in evidence.sentence
-    assert "not known for 7 other usual faults" in evidence.sentence
+    assert "For 7 other usual faults the chance is not known." in evidence.sentence
     again = Evidence.from_json(evidence.to_json())
     assert again.caught == evidence.caught
     assert again.sentence == evidence.sentence
@@ -88,7 +88,32 @@ def test_a_game_that_sees_nothing_says_so():
     evidence = audit(prepared(public), table(), claim=CLAIM, canary="mislabelled", runs=500, rng=1, isolation="none")
     chance = {fault.name: fault.chance for fault in evidence.caught}[PREPROCESSING]
     assert chance.value < 0.5
-    assert "might have missed: preprocessing read off the data" in evidence.sentence
+    assert "missed: preprocessing read off the data" in evidence.sentence
+
+
+def told(lower, value, upper):
+    return Fault("no clipping", Estimate(value, lower, upper, 0.95, 300, "planted"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said", "row"),
+    [
+        (told(0.8, 0.9, 1.0), "would probably have refuted: no clipping.", "chance 90 % (80 to 100 %)"),
+        (told(0.0, 0.01, 0.2), "would probably have missed: no clipping.", "chance 1 % (0 to 20 %)"),
+        (told(0.786, 1.0, 1.0), "may have missed: no clipping (refuted with a chance of 78 to 100 %).", "79 to 100 %"),
+        (
+            told(5e-17, 0.98, 1.0),
+            "may have missed: no clipping (its chance of being refuted is not known well).",
+            "not known well: the chance is anything from 0 to 100 %",
+        ),
+        (told(1.0, 1.0, 1.0), "would probably have refuted: no clipping.", "chance 100 %"),
+    ],
+)
+def test_a_wide_interval_is_said_in_words(fault, said, row):
+    """The middle of an interval from 0 to 100 % is no number to be read."""
+    assert panel_words((fault,)) == f"This audit {said}"
+    assert row in chance_words(fault)
+    assert "98" not in chance_words(fault) + panel_words((fault,))
 
 
 def test_few_runs_know_nothing():

@@ -19,7 +19,7 @@ from tacit.core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Pois
 from tacit.core.sentence import allowed
 from tacit.core.shown import significant
 from tacit.reports import comparison, svg, tables
-from tacit.reports.node import Node, count, exact_percent, measured, percent, thousandths
+from tacit.reports.node import Node, count, likely, measured, percent, rounded_percent, thousandths
 from tacit.reports.roc_chart import roc_chart, thinned
 from tacit.reports.strip_chart import strip_chart
 from tacit.reports.subject import subjects_of
@@ -54,8 +54,13 @@ def test_a_node_knows_its_place_and_its_full_value() -> None:
         (measured, 1.0, "100 %"),
         (measured, 0.9999, "99.99 %"),
         (measured, 3.3e-7, "0.000033 %"),
-        (exact_percent, 0.95, "95 %"),
-        (exact_percent, 0.9999999999, "99.99999999 %"),
+        (rounded_percent, 0.95, "95 %"),
+        (rounded_percent, 0.9999999999, "99.99999999 %"),
+        (rounded_percent, 1 - 0.05 / 6, "99.167 %"),
+        (rounded_percent, 0.975, "97.5 %"),
+        (rounded_percent, 1.0, "100 %"),
+        (likely, 5.12e-17, "0 %"),
+        (likely, 0.979, "97.9 %"),
         (count, 12345, "12,345"),
     ],
 )

@@ -34,6 +34,16 @@ def test_every_sentence_traces_to_the_evidence(name: str, public: bool) -> None:
     assert untraced(html(name, public=public), evidence(name), public=public) == []
 
 
+def test_neighbours_and_counts_are_those_of_the_claim() -> None:
+    """A claim about users is neither about records nor about exchanged users, and its plan counts users."""
+    page = html("of users")
+    assert untraced(page.replace("data sets that differ by one", "data sets in which one"), evidence("of users")) != []
+    told = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page))
+    assert "Records of 32 user s" in told
+    assert "differ by one user more or less" in told
+    assert "takes each unit of privacy independently" in told
+
+
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("other", PAGES)
 def test_a_page_of_another_models_numbers_fails(name: str, other: str) -> None:

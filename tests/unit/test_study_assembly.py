@@ -11,7 +11,7 @@ import torch
 
 import tacit
 from tacit.audits import planted_leak
-from tacit.core import BadInput, Evidence, Scores
+from tacit.core import BadInput, Evidence, Scores, source
 from tacit.core.fault import Fault
 from tacit.core.histogram import Histogram
 from tacit.core.interval import Estimate
@@ -74,6 +74,47 @@ def test_users_are_the_unit_of_the_repeated_training():
     assert evidence.claim.bound.unit == "user"
     assert [item.game for item in evidence.demonstrations] == [experiment.OWN, experiment.OWN]
     assert assembly.SINGLE.format("user") in evidence.not_covered
+    assert released.UNREFERENCED in evidence.not_covered
+    assert not any("give fit" in text for text in evidence.not_covered)
+    assert evidence.provenance["reference_models"] == "none"
+    assert evidence.provenance["users"] == 60
+    assert evidence.provenance["attacked_records"].startswith("one, drawn at random, of each of 60 users")
+    assert all(item.members <= 60 and item.nonmembers <= 20 for item in evidence.measurements)
+
+
+def test_an_attack_counts_one_record_of_every_user():
+    """Forty alike records of a user are one look at that user: counted as forty, a fair split fails its control."""
+    rng = np.random.default_rng(5)
+    rows, users = 40, 60
+    habit = np.repeat(rng.normal(size=users), rows)
+    frame = pd.DataFrame(
+        {
+            "who": np.repeat(np.arange(users), rows),
+            "pace": habit + 0.01 * rng.normal(size=rows * users),
+            "ill": np.where(habit + rng.normal(size=rows * users) > 0, "yes", "no"),
+        }
+    )
+    schema = tacit.Schema.of(frame, label="ill", unit="who", ranges={"pace": (-3, 3)})
+    inside = frame.who % 2 == 0
+    trained = tacit.fit("linear", frame[inside], tacit.Plan(30, 0.5, 4, 3.0), schema=schema, rng=1)
+    evidence = tacit.bracket(trained, frame[inside], nonmembers=frame[~inside], references=0, runs=16, rng=1)
+    assert next(test for test in evidence.controls if test.name == "blind baseline").passed
+    assert all(item.members <= 30 and item.nonmembers <= 30 for item in evidence.measurements)
+
+
+def test_one_row_is_drawn_for_each_user():
+    users, rows = np.array([4, 4, 7, 7, 7, 9, 9]), np.array([0, 1, 2, 3, 4])
+    drawn = {tuple(released._one_each(users, rows, source(seed))) for seed in range(60)}
+    assert drawn == {(a, b) for a in (0, 1) for b in (2, 3, 4)}
+
+
+def test_what_the_attacks_saw_does_not_narrow_the_claim(held):
+    trained, evidence = held
+    claimed = trained.evidence.threat
+    assert {key: evidence.threat[key] for key in claimed} == claimed
+    assert "parameters" in evidence.threat["attacker sees"]
+    assert evidence.threat[assembly.SEEN] == "outputs on chosen records (final model)"
+    assert evidence.threat["composition"] == "this training run alone"
 
 
 def test_a_loop_of_ones_own_takes_frames_and_says_what_was_read_off():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,10 @@ FAULTS = (
     "preprocessing read off the data",
     "one seed for all runs",
 )
-LIKELY = 0.8
-"""A chance from which on a sentence says "probably"."""
+LIKELY, UNLIKELY = 0.8, 0.2
+"""A chance that is certainly above the one, or below the other, is put into words: "probably"."""
+TELLING = 0.5
+"""An interval that is wider tells nothing of a chance: its middle is not shown."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +52,40 @@ class Fault:
 
 
 def panel_words(caught: tuple[Fault, ...]) -> str:
-    """What an audit would have caught, in one sentence; nothing where no audit has said so."""
+    """What an audit would have caught, in sentences; nothing where no audit has said so."""
     known = [fault for fault in caught if fault.chance is not None]
     if not caught:
         return ""
     if not known:
         return "Which of the usual faults this audit would have refuted is not known."
     sure = [fault.name for fault in known if fault.chance and fault.chance.lower >= LIKELY]
-    rest = [f"{fault.name} ({chance_words(fault)})" for fault in known if fault.name not in sure]
+    lost = [fault.name for fault in known if fault.chance and fault.chance.upper <= UNLIKELY]
+    rest = [f"{fault.name}{_limits(fault)}" for fault in known if fault.name not in (*sure, *lost)]
     parts = [f"would probably have refuted: {', '.join(sure)}"] if sure else []
-    parts += [f"might have missed: {', '.join(rest)}"] if rest else []
+    parts += [f"would probably have missed: {', '.join(lost)}"] if lost else []
+    parts += [f"may have missed: {', '.join(rest)}"] if rest else []
     left = len(caught) - len(known)
-    parts += [f"has a chance that is not known for {left} other usual fault{'s' * (left > 1)}"] if left else []
-    return f"This audit {'; '.join(parts)}."
+    words = f" For {left} other usual fault{'s' * (left > 1)} the chance is not known." if left else ""
+    return f"This audit {'; '.join(parts)}.{words}"
 
 
 def chance_words(fault: Fault) -> str:
-    """The chance as a range of percents."""
+    """The chance of being refuted, in percent; where its interval is wide, that it is not known well."""
     chance = fault.chance
     if chance is None:
         return "not known"
     low, value, high = (round(100 * part) for part in (chance.lower, chance.value or 0.0, chance.upper))
-    return f"chance {value} %" if low == high else f"chance {value} %, between {low} and {high}"
+    if low == high:
+        return f"chance {value} %"
+    if chance.upper - chance.lower > TELLING:
+        return f"not known well: the chance is anything from {low} to {high} %"
+    return f"chance {value} % ({low} to {high} %)"
+
+
+def _limits(fault: Fault) -> str:
+    """What is known of a chance that is neither certainly high nor certainly low."""
+    assert fault.chance is not None
+    low, high = fault.chance.lower, fault.chance.upper
+    if high - low > TELLING:
+        return " (its chance of being refuted is not known well)"
+    return f" (refuted with a chance of {math.floor(100 * low)} to {math.ceil(100 * high)} %)"

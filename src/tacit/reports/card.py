@@ -39,7 +39,7 @@ def _promise(subject: Subject, claim: Node) -> list[tuple[str, Markup]]:
     epsilon, delta = bound["epsilon"].number(significant), bound["delta"].number(significant)
     mark, words = ("if", PROVEN) if subject.proven else ("unless", STATED)
     kind = Markup('<span data-{}="{}">{}</span>').format(mark, claim["event"].path, words)
-    adjacency = ADJACENCIES[Adjacency.of(bound["adjacency"].value)].format(unit=bound["unit"].value)
+    adjacency = Markup(ADJACENCIES[Adjacency.of(bound["adjacency"].value)]).format(unit=bound["unit"].text())
     return [
         ("Promise", Markup("epsilon at most <strong>{}</strong> at delta {}: {}").format(epsilon, delta, kind)),
         ("Unit of privacy", Markup("one {}").format(bound["unit"].text())),

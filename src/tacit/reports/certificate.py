@@ -53,9 +53,16 @@ def told(subject: Subject) -> tuple[str, str, str]:
 
 
 def _records(subject: Subject) -> Markup:
-    provenance = subject.node["provenance"]
+    """How many records were trained on, and of how many users where these are protected."""
+    provenance, claim = subject.node["provenance"], subject.claim
     key = next((key for key in RECORDS if isinstance(provenance.value.get(key), int)), None)
-    return NOT_STATED if key is None else provenance[key].number(count)
+    if key is None:
+        return NOT_STATED
+    told = provenance[key].number(count)
+    if key == "public_size" and claim is not None and claim["bound"]["unit"].value != "record":
+        return Markup("of {} {}s").format(told, claim["bound"]["unit"].text())  # a plan counts what it protects
+    users = isinstance(provenance.value.get("users"), int)
+    return Markup("{} of {} users").format(told, provenance["users"].number(count)) if users else told
 
 
 def _unit(subject: Subject) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from markupsafe import Markup
@@ -13,6 +13,7 @@ from markupsafe import Markup
 from ..core.shown import significant
 
 NOT_FINITE = "no finite value"
+NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,16 @@ def measured(value: float) -> str:
     return f"{text} %" if "e" not in text else percent(value)
 
 
-def exact_percent(value: float) -> str:
-    """A confidence as a percentage, all digits: 99.99999999 % is not 100 %."""
-    return f"{(Decimal(repr(value)) * 100).normalize():f} %"
+def rounded_percent(value: float) -> str:
+    """A confidence as a percentage. Its distance from 100 % keeps three digits: 99.99999999 % is not 100 %."""
+    exact = Decimal(repr(value)) * 100
+    short = 100 - Context(prec=3).create_decimal(100 - exact)
+    return f"{short.normalize():f} %"
+
+
+def likely(value: float) -> str:
+    """A computed chance as a percentage; below 1e-12 it is shown as 0."""
+    return percent(value if value >= NEGLIGIBLE else 0.0)
 
 
 def count(value: float) -> str:

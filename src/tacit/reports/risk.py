@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from ..core.shown import significant
-from .node import Node, count, exact_percent, measured
+from .node import Node, count, measured, rounded_percent
 from .subject import Subject
 from .table import Cell, Column, Table
 
@@ -84,7 +84,7 @@ def _plain(
 
 
 def _estimate(node: Node, confidence: Node) -> tuple[Cell, Cell, Cell]:
-    level = _number(confidence, exact_percent)
+    level = _number(confidence, rounded_percent)
     if node["value"].value is None:
         return Cell(node["note"].text(), (node["note"].value,)), Cell(NONE, ("", "")), level
     interval = node["lower"].number(measured) + " to " + node["upper"].number(measured)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from ..core.shown import significant
-from .node import Node, count, exact_percent, measured, percent, thousandths
+from .node import Node, count, likely, measured, percent, rounded_percent, thousandths
 from .subject import Subject
 from .table import Cell, Column, Table
 from .words import verdict_title
@@ -35,7 +35,7 @@ def _bounds_row(subject: Subject) -> list[Cell]:
     return [
         _text(subject.node["subject"]),
         _number(lower["bound"]["epsilon"], significant) if lower else NONE,
-        _number(lower["bound"]["confidence"], exact_percent) if lower else NONE,
+        _number(lower["bound"]["confidence"], rounded_percent) if lower else NONE,
         _number(subject.node["attainable"], significant) if some else NONE,
         _number(claim["bound"]["epsilon"], significant) if claim else NONE,
         _number(claim["bound"]["delta"], significant) if claim else NONE,
@@ -44,39 +44,51 @@ def _bounds_row(subject: Subject) -> list[Cell]:
 
 
 def rates(subject: Subject) -> Table:
-    """True-positive rates at fixed false-positive rates, with intervals, beside what the claim allows."""
-    limited = subject.evidence.claim is not None and bool(subject.evidence.claim.frontier)
+    """True-positive rates of every attack at fixed false-positive rates; the last row is what the claim allows."""
+    measurements = list(subject.node["measurements"])
+    asked = {row["fpr"].value: row["fpr"] for item in reversed(measurements) for row in item["tpr_at_fpr"]}
+    at = sorted(asked, reverse=True)
     columns = (
         Column("Attack", ("attack",), numeric=False),
-        Column("Outsiders wrongly accused", ("fpr",)),
-        Column("Members found", ("tpr",)),
-        Column("Interval", ("lower", "upper")),
+        *(Column(Markup("at {}").format(asked[fpr].number(percent)), _rate_names(fpr)) for fpr in at),
         Column("Confidence", ("confidence",)),
-        *([Column("The claim allows", ("allowed",))] if limited else []),
         Column("Non-members", ("n",)),
     )
-    found = [
-        _rates_row(subject, measurement, row)
-        for measurement in subject.node["measurements"]
-        for row in measurement["tpr_at_fpr"]
-    ]
+    found = [_rates_row(measurement, at) for measurement in measurements]
+    limits = [limit for fpr in at if (limit := subject.allowed(fpr)) is not None]
+    found += [_allowed_row(limits)] if limits else []
     return Table(
         f"rates-{subject.index + 1}", "Members found at low false-positive rates", columns, found, subject.title
     )
 
 
-def _rates_row(subject: Subject, measurement: Node, row: Node) -> list[Cell]:
-    allowed = subject.allowed(row["fpr"].value)
-    known = row["value"].value is not None
+def _rate_names(fpr: float) -> tuple[str, ...]:
+    return tuple(f"{name}_at_{fpr!r}" for name in ("tpr", "lower", "upper"))
+
+
+def _rates_row(measurement: Node, at: Sequence[float]) -> list[Cell]:
+    rows = {row["fpr"].value: row for row in measurement["tpr_at_fpr"]}
     return [
         _text(measurement["attack"]),
-        _number(row["fpr"], percent),
-        _number(row["value"], measured) if known else _text(row["note"]),
-        _interval(row) if known else Cell(NONE.html, ("", "")),
-        _number(measurement["confidence"], exact_percent),
-        *([_number(allowed, measured)] if allowed else []),
-        _number(row["n"], count),
+        *(_rate(rows[fpr]) if fpr in rows else Cell(NONE.html, ("", "", "")) for fpr in at),
+        _number(measurement["confidence"], rounded_percent),
+        _number(measurement["nonmembers"], count),
     ]
+
+
+def _rate(row: Node) -> Cell:
+    """A rate and its interval, or why there is none."""
+    if row["value"].value is None:
+        return Cell(row["note"].text(), ("", "", ""))
+    value, interval = row["value"], _interval(row)
+    html = Markup('{} <span class="within">({})</span>').format(value.number(measured), interval.html)
+    return Cell(html, (value.value, *interval.values))
+
+
+def _allowed_row(limits: Sequence[Node]) -> list[Cell]:
+    none = Cell(Markup(""), ("",))
+    cells = (Cell(limit.number(measured), (limit.value, "", "")) for limit in limits)
+    return [Cell.words("the most that the claim allows"), *cells, none, none]
 
 
 def attacks(subject: Subject) -> Table:
@@ -135,8 +147,8 @@ def _caught(item: Node) -> list[Cell]:
     chance = item["chance"]
     if chance.value is None:
         unknown = Cell.words("not known")
-        return [_text(item["name"]), unknown, unknown, unknown, Cell.words("the fault cannot be planted here")]
-    numbers = [_number(chance[key], percent) for key in ("value", "lower", "upper")]
+        return [_text(item["name"]), unknown, unknown, unknown, Cell.words("not measured")]
+    numbers = [_number(chance[key], likely) for key in ("value", "lower", "upper")]
     return [_text(item["name"]), *numbers, _text(chance["note"])]
 
 
@@ -168,7 +180,7 @@ _DEMONSTRATION: tuple[tuple[str, Callable[[Node], Cell]], ...] = (
     ("Game", lambda item: _text(item["game"])),
     ("Canary", lambda item: _text(item["canary"])),
     ("Epsilon at least", lambda item: _number(item["bound"]["epsilon"], significant)),
-    ("at confidence", lambda item: _number(item["bound"]["confidence"], exact_percent)),
+    ("at confidence", lambda item: _number(item["bound"]["confidence"], rounded_percent)),
     ("at delta", lambda item: _number(item["bound"]["delta"], significant)),
     ("Attainable", lambda item: _number(item["attainable"], significant)),
     ("Guessed right, with the canary", lambda item: _number(item["counts"]["tp"], count)),

@@ -132,9 +132,8 @@ def _(event: NoOp, node: Node) -> Markup:
 @event_words.register
 def _(event: Poisson, node: Node) -> Markup:
     inner = event_words(event.event, node["event"])
-    return Markup("{}, on a sample that takes each record independently with probability {} (Poisson sampling)").format(
-        inner, node["rate"].number(percent)
-    )
+    words = "{}, on a sample that takes each unit of privacy independently with probability {} (Poisson sampling)"
+    return Markup(words).format(inner, node["rate"].number(percent))
 
 
 @event_words.register

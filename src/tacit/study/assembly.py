@@ -20,6 +20,7 @@ from .risk import by_steps, renamed
 
 UNTESTED = "the training: it was not made again and no canary's coin is known, so no audit tested the claim"
 EARLIER = "one confidence for all audits: those of the evidence that was given have their own"
+SEEN = "what the attacks saw"
 SINGLE = "groups of records: the attack plays with single records, the claim is about one {}"
 
 
@@ -53,7 +54,7 @@ def assembled(
         utility={**old.utility, **(utility or {})},
         controls=(*measured.controls, *_earlier(old), *(test for audit in audits for test in of_audit(audit.controls))),
         not_covered=tuple(dict.fromkeys(lines)),
-        threat={**old.threat, **measured.threat},
+        threat=_threat(old, measured),
         caught=_caught(old, audits),
         provenance={**_sources(measured, given, audits), **(provenance or {})},
         described=old.described,
@@ -70,6 +71,14 @@ def _lines(claim: Claim | None, old: Evidence, audits: Sequence[Evidence]) -> tu
     if claim is not None and claim.bound.unit != "record":
         lines = (*lines, SINGLE.format(claim.bound.unit))
     return lines
+
+
+def _threat(old: Evidence, measured: Evidence) -> dict[str, str]:
+    """The claim's own threat model; what the attacks looked at stands beside it, and does not narrow the claim."""
+    if not old.threat:
+        return dict(measured.threat)
+    seen, released = measured.threat.get("attacker sees", ""), measured.threat.get("released", "")
+    return {**measured.threat, **old.threat, **({SEEN: f"{seen} ({released})"} if seen and released else {})}
 
 
 def _caught(old: Evidence, audits: Sequence[Evidence]) -> tuple[Fault, ...]:

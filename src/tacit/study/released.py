@@ -7,7 +7,7 @@ records, with and without one canary. The evidence says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,22 @@ from torch import nn
 from ..audits import stated
 from ..audits.canary import maker, pair
 from ..audits.demonstration import same_adjacency
-from ..core import Adjacency, BadInput, Evidence
+from ..core import Adjacency, BadInput, Evidence, Source
 from ..core.evidence import Scalar
 from . import taking
 from .assembly import assembled
 from .experiment import Effort, Experiment, Recipe
 from .finished import Finished
-from .membership import attack
+from .membership import NO_REFERENCES, attack
 from .models import accuracy
 from .run_training import RunTraining, baseline
 from .start import fresh
 
 ACCURACY, BASELINE = "test accuracy", "most frequent class"
+UNREFERENCED = (
+    "attacks with reference models, which find more: a fleet makes them, and cannot repeat this kind of training"
+)
+ONE_EACH = "one, drawn at random, of each of {} users who were trained on and {} who were not"
 
 
 def bracket_released(
@@ -54,11 +58,19 @@ def bracket_released(
     given = taking.Given.of(model, evidence, training.delta)
     claim = given.claim or stated(plan, delta=training.delta)
     same_adjacency(claim, Adjacency.ADD_REMOVE)
+    held = records.x[sides[1]], records.y[sides[1]]
+    if records.unit is not None:
+        sides = [_one_each(records.unit, side, finished.chance) for side in sides]
+        if len(sides[1]) < 2:
+            raise BadInput(
+                "Records of one user only were held out, so there is nobody to tell members from.",
+                fix="Hold out more users: name the records to train on by `members` in [data].",
+            )
     members, others = ((records.x[rows], records.y[rows]) for rows in sides)
     rows = np.concatenate(sides)
     references = training.reference()
     count = effort.references if references is not None else 0
-    note(f"{training.name}: attacking the model with {count} reference models")
+    note(f"{training.name}: attacking the model {f'with {count}' if count else 'without'} reference models")
     measured = attack(
         model,
         members,
@@ -72,6 +84,9 @@ def bracket_released(
         fpr=effort.fpr,
         checkpoint=finished,
     )
+    if references is None:
+        lines = [UNREFERENCED if line == NO_REFERENCES else line for line in measured.not_covered]
+        measured = measured.with_(not_covered=tuple(lines))
     audited = _audited(training, effort, claim, finished, note)
     return assembled(
         measured,
@@ -79,9 +94,9 @@ def bracket_released(
         subject=evidence.subject or training.name,
         claim=given.claim,
         given=given.evidence,
-        utility={ACCURACY: accuracy(model, *others), BASELINE: baseline(others[1])},
+        utility={ACCURACY: accuracy(model, *held), BASELINE: baseline(held[1])},
         rows=rows if records.rows is None else records.rows[rows],
-        provenance={**_who(training, count, len(rows), effort), "held_out_duplicates": int(alike.sum())},
+        provenance={**_who(training, count, sides, effort), "held_out_duplicates": int(alike.sum())},
     )
 
 
@@ -109,21 +124,31 @@ def _alike(x: Any, y: Any, inside: Any, outside: Any) -> Any:
     return np.array([(x[row].tobytes(), int(y[row])) in known for row in outside], dtype=bool)
 
 
+def _one_each(users: Any, rows: Any, chance: Source) -> Any:
+    """One of these rows for every user, drawn at random: records of one user are alike, and intervals count them as
+    independent."""
+    mixed = rows[chance.permutation(len(rows))]
+    return np.sort(mixed[np.unique(users[mixed], return_index=True)[1]])
+
+
 def _usual(training: RunTraining) -> Any:
     """Records that are no canaries."""
     canaries = training.records.canaries
     return np.ones(len(training.inside), dtype=bool) if canaries is None else ~canaries
 
 
-def _who(training: RunTraining, references: int, records: int, effort: Effort) -> dict[str, Scalar]:
-    """What was trained on what; `records` took part in the attack."""
+def _who(training: RunTraining, references: int, sides: Sequence[Any], effort: Effort) -> dict[str, Scalar]:
+    """What was trained on what, and attacked with what; `sides` are the attack's members and outsiders."""
     inside, held = int(training.inside.sum()), int(training.held_out.sum())
-    unit = "" if training.users is None else f" of {len(np.unique(training.users))} users"
+    users = None if training.users is None else len(np.unique(training.users))
+    unit = "" if users is None else f" of {users} users"
     own = f"{effort.own_runs} by train.fit"
     runs = f"{effort.runs} by a fleet, {own}" if training.in_fleets else own
+    drawn = f"{references}, each trained on as many records, drawn at random from {sum(map(len, sides))} of both"
     return {
         "released_model_trained_on": f"{inside} records{unit}; {held} other records were held out",
-        "reference_models": f"{references}, each trained on as many records, drawn at random from {records} of both",
+        "reference_models": drawn if references else "none",
+        **({} if users is None else {"attacked_records": ONE_EACH.format(*map(len, sides)), "users": users}),
         "audit_runs": f"{runs}: the released model's {inside} records, with or without one canary",
         "records": inside,
         "references": references,

@@ -24,6 +24,7 @@ NOT_COVERED = (
     "accuracy measured on private data",
     "the true batch sizes, the run time and checkpoints, which stay with the operator",
 )
+CHARGED = "this training run and all that was charged to the same ledger"
 FLOATING = "rounding of floating-point noise (granularity attacks)"
 GPU_SUMS = "rounding of sums over records on a GPU beyond 1/128 of the clip norm: assumed, not proven"
 
@@ -65,10 +66,10 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
         claim=Claim(plan.bound(delta), plan.event),
         not_covered=not_covered,
         threat={
-            "released": "the model after every step",
+            "released": "the final model; the proof also covers the models after all earlier steps",
             "attacker sees": "all released parameters, and knows the plan",
             "trust": "whoever trains holds the records and is trusted with them",
-            "composition": "this training run alone, unless a ledger was charged",
+            "composition": "this training run alone" if step.ledger is None else CHARGED,
             "tuning": "not counted",
         },
         provenance={
