@@ -33,6 +33,7 @@ _ROOMS = {
     ),
     "data": ("Column", "Schema"),
     "ledger": ("Ledger",),
+    "query": ("Table",),
     "loss": ("Plan", "Setting", "Theorem", "calibrate", "epsilon", "explain", "plan", "privacy_loss"),
     "pate": ("PATE",),
     "train": ("Speed", "fit", "private"),
@@ -42,8 +43,15 @@ _ROOMS = {
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = ("events", "mechanism", "pate")
-_OPEN_ROOMS = ("erm", "train")
-_EXTRAS = {"torch": "torch", "cryptography": "torch", "safetensors": "torch", "sklearn": "erm", "narwhals": "tables"}
+_OPEN_ROOMS = ("erm", "query", "train")
+_EXTRAS = {
+    "torch": "torch",
+    "cryptography": "torch",
+    "safetensors": "torch",
+    "sklearn": "erm",
+    "narwhals": "tables",
+    "ibis": "query",
+}
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 
@@ -53,6 +61,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from . import events as events
     from . import mechanism as mechanism
     from . import pate as pate
+    from . import query as query
     from . import train as train
     from .audits import Choice as Choice
     from .audits import audit_mechanism as audit_mechanism
@@ -90,6 +99,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from .loss import plan as plan
     from .loss import privacy_loss as privacy_loss
     from .pate import PATE as PATE
+    from .query import Table as Table
     from .reports import report as report
     from .study import attack as attack
     from .study import audit as audit

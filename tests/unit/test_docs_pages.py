@@ -128,7 +128,7 @@ def test_comparison_can_fail():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tour", "lectures", "attacks", "mechanisms", "pate"])
+@pytest.mark.parametrize("name", ["tour", "lectures", "attacks", "mechanisms", "pate", "queries"])
 def test_python_blocks(name, tmp_path):
     """Accounting gives the numbers shown; experiments (which say "at least", "finds", TPR) the words."""
     page = DOCS / f"{name}.md"
@@ -242,6 +242,7 @@ def standing(row):
         ("names in `tacit.train`", tacit.train.__all__),
         ("names in `tacit.erm`", tacit.erm.__all__),
         ("names in `tacit.mechanism`", tacit.mechanism.__all__),
+        ("names in `tacit.query`", tacit.query.__all__),
         ("games of an audit", GAMES),
         ("sections of `run.toml`", SECTIONS),
     ],

@@ -47,6 +47,7 @@ VERBS = {
     ),
     "report": ("reporting", "Write one self-contained page from evidence files."),
     "verify": ("auditing", "Recompute every bound of an evidence file from its events and counts; needs no data."),
+    "query": ("querying", "Answer a question about a table privately: counts, sums, means, histograms."),
     "ledger": ("budgets", "Keep a budget of privacy: init, show, verify or export one; allot parts of it."),
     "quickstart": ("reporting", "The whole flow on embedded data: train two models, attack, audit and report."),
     "doctor": ("doctor", "Say what is installed and, for a model, the clipping rule of every parameter."),
@@ -62,6 +63,8 @@ EXAMPLES = {
     "people-bracket/report.html.",
     "audit": "Example: tacit audit mymodule:fit --epsilon 4 --delta 1e-5 --data people.npz",
     "attack": "Example: tacit attack --model mymodule:model --members in.csv --nonmembers out.csv --label ill",
+    "query": "Example: tacit query visits.parquet --unit user_id --count --by city --keys Basel,Bern --epsilon 1 "
+    "--ledger budget.db",
     "report": "Example: tacit report people-bracket/evidence.json --pdf people.pdf",
 }
 """What is printed under a verb's options."""

@@ -36,6 +36,15 @@ def read_csv(path: Path) -> Table:
 
     Where that is a semicolon, `1.234,5` is a number with a decimal comma.
     """
+    header, delimiter = header_of(path)
+    table = _by_arrow(path, header, delimiter) or _by_rows(path, header, delimiter)
+    if delimiter != ";":
+        return table
+    return Table({name: values.with_decimal_points() for name, values in table.columns.items()}, table.rows, table.name)
+
+
+def header_of(path: Path) -> tuple[list[str], str]:
+    """The names of the columns of a CSV file, and what separates its values: both from its first line alone."""
     _refuse_workbook(path)
     try:
         with _opened(path) as file:
@@ -46,10 +55,7 @@ def read_csv(path: Path) -> Table:
         raise BadInput(f"{path.name} cannot be read as a CSV file with a header.") from None
     _refuse_numbers(header, path.name)
     check_header(header, path.name)
-    table = _by_arrow(path, header, delimiter) or _by_rows(path, header, delimiter)
-    if delimiter != ";":
-        return table
-    return Table({name: values.with_decimal_points() for name, values in table.columns.items()}, table.rows, table.name)
+    return header, delimiter
 
 
 def _refuse_workbook(path: Path) -> None:

@@ -1,0 +1,208 @@
+"""The verb query: private answers about a table, from a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core.errors import BadInput
+from ..core.files import text as read_text
+from ..core.files import written
+from ..core.shown import number, significant
+from .app import SEED, Result, verb
+from .budgets import opened
+from .inputs import require, seeded
+
+if TYPE_CHECKING:
+    from ..query import Answer, Query, Table
+
+ENDINGS = (".csv", ".json", ".svg")
+MOST_KEYS = 2**26
+"""Bytes of a file of keys."""
+
+
+@verb("query")
+def query(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A .parquet or .csv file, shop.duckdb#table, postgresql://host/name#table."
+        ),
+    ],
+    epsilon: Annotated[float, typer.Option(help="What the answer may cost.")],
+    unit: Annotated[str | None, typer.Option(help="The column that says whose row it is, or row.")] = None,
+    delta: Annotated[float, typer.Option(help="Above 0 where keys are not known.")] = 0.0,
+    by: Annotated[str | None, typer.Option(metavar="COL,..", help="Group by these columns.")] = None,
+    keys: Annotated[
+        str | None, typer.Option(metavar="a,b|FILE", help="The groups to release, known without the data.")
+    ] = None,
+    where: Annotated[list[str] | None, typer.Option(metavar="COND", help='Only rows like this: "age >= 30".')] = None,
+    count: Annotated[bool, typer.Option("--count", help="Rows.")] = False,
+    users: Annotated[bool, typer.Option("--users", help="Different people.")] = False,
+    sum_: Annotated[list[str] | None, typer.Option("--sum", metavar="C", help="The sum of a column.")] = None,
+    mean: Annotated[list[str] | None, typer.Option(metavar="C", help="The mean of a column.")] = None,
+    variance: Annotated[list[str] | None, typer.Option(metavar="C", help="The variance of a column.")] = None,
+    histogram: Annotated[str | None, typer.Option(metavar="C", help="Rows in every bin; give --edges.")] = None,
+    edges: Annotated[
+        str | None, typer.Option(metavar="A,B,..", help="Where the bins of a histogram begin and end.")
+    ] = None,
+    bounds: Annotated[
+        str | None, typer.Option(metavar="LO,HI|private", help="Bounds of the numbers, known without the data.")
+    ] = None,
+    schema: Annotated[str | None, typer.Option(metavar="F", help="A schema with bounds, words and the unit.")] = None,
+    max_groups: Annotated[int, typer.Option(help="Groups that one person counts in.")] = 1,
+    max_rows: Annotated[int, typer.Option(help="Rows that one person counts with in a group.")] = 1,
+    ledger: Annotated[str | None, typer.Option(metavar="URL", help="The budget that pays.")] = None,
+    key: Annotated[str | None, typer.Option(help="The same key gives the same answer again, free.")] = None,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Say what it would cost; read and charge nothing.")
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option(metavar="F", help="Write the answer: .csv, .json, or a chart as .svg.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help=SEED)] = None,
+) -> Result:
+    """Answer a question about a table privately."""
+    require("ibis", "query")
+    from ..data import Schema
+    from ..query import Table
+
+    if out is not None:
+        _check_out(Path(out))
+    budget = None if ledger is None else opened(ledger)
+    facts = None if schema is None else Schema.read(schema)
+    table = Table(source, unit=unit, schema=facts, max_groups=max_groups, max_rows=max_rows, ledger=budget)
+    table = table.where(*where) if where else table
+    if by is not None:
+        names = [name.strip() for name in by.split(",")]
+        table = table.group_by(*names, keys=None if keys is None else _keys(keys, len(names)))
+    elif keys is not None:
+        raise BadInput("--keys lists groups, and nothing is grouped by.", fix="Give --by.")
+    limits = None if bounds is None else _bounds(bounds)
+    columns = {"sum": sum_ or [], "mean": mean or [], "variance": variance or []}
+    question = _question(table, count, users, columns, limits, histogram, edges)
+    if preview:
+        return _priced(question, epsilon, delta)
+    answer = question.release(epsilon=epsilon, delta=delta, key=key, rng=seeded(seed))
+    if out is not None:
+        _write(answer, Path(out))
+    return _told(answer, epsilon, delta)
+
+
+def _question(
+    table: Table,
+    count: bool,
+    users: bool,
+    columns: dict[str, list[str]],
+    bounds: Any,
+    histogram: str | None,
+    edges: str | None,
+) -> Query:
+    """The aggregates that were asked for, all in one pass."""
+    from .. import query as room
+
+    found: dict[str, Any] = ({"count": room.count()} if count else {}) | ({"users": room.users()} if users else {})
+    for kind, names in columns.items():
+        found |= {f"{kind}({name})": getattr(room, kind)(name, bounds) for name in names}
+    if histogram is not None:
+        if found:
+            raise BadInput("A histogram is asked for alone.")
+        if edges is None:
+            raise BadInput("A histogram needs --edges: numbers that are known without the data.")
+        return table.histogram(histogram, _numbers(edges, "edges"))
+    if not found:
+        raise BadInput(
+            "Nothing was asked.", fix="Give --count, --users, --sum C, --mean C, --variance C or --histogram C."
+        )
+    return table.aggregate(**found)
+
+
+def _keys(given: str, columns: int) -> Any:
+    """Keys in a line, or one on every line of a file; values of several columns are separated by commas."""
+    if Path(given).is_file():
+        lines = [line.strip() for line in read_text(given, MOST_KEYS).splitlines() if line.strip()]
+        return lines if columns == 1 else [tuple(part.strip() for part in line.split(",")) for line in lines]
+    if columns > 1:
+        raise BadInput("Keys of several columns are given in a file, one on every line: a,b.")
+    return [part.strip() for part in given.split(",")]
+
+
+def _bounds(given: str) -> Any:
+    if given == "private":
+        return given
+    found = _numbers(given, "bounds")
+    if len(found) != 2:
+        raise BadInput("--bounds takes two numbers, LO,HI, or the word private.")
+    return tuple(found)
+
+
+def _numbers(given: str, name: str) -> list[float]:
+    try:
+        return [float(part) for part in given.split(",")]
+    except ValueError:
+        raise BadInput(f"--{name} takes numbers with commas between them.") from None
+
+
+def _check_out(path: Path) -> None:
+    if path.suffix.lower() not in ENDINGS:
+        raise BadInput(
+            f"{path.name} is no kind of file that is written here.", fix=f"Use one of: {', '.join(ENDINGS)}."
+        )
+    if not path.parent.is_dir():
+        raise BadInput(f"{path.name} cannot be written.", fix="Give a path in a folder that is there.")
+
+
+def _write(answer: Answer, path: Path) -> None:
+    kind = path.suffix.lower()
+    if kind == ".csv":
+        import io
+
+        import pyarrow.csv
+
+        held = io.BytesIO()
+        pyarrow.csv.write_csv(answer.table, held)
+        written(path, held.getvalue().decode())
+    else:
+        written(
+            path, answer.chart() if kind == ".svg" else json.dumps(answer.to_json(), allow_nan=False, indent=1) + "\n"
+        )
+
+
+def _priced(question: Query, epsilon: float, delta: float) -> Result:
+    price = question.preview(epsilon=epsilon, delta=delta)
+    data = {"error": price.error, "event": price.event.to_json(), "remaining": price.remaining}
+    errors = price.error if isinstance(price.error, dict) else {question.name.split(" ")[1]: price.error}
+    rows = [
+        (
+            f"error of {name}",
+            "depends on the data" if error is None else f"+- {significant(error)}, {price.confidence:.0%}",
+        )
+        for name, error in errors.items()
+    ]
+    rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}"))
+    rows += [] if price.remaining is None else [("remaining", number(price.remaining))]
+    return Result({**data, "epsilon": epsilon, "delta": delta, "confidence": price.confidence}, rows)
+
+
+def _told(answer: Answer, epsilon: float, delta: float) -> Result:
+    lost = answer.lost
+    data = {
+        "answers": list(answer.rows()),
+        "epsilon": epsilon,
+        "delta": delta,
+        "adjacency": answer.adjacency.value,
+        "event": answer.event.to_json(),
+        "receipt": None if answer.receipt is None else answer.receipt.to_json(),
+        "rows_lost": None if lost is None else lost.to_json(),
+        "randomness": answer.randomness,
+        "notes": list(answer.notes),
+    }
+    rows = [("confidence", f"{answer.confidence:.0%} for each number, noise only")]
+    if lost is not None and lost.value is not None:
+        rows.append(("cut by limits", f"{lost.value:.1%} of people ({lost.lower:.1%} to {lost.upper:.1%})"))
+    rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}, {answer.adjacency.value}"))
+    left = "nothing was charged: no ledger" if answer.receipt is None else number(answer.receipt.remaining)
+    return Result(data, rows + [("remaining", left)], answer.lines(most=1000))

@@ -1,0 +1,173 @@
+"""A private answer about a table: noisy numbers with their errors, as numbers, rows and data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..core import Answer as Released
+from ..core import Estimate
+from ..core.errors import BadInput
+from ..core.shown import significant, table
+from .aggregates import Figure
+
+
+@dataclass(frozen=True, repr=False)
+class Answer(Released):
+    """What `Query.release` gives back.
+
+    `value` is a number, or an array with one number for each group, or a dictionary of them where several aggregates
+    were asked for; `error` has the same form: each number is off by at most that, each with probability `confidence`.
+    The error covers noise, never what bounding took away: `lost` estimates the share of people from whom it took
+    something (None where that was not asked).
+    """
+
+    keys: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    lost: Estimate | None = None
+    raw: Released | None = None
+
+    @classmethod
+    def of(cls, raw: Released) -> Answer:
+        """Read what was released and stored."""
+        body = raw.value
+        figures = {name: Figure(part["value"], part["error"]) for name, part in body["figures"].items()}
+        scalar = not body["keys"]
+        values = {name: _number(part.value) if scalar else part.value for name, part in figures.items()}
+        errors = {name: _number(part.error) if scalar else part.error for name, part in figures.items()}
+        single = next(iter(figures)) if len(figures) == 1 else None
+        return cls(
+            value=values if single is None else values[single],
+            error=errors if single is None else errors[single],  # type: ignore[arg-type]
+            event=raw.event,
+            release=raw.release,
+            confidence=raw.confidence,
+            adjacency=raw.adjacency,
+            receipt=raw.receipt,
+            trust=raw.trust,
+            randomness=raw.randomness,
+            notes=raw.notes,
+            keys={name: tuple(values) for name, values in body["keys"].items()},
+            figures=figures,
+            lost=None if body["lost"] is None else Estimate(**dict(body["lost"])),
+            raw=raw,
+        )
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One dictionary per group and aggregate: by, aggregate, value, error, confidence."""
+        for place in range(self._size):
+            by = {name: values[place] for name, values in self.keys.items()}
+            for name, figure in self.figures.items():
+                value, error = _number(figure.value[place]), _finite(_number(figure.error[place]))
+                yield {"by": by, "aggregate": name, "value": value, "error": error, "confidence": self.confidence}
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The keys, then for every aggregate its values and errors: `value` and `error` where there is one only."""
+        found: dict[str, Any] = {name: list(values) for name, values in self.keys.items()}
+        for name, figure in self.figures.items():
+            value, error = ("value", "error") if len(self.figures) == 1 else (name, f"{name}_error")
+            found |= {value: figure.value, error: figure.error}
+        return found
+
+    @property
+    def table(self) -> Any:
+        """An Arrow table, one row for each group."""
+        import pyarrow
+
+        return pyarrow.table({name: pyarrow.array(values) for name, values in self.columns.items()})
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each group."""
+        import pandas
+
+        return pandas.DataFrame(self.columns)
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame, one row for each group."""
+        import polars
+
+        return polars.DataFrame(self.columns)
+
+    def chart(self) -> str:
+        """A chart of the answer with its errors, as SVG."""
+        from .chart import chart
+
+        return chart(self)
+
+    def text(self) -> str:
+        assert self.raw is not None
+        return self.raw.text()
+
+    def to_json(self) -> dict[str, Any]:
+        assert self.raw is not None
+        return self.raw.to_json()
+
+    def lines(self, most: int = 20) -> list[str]:
+        """Every number in words: `Basel  count 412 +- 23`."""
+        found = []
+        for row in self.rows():
+            where = ", ".join(str(value) for value in row["by"].values())
+            found.append(f"{where + '  ' if where else ''}{row['aggregate']}  {shown(row['value'], row['error'])}")
+        rest = len(found) - most
+        return found if rest <= 0 else [*found[:most], f"and {rest} more"]
+
+    def __repr__(self) -> str:
+        told = "\n  ".join(self.lines())
+        return f"Answer({self.release}, each within its error at confidence {self.confidence:g}):\n  {told}"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = []
+        for row in self.rows():
+            name = ", ".join([*(str(value) for value in row["by"].values()), row["aggregate"]])
+            rows.append((name, shown(row["value"], row["error"])))
+        rows.append(("confidence", f"{self.confidence:.0%} each, noise only"))
+        rows += [("note", note) for note in self.notes]
+        return table(self.release, rows)
+
+    @property
+    def _size(self) -> int:
+        return len(next(iter(self.figures.values())).value)
+
+
+def shown(value: float, error: float | None) -> str:
+    """`412 +- 23`: an error has two significant digits, and the value no more digits than that."""
+    if error is None or not np.isfinite(error):
+        return f"{significant(value, 4)} (error not known)"
+    if error <= 0:
+        return f"{value:g} +- 0"
+    digits = max(1 - int(np.floor(np.log10(error))), 0)
+    if isinstance(value, int) and float(error).is_integer():
+        digits = 0
+    return f"{value:.{digits}f} +- {error:.{digits}f}"
+
+
+def body_of(
+    keys: Mapping[str, tuple[Any, ...]], figures: Mapping[str, Figure], lost: Estimate | None
+) -> dict[str, Any]:
+    """What is stored of an answer."""
+    parts = {name: {"value": figure.value, "error": figure.error} for name, figure in figures.items()}
+    share = None
+    if lost is not None:
+        names = ("value", "lower", "upper", "confidence", "n", "note")
+        share = {name: getattr(lost, name) for name in names}
+    return {"keys": dict(keys), "figures": parts, "lost": share}
+
+
+def check_name(name: str) -> str:
+    """The name of an aggregate becomes the name of a column."""
+    if not isinstance(name, str) or not name:
+        raise BadInput("The name of an aggregate is a text that is not empty.")
+    return name
+
+
+def _number(value: Any) -> Any:
+    array = np.asarray(value)
+    return array.ravel()[0].item() if array.size == 1 else value
+
+
+def _finite(error: float) -> float | None:
+    return error if np.isfinite(error) else None

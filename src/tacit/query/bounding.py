@@ -1,0 +1,222 @@
+"""The one pass over the data: bound what each person contributes, then add up, in whole numbers.
+
+    rows      without an id or outside the question are dropped; every row holds whole numbers
+    persons   rows of one person in one group are added up and clipped on both sides
+    ranks     a person in more groups than `max_groups` keeps those of the least salted hash
+    groups    contributions are added up
+
+Every step before the last looks at one person's rows only. The hash is salted with a public constant: which groups are
+kept depends on the person's own id and groups, never on others and never on chance that could be tried again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import BadInput, NotFinished
+from .keys import By, Key, Keys
+from .sources import NATIVE, Opened, ibis
+from .terms import Person, Term
+from .values import Column, Value, whole
+
+SALT = "tacit.query/1"
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is asked of the engine, all of it public."""
+
+    table: Opened
+    unit: str | None
+    conditions: tuple[Any, ...]
+    by: tuple[By, ...]
+    keys: Keys | None
+    max_groups: int
+    max_rows: int
+    portable: bool = False
+
+    @property
+    def groups(self) -> int:
+        """How many groups one person counts in at most."""
+        if not self.by or self.unit is None:
+            return 1
+        return self.max_groups if self.keys is None else min(self.max_groups, len(self.keys.values))
+
+    @property
+    def rows(self) -> int:
+        """How many rows one person counts with in a group."""
+        return 1 if self.unit is None else self.max_rows
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Exact statistics, never released as they are: for each key one whole number per term."""
+
+    keys: tuple[Key, ...]
+    people: Whole
+    terms: Mapping[Term, Whole]
+    lost: int
+    everybody: int
+
+
+def totals(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Totals:
+    """Run the pass. `lost`: also count the people from whom bounding took something."""
+    found = executed(shape.table, query(shape, terms, lost=lost))
+    names = [f"k{place}" for place in range(len(shape.by))]
+    rows = list(zip(*(found[name].to_pylist() for name in names), strict=True)) if names else [()] * found.num_rows
+    keys = tuple(rows) if shape.keys is None else shape.keys.values
+    place = {key: k for k, key in enumerate(rows)}
+
+    def column(name: str) -> Whole:
+        numbers = [int(number or 0) for number in found[name].to_pylist()]
+        return np.array([numbers[place[key]] if key in place else 0 for key in keys], dtype=np.int64)
+
+    def together(name: str) -> int:
+        return sum(int(number or 0) for number in found[name].to_pylist()) if lost else 0
+
+    values = {term: column(f"t{k}") for k, term in enumerate(terms)}
+    return Totals(keys, column("people"), values, together("lost"), together("everybody"))
+
+
+def executed(table: Opened, expression: Any) -> Any:
+    """An Arrow table. What an engine says when it fails may hold data, so only the kind of the error is told."""
+    try:
+        return table.backend.to_pyarrow(expression)
+    except Exception as error:
+        if isinstance(error, MemoryError | BadInput):
+            raise
+        raise NotFinished(
+            f"The engine ({table.engine}) stopped with {type(error).__name__}.",
+            fix="Ask again with the same key: what was charged is not charged again.",
+        ) from None
+
+
+def query(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Any:
+    """The expression: for every group `people`, `t0`, `t1` .. and, if asked for, `lost` and `everybody`."""
+    places = {value: k for k, value in enumerate(dict.fromkeys(term.value for term in terms if term.value is not None))}
+    persons = _persons(shape, places, lost=lost)
+    person = Person(persons, places)
+    columns = {f"t{k}": term.bounded(person, shape.rows) for k, term in enumerate(terms)}
+    columns |= {"cut": _cut(person, terms, shape.rows)} if lost else {}
+    names = [f"k{place}" for place in range(len(shape.by))]
+    own = ["u"] if shape.unit is not None else []
+    bounded = persons.select(*own, *names, **columns)
+    if shape.unit is not None and shape.by:
+        return _over_groups(_ranked(shape, bounded, names, lost=lost), names, len(terms), shape.max_groups, lost=lost)
+    sums = {"people": bounded.count().cast("int64")}
+    sums |= {f"t{k}": bounded[f"t{k}"].sum().cast("int64") for k in range(len(terms))}
+    if lost:
+        sums |= {"lost": _number(bounded["cut"]).sum().cast("int64"), "everybody": bounded.count().cast("int64")}
+    return bounded.group_by(names).aggregate(**sums) if names else bounded.aggregate(**sums)
+
+
+def rows_of(shape: Shape, extra: Mapping[str, Column]) -> Any:
+    """The rows that the question is about: `u` (whose), `k0` .. (which group), and what is asked for besides."""
+    table, columns = shape.table, dict(extra)
+    keys = [item.held(table) for item in shape.by]
+    columns |= {f"k{place}": key for place, key in enumerate(keys)}
+    checks = [condition.holds(table) for condition in shape.conditions]
+    if shape.unit is not None:
+        columns["u"] = table.column(shape.unit)
+        checks.append(present(columns["u"]))
+    checks += [key.notnull() for key in keys]
+    if shape.keys is not None and shape.by:
+        checks.append(shape.keys.among(keys))
+    relation = table.relation.filter(*checks) if checks else table.relation
+    return relation.select(**columns) if columns else relation.select(one=whole(1))
+
+
+def present(unit: Column) -> Column:
+    """Whether a row says whose it is."""
+    return unit.notnull() & ~unit.isnan() if unit.type().is_floating() else unit.notnull()
+
+
+def _persons(shape: Shape, places: Mapping[Value, int], *, lost: bool) -> Any:
+    table = shape.table
+    held = {f"v{k}": value.held(table) for value, k in places.items()}
+    held |= {f"w{k}": value.outside(table) for value, k in places.items()} if lost else {}
+    rows = rows_of(shape, held)
+    names = [f"k{place}" for place in range(len(shape.by))]
+    if shape.unit is None:
+        return rows.select(*names, n=whole(1), **_of_row(rows, places, lost=lost))
+    sums = {"n": rows.count().cast("int64")}
+    for k in places.values():
+        sums[f"s{k}"] = rows[f"v{k}"].sum().cast("int64").fill_null(0)
+        sums[f"c{k}"] = rows[f"v{k}"].count().cast("int64")
+        sums |= {f"o{k}": rows[f"w{k}"].max().cast("int64")} if lost else {}
+    return rows.group_by(["u", *names]).aggregate(**sums)
+
+
+def _of_row(rows: Any, places: Mapping[Value, int], *, lost: bool) -> dict[str, Column]:
+    """A row that is a person."""
+    found: dict[str, Column] = {}
+    for k in places.values():
+        found[f"s{k}"] = rows[f"v{k}"].fill_null(0)
+        found[f"c{k}"] = ibis().ifelse(rows[f"v{k}"].notnull(), whole(1), whole(0))
+        found |= {f"o{k}": rows[f"w{k}"]} if lost else {}
+    return found
+
+
+def _cut(person: Person, terms: tuple[Term, ...], rows: int) -> Column:
+    return ibis().ifelse(ibis().or_(*(term.cut(person, rows) for term in terms)), whole(1), whole(0))
+
+
+def _number(flag: Column) -> Column:
+    return flag.cast("int64")
+
+
+def _ranked(shape: Shape, bounded: Any, names: list[str], *, lost: bool) -> Any:
+    """`r`: the place of a group among the person's; `any`: whether bounding cut something in one of them."""
+    hashed = bounded.mutate(h=_hash(shape, [bounded["u"], *(bounded[name] for name in names)]))
+    window = ibis().window(group_by="u", order_by=["h", *names])
+    columns = {"r": ibis().row_number().over(window)}
+    columns |= {"any": hashed["cut"].max().over(ibis().window(group_by="u"))} if lost else {}
+    return hashed.mutate(**columns)
+
+
+def _hash(shape: Shape, columns: list[Column]) -> Column:
+    """DuckDB's own hash where that is the engine; md5 of the texts where other engines must agree."""
+    library = ibis()
+    if shape.table.engine == NATIVE and not shape.portable:
+        kinds = [*(column.type() for column in columns), "string"]
+        return _engines_own("hash", kinds, "uint64")(*columns, SALT)
+    joined = columns[0].cast("string")
+    for column in columns[1:]:
+        joined = joined + library.literal("|") + column.cast("string")
+    return _engines_own("md5", ["string"], "string")(joined + library.literal(f"|{SALT}"))
+
+
+def _engines_own(name: str, kinds: list[Any], gives: str) -> Any:
+    """A function that the engine has, for arguments of these types."""
+
+    def function() -> Any: ...
+
+    places = [inspect.Parameter(f"x{k}", inspect.Parameter.POSITIONAL_ONLY) for k in range(len(kinds))]
+    vars(function)["__signature__"] = inspect.Signature(places)
+    return ibis().udf.scalar.builtin(function, name=name, signature=(tuple(kinds), gives))
+
+
+def _over_groups(ranked: Any, names: list[str], terms: int, most: int, *, lost: bool) -> Any:
+    """Whoever lost something is counted once: at their first group, or at the first that was not kept."""
+    kept = ranked["r"] < whole(most)
+    if not lost:
+        rest = ranked.filter(kept)
+        sums = {f"t{k}": rest[f"t{k}"].sum().cast("int64") for k in range(terms)}
+        return rest.group_by(names).aggregate(people=rest.count().cast("int64"), **sums)
+    rest = ranked.filter(ranked["r"] <= whole(most))
+    kept, first, beyond = (ibis().ifelse(c, whole(1), whole(0)) for c in _places(rest, most))
+    sums = {f"t{k}": (rest[f"t{k}"] * kept).sum().cast("int64") for k in range(terms)}
+    sums["lost"] = (first * rest["any"] + beyond * (whole(1) - rest["any"])).sum().cast("int64")
+    return rest.group_by(names).aggregate(people=kept.sum().cast("int64"), everybody=first.sum().cast("int64"), **sums)
+
+
+def _places(ranked: Any, most: int) -> tuple[Column, Column, Column]:
+    place = ranked["r"]
+    return place < whole(most), place == whole(0), place == whole(most)

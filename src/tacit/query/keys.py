@@ -1,0 +1,160 @@
+"""Groups: the columns that rows are grouped by, and the keys that are known beforehand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from ..core.errors import BadInput
+from .sources import Opened, ibis
+from .values import Column, number_of, real, whole
+
+Key = tuple[Any, ...]
+MOST_KEYS = 1_000_000
+LISTED = 2_000
+"""Keys of several columns that are written into the query one by one; of more, each column is filtered alone."""
+
+
+@dataclass(frozen=True)
+class ByColumn:
+    """A column of texts, whole numbers, truth values or dates."""
+
+    name: str
+
+    def held(self, table: Opened) -> Column:
+        found = table.column(self.name)
+        kind = found.type()
+        if kind.is_string() or kind.is_integer() or kind.is_boolean() or kind.is_date():
+            return found
+        raise BadInput(
+            f"Column {self.name!r} cannot be grouped by: it holds {kind}.",
+            fix="Group by texts, whole numbers, truth values or dates; cut real numbers into bins with histogram.",
+        )
+
+    def typed(self, table: Opened, value: Any) -> Any:
+        """A key as the column's type has it."""
+        kind = self.held(table).type()
+        try:
+            if kind.is_integer():
+                return _whole_number(value)
+            if kind.is_boolean():
+                return _truth(value)
+            if kind.is_date():
+                return value if isinstance(value, date) else date.fromisoformat(value)
+            return value if isinstance(value, str) else str(value)
+        except (TypeError, ValueError, KeyError):
+            raise BadInput(f"A key of column {self.name!r} is not of its type, {kind}.") from None
+
+    def shown(self, value: Any) -> Any:
+        return value.isoformat() if isinstance(value, date) else value
+
+
+@dataclass(frozen=True)
+class ByBin:
+    """A column of numbers cut at public edges: bin k holds edges[k] <= x < edges[k + 1], the last one its end too."""
+
+    name: str
+    edges: tuple[float, ...]
+
+    def held(self, table: Opened) -> Column:
+        number = number_of(table, self.name)
+        bins = whole(0)
+        for edge in self.edges[1:-1]:
+            bins = bins + ibis().ifelse(number >= real(edge), whole(1), whole(0))
+        inside = (number >= real(self.edges[0])) & (number <= real(self.edges[-1]))
+        return ibis().ifelse(number.notnull() & inside, bins, ibis().null("int64"))
+
+    def typed(self, table: Opened, value: Any) -> int:
+        return int(value)
+
+    def shown(self, value: int) -> str:
+        low, high = self.edges[value], self.edges[value + 1]
+        return f"[{low:g}, {high:g}{']' if value == len(self.edges) - 2 else ')'}"
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        return tuple(range(len(self.edges) - 1))
+
+
+By = ByColumn | ByBin
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys that are released whatever the data hold. `product`: all combinations of what each column lists."""
+
+    values: tuple[Key, ...]
+    product: bool
+
+    def among(self, columns: Sequence[Column]) -> Column:
+        """Whether a row's key is one of them."""
+        if len(columns) > 1 and not self.product and len(self.values) <= LISTED:
+            tuples = [ibis().and_(*(c == v for c, v in zip(columns, key, strict=True))) for key in self.values]
+            return ibis().or_(*tuples)
+        lists = [list(dict.fromkeys(key[k] for key in self.values)) for k in range(len(columns))]
+        return ibis().and_(*(column.isin(values) for column, values in zip(columns, lists, strict=True)))
+
+
+def known_keys(table: Opened, by: Sequence[By], given: object, words: Mapping[str, Sequence[str]]) -> Keys | None:
+    """Keys as given, or of the schema, or of bins; None where some column's are not known beforehand."""
+    if not by:
+        return Keys(((),), True)
+    lists: dict[str, Sequence[Any]] = {item.name: item.keys for item in by if isinstance(item, ByBin)}
+    columns = [item for item in by if isinstance(item, ByColumn)]
+    if given is None:
+        lists |= {item.name: words[item.name] for item in columns if item.name in words}
+    elif isinstance(given, Mapping):
+        lists |= _of_mapping(given, columns)
+    elif len(columns) == 1:
+        lists[columns[0].name] = _listed(given)
+    elif len(columns) == len(by):
+        return _tuples(table, columns, _listed(given))
+    else:
+        raise BadInput("Give keys of several columns as a dictionary.", fix='keys={"city": ["Basel", "Bern"]}.')
+    if any(item.name not in lists for item in by):
+        return None
+    typed = [list(dict.fromkeys(item.typed(table, value) for value in lists[item.name])) for item in by]
+    count = 1
+    for values in typed:
+        count *= len(values)
+    if count > MOST_KEYS or count == 0:
+        raise BadInput(f"There are {count:,} keys; between 1 and {MOST_KEYS:,} can be released.")
+    return Keys(tuple(itertools.product(*typed)), True)
+
+
+def _of_mapping(given: Mapping[Any, Any], columns: Sequence[ByColumn]) -> dict[str, tuple[Any, ...]]:
+    names = [item.name for item in columns]
+    if odd := next((name for name in given if name not in names), None):
+        raise BadInput(f"keys names {odd!r}, which is not grouped by.", fix=f"Grouped by: {', '.join(names)}.")
+    return {name: _listed(values) for name, values in given.items()}
+
+
+def _listed(given: object) -> tuple[Any, ...]:
+    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+        raise BadInput("keys must be a list.", fix='keys=["Basel", "Bern"], all that should be released.')
+    return tuple(given)
+
+
+def _tuples(table: Opened, columns: Sequence[ByColumn], given: Sequence[Any]) -> Keys:
+    found = []
+    for key in given:
+        if isinstance(key, str) or not isinstance(key, Sequence) or len(key) != len(columns):
+            raise BadInput(f"Each key must hold {len(columns)} values, one for each column.")
+        found.append(tuple(item.typed(table, value) for item, value in zip(columns, key, strict=True)))
+    if not found or len(found) > MOST_KEYS:
+        raise BadInput(f"There are {len(found):,} keys; between 1 and {MOST_KEYS:,} can be released.")
+    return Keys(tuple(dict.fromkeys(found)), False)
+
+
+def _whole_number(value: Any) -> int:
+    number = int(value)
+    if number != float(value) or abs(number) >= 2**63:
+        raise ValueError
+    return number
+
+
+def _truth(value: Any) -> bool:
+    return {"true": True, "false": False, "1": True, "0": False}[str(value).lower()]

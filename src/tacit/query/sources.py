@@ -1,0 +1,193 @@
+"""Where a table lives: files, data frames and databases, opened through ibis; in-process DuckDB is the default engine.
+
+Opening looks at names and types of columns, never at values: an error here depends on nobody's record.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..core.errors import BadInput, MissingExtra, NotFinished
+from ..core.files import shown
+from ..data.csv_file import ENDINGS, header_of
+from ..data.frames import is_frame, named, narwhals
+
+Relation = Any
+"""An ibis table expression; ibis has no types of its own that mypy could use."""
+Backend = Any
+NATIVE = "duckdb"
+"""The engine whose own hash function is used unless portability is asked for."""
+POSTGRES = ("postgresql", "postgres")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Opened:
+    """A table in an engine. `text`: every column is text, as in a CSV file, and numbers are read value by value."""
+
+    relation: Relation
+    backend: Backend
+    name: str
+    text: bool = False
+
+    def __repr__(self) -> str:
+        return f"{self.name} ({self.engine}, {len(self.columns)} columns)"  # ibis would show rows
+
+    @property
+    def engine(self) -> str:
+        return str(self.backend.name)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.relation.columns)
+
+    def column(self, name: str) -> Any:
+        """A column by its name; one that is not there is refused with the names that are."""
+        if not isinstance(name, str) or name not in self.columns:
+            raise BadInput(f"{self.name} has no column {name!r}.", fix=f"Columns: {named(self.columns)}.")
+        return self.relation[name]
+
+
+def ibis() -> Any:
+    """The library that speaks to engines, or the sentence that says how to install it."""
+    try:
+        import ibis
+    except ImportError:
+        raise MissingExtra("query") from None
+    return ibis
+
+
+def opened(source: object) -> Opened:
+    """Open a path, a URL, a data frame of pandas, polars or Arrow, or an ibis table."""
+    if isinstance(source, Opened):
+        return source
+    if isinstance(source, str | os.PathLike):
+        text = os.fspath(source)
+        return _database(text) if "://" in text or ".duckdb" in text else _file(Path(text))
+    if type(source).__module__.partition(".")[0] == "ibis":
+        return Opened(source, _backend_of(source), "The table")
+    if is_frame(source):
+        return _frame(source)
+    raise BadInput(
+        f"A table cannot be made of {type(source).__name__}.",
+        fix="Give a Parquet or CSV file, a data frame, a database URL, or an ibis table.",
+    )
+
+
+def duckdb() -> Backend:
+    """A fresh in-process engine."""
+    if importlib.util.find_spec("duckdb") is None:
+        raise MissingExtra("query")
+    return ibis().duckdb.connect()
+
+
+def _backend_of(relation: Relation) -> Backend:
+    try:
+        found = relation.get_backend()
+    except Exception:  # ibis has several kinds of errors for an expression that belongs to no engine
+        raise BadInput("The ibis expression belongs to no engine.", fix="Connect it to a database first.") from None
+    if not hasattr(relation, "columns"):
+        raise BadInput("An ibis table is expected, not a column or a number.")
+    return found
+
+
+def _file(path: Path) -> Opened:
+    if not path.is_file():
+        raise BadInput(f"{shown(path)} cannot be read.", fix="Give the path of a file that is there.")
+    name, engine = shown(path), duckdb()
+    plain = path.name.lower()
+    try:
+        if plain.endswith((".parquet", ".pq")):
+            return Opened(engine.read_parquet(_literal(path)), engine, name)
+        if plain.endswith(tuple(ending for ending in ENDINGS if ending in (".csv", ".csv.gz"))):
+            return Opened(_csv(engine, path), engine, name, text=True)
+    except Exception as error:
+        if isinstance(error, BadInput | MissingExtra):
+            raise
+        raise BadInput(f"{name} cannot be read as a table.", fix="Is it a whole Parquet or CSV file?") from None
+    raise BadInput(f"{name} is no kind of table that is known.", fix="Give a .parquet, .csv or .csv.gz file.")
+
+
+def _literal(path: Path) -> str:
+    """A path whose name holds wildcards would be read as a pattern."""
+    if any(mark in str(path) for mark in "*?[{"):
+        raise BadInput(f"{shown(path)}: a name with wildcards is not read.", fix="Rename the file.")
+    return str(path)
+
+
+def _csv(engine: Backend, path: Path) -> Relation:
+    """Every column as text: a type that is guessed from values would depend on one person's value.
+
+    Only the first line decides names and separator. A row that does not fit the header is dropped.
+    """
+    header, separator = header_of(path)
+    return engine.read_csv(
+        _literal(path),
+        columns=dict.fromkeys(header, "VARCHAR"),
+        header=True,
+        delim=separator,
+        quote='"',
+        escape='"',
+        auto_detect=False,
+        ignore_errors=True,
+        null_padding=True,
+        strict_mode=False,
+    )
+
+
+def _frame(frame: Any) -> Opened:
+    """Through Arrow, column by column; a column of mixed Python objects becomes text."""
+    import pyarrow
+
+    wide = narwhals().from_native(frame, eager_only=True, pass_through=False)
+    if twice := next((name for k, name in enumerate(wide.columns) if name in wide.columns[:k]), None):
+        raise BadInput(f"The table has two columns named {twice!r}.", fix="Rename or remove one of them.")
+    columns = {str(name): _arrow(wide[name], pyarrow) for name in wide.columns}
+    if not columns:
+        raise BadInput("The table has no columns.")
+    return Opened(ibis().memtable(pyarrow.table(columns)), duckdb(), "The table")
+
+
+def _arrow(series: Any, pyarrow: Any) -> Any:
+    kind = series.dtype
+    if kind == narwhals().Object:
+        values = [None if value is None or value != value else str(value) for value in series.to_list()]
+        return pyarrow.array(values, pyarrow.string())
+    if kind in (narwhals().Categorical, narwhals().Enum):
+        series = series.cast(narwhals().String)
+    found = series.to_arrow()
+    return found.combine_chunks() if isinstance(found, pyarrow.ChunkedArray) else found
+
+
+def _database(url: str) -> Opened:
+    """`postgresql://user@host/name#table` or `shop.duckdb#table`."""
+    place, _, table = url.rpartition("#")
+    if not place or not table:
+        raise BadInput(
+            "A database URL must name its table after a #.",
+            fix="Write postgresql://user@host/name#visits or shop.duckdb#visits.",
+        )
+    scheme = urlsplit(place).scheme
+    if scheme in POSTGRES and importlib.util.find_spec("psycopg") is None:
+        raise MissingExtra("postgres")
+    if not scheme and not Path(place).is_file():
+        raise BadInput(f"{shown(Path(place))} cannot be read.", fix="Give the path of a file that is there.")
+    try:
+        engine = ibis().duckdb.connect(place, read_only=True) if not scheme else ibis().connect(place)
+    except Exception as error:  # drivers have their own kinds; their text may hold a password
+        raise _unreachable(place, scheme, error) from None
+    try:
+        return Opened(engine.table(table), engine, table)
+    except Exception:
+        raise BadInput(f"The database has no table {table!r} that can be read.") from None
+
+
+def _unreachable(place: str, scheme: str, error: Exception) -> Exception:
+    what = shown(Path(place)) if not scheme else f"The {scheme} database"
+    if "lock" in str(error).lower():
+        return NotFinished(f"{what} is locked by another process.", fix="Close it there, and ask again.")
+    return BadInput(f"{what} cannot be opened.", fix="Check its address, that it runs, and that you may read it.")

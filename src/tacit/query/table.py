@@ -1,0 +1,180 @@
+"""A table of people, asked in a few words: `Table("visits.parquet", unit="user_id").group_by("city").count()`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..core import BadInput, Charger, check
+from . import functions
+from .aggregates import Aggregate, check_aggregates
+from .answer import check_name
+from .bounding import Shape
+from .conditions import Condition, condition
+from .functions import Limits
+from .keys import By, ByBin, ByColumn, known_keys
+from .release import Query
+from .sources import Opened, opened
+
+if TYPE_CHECKING:
+    from ..data import Schema
+
+ROW = "row"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose answers are private for one `unit`: the column that says whose row it is, or "row".
+
+    source: a Parquet or CSV file, a data frame (pandas, polars, Arrow), a database URL with `#table`, an ibis table.
+    unit: None takes the schema's.
+    schema: public facts: bounds of numbers, words of categories, the unit. What was read off the data is not used.
+    max_groups: how many groups one person counts in; max_rows: with how many rows in each.
+    ledger: charged before anything is read.
+    lost: the share of epsilon that tells how many people lost something to these limits; 0 does not ask.
+    portable: use the hash that all engines share, so that they give the same numbers before noise.
+
+    Guarantee: every release is private for one unit as its Event says, charged before data are read.
+    Caller ensures: a row holds facts of its own person only; the bounds, keys and limits were chosen without the data.
+    """
+
+    source: Any
+    unit: str | None = field(default=None, kw_only=True)
+    schema: Schema | None = field(default=None, kw_only=True)
+    max_groups: int = field(default=1, kw_only=True)
+    max_rows: int = field(default=1, kw_only=True)
+    ledger: Charger | None = field(default=None, kw_only=True)
+    lost: float = field(default=0.05, kw_only=True)
+    portable: bool = field(default=False, kw_only=True)
+    conditions: tuple[Condition, ...] = field(default=(), init=False)
+    by: tuple[By, ...] = field(default=(), init=False)
+    keys: Any = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        check.whole("max_groups", self.max_groups)
+        check.whole("max_rows", self.max_rows)
+        if check.nonnegative("lost", self.lost) > 0.5:
+            raise BadInput(f"lost must be a share of epsilon of at most 0.5, got {self.lost!r}.")
+        if self.max_groups > 10**6 or self.max_rows > 10**6:
+            raise BadInput("max_groups and max_rows are at most a million.")
+        unit = self.unit if self.unit is not None else (self.schema.unit if self.schema is not None else None)
+        if unit is None:
+            raise BadInput(
+                "The table needs a unit: whose privacy counts.",
+                fix='Give unit="user_id", the column that says whose row it is, or unit="row" if each row is a person.',
+            )
+        table = opened(self.source)
+        if unit != ROW:
+            _check_unit(table, unit)
+        object.__setattr__(self, "unit", unit)
+        object.__setattr__(self, "source", table)
+
+    def where(self, *expressions: object) -> Table:
+        """Only rows for which all conditions hold: texts such as "age >= 30", or ibis expressions of one row."""
+        found = tuple(condition(item) for item in expressions)
+        for item in found:
+            item.holds(self.source)
+        return self._with(conditions=(*self.conditions, *found))
+
+    def join(self, frame: object, on: str | Sequence[str]) -> Table:
+        """Add the columns of a public table, which has at most one row for each value of `on`."""
+        from .joining import joined
+
+        return self._with(source=joined(self.source, frame, on))
+
+    def group_by(self, *columns: str, keys: object = None) -> Table:
+        """Answer for every group. `keys`: those to release, known without the data; None takes the schema's words.
+
+        Where keys are not known, those that enough people hold are released, which needs a delta.
+        """
+        if not columns:
+            raise BadInput("group_by needs a column.")
+        found = tuple(ByColumn(name) for name in columns)
+        for item in found:
+            item.held(self.source)
+        if len(set(columns)) < len(columns) or {item.name for item in self.by} & set(columns):
+            raise BadInput("A column is grouped by twice.")
+        return self._with(by=(*self.by, *found), keys=keys if keys is not None else self.keys)
+
+    def aggregate(self, **aggregates: Aggregate) -> Query:
+        """Several aggregates in one pass: `aggregate(n=count(), total=sum("amount", (0, 100)))`."""
+        check_aggregates(aggregates)
+        return self._query({check_name(name): item for name, item in aggregates.items()})
+
+    def count(self) -> Query:
+        """Rows; of each person at most `max_rows` in a group."""
+        return self._one(functions.count())
+
+    def users(self) -> Query:
+        """Different people."""
+        return self._one(functions.users())
+
+    def sum(self, column: str, bounds: Limits = None) -> Query:
+        """The sum of a column whose numbers lie within public bounds."""
+        return self._one(functions.sum(column, bounds))
+
+    def mean(self, column: str, bounds: Limits = None) -> Query:
+        """The mean of a column whose numbers lie within public bounds."""
+        return self._one(functions.mean(column, bounds))
+
+    def variance(self, column: str, bounds: Limits = None) -> Query:
+        """The variance of a column whose numbers lie within public bounds."""
+        return self._one(functions.variance(column, bounds))
+
+    def histogram(self, column: str, edges: Sequence[float]) -> Query:
+        """Rows in every bin: edges[k] <= x < edges[k + 1], and the last one with its end."""
+        ends = check.reals("edges", edges)
+        if len(ends) < 2 or any(a >= b for a, b in itertools.pairwise(ends)) or len(ends) > 1001:
+            raise BadInput("edges must be 2 to 1,001 numbers in rising order.")
+        item = ByBin(column, ends)
+        item.held(self.source)
+        return self._with(by=(*self.by, item))._one(functions.count())
+
+    # inside
+
+    def _one(self, aggregate: Aggregate) -> Query:
+        return self._query({aggregate.name: aggregate})
+
+    def _query(self, aggregates: dict[str, Aggregate]) -> Query:
+        shape = self._shape()
+        found = {name: item.checked(self.source, self._limits) for name, item in aggregates.items()}
+        return Query(shape, found, self.ledger, self.lost)
+
+    def _shape(self) -> Shape:
+        keys = known_keys(self.source, self.by, self.keys, self._words())
+        unit = None if self.unit == ROW else self.unit
+        limits = int(self.max_groups), int(self.max_rows)
+        return Shape(self.source, unit, self.conditions, self.by, keys, *limits, self.portable)
+
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        columns = () if self.schema is None else self.schema.columns
+        return {item.name: item.words for item in columns if item.words is not None and item.public}
+
+    def _limits(self, column: str) -> object:
+        """The schema's range of a column, where it is public."""
+        columns = () if self.schema is None else self.schema.columns
+        for item in columns:
+            if item.name == column and item.kind == "number" and item.range is not None:
+                if item.public:
+                    return item.limits
+                raise BadInput(
+                    f"The schema's range of {column!r} was read off the data.",
+                    fix='Give bounds that are known without the data, or bounds="private".',
+                )
+        return None
+
+    def _with(self, **changes: Any) -> Table:
+        """A copy; a data frame or file is not opened again."""
+        found = replace(self)
+        own = {"conditions": self.conditions, "by": self.by, "keys": self.keys, **changes}
+        for name, value in own.items():
+            object.__setattr__(found, name, value)
+        return found
+
+
+def _check_unit(table: Opened, unit: str) -> None:
+    kind = table.column(unit).type()
+    if kind.is_nested() or kind.is_json():
+        raise BadInput(f"Column {unit!r} cannot say whose row it is: it holds {kind}.")

@@ -1,0 +1,123 @@
+"""One person, whatever their rows hold, moves no statistic before noise by more than its stated sensitivity."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from query_people import CITIES, arrow, nasty, others
+from tacit.query import Table, count, mean, sum, terms, users, variance
+from tacit.query.bounding import totals
+
+ALL = {
+    "n": count(),
+    "people": users(),
+    "total": sum("amount", (0, 100)),
+    "both": sum("amount", (-7.3, 2.1)),
+    "positive": sum("amount", (18, 90)),
+    "whole": sum("visits", (-3, 8)),
+    "average": mean("amount", (-20, 100)),
+    "spread": variance("amount", (0, 100)),
+    "found": sum("visits", "private"),
+}
+LIMITS = [(1, 1), (2, 3), (3, 50)]
+
+
+def statistics(rows, keys, max_groups, max_rows, unit="who"):
+    """Before noise: every term by key, and how many people lost something and how many nothing."""
+    held = Table(arrow(rows), unit=unit, max_groups=max_groups, max_rows=max_rows)
+    query = held.group_by("city", keys=keys).aggregate(**ALL)
+    found = query._terms(query.aggregates)
+    exact = totals(query.shape, found, lost=True)
+    by_key = {term: Counter(dict(zip(exact.keys, exact.terms[term].tolist(), strict=True))) for term in found}
+    return query.shape, by_key, np.array([exact.lost, exact.everybody - exact.lost])
+
+
+def moved(table, person, *limits, before=None, **more):
+    """How far each term moves in each group when one person joins, beside what it may."""
+    shape, first, lost_before = before or statistics(table, *limits, **more)
+    _, then, lost_after = statistics(table + person, *limits, **more)
+    for term in first:
+        change = {key: abs(then[term][key] - first[term][key]) for key in first[term].keys() | then[term].keys()}
+        yield term, shape, max(change.values(), default=0), len([key for key in change if change[key]])
+    assert np.abs(lost_after - lost_before).sum() <= (2 if person[0][0] == 3 else 1)
+
+
+@pytest.mark.parametrize("keys", [CITIES, None], ids=["known", "unknown"])
+@pytest.mark.parametrize(("max_groups", "max_rows"), LIMITS)
+def test_nobody_moves_more_than_is_stated(keys, max_groups, max_rows):
+    rng = np.random.default_rng(max_groups * 100 + max_rows)
+    table = others(rng)
+    before = statistics(table, keys, max_groups, max_rows)
+    for person in (nasty(rng), nasty(rng, 1), nasty(rng, 30, who=3)):  # a newcomer, one row, more rows of somebody
+        times = 2 if person[0][0] == 3 else 1  # rows exchanged: out and in
+        for term, shape, most, groups in moved(table, person, keys, max_groups, max_rows, before=before):
+            assert most <= term.most(shape.rows) * times, term
+            assert groups <= shape.groups * times, term
+
+
+def test_fifty_thousand_rows():
+    rng = np.random.default_rng(5)
+    for term, shape, most, groups in moved(others(rng), nasty(rng, 50_000), CITIES, 2, 2):
+        assert most <= term.most(shape.rows), term
+        assert groups <= shape.groups
+
+
+def test_a_row_that_is_a_person():
+    rng = np.random.default_rng(6)
+    table = others(rng)
+    before = statistics(table, CITIES, 9, 9, unit="row")
+    for row in [(7, "Basel", odd, 2**62) for odd in (None, math.nan, -math.inf, 1e300)]:
+        for term, _, most, groups in moved(table, [row], CITIES, 9, 9, unit="row", before=before):
+            assert most <= term.most(1), term
+            assert groups <= 1
+
+
+def test_the_noise_is_that_of_the_stated_sensitivity():
+    """Scale = groups x clip / epsilon, no more and no less, for every term."""
+    held = Table(arrow([]), unit="who", max_groups=3, max_rows=4, lost=0)
+    for aggregate in ALL.values():
+        query = held.group_by("city", keys=CITIES).aggregate(it=aggregate)
+        if aggregate is not ALL["found"]:
+            found = query._prices(0.5, 0.0)
+            share = len(found.terms)
+            for term, noise in found.terms.items():
+                assert math.isclose(noise.spread, 3 * term.most(4) * share / 0.5, rel_tol=1e-12)
+    total = held.group_by("city", keys=CITIES).sum("amount", (0, 100))
+    (noise,) = total._prices(0.5, 0.0).terms.values()
+    grid = total.aggregates["sum(amount)"].grid(total.shape.table)
+    assert noise.spread * grid.spacing <= 3 * 4 * 100 / 0.5
+
+
+def unbounded(self, person, rows):
+    return person.rows
+
+
+def one_sided(self, person, rows):
+    from tacit.query.sources import ibis
+
+    return ibis().least(person.sum(self.of), self._ends(rows)[1])
+
+
+MUTANTS = {"rows": (terms.Rows, unbounded), "total": (terms.Total, one_sided)}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_caught(name, monkeypatch):
+    kind, wrong = MUTANTS[name]
+    monkeypatch.setattr(kind, "bounded", wrong)
+    rng = np.random.default_rng(7)
+    person = nasty(rng) + [(10_000, city, -1e300, 3) for city in CITIES for _ in range(200)]
+    found = moved(others(rng), person, CITIES, 2, 2)
+    assert any(most > term.most(shape.rows) for term, shape, most, _ in found)
+
+
+def test_mutant_of_ranks_is_caught(monkeypatch):
+    """Without ranks a person counts in every group."""
+    from tacit.query import bounding
+
+    real = bounding._over_groups
+    monkeypatch.setattr(bounding, "_over_groups", lambda *a, lost: real(*a[:-1], 99, lost=lost))
+    rng = np.random.default_rng(8)
+    assert any(groups > shape.groups for _, shape, _, groups in moved(others(rng), nasty(rng), CITIES, 2, 2))
