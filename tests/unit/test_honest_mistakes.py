@@ -120,6 +120,38 @@ MISTAKES: dict[str, tuple[Callable[[], object], tuple[str, ...], str]] = {
         ("bracket", "empty"),
         "tacit train",
     ),
+    "a table instead of a run file": (
+        lambda: None,
+        ("train", "people.csv"),
+        "people.csv is a table, not a run file. tacit",
+    ),
+    "a table to be bracketed": (lambda: None, ("bracket", "people.csv"), "tacit init people.csv --label COLUMN"),
+    "a range of words": (lambda: None, (*INIT, "--range", "age=low,high"), "'age' must be two numbers or two dates"),
+    "two ranges for a column": (
+        lambda: None,
+        (*INIT, "--range", "age=0,99", "--range", "age=0,120"),
+        "--range is given twice for column 'age'",
+    ),
+    "a range for the label": (lambda: None, (*INIT, "--range", "ill=0,1"), "The label 'ill' is given a range"),
+    "words that no label has": (
+        lambda: None,
+        (*INIT, "--words", "ill=ja,nein"),
+        "No record has one of the words that were given for the label",
+    ),
+    "the label as the unit": (lambda: None, (*INIT, "--unit", "ill"), "'ill' cannot be both the label and the unit"),
+    "the label left out": (lambda: None, (*INIT, "--drop", "ill"), "'ill' is to be left out"),
+    "dots that may be thousands": (
+        lambda: plain("age;pay;ill\n" + "".join(f"{k};{k + 1}.{k:03};{'yno'[k % 2]}\n" for k in range(60))),
+        INIT,
+        "'pay' holds numbers such as 12.500, which is 12500 or 12.5. Give --decimal ,",
+    ),
+    "a mark that is none": (lambda: None, (*INIT, "--decimal", "point"), "--decimal is a point or a comma"),
+    "a folder instead of a table": (lambda: None, ("init", ".", "--label", "ill"), ". is a folder"),
+    "a file of another kind": (
+        lambda: plain("{}", "people.json"),
+        ("init", "people.json", "--label", "ill"),
+        "neither a CSV nor a Parquet file",
+    ),
     "a description of nothing": (
         lambda: run_file(),
         ("train", "run.toml", "--describe", "boss=me"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tacit.data import Schema, columns_of, infer
-from tacit.data.inference import hints
+from tacit.core import BadInput
+from tacit.data import Schema, columns_of, infer, read_table
+from tacit.data.inference import hints, identifiers
 from tacit.data.values import days, parsed
 
 
@@ -27,6 +29,106 @@ def test_semicolons_bring_decimal_commas_and_a_mark_at_the_beginning(tmp_path):
     assert table["change"].as_numbers()[0] == -0.5
     assert table["share"].as_numbers()[0] == 0.25
     assert next(iter(table.columns)) == "number"
+
+
+def numbers(schema, table, name):
+    """A column as its schema's encoding reads it."""
+    return table[name].written_with(schema[name].decimal).as_numbers()
+
+
+def test_decimal_commas_elsewhere_make_dots_thousands(tmp_path):
+    """Read as decimals, 149.000 francs would silently be 149."""
+    rows = "".join(f"{k + 1}.{k:03};{k},5;{k + 1}.000.{k:03};{k % 2}\n" for k in range(60))
+    table = columns_of(written("income;weight;debt;ill\n" + rows, tmp_path))
+    schema = infer(table, label="ill", ranges={"income": (0, 100000)})
+    assert [schema[name].decimal for name in ("income", "weight", "debt")] == [",", ",", ","]
+    assert numbers(schema, table, "income")[7] == 8007
+    assert numbers(schema, table, "weight")[7] == 7.5
+    assert numbers(schema, table, "debt")[7] == 8000007
+    assert schema["debt"].range == (1000000, 60000059)
+    assert not schema["income"].public  # the range is known, how numbers are written was read off
+    assert schema == Schema.from_table(tomllib.loads(schema.to_toml()), "s")
+    scaled = schema.encode(table)[0][:, 0]
+    np.testing.assert_allclose(scaled, 2 * numbers(schema, table, "income") / 100000 - 1, atol=1e-6)
+    assert "'income': 12.500 is read as 12500" in " ".join(hints(table, schema))
+
+
+def test_nobody_guesses_what_a_dot_means(tmp_path):
+    rows = "".join(f"{k + 1}.{k:03};{k % 2}\n" for k in range(60))
+    table = columns_of(written("income;ill\n" + rows, tmp_path))
+    with pytest.raises(BadInput, match="'income' holds numbers such as"):
+        infer(table, label="ill")
+    assert infer(table, label="ill", decimal=",")["income"].range == (1000, 60059)
+    assert infer(table, label="ill", decimal=".")["income"].range == (1.0, 60.059)
+    assert infer(table, label="ill", decimal=",", ranges={"income": (0, 9e4)})["income"].public
+    with pytest.raises(BadInput, match="tacit init writes a schema"):
+        read_table(tmp_path / "people.csv", label="ill")
+
+
+@pytest.mark.parametrize("value", ["0.125", "3.25", "1500"])
+def test_one_value_may_tell_that_dots_are_decimals(tmp_path, value):
+    rows = "".join(f"{value if k == 3 else f'{k + 1}.{k:03}'};{k % 2}\n" for k in range(60))
+    table = columns_of(written("dose;ill\n" + rows, tmp_path))
+    schema = infer(table, label="ill")
+    assert schema["dose"].decimal == "."
+    assert numbers(schema, table, "dose")[7] == 8.007
+
+
+def test_a_decimal_comma_with_three_digits_is_no_thousand(tmp_path):
+    """In a file with semicolons 8,007 is eight; a schema that says so must not read it again as a grouped number."""
+    rows = "".join(f"{k + 1},{k:03};{k % 2}\n" for k in range(60))
+    table = columns_of(written("dose;ill\n" + rows, tmp_path))
+    schema = infer(table, label="ill")
+    assert numbers(schema, table, "dose")[7] == 8.007
+    assert numbers(schema, table.take(np.array([7])), "dose")[0] == 8.007
+
+
+def test_commas_between_thousands_are_read_and_said(tmp_path):
+    rows = "".join(f'"{k + 1},{k:03}",{k % 2}\n' for k in range(60))
+    table = columns_of(written("income,ill\n" + rows, tmp_path))
+    schema = infer(table, label="ill")
+    assert schema["income"].range == (1000, 60059)
+    assert "'income': 12,500 is read as 12500. If that is wrong, give --decimal ," in " ".join(hints(table, schema))
+
+
+def test_what_one_record_holds_does_not_change_how_others_are_read(tmp_path):
+    """The mark is frozen in the schema: a training never looks at other records to read one."""
+    rows = "".join(f"{k + 1}.{k:03};{k},5;{k % 2}\n" for k in range(60))
+    table = columns_of(written("income;weight;ill\n" + rows, tmp_path))
+    schema = infer(table, label="ill")
+    other = columns_of(written("income;weight;ill\n" + rows.replace("8.007;7,5", "0.125;7.25"), tmp_path))
+    same = np.arange(60) != 7
+    assert (schema.encode(table)[0][same] == schema.encode(other)[0][same]).all()
+
+
+def test_numbers_with_signs_are_words_and_it_is_said():
+    frame = pd.DataFrame({"share": [f"{k} %" for k in range(60)], "pay": [f"${k},000" for k in range(60)]})
+    frame["ill"] = ["yes", "no"] * 30
+    told = " ".join(hints(_table(frame), infer(frame, label="ill")))
+    assert told.count("looks like numbers with a sign") == 2
+
+
+def test_times_of_the_day_do_not_name_records():
+    """Nearly every record has a moment of its own; it is a date all the same."""
+    moments = pd.date_range("2024-01-01", periods=300, freq="7h").strftime("%Y-%m-%d %H:%M:%S")
+    frame = pd.DataFrame({"seen": moments, "code": [f"c{k}" for k in range(300)], "ill": ["yes", "no"] * 150})
+    schema = infer(frame, label="ill")
+    assert schema["seen"].kind == "date"
+    assert identifiers(_table(frame), schema) == ["code"]
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({"ranges": {"job": (0, 1)}}, "'job': 60 of 60 values are no numbers, and count as missing"),
+        ({"ranges": {"age": (100, 120)}}, "'age': 60 of 60 values lie outside of the given range, and are clipped"),
+        ({"ranges": {"age": ("1990-01-01", "2000-01-01")}}, "'age': 60 of 60 values are no dates"),
+        ({"words": {"job": ["Koch", "Arzt"]}}, "'job': 60 of 60 values are none of the given words"),
+    ],
+)
+def test_public_facts_that_fit_no_record_are_told(known, said):
+    frame = pd.DataFrame({"age": range(20, 80), "job": ["cook", "nurse"] * 30, "ill": ["yes", "no"] * 30})
+    assert said in " ".join(hints(_table(frame), infer(frame, label="ill", **known)))
 
 
 def test_commas_do_not(tmp_path):

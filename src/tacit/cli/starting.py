@@ -36,6 +36,9 @@ def init(
     drop: Annotated[
         list[str] | None, typer.Option(metavar="COL", help="A column that is no feature; repeatable.")
     ] = None,
+    decimal: Annotated[
+        str | None, typer.Option(metavar="MARK", help="What marks decimals, . or , (else seen from the file).")
+    ] = None,
     describe: Annotated[list[str] | None, typer.Option(metavar="KEY=TEXT", help=DESCRIBE)] = None,
     out: Annotated[str, typer.Option(metavar="DIR", help="Where schema and run file go.")] = ".",
 ) -> Result:
@@ -45,13 +48,16 @@ def init(
     from ..study.starting import asked_for, described, facts_of, write
 
     asked = sys.stdin.isatty() and terminal().isatty()
-    given = facts_of(label, unit, group or (), range or (), words or (), drop or ())
+    given = facts_of(label, unit, group or (), range or (), words or (), drop or (), decimal)
     path = Path(table)
     schema, found, facts = described(path, given, _ask if asked else None)
     told = described_by(describe or ())
     files = write(path, schema, found.rows, _folder(out), asked_for(told, _ask) if asked else told)
     for name in set(facts.drop) - set(given.drop):
         note(f"Column {name!r} is left out: nearly every record has a value of its own, so it names records.")
+    for name in _left(schema, found):
+        if name not in facts.drop:
+            note(f"Column {name!r} is left out: it holds one value only.")
     for line in hints(found, schema):
         note(line)
     return Result(_told(schema, found, files), _rows(schema, files), _lines(schema, found, files[1]))

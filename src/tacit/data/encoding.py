@@ -82,7 +82,7 @@ def _scaled(values: Numbers, low: float, high: float) -> Numbers:
 
 def _number(column: Column, values: Values, out: Block) -> None:
     low, high = column.limits
-    numbers = values.as_numbers()
+    numbers = values.written_with(column.decimal).as_numbers()
     missing = np.isnan(numbers)
     grain = GRAIN * max(abs(low), abs(high))
     out[:, 0] = np.where(missing, 0.0, _scaled(numbers, low, high))

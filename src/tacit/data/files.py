@@ -18,6 +18,7 @@ from ..core import check, parquet
 from ..core.errors import BadInput
 from ..core.files import shown
 from .csv_file import read_csv
+from .decimal_marks import DECIMAL_COMMA, Spelling
 from .frames import Table, check_header, from_arrow
 from .frames import named as names_of
 from .npz_file import read_npz
@@ -32,6 +33,11 @@ ROLES = {"label": "y", "members": "members", "groups": "groups", "unit": "unit",
 """What names a column, and which array it becomes."""
 FROM = ", seen from the folder in which the command runs"
 FLAGS = ("members", "canaries")
+OTHERS = frozenset(
+    {".arrow", ".db", ".dta", ".feather", ".h5", ".hdf5", ".json", ".jsonl", ".npz", ".pdf", ".pickle", ".pkl"}
+    | {".rds", ".sas7bdat", ".sav", ".sqlite", ".toml", ".zip"}
+)
+"""How files end that hold something else than CSV."""
 WORDS, ROLE_WORDS, LONGEST = 1000, 10_000_000, 1000
 """Public limits: distinct words of a column that becomes indicators, those of labels, groups and units, and the
 characters of a word."""
@@ -67,8 +73,12 @@ def read_table(
 
 def columns_of(path: Path) -> Table:
     """The named columns of a CSV or Parquet file."""
+    if path.is_dir():
+        raise BadInput(f"{shown(str(path))} is a folder.", fix=f"Give the path of a .csv or .parquet file{FROM}.")
     if not path.is_file():
         raise BadInput(f"{shown(path)} is not there.", fix=f"Give the path of a .csv or .parquet file{FROM}.")
+    if path.suffix.lower() in OTHERS:
+        raise BadInput(f"{path.name} is neither a CSV nor a Parquet file.", fix="Save the table as one of these first.")
     if path.suffix != ".parquet":
         return read_csv(path)
     columns = parquet.table(path)
@@ -170,6 +180,11 @@ def _features(columns: dict[str, Values], words: Words, lists: Words) -> Any:
     """
     parts = []
     for name, values in columns.items():
+        if name not in lists and _thousands(values):
+            raise BadInput(
+                f"Column {shown(name)!r} holds numbers such as 12.500, which is 12500 or 12.5.",
+                fix="tacit init writes a schema that says which.",
+            )
         numbers = values.as_numbers().astype(np.float32)
         if name in lists or np.isnan(numbers).mean() > 0.5:
             if name not in lists:
@@ -183,6 +198,12 @@ def _features(columns: dict[str, Values], words: Words, lists: Words) -> Any:
     if not parts:
         raise BadInput("The data needs at least one column besides labels, members, groups and unit.")
     return np.concatenate(parts, axis=1)
+
+
+def _thousands(values: Values) -> bool:
+    """Whether dots separate thousands, or may do so: without a schema nothing says so."""
+    spelling = Spelling.of(values)
+    return spelling.unclear() or (spelling.grouped_dots and spelling.mark(elsewhere=False) == DECIMAL_COMMA)
 
 
 def check_words(name: str, texts: Sequence[str], most: int) -> None:

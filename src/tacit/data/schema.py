@@ -35,7 +35,8 @@ SHOWN = 6
 class Column:
     """One column. `range` is that of a number, or of a date as two ISO texts; `words` are those of a category.
 
-    `public=False` says that the range or the words were read off the data.
+    `public=False` says that range, words or decimal mark were read off the data. `decimal` is what marks the decimals
+    of a number that is written as text, "." or ","; the other one separates thousands.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Column:
     range: tuple[Limit, Limit] | None = None
     words: tuple[str, ...] | None = None
     public: bool = True
+    decimal: str = "."
 
     def __post_init__(self) -> None:
         where = f"Column {self.name!r}"
@@ -53,6 +55,10 @@ class Column:
             raise BadInput(f"{where} has kind {self.kind!r}.", fix=f"Did you mean {near!r}? Kinds: {', '.join(KINDS)}.")
         if not isinstance(self.public, bool):
             raise BadInput(f"{where}: public is true or false.")
+        if self.decimal not in (".", ","):
+            raise BadInput(f"{where}: decimal must be a point or a comma.", fix='For example decimal = ",".')
+        if self.decimal != "." and self.kind != "number":
+            raise BadInput(f"{where}: decimal goes with a number.")
         object.__setattr__(self, "range", None if self.range is None else _range(where, self.kind, self.range))
         object.__setattr__(self, "words", None if self.words is None else _words(where, self.kind, self.words))
         if self.kind in ("number", "date") and self.range is None:
@@ -215,6 +221,7 @@ class Schema:
             lines += ["", f"[columns.{_quoted(column.name)}]", f"kind = {_quoted(column.kind)}"]
             lines += [] if column.range is None else [f"range = {_quoted(list(column.range))}"]
             lines += [] if column.words is None else [f"words = {_quoted(list(column.words))}"]
+            lines += [] if column.decimal == "." else ['decimal = ","   # and dots separate thousands']
             lines += [] if column.public else ["public = false   # read off the data: no proof covers it"]
         return "\n".join(lines).lstrip("\n") + "\n"
 

@@ -19,17 +19,25 @@ _WHOLE = re.compile(r"[+-]?\d{1,100}", re.ASCII)
 _DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T](.+))?|(\d{4})/(\d{1,2})/(\d{1,2})(?:[ T](.+))?", re.ASCII)
 SLASHED = re.compile(r"\d{1,2}/\d{1,2}/\d{2,4}\b.*", re.ASCII)
 """Dates of which nobody can tell whether the day or the month comes first."""
-_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+", re.ASCII)
+COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+", re.ASCII)
+"""Numbers with a decimal comma; the dots, if any, separate thousands."""
+GROUPED_DOTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
+GROUPED_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII)
+"""Numbers whose thousands are, or may be, separated by dots or by commas."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The values of one column: `numbers` (NaN is missing), or texts as `codes` into `texts` (-1 is missing)."""
+    """The values of one column: `numbers` (NaN is missing), or texts as `codes` into `texts` (-1 is missing).
+
+    `raw` are the texts as a file with semicolons has them, before decimal commas became points.
+    """
 
     numbers: Numbers | None = None
     codes: Codes | None = None
     texts: tuple[str, ...] = ()
+    raw: tuple[str, ...] | None = None
 
     @classmethod
     def of_texts(cls, values: Sequence[str | None]) -> Values:
@@ -64,13 +72,21 @@ class Values:
 
     def with_decimal_points(self) -> Values:
         """Texts such as `1.234,5`, as files with semicolons write numbers, in the spelling `1234.5`."""
-        return Values(self.numbers, self.codes, tuple(map(_pointed, self.texts)))
+        return Values(self.numbers, self.codes, tuple(map(_pointed, self.texts)), self.texts)
+
+    def written_with(self, decimal: str) -> Values:
+        """The values where numbers are written with this decimal mark, and thousands separated by the other."""
+        if self.codes is None:
+            return self
+        if decimal == ",":
+            return Values(codes=self.codes, texts=tuple(map(_ungrouped, self.texts if self.raw is None else self.raw)))
+        return Values(codes=self.codes, texts=tuple(map(_plain, self.texts)))
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Values:
         """Some of the rows."""
         if self.codes is None:
             return Values(numbers=None if self.numbers is None else self.numbers[rows])
-        return Values(codes=self.codes[rows], texts=self.texts)
+        return Values(codes=self.codes[rows], texts=self.texts, raw=self.raw)
 
     def _looked_up(self, table: Sequence[float], codes: Codes | None = None) -> Numbers:
         codes = self.codes if codes is None else codes
@@ -109,7 +125,17 @@ def _iso(text: str) -> str:
 
 
 def _pointed(text: str) -> str:
-    return text.strip().replace(".", "").replace(",", ".") if _COMMA.fullmatch(text.strip()) else text
+    return text.strip().replace(".", "").replace(",", ".") if COMMA.fullmatch(text.strip()) else text
+
+
+def _ungrouped(text: str) -> str:
+    """A number with a decimal comma, or with dots between thousands, in the usual spelling."""
+    return text.strip().replace(".", "") if GROUPED_DOTS.fullmatch(text.strip()) else _pointed(text)
+
+
+def _plain(text: str) -> str:
+    """A number with commas between thousands, without them."""
+    return text.strip().replace(",", "") if GROUPED_COMMAS.fullmatch(text.strip()) else text
 
 
 def canonical(text: str) -> str:

@@ -71,6 +71,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "describe": dict.fromkeys(DESCRIBED, TEXT),
 }  # fmt: skip
 """Every section's keys, and what kind of value each takes."""
+TABLES = (".csv", ".csv.gz", ".csv.xz", ".csv.bz2", ".tsv", ".parquet", ".xlsx", ".npz")
 OTHER_NAMES = {
     "learning_rate": "lr", "max_grad_norm": "clip_norm", "l2_norm_clip": "clip_norm", "sigma": "noise_multiplier",
     "sample_rate": "rate", "sampling_prob": "rate", "iterations": "steps", "neighboring_relation": "adjacency",
@@ -92,6 +93,10 @@ class RunFile:
     @classmethod
     def read(cls, path: str | Path) -> RunFile:
         path = Path(path)
+        if path.name.lower().endswith(TABLES):
+            raise BadInput(
+                f"{shown(path)} is a table, not a run file.", fix=f"tacit init {shown(path)} --label COLUMN writes one."
+            )
         found = read_toml(path, fix="Give the path of a run.toml.")
         for section, table in found.items():
             _known(section, SECTIONS, "section")

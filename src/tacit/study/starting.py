@@ -10,9 +10,10 @@ from pathlib import Path
 from ..core import BadInput
 from ..core.files import written
 from ..data import Schema, Table, columns_of, infer
+from ..data.decimal_marks import MARKS
 from ..data.inference import identifiers
 from ..data.schema import Limit
-from ..data.values import parsed
+from ..data.values import days, parsed
 
 RATE, STEPS, EPSILON = 0.1, 200, 3.0
 """A tenth of the records at every step, twenty passes: found on five public tables (benchmarks/tables.py)."""
@@ -40,6 +41,7 @@ class Facts:
     ranges: Mapping[str, tuple[Limit, Limit]] = field(default_factory=dict)
     words: Mapping[str, Sequence[str]] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
+    decimal: str | None = None
 
 
 def described(path: Path, facts: Facts, ask: Ask | None = None) -> tuple[Schema, Table, Facts]:
@@ -111,16 +113,17 @@ def _description(told: Mapping[str, str]) -> str:
 
 def facts_of(
     label: str | None, unit: str | None, groups: Sequence[str], ranges: Sequence[str], words: Sequence[str],
-    drop: Sequence[str],
+    drop: Sequence[str], decimal: str | None = None,
 ) -> Facts:  # fmt: skip
     """From options: --range age=0,120 and --words sex=female,male."""
     return Facts(
         label,
         unit,
         tuple(groups),
-        {name: _range(name, text) for name, text in (_named("range", item, "age=0,120") for item in ranges)},
-        {name: _list(text) for name, text in (_named("words", item, "sex=female,male") for item in words)},
+        {name: _range(name, text) for name, text in _each("range", ranges, "age=0,120").items()},
+        {name: _list(text) for name, text in _each("words", words, "sex=female,male").items()},
         tuple(drop),
+        _mark(decimal),
     )
 
 
@@ -133,14 +136,21 @@ def _inferred(table: Table, facts: Facts) -> Schema:
         ranges=facts.ranges,
         words=facts.words,
         drop=facts.drop,
+        decimal=facts.decimal,
     )
 
 
-def _named(option: str, text: str, example: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals or not value:
-        raise BadInput(f"--{option} takes COLUMN=VALUES.", fix=f"For example --{option} {example}.")
-    return name, value
+def _each(option: str, items: Sequence[str], example: str) -> dict[str, str]:
+    """What an option says of each column; a column is named once."""
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not name or not equals or not value:
+            raise BadInput(f"--{option} takes COLUMN=VALUES.", fix=f"For example --{option} {example}.")
+        if name in found:
+            raise BadInput(f"--{option} is given twice for column {name!r}.")
+        found[name] = value
+    return found
 
 
 def _range(name: str, text: str) -> tuple[Limit, Limit]:
@@ -148,7 +158,20 @@ def _range(name: str, text: str) -> tuple[Limit, Limit]:
     if len(ends) != 2:
         raise BadInput(f"The range of {name!r} must be two values.", fix=f"For example --range {name}=0,120.")
     numbers = [parsed(end) for end in ends]
-    return (ends[0], ends[1]) if any(map(math.isnan, numbers)) else (numbers[0], numbers[1])
+    if not any(map(math.isnan, numbers)):
+        return numbers[0], numbers[1]
+    if any(math.isnan(days(end)) for end in ends):
+        raise BadInput(
+            f"The range of {name!r} must be two numbers or two dates.",
+            fix=f"For example --range {name}=0,120 or --range {name}=1990-01-01,2030-12-31.",
+        )
+    return ends[0], ends[1]
+
+
+def _mark(decimal: str | None) -> str | None:
+    if decimal not in (None, *MARKS):
+        raise BadInput("--decimal is a point or a comma.", fix="For example --decimal ,")
+    return decimal
 
 
 def _list(text: str) -> list[str]:
