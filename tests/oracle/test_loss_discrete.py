@@ -11,6 +11,7 @@ import pytest
 
 from tacit.core.events import DiscreteGaussian, DiscreteLaplace, Gaussian, Poisson, Repeat
 from tacit.loss import privacy_loss
+from tacit.loss import steps as steps_module
 from tacit.loss.noise import SMOOTH, DiscreteGaussianNoise
 from tacit.loss.pairs import Location
 from tacit.loss.steps import lower_step, upper_step
@@ -62,7 +63,8 @@ def test_each_end_holds_on_its_own(scale, shift, steps, epsilon, parts):
 
 def test_mutant_cutting_both_sides_at_their_own_integers_is_caught(monkeypatch):
     """Defect D1: P and Q divided at different integers put the upper end 0.4 % too low."""
-    monkeypatch.setattr(DiscreteGaussianNoise, "cut", lambda self, x: x)
+    monkeypatch.setattr(DiscreteGaussianNoise, "cut", lambda self, x, shift: x)
+    monkeypatch.setattr(steps_module, "EDGE", 0.0)
     wrong = 0
     for scale, shift, steps, epsilon in [*CASES, (3.12 * 3, 3, 5, 1.0)]:
         pair = Location(DiscreteGaussianNoise(scale), ((1.0, float(shift)),))

@@ -38,7 +38,7 @@ STATES = (ApproximateDP, PartitionSelection, ZCDP, NoisyMax, AboveThreshold, Bou
 """Events that state a guarantee for the adjacency they are analysed for, and say nothing about another one."""
 PURE = (RandomizedResponse, NoisyMax, AboveThreshold, BoundedRange, ApproximateDP)
 ROUNDING = 1e-10
-"""Of a log moment that is a sum over a lattice, from above: 2e5 units in the last place for each of 4,000 cells."""
+"""Added to a log moment that is computed, on top of what `loss.renyi` proves: docs/proofs/rounding.md, Lemma 7."""
 Leaf = tuple[Event, int]
 Totals = dict[str, Amount]
 

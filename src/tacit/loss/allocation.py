@@ -27,6 +27,7 @@ from .computed import Bracketed, Levels, Tabulated
 from .noise import Array
 from .pairs import Discrete, Pair
 from .quadrature import NotMet
+from .steps import CELL
 from .sums import Law, lattice_step, law_of, law_with_jumps
 
 POINTS = 1 << 16
@@ -124,7 +125,8 @@ def _dominating(pair: Pair, law: Law, steps: int, p_lost: float, q_lost: float) 
     if p.size:
         p[0] += float(ratios[positive][0]) * law.below
     q_lost += none + law.below + law.above
-    return Tabulated(np.log(ratios[positive]), p, q, min(p_lost, 1.0), min(q_lost, 1.0), pair)
+    ends = (min(lost * (1 + 4 * CELL), 1.0) for lost in (p_lost, q_lost))
+    return Tabulated(np.log(ratios[positive]), p, q, *ends, pair, off=4 * CELL)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class GaussianTotal:
         second = scale * float(erfcx(b / math.sqrt(2)))
         if a > 0:
             first = scale * float(erfcx(a / math.sqrt(2)))
-            first_error = (16 + 2 * a * b) * EPS * first
+            first_error = (16 + 2 * (1 + a) * b) * EPS * first
         else:
             first = float(ndtr(-a))
             first_error = (16 + 2 * b) * EPS * first
@@ -210,7 +210,8 @@ class Single:
         masses = self.pair.masses(np.array([epsilon]))
         p, q = float(masses[0][1]), float(masses[1][1]) * math.exp(min(epsilon, 700.0))
         place = float(np.abs(self.pair.position(np.array([epsilon])))[0]) / self.pair.noise.scale
-        return p, q, EPS * (64 + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
+        parts = len(self.pair.p) + len(self.pair.q)
+        return p, q, EPS * (256 + parts + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
 
     def _far(self, epsilon: float) -> tuple[float, float, float]:
         """`parts` where e^epsilon or the tail of Q is no number: by logarithms of tails."""

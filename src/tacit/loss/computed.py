@@ -28,15 +28,21 @@ class Tabulated(Pair):
     tells_all: float = 0.0
     mirror_tells_all: float = 0.0
     plain: Pair | None = None
+    off: float = 0.0
+    """How far off masses may be, relatively."""
 
     @property
     def infinite(self) -> float:
         return self.tells_all
 
+    @property
+    def doubt(self) -> float:
+        return self.off
+
     def mirrored(self) -> Tabulated:
         back = -self.losses[::-1], self.q[::-1], self.p[::-1]
         plain = None if self.plain is None else self.plain.mirrored()
-        return Tabulated(*back, self.mirror_tells_all, self.tells_all, plain)
+        return Tabulated(*back, self.mirror_tells_all, self.tells_all, plain, self.off)
 
     def masses(self, losses: Array) -> tuple[Array, Array]:
         cells = np.searchsorted(losses, self.losses, side="left")
@@ -70,6 +76,10 @@ class Weighted(Pair):
     def infinite(self) -> float:
         return sum(weight * pair.infinite for weight, pair in self.parts)
 
+    @property
+    def doubt(self) -> float:
+        return max(pair.doubt for _, pair in self.parts)
+
     def masses(self, losses: Array) -> tuple[Array, Array]:
         p, q = np.zeros(losses.size + 1), np.zeros(losses.size + 1)
         for weight, pair in self.parts:
@@ -92,6 +102,10 @@ class Bracketed(Pair):
     @property
     def leveled(self) -> bool:
         return self.above.leveled or self.below.leveled
+
+    @property
+    def doubt(self) -> float:
+        return max(self.above.doubt, self.below.doubt)
 
     def level(self, delta: float) -> Bracketed:
         return Bracketed(self.above.level(delta), self.below.level(delta)) if self.leveled else self

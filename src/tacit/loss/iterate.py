@@ -25,7 +25,7 @@ from ..core.adjacency import Adjacency
 from ..core.events import LastIterate
 from .composed import Composed, Release
 from .computed import Levels
-from .noise import Array, GaussianNoise
+from .noise import BITS, FAR, Array, GaussianNoise
 from .pairs import Discrete, Location, Pair, Parts
 
 REFERENCE_DELTA = 1e-6
@@ -42,7 +42,7 @@ def last_iterate(event: LastIterate, adjacency: Adjacency, group: int) -> Compos
     """The loss of the last iterate: the least of the bounds for the last t steps and for all of them."""
     if event.rate == 1:
         mu = math.sqrt(_full(event, group * adjacency.sensitivity))
-        pair = Location(GaussianNoise(1.0), ((1.0, mu),))
+        pair = Location(GaussianNoise(1 / mu), ((1.0, 1.0),))
         return Composed(((Release.symmetric(pair, tight=event.diameter is None), 1),))
     weights = [math.comb(group, j) * event.rate**j * (1 - event.rate) ** (group - j) for j in range(group + 1)]
     steps, move = _chosen(event, group * adjacency.sensitivity)
@@ -57,7 +57,9 @@ def last_iterate(event: LastIterate, adjacency: Adjacency, group: int) -> Compos
 
 
 def _step(event: LastIterate, weights: list[float], move: float, adjacency: Adjacency) -> Release:
-    """One step that also moves the iterates together by `move`."""
+    """One step that also moves the iterates together by `move`, or by a little more, so that places have few digits."""
+    digit = 2.0 ** (math.ceil(math.log2(FAR * event.noise_multiplier + len(weights) + move)) - BITS + 4)
+    move = math.ceil(move / digit) * digit
     here: Parts = tuple((weight, j + move) for j, weight in enumerate(weights) if weight > 0)
     gone: Parts = tuple((weight, -float(j)) for j, weight in enumerate(weights) if weight > 0)
     noise = GaussianNoise(event.noise_multiplier)

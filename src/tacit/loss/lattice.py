@@ -16,7 +16,7 @@ from .pairs import Discrete, Pair
 from .quadrature import NotMet
 from .steps import LARGEST, lower_step, origin_of, upper_step
 from .tilted import Bounding, chernoff, conversion
-from .window import TOLD, Counts, TooLarge, Window, compose, log_moments, lost, rounding
+from .window import TOLD, Counts, TooLarge, Window, compose, log_moments, lost, moment_doubt, rounding
 
 Composition = tuple[tuple[Pair, int], ...]
 TILTS = np.geomspace(1e-2, 2e5, 48)
@@ -79,8 +79,7 @@ class Lattice:
         if left <= 0:
             return Interval(0.0, math.inf)
         bound, tilt = _chernoff(coarse, lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t)
-        relative, shift = rounding(coarse, tilt)
-        sure = bound + relative / tilt + shift
+        sure = bound + moment_doubt(coarse, tilt) / tilt + rounding(coarse, tilt)[1]
         if sure <= known:
             return Interval(0.0, known if sure > 0 else 0.0)
         read = lambda low, high: Interval(_solve(low, delta) if low else 0.0, _solve(high, delta))  # noqa: E731
@@ -249,7 +248,9 @@ def _solve(window: Window, delta: float) -> float:
     """
     points = np.concatenate([[0.0], window.losses[window.losses > 0]])
     if points.size > 2 * FIRST:  # every epsilon that is shown to be an end is one: look at some first
-        points = np.append(points[:: points.size // FIRST], points[-1])
+        near = int(np.searchsorted(points, window.anchor))  # far from the anchor a window from below shows nothing
+        around = points[max(near - FIRST // 8, 0) : near + FIRST // 8]
+        points = np.union1d(np.append(points[:: points.size // FIRST], points[-1]), around)
     for _ in range(8):
         values = window.deltas(points)
         if window.sign < 0:

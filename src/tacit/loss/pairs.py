@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
+from .crossing import crossing
 from .noise import EPS, Array, GaussianNoise, LaplaceNoise, Noise
 
 Parts = tuple[tuple[float, float], ...]
@@ -37,6 +37,11 @@ class Pair(ABC):
     def renyi(self, tilts: Array) -> Array | None:
         """A bound of D_{1+t}(P || Q) in closed form, where one is known."""
         return None
+
+    @property
+    def doubt(self) -> float:
+        """How far off the masses may be, relatively, beyond `steps.CELL`, where the pair itself is computed."""
+        return 0.0
 
     @property
     def leveled(self) -> bool:
@@ -102,7 +107,8 @@ class Location(Pair):
         return Location(self.noise, p, q)
 
     def masses(self, losses: Array) -> tuple[Array, Array]:
-        x = np.concatenate([[-np.inf], self.noise.cut(self.position(losses)), [np.inf]])
+        shift = max(abs(place) for _, place in (*self.p, *self.q))
+        x = np.concatenate([[-np.inf], self.noise.cut(self.position(losses), shift), [np.inf]])
         return self._mass(self.p, x), self._mass(self.q, x)
 
     def _mass(self, parts: Parts, x: Array) -> Array:
@@ -226,38 +232,6 @@ class Location(Pair):
             inside = self.loss(middle) <= most
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
         return low
-
-
-def crossing(
-    f: Callable[[Array], Array], goals: Array, ends: tuple[Array, Array], values: tuple[Array, Array]
-) -> Array:
-    """Where a rising f reaches the goals, given places before and after with f there, to the last digits.
-
-    Reference: Chandrupatla 1997 (inverse quadratic interpolation where it is safe, else bisection).
-    """
-    found, open_ = np.array(ends[0], dtype=np.float64), np.arange(goals.size)
-    x1, x2, f1, f2 = *ends, values[0] - goals, values[1] - goals
-    share, near = np.full(goals.shape, 0.5), 1e-17 * (np.abs(ends[0]) + np.abs(ends[1])).max(initial=0.0)
-    for _ in range(100):
-        x = x1 + share * (x2 - x1)
-        value = f(x) - goals
-        same = (value > 0) == (f1 > 0)
-        x3, f3 = np.where(same, x1, x2), np.where(same, f1, f2)
-        x2, f2 = np.where(same, x2, x1), np.where(same, f2, f1)
-        x1, f1 = x, value
-        least = (2 * EPS * np.abs(x) + near) / np.maximum(np.abs(x2 - x1), 1e-300)
-        going = (least <= 0.5) & (np.abs(f1) > 2 * EPS * np.abs(goals))
-        found[open_] = np.where((f1 <= 0) | (least <= 0.5), x1, x2)
-        if not going.any():
-            break
-        open_, goals, least = open_[going], goals[going], least[going]
-        x1, x2, x3, f1, f2, f3 = (item[going] for item in (x1, x2, x3, f1, f2, f3))
-        with np.errstate(all="ignore"):
-            xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
-            bent = f1 / (f2 - f1) * f3 / (f2 - f3) + (x3 - x1) / (x2 - x1) * f1 / (f3 - f1) * f2 / (f3 - f2)
-            safe = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi) & np.isfinite(bent)
-        share = np.clip(np.where(safe, bent, 0.5), least, 1 - least)
-    return found
 
 
 @dataclass(frozen=True)
@@ -386,7 +360,7 @@ class Halves(Pair):
         p_down, q_down = self.above.mirrored().masses(edges)
         zero = int(np.searchsorted(edges, 0.0))
         p, q = (np.where(np.arange(edges.size + 1) <= zero, *pick) for pick in ((p_down, p_up), (q_down, q_up)))
-        p[zero] += max(1.0 - self.infinite - float(p.sum()), 0.0)
+        p[zero] += max(1.0 - self.infinite - float(p.sum()), 0.0) + 1024 * EPS  # at least what is missing
         q[zero] += max(1.0 - float(q.sum()), 0.0)
         if edges.size == losses.size:
             return p, q

@@ -287,13 +287,14 @@ class Line:
     def rounding(self, u: Array) -> Array:
         """Relative to M(t): exponents and phases each carry a rounding of their own size.
 
-        k products of a turn are off by k times (1.2 + 0.8) ulp at most, four turns and their products by 7.
+        k products of a turn are off by k times (1.2 + 0.8) ulp at most, four turns and their products by 7; sums over
+        n nodes, in any order, by n/sqrt 2 (Higham 2002, equation 4.4, for both parts).
         """
         n = self.nodes
         size = (1 + self.tilt) * np.abs(n.p.log_ratio) + abs(self.tilt) * np.abs(n.q.log_ratio) - n.bell
         phase = float(self.weights @ np.abs(n.loss))
         turns = 0.5 * u.size if u.size <= FEW else 2.0
-        fixed = 8 + float(self.weights @ size) + math.sqrt(self.kept.stop - self.kept.start) + turns
+        fixed = 8 + float(self.weights @ size) + (self.kept.stop - self.kept.start) / 5 + turns
         return np.asarray((4 * EPS * phase) * u + (SMALL + 4 * EPS * fixed))
 
 

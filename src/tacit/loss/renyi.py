@@ -13,11 +13,12 @@ import numpy as np
 
 from ..core.interval import Interval
 from .computed import Levels, Tabulated
-from .noise import Array, GaussianNoise
+from .noise import EPS, Array, GaussianNoise
 from .pairs import Location, Pair
 from .quadrature import Nodes, NotMet
 from .steps import LARGEST, upper_step
 from .tilted import conversion
+from .window import moment_doubt
 
 TILTS = np.geomspace(1e-3, 1e5, 400)
 """Orders minus one: fine and wide enough that no peer's grid is better."""
@@ -54,14 +55,15 @@ def divergences(pair: Pair, tilts: Array) -> Array:
     low, high = pair.reach(-700.0)
     step = upper_step(pair, (min(high, LARGEST) - max(low, -LARGEST)) / 4_000 + 1e-12, -700.0)
     # mass beyond the lattice counts: where it is not below e^-700, no moment is known
-    curve = np.full(tilts.shape, np.inf) if high > LARGEST else step.log_moments(tilts) / tilts
+    room = np.array([moment_doubt(((step, 1),), float(tilt)) for tilt in tilts])
+    curve = np.full(tilts.shape, np.inf) if high > LARGEST else (step.log_moments(tilts) + room) / tilts
     found = np.minimum(np.where(tilts * min(high, LARGEST) > 600.0, largest, np.maximum(curve, 0.0)), largest)
     closed = pair.upper.renyi(tilts)
     return np.asarray(found if closed is None else np.minimum(found, closed))
 
 
 def _gaussian(pair: Location, tilts: Array) -> Array:
-    """Orders whose integral is not certified to 1e-10 are left out, that is, infinite."""
+    """Orders whose integral is not certified to 1e-10, rounding apart, are left out, that is, infinite."""
     if len(pair.p) == len(pair.q) == 1:
         return (1 + tilts) * ((pair.p[0][1] - pair.q[0][1]) / pair.noise.scale) ** 2 / 2
     cap = _useful_tilt(pair)
@@ -73,7 +75,9 @@ def _gaussian(pair: Location, tilts: Array) -> Array:
         return found
     logs = nodes.log_moments(t)
     doubt = np.exp(np.minimum(nodes.log_error(t, np.zeros_like(t)) - logs, 0.0)) + nodes.beyond(t, logs)
-    found[inside] = np.where(doubt <= 1e-10, (logs + 1e-10) / t, np.inf)
+    size = np.array([np.abs(part.log_ratio).max() if part.largest else 0.0 for part in (nodes.p, nodes.q)])
+    rounding = 4 * EPS * (8 + math.sqrt(nodes.x.size) + 40.0**2 + (1 + t) * size[0] + t * size[1])
+    found[inside] = np.where(doubt <= 1e-10, (logs + 1.01e-10 + rounding) / t, np.inf)
     return found
 
 

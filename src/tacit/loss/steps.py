@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .noise import Array
+from .noise import EPS, Array
 from .pairs import Pair
 
 LARGEST = 600.0
@@ -21,8 +21,14 @@ LENT = 0.45
 """Share of its mass that a lattice point lends to one neighbour."""
 SPARSE = 0.25
 """A lattice on which a smaller share of the cells holds any mass is one of scattered outcomes."""
-ROUNDING = 32 * float(np.finfo(float).eps)
-"""Differences of cell masses below this, relative to the cell, are rounding; `window` allows for them."""
+ROUNDING = 32 * EPS
+"""Differences of cell masses below this, relative to the cell, are rounding."""
+CELL = 512 * EPS
+"""How far off the P and Q masses of a cell may be, relatively (docs/proofs/rounding.md, Lemma 2), with `ROUNDING`."""
+EDGE = 160 * EPS
+"""How far off the loss may be at which a cell is cut, over one plus the largest loss (Lemma 3 there)."""
+FAINT = 1e-290
+"""Q masses below this, whose last digits are lost, count as 0 from above; from below their cells are left out."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,8 @@ class Step:
     start: int
     mass: Array
     infinite: float
+    doubt: float = CELL
+    """How far off masses may be, relatively: those of P; from below, those of Q as well."""
 
     @property
     def losses(self) -> Array:
@@ -86,19 +94,29 @@ def origin_of(pair: Pair, width: float, log_mass: float) -> float:
 def upper_step(pair: Pair, width: float, log_mass: float, origin: float | None = None) -> Step:
     r"""Connect the dots: between lattice points, P and Q masses are moved to the two ends, both preserved.
 
-    Mass below the lattice moves up to its first point, mass above it to infinity.
-    Reference: Doroshenko et al. 2022, Connect the dots.
+    Mass below the lattice moves up to its first point, mass above it to infinity. Cells are cut a little below the
+    points, and Q is lowered by all that rounding may have done: up to the factor 1 - `doubt` of its mass the step
+    dominates the pair.
+    Reference: Doroshenko et al. 2022, Connect the dots; docs/proofs/rounding.md, Lemma 4.
     """
     pair = pair.upper
     origin, first, losses = _points(pair, width, log_mass, origin)
-    p, q = pair.masses(losses)
+    edge, doubt = EDGE * (1 + _largest(origin, losses)), CELL + pair.doubt
+    p, q = pair.masses(losses - edge)
+    q = np.where(q < FAINT, 0.0, q) * (1 - 3 * edge - 2 * doubt)
     left = (q[1:-1] * np.exp(losses[:-1]) - p[1:-1] * math.exp(-width)) / -math.expm1(-width)
     left = np.clip(left, 0.0, p[1:-1])
     mass = np.zeros(losses.size)
     mass[0] = p[0]
     mass[:-1] += left
     mass[1:] += p[1:-1] - left
-    return Step(origin, width, first, mass, pair.infinite + float(p[-1]))
+    infinite = pair.infinite * (1 + pair.doubt) + float(p[-1]) * (1 + doubt)
+    return Step(origin, width, first, mass, min(infinite, 1.0), doubt)
+
+
+def _largest(origin: float, losses: Array) -> float:
+    """The largest loss of a lattice, with either sign."""
+    return max(abs(origin), abs(float(losses[0])), abs(float(losses[-1])))
 
 
 def lower_step(pair: Pair, width: float, log_mass: float, origin: float | None = None) -> Step:
@@ -119,9 +137,9 @@ def lower_step(pair: Pair, width: float, log_mass: float, origin: float | None =
     pair = pair.lower
     origin, first, losses = _points(pair, width, log_mass, origin)
     if pair.grid is None:
-        cells = pair.masses(losses)
+        cells = _surely(*pair.masses(losses))
         if np.count_nonzero(cells[0][1:-1]) < SPARSE * losses.size:
-            return Step(origin, width, first, _drawn_together(*cells, losses), pair.infinite)
+            return Step(origin, width, first, _drawn_together(*cells, losses), pair.infinite, CELL + pair.doubt)
     p, scaled = _cells(pair, losses, width)
     up, down = math.expm1(width), -math.expm1(-width)
     under = np.maximum(scaled - p, 0.0)
@@ -129,7 +147,13 @@ def lower_step(pair: Pair, width: float, log_mass: float, origin: float | None =
     scaled = np.where(under > 0, scaled, p - over)
     lent_up, lent_down = np.append(over[1:], 0.0) / up, np.append(0.0, under[:-1]) / down
     gained = under / up + np.append(over[0], over[1:] / down)
-    return Step(origin, width, first, np.maximum(scaled + gained - lent_up - lent_down, 0.0), pair.infinite)
+    mass = np.maximum(scaled + gained - lent_up - lent_down, 0.0)
+    return Step(origin, width, first, mass, pair.infinite, CELL + pair.doubt)
+
+
+def _surely(p: Array, q: Array) -> tuple[Array, Array]:
+    """Masses of the cells that Q holds with all their digits."""
+    return np.where(q < FAINT, 0.0, p), np.where(q < FAINT, 0.0, q)
 
 
 def _drawn_together(p: Array, q: Array, losses: Array) -> Array:
@@ -165,7 +189,7 @@ def _cells(pair: Pair, losses: Array, width: float) -> tuple[Array, Array]:
     """
     cuts, points = losses - width / 2, losses - 8e-15 * (1 + np.abs(losses))
     for attempt in range(6):
-        p, q = (mass[1:] for mass in pair.masses(cuts))
+        p, q = (mass[1:] for mass in _surely(*pair.masses(cuts)))
         scaled = q * np.exp(losses)
         lack = _lack(p, scaled, width)
         poor = lack > ROUNDING * p

@@ -19,7 +19,7 @@ from scipy import fft
 from .noise import Array, log1p
 from .quadrature import NotMet
 from .steps import Step
-from .window import EPS, LARGEST_SIZE, TAIL, Counts, convolve, extent, folded, mean_of
+from .window import EPS, LARGEST_SIZE, TAIL, Counts, convolve, extent, folded, mean_of, rounding, transform_error
 
 RIGHT, LEFT = (1.0, 3.0, 9.0), (-1.0, -3.0, -9.0)
 """Tilts in units of one over the spread of the sum."""
@@ -160,8 +160,8 @@ class _View:
 
 
 def _view(parts: Counts, tilt: float) -> _View:
-    log_m, start, size = _window(parts, tilt)
-    density, error = convolve(parts, tilt, size)
+    _, start, size = _window(parts, tilt)
+    density, error, log_m = convolve(parts, tilt, size)
     return _placed(parts, tilt, log_m, start, density, error)
 
 
@@ -179,12 +179,14 @@ def _jump_view(step: Step, small: Array, large: Array, count: int, tilt: float) 
     logs, growth = count * np.log(m), count * log1p(r / m)
     grown = np.where(growth.real > 0, np.exp(logs + growth), 0.0) * -np.expm1(np.where(growth.real > 0, -growth, 0.0))
     total = grown + np.where(growth.real > 0, 0.0, np.exp(logs) * np.expm1(np.where(growth.real > 0, 0.0, growth)))
-    transform = 4 * EPS * math.log2(size)
-    rest = np.exp(np.minimum((count - 1) * np.log(np.maximum(np.abs(m + r), 1e-300)), 0.0))
-    error = count * transform * float(np.linalg.norm(sides[1])) * math.sqrt(mean_of(rest**2, size))
-    other = np.minimum(np.abs(total) / np.maximum(np.abs(m), 1e-200) + rest * np.abs(r / m), 2.0)
-    error += count * transform * float(np.linalg.norm(sides[0])) * math.sqrt(mean_of(other**2, size))
-    error += EPS * mean_of(np.abs(total) * (2 * np.abs(logs) + 4 * np.abs(growth) + 16), size)
+    transform = transform_error(size)
+    small_rms, large_rms = (transform * float(np.linalg.norm(side)) for side in sides)
+    away = (small_rms + large_rms) * math.sqrt(size)
+    rest = np.exp(np.minimum((count - 1) * np.log(np.abs(m + r) + away), 1.0))
+    error = count * large_rms * math.sqrt(mean_of(rest**2, size))
+    other = np.minimum(np.abs(total) / np.maximum(np.abs(m), 1e-200) + rest * (np.abs(r / m) + count * away), 3.0)
+    error += count * small_rms * math.sqrt(mean_of(other**2, size))
+    error += EPS * mean_of(np.abs(total) * (6 * np.abs(logs) + 8 * count + 12 * np.abs(growth) + 64), size)
     density = fft.irfft(total, size)
     error += transform * float(np.linalg.norm(density))
     return _placed(parts, tilt, log_m, start, density, error)
@@ -207,7 +209,7 @@ def _placed(parts: Counts, tilt: float, log_m: float, start: int, density: Array
     values = origin + width * np.arange(start, start + density.size, dtype=np.float64)
     with np.errstate(under="ignore"):
         scale = np.exp(np.minimum(log_m - tilt * values, 700.0))
-    share = 1e-11 + 4 * EPS * sum(count for _, count in parts)
+    share = 1e-12 + rounding(parts, tilt)[0] + 8 * EPS * abs(log_m)
     doubt = scale * (error + 2 * TAIL + share * density)
     return _View(start, scale * density, doubt, float(TAIL * scale[0]), float(TAIL * scale[-1]), tilt)
 

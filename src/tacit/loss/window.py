@@ -57,13 +57,23 @@ def lost(parts: Counts) -> float:
 def rounding(parts: Counts, tilt: float) -> tuple[float, float]:
     r"""What rounding can do to a composition: to its mass tilted by t, relatively, and to its loss.
 
-    A step's mass is right to 600 units of the last digit, its logarithm (at most 745) and that of the sum to 800, and
-    t L, rounded in three places, to 8 t L in all; constants at the end add fewer than 4000. Outcomes that lie within 64
-    units of (1 + L) above a lattice point count as if they were on it, and losses are rounded themselves: 80.
+    Every factor p_j e^{t g_j}/M carries the doubt of its step and 64 + 10 t L units of the last digit, constants at the
+    end add fewer than 4000; a loss is a sum of multiples of at most L.
+    Reference: docs/proofs/rounding.md, Lemma 5.
     """
+    steps, doubt = sum(count for _, count in parts), math.fsum(count * step.doubt for step, count in parts)
+    largest = _largest(parts)
+    return 1.01 * doubt + EPS * (steps * (64 + 10 * abs(tilt) * largest) + 4000), 8 * EPS * steps * (largest + 1)
+
+
+def moment_doubt(parts: Counts, tilt: float) -> float:
+    """How far off the logarithm of a composed moment may be: logarithms of masses are at most 745, right to 4 ulp."""
     steps = sum(count for _, count in parts)
-    largest = max(float(np.abs(step.losses[[0, -1]]).max()) for step, _ in parts)
-    return EPS * (steps * (1500 + 8 * abs(tilt) * largest) + 4000), 80 * EPS * steps * (largest + 1)
+    return 2 * rounding(parts, tilt)[0] + 3200 * EPS * steps
+
+
+def _largest(parts: Counts) -> float:
+    return max(max(abs(step.origin), float(np.abs(step.losses[[0, -1]]).max())) for step, _ in parts)
 
 
 @dataclass(frozen=True)
@@ -116,14 +126,14 @@ class Window:
 def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
     """Convolve over a window that holds all but `TAIL` of the tilted mass on either side."""
     width = parts[0][0].width
-    log_m, low, high = extent(parts, tilt)
+    _, low, high = extent(parts, tilt)
     needed = (high - low) / width + 2
     if not needed <= LARGEST_SIZE:
         raise TooLarge(needed / LARGEST_SIZE)
     size = fft.next_fast_len(max(64, math.ceil(needed)), real=True)
     origin = math.fsum(count * step.origin for step, count in parts)
     start = math.floor((low - origin) / width)
-    density, error = convolve(parts, tilt, size)
+    density, error, log_m = convolve(parts, tilt, size)
     density = np.maximum(np.roll(density, -(start % size)) + sign * error, 0.0)
     losses = origin + width * np.arange(start, start + size, dtype=np.float64)
     log_weight = -tilt * (losses - anchor)
@@ -131,6 +141,8 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
     p = density * np.exp(np.clip(log_weight, least, 600.0))
     q = density * np.exp(np.clip(log_weight + anchor - losses, -math.inf if sign > 0 else -700.0, 600.0))
     relative, shift = rounding(parts, tilt)
+    if sign < 0:  # from below Q may be off as well, which moves losses
+        shift += 2.02 * math.fsum(count * step.doubt for step, count in parts)
     return Window(
         sign,
         tilt,
@@ -139,7 +151,7 @@ def compose(parts: Counts, tilt: float, sign: int, anchor: float) -> Window:
         losses,
         _above(p),
         _above(q),
-        relative + EPS * size,
+        relative + EPS * (size + 4 * abs(log_m)),
         shift,
         lost(parts) * (1 + sign * TOLD),
     )
@@ -156,10 +168,11 @@ def extent(parts: Counts, tilt: float, shares: Array = MOVES) -> tuple[float, fl
     """log M(t), and losses beyond which the tilted composition has mass at most TAIL, by Chernoff at other tilts."""
     spread = 0.0
     for step, count in parts:
-        weights = _tilted(step, tilt)
+        weights = _tilted(step, tilt)[0]
         spread += count * float(weights @ (step.losses - weights @ step.losses) ** 2)
     need = -math.log(TAIL) + 1e-3
     moves = shares * math.sqrt(2 * need / max(spread, 1e-300))
+    need += max(2 * moment_doubt(parts, abs(tilt) + float(moves[-1])) - 1e-3, 0.0)
     logs = log_moments(parts, np.concatenate([[tilt], tilt + moves, tilt - moves]))
     base, up, down = float(logs[0]), logs[1 : 1 + moves.size], logs[1 + moves.size :]
     first = math.fsum(count * float(step.losses[0]) for step, count in parts)
@@ -169,38 +182,49 @@ def extent(parts: Counts, tilt: float, shares: Array = MOVES) -> tuple[float, fl
     return base, low, max(min(float(((up - base + need) / moves).min()), last + margin), low + margin)
 
 
-def _tilted(step: Step, tilt: float) -> Array:
-    exponents = tilt * step.losses - float(step.log_moments(np.array([tilt]))[0])
+def _tilted(step: Step, tilt: float) -> tuple[Array, float]:
+    """Masses times e^{t g}/M, and log M: any number would do that is used in both places."""
+    log_m = float(step.log_moments(np.array([tilt]))[0])
+    exponents = tilt * step.losses - log_m
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(np.where(step.mass > 0, step.mass * np.exp(np.minimum(exponents, 700.0)), 0.0))
+        return np.asarray(np.where(step.mass > 0, step.mass * np.exp(np.minimum(exponents, 700.0)), 0.0)), log_m
 
 
-def convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float]:
-    """The circular convolution of all tilted steps, and a bound on the error of each of its entries."""
-    if len(parts) == 1:
-        step, count = parts[0]
-        tilted = _tilted(step, tilt)
-        if -count * math.log(max(float(tilted.max()), 1e-300)) < RARE:
-            return _few_moves(tilted, step.start, count, size)
+def transform_error(size: int) -> float:
+    r"""A bound of how far off a transform of so many points may be, relatively, in the Euclidean norm.
+
+    Passes of radix 2, 3, 4 and 5 lose at most 8 units of the last digit per factor of 2.
+    Reference: Higham 2002, Theorem 24.2; docs/proofs/rounding.md, Lemma 6.
+    """
+    return 9 * EPS * (math.log2(size) + 2)
+
+
+def convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float, float]:
+    """The circular convolution of all tilted steps, a bound on the error of each of its entries, and log M."""
+    tilted = [_tilted(step, tilt) for step, _ in parts]
+    log_m = math.fsum(count * log for (_, count), (_, log) in zip(parts, tilted, strict=True))
+    if len(parts) == 1 and -parts[0][1] * math.log(max(float(tilted[0][0].max()), 1e-300)) < RARE:
+        return *_few_moves(tilted[0][0], parts[0][0].start, parts[0][1], size), log_m
     log_total = np.zeros(size // 2 + 1, dtype=np.complex128)
-    log_size = np.zeros(size // 2 + 1)
-    transform = 4 * EPS * math.log2(size)
+    log_size, log_most = np.zeros(size // 2 + 1), np.zeros(size // 2 + 1)
     pieces = []
-    for step, count in parts:
-        circle = folded(_tilted(step, tilt), step.start, size)
+    for (step, count), (masses, _) in zip(parts, tilted, strict=True):
+        circle = folded(masses, step.start, size)
         spectrum = fft.rfft(circle)
         spectrum[spectrum == 0] = 1e-300
-        logs = np.log(spectrum)
+        rms = transform_error(size) * float(np.linalg.norm(circle))
+        logs, most = np.log(spectrum), np.log(np.abs(spectrum) + rms * math.sqrt(size))
         log_total += count * logs
         log_size += count * (np.abs(logs.real) + math.pi)
-        pieces.append((logs.real, count, transform * float(np.linalg.norm(circle))))
+        log_most += count * most
+        pieces.append((most, count, rms))
     total = np.exp(log_total)
-    error = mean_of(np.abs(total) * (2 * log_size + 8), size) * EPS
-    for logs_real, count, rms in pieces:
-        rest = np.exp(np.minimum(log_total.real - logs_real, 0.0))
+    error = mean_of(np.abs(total) * (6 * log_size + 32), size) * EPS
+    for most, count, rms in pieces:
+        rest = np.exp(np.minimum(log_most - most, 1.0))
         error += count * rms * math.sqrt(mean_of(rest**2, size))
     density = fft.irfft(total, size)
-    return density, error + transform * float(np.linalg.norm(density))
+    return density, error + transform_error(size) * float(np.linalg.norm(density)), log_m
 
 
 def _few_moves(tilted: Array, start: int, count: int, size: int) -> tuple[Array, float]:
@@ -214,27 +238,31 @@ def _few_moves(tilted: Array, start: int, count: int, size: int) -> tuple[Array,
     moves[main] = 0.0
     circle = folded(moves, -main, size)
     x = fft.rfft(circle)
-    some, slope = _two_or_more(x, count)
-    transform = 4 * EPS * math.log2(size)
-    more = fft.irfft(some, size)
-    error = transform * float(np.linalg.norm(circle)) * math.sqrt(mean_of(np.abs(slope) ** 2, size))
-    error += 64 * EPS * mean_of(np.abs(some) * (1 + np.abs(count * x)), size) + transform * float(np.linalg.norm(more))
+    some, slope, lost = _two_or_more(x, count)
+    transform = transform_error(size)
+    more, rms = fft.irfft(some, size), transform * float(np.linalg.norm(circle))
+    away = rms * math.sqrt(size)
+    bend = count * (count - 1.0) * away * np.exp(np.minimum((count - 2) * np.log(np.abs(1 + x) + away), 600.0))
+    error = rms * math.sqrt(mean_of((slope + bend) ** 2, size))
+    error += EPS * mean_of(lost, size) + transform * float(np.linalg.norm(more))
     density = more + count * circle
     density[0] += 1.0
     scale = math.exp(count * math.log(mass))
     return np.roll(scale * density, (start + main) * count % size), scale * (error + 8 * EPS)
 
 
-def _two_or_more(x: Complex, n: int) -> tuple[Complex, Complex]:
-    """(1 + x)^n - 1 - n x and its derivative; by the binomial series where n x is small."""
-    small = np.abs(x) * n < 0.05
+def _two_or_more(x: Complex, n: int) -> tuple[Complex, Array, Array]:
+    """(1 + x)^n - 1 - n x, the size of its derivative, and its rounding; by the binomial series where n x is small."""
+    small = np.abs(x) * n < 0.02  # what the series leaves out is then below 14 units of the last digit
     with np.errstate(over="ignore", invalid="ignore"):
         logs = log1p(x)
         whole = np.expm1(n * logs) - n * x
         slope = n * np.expm1((n - 1) * logs)
     tail = 1 + (n - 4) * x / 5 * (1 + (n - 5) * x / 6 * (1 + (n - 6) * x / 7))
     series = n * (n - 1) / 2 * x**2 * (1 + (n - 2) * x / 3 * (1 + (n - 3) * x / 4 * tail))
-    return np.where(small, series, whole), slope
+    some = np.where(small, series, whole)
+    lost = np.where(small, 64 * np.abs(series), 48 * (np.abs(some) + 2 * n * np.abs(x)) * (1 + n * np.abs(logs)))
+    return some, np.abs(slope), lost
 
 
 def folded(mass: Array, start: int, size: int) -> Array:

@@ -13,6 +13,7 @@ from ...core.events import (
     ObjectivePerturbation,
     Poisson,
 )
+from ..allocation import NOTHING
 from ..composed import Composed, Release
 from ..computed import Bracketed
 from ..factorised import sensitivity, turns
@@ -29,9 +30,12 @@ def _(event: MatrixFactorisation | BandedFactorisation, adjacency: Adjacency, gr
     attained, bound = (group * adjacency.sensitivity * value for value in sensitivity(event))
     if bound == 0:
         return Composed()
-    above, below = (Location(GaussianNoise(event.noise_multiplier), ((1.0, value),)) for value in (bound, attained))
+    above = Location(GaussianNoise(event.noise_multiplier / bound), ((1.0, 1.0),))
     exact = attained >= bound * (1 - 1e-9)
-    return once(Release.symmetric(above) if exact else Release.symmetric(Bracketed(above, below)))
+    if exact:
+        return once(Release.symmetric(above))
+    below = Location(GaussianNoise(event.noise_multiplier / attained), ((1.0, 1.0),)) if attained > 0 else NOTHING
+    return once(Release.symmetric(Bracketed(above, below)))
 
 
 @loss_of.register
