@@ -125,8 +125,8 @@ def _dominating(pair: Pair, law: Law, steps: int, p_lost: float, q_lost: float) 
     if p.size:
         p[0] += float(ratios[positive][0]) * law.below
     q_lost += none + law.below + law.above
-    ends = (min(lost * (1 + 4 * CELL), 1.0) for lost in (p_lost, q_lost))
-    return Tabulated(np.log(ratios[positive]), p, q, *ends, pair, off=4 * CELL)
+    p_lost, q_lost = (min(lost * (1 + 4 * CELL), 1.0) for lost in (p_lost, q_lost))
+    return Tabulated(np.log(ratios[positive]), p, q, p_lost, q_lost, pair, off=4 * CELL)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri_exp
 
 from .cells import FAR as FAR
-from .cells import NARROW, Array, bell, narrow_cells, wide_cells
+from .cells import NARROW, bell, narrow_cells, wide_cells
+from .cells import Array as Array
 
 Complex = NDArray[np.complex128]
 EPS = float(np.finfo(float).eps)
