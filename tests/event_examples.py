@@ -32,6 +32,7 @@ from tacit.core.events import (
     NonPrivate,
     NoOp,
     ObjectivePerturbation,
+    OneOf,
     PartitionSelection,
     Poisson,
     RandomizedResponse,
@@ -177,6 +178,11 @@ KINDS: dict[str, Kind] = {
         RandomizedResponse(0.5, 3), lambda w: RandomizedResponse(w.log(0.01, 20), w.whole(2, 50))
     ),
     "Repeat": Kind(Repeat(Poisson(0.05, Gaussian(1.5)), 20), "combination", lambda w, e: Repeat(e, w.whole(1, 10**7))),
+    "OneOf": Kind(
+        OneOf((Gaussian(2.0), Repeat(Gaussian(5.0), 3))),
+        "combination",
+        lambda w, e: OneOf((e, *(w.leaf() for _ in range(int(w.rng.integers(0, 3)))))),
+    ),
     "RepeatAndSelect": Kind(RepeatAndSelect(Gaussian(5.0), 5.0), "combination", _selection),
     "Shuffled": Kind(Shuffled(10, Gaussian(2.0)), "sampling", lambda w, e: Shuffled(w.whole(1, 1000), e)),
     "TruncatedPoisson": Kind(

@@ -38,7 +38,7 @@ _ROOMS = {
     "pate": ("PATE",),
     "train": ("Speed", "fit", "private"),
     "audits": ("Choice", "audit_mechanism", "choose", "lower_bound", "verify"),
-    "study": ("attack", "audit", "bracket"),
+    "study": ("attack", "audit", "bracket", "search"),
     "reports": ("report",),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
@@ -104,6 +104,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from .study import attack as attack
     from .study import audit as audit
     from .study import bracket as bracket
+    from .study import search as search
     from .train import Speed as Speed
     from .train import fit as fit
     from .train import private as private

@@ -8,11 +8,13 @@ from .custom import PrivateERM
 from .linear import PrivateLogisticRegression, PrivateSVC
 from .regression import PrivateLinearRegression, PrivateRidge
 from .scaling import PrivateStandardScaler
+from .search import PrivateGridSearchCV
 
 __all__ = [
     "PrivateAdditiveTrees",
     "PrivateERM",
     "PrivateGaussianNB",
+    "PrivateGridSearchCV",
     "PrivateKMeans",
     "PrivateLinearRegression",
     "PrivateLogisticRegression",

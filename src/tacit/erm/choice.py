@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ..core import BadInput
 from .budget import Budget
-from .methods import METHODS, Design, Shape
+from .methods import METHODS, Design, Shape, tilting
 
 NAMES = ("auto", *METHODS)
 
@@ -35,4 +35,6 @@ def _best(shape: Shape, budget: Budget) -> tuple[str, str]:
         return "output", "delta 0: output perturbation is pure"
     if shape.regularization == 0:
         return "gradient", "regularization 0: the other methods need a strongly convex objective"
+    if shape.regularization is not None and budget.reach * tilting(shape) > budget.epsilon / budget.models / 2:
+        return "gradient", "objective perturbation at this regularization would spend half of epsilon without any noise"
     return "objective", "one Gaussian vector pays for the whole minimisation, and the loss's curvature damps it"

@@ -83,10 +83,21 @@ def objective(shape: Shape, budget: Budget) -> Design:
         tilted = ObjectivePerturbation(noise, shape.bend, regularization(noise))
         return Compose((tilted, Gaussian(INEXACT * noise)))
 
+    if shape.regularization is not None and budget.reach * tilting(shape) >= budget.epsilon / budget.models:
+        raise BadInput(
+            'method="objective" cannot keep this epsilon: one record bends the objective by too much.',
+            fix='Raise regularization, or use method="gradient".',
+        )
     noise = budget.least_noise(event)
     chi = float(stats.chi2.ppf(0.95, shape.features))
     excess = (noise * shape.steepness) ** 2 * chi / (2 * regularization(noise)) / shape.size
     return Design("objective", event(noise), noise, regularization(noise), excess=excess)
+
+
+def tilting(shape: Shape) -> float:
+    """What objective perturbation costs however much noise there is: log(1 + bend/lambda), for the sum."""
+    strength = (shape.regularization or 0.0) * shape.size
+    return math.log1p(shape.bend / strength) if strength > 0 else math.inf
 
 
 def output(shape: Shape, budget: Budget) -> Design:

@@ -32,6 +32,7 @@ from ..core.events import (
     NonPrivate,
     NoOp,
     ObjectivePerturbation,
+    OneOf,
     PartitionSelection,
     Poisson,
     RandomizedResponse,
@@ -129,6 +130,7 @@ CONDITIONS: dict[type[Event], Conditions] = {
         ),
         "cyclic-poisson",
     ),
+    OneOf: Conditions(("which of the events takes place is drawn without looking at the records",)),
     RepeatAndSelect: Conditions(
         ("only the best run is seen, and the number of runs is drawn as `shape` and `mean` say", FRESH)
     ),

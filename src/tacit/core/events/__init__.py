@@ -6,7 +6,7 @@ forget them.
 """
 
 from ..event import SCHEMA, Event, family, rescaled, walk
-from .combinations import Compose, Repeat, RepeatAndSelect
+from .combinations import Compose, OneOf, Repeat, RepeatAndSelect
 from .mechanisms import (
     ZCDP,
     AboveThreshold,
@@ -45,6 +45,7 @@ __all__ = [
     "NoisyMax",
     "NonPrivate",
     "ObjectivePerturbation",
+    "OneOf",
     "PartitionSelection",
     "Poisson",
     "RandomizedResponse",

@@ -37,6 +37,22 @@ class Compose(Event):
 
 
 @dataclass(frozen=True)
+class OneOf(Event):
+    """One of `events`, drawn without looking at the records. Which one it was may be told."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.events, Event) or not isinstance(self.events, Iterable):
+            raise BadInput("OneOf takes a sequence of events.")
+        self._set("events", tuple(self.events))
+        if not self.events:
+            raise BadInput("OneOf needs at least one event.")
+        for event in self.events:
+            check_event(event)
+
+
+@dataclass(frozen=True)
 class RepeatAndSelect(Event):
     r"""`event` run K times, K random, and only the best run released.
 

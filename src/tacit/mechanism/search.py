@@ -1,0 +1,182 @@
+r"""Private choice of settings: a random number of private trials, of which only the best is released.
+
+The number of trials K is Poisson or geometric, each trial runs a candidate drawn uniformly, and the result of the trial
+with the largest score is released with its score. All K trials together cost little more than one: `RepeatAndSelect`.
+Reference: Papernot and Steinke 2022, Hyperparameter tuning with Renyi differential privacy, Theorems 2 and 6; Liu and
+Talwar 2019.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Generic, TypeVar
+
+from ..core import Adjacency, BadInput, Charger, Event, Evidence, NotFinished, Receipt, Scoped, Source, check, source
+from ..core.events import OneOf, RepeatAndSelect
+from ..core.evidence import Claim
+from ..loss import Plan, privacy_loss
+from ..loss.conditions import upper_bound
+from .charging import Account, Random
+from .exact import Uniform, uniform_below, weight_bounds
+
+Candidate = TypeVar("Candidate")
+Result = TypeVar("Result")
+Trial = Callable[[Candidate, Source], tuple[Result, float]]
+"""(candidate, randomness) -> (what is released if it wins, its score: larger is better)."""
+COVERED = "the event that was stated for a candidate covers its whole run and its score"
+METHOD = "privacy-loss distribution"
+MOST = 10_000
+"""Trials on average, at most."""
+
+
+@dataclass(frozen=True)
+class Searched(Generic[Candidate, Result]):
+    """The winner of a search: what its trial made, its score, its settings, and the cost of the whole search."""
+
+    result: Result
+    score: float
+    candidate: Candidate
+    evidence: Evidence
+    receipt: Receipt | None = None
+
+
+def search(
+    make_run: Trial[Candidate, Result],
+    candidates: Sequence[Candidate],
+    *,
+    event: Event | Plan | Callable[[Candidate], Event | Plan],
+    delta: float,
+    mean: float | None = None,
+    shape: float | str | None = "auto",
+    adjacency: Adjacency | str = "add-remove",
+    ledger: Charger | None = None,
+    rng: Random = None,
+) -> Searched[Candidate, Result]:
+    r"""Train with settings that are chosen privately, and release the best trial alone.
+
+    `make_run(candidate, source)` trains with these settings and scores the result; both draw from `source`.
+    `event` says what one trial costs, with its score: an Event or a Plan, or a function of the candidate.
+    `mean` is the average number of trials, by default three for each candidate and ten at least. `shape` None: their
+    number is Poisson; 1: geometric, which makes one trial at least; "auto" takes the cheaper of both.
+
+    Guarantee: `RepeatAndSelect(OneOf(events), mean, shape)`, charged once, before the first trial.
+    Caller ensures: `event` covers the trial and its score. A score on private records needs noise of its own (compose
+    its `Gaussian` with the plan's event), one on public records does not. No trial charges a ledger or is shown.
+    Edge cases: a score that is not a number never wins; a Poisson number of 0 trials raises NotFinished, whatever the
+    records are.
+    """
+    trials = check.real("mean", max(10.0, 3.0 * len(candidates)) if mean is None else mean)
+    if not candidates or not 0 < trials <= MOST:
+        raise BadInput(f"A search needs at least one candidate, and a mean between 0 and {MOST} trials.")
+    neighbours = Adjacency.of(adjacency)
+    whole = selection_event([_event(event, each) for each in candidates], trials, shape, delta, neighbours)
+    evidence = _evidence(whole, delta, neighbours, len(candidates), source(rng).name)
+    receipt = None if ledger is None else _paid(ledger, whole, neighbours)
+    result, score, candidate = best_of(make_run, candidates, whole, source(rng))
+    return Searched(result, score, candidate, evidence, receipt)
+
+
+def selection_event(
+    events: Sequence[Event], mean: float, shape: float | str | None, delta: float, adjacency: Adjacency
+) -> RepeatAndSelect:
+    """What a search over candidates of these costs is charged for; "auto" takes the shape that costs less at delta."""
+    distinct = tuple(dict.fromkeys(events))
+    inner = distinct[0] if len(distinct) == 1 else OneOf(distinct)
+    if shape == "auto" and mean > 1:
+        both = [RepeatAndSelect(inner, mean, each) for each in (None, 1.0)]
+        return min(both, key=lambda event: privacy_loss(event, adjacency).epsilon(delta).upper)
+    if shape not in ("auto", None, 1):
+        raise BadInput(f"shape must be 'auto', None (Poisson) or 1 (geometric), got {shape!r}.")
+    return RepeatAndSelect(inner, mean, None if shape in ("auto", None) else 1.0)
+
+
+def best_of(
+    make_run: Trial[Candidate, Result],
+    candidates: Sequence[Candidate],
+    event: RepeatAndSelect,
+    chance: Source,
+) -> tuple[Result, float, Candidate]:
+    """The best of a random number of trials; the first of equals. Whoever calls this has charged the event."""
+    best: tuple[Result, float, Candidate] | None = None
+    for _ in range(number_of_trials(event.mean, event.shape, chance)):
+        candidate = candidates[int(uniform_below(chance, len(candidates), 1)[0])]
+        result, score = make_run(candidate, chance.spawn(1)[0])
+        told = -math.inf if math.isnan(float(score)) else float(score)
+        if best is None or told > best[1]:
+            best = result, told, candidate
+    if best is None:
+        raise NotFinished(
+            "The number of trials was drawn as 0, which releases nothing.",
+            fix="Search again, with a charge of its own.",
+        )
+    return best
+
+
+def number_of_trials(mean: float, shape: float | None, chance: Source) -> int:
+    """A Poisson number (`shape` None) or a geometric one from 1 on (1), drawn exactly by inversion."""
+    uniform, m = Uniform(int(chance.words(1)[0]), 64, chance), Fraction(mean)
+    if shape is None:
+        count, term, total = 0, Fraction(1), Fraction(1)
+        while not uniform.below(weight_bounds(total, m)):
+            count += 1
+            term = term * m / count
+            total += term
+        return count
+    if shape != 1:
+        raise BadInput(f"shape must be None (Poisson) or 1 (geometric), got {shape!r}.")
+    count, left = 1, 1 - 1 / m
+    while not uniform.below(_rational(1 - left**count)):
+        count += 1
+    return count
+
+
+def _rational(p: Fraction) -> Callable[[int], tuple[int, int]]:
+    return lambda bits: (math.floor(p * (1 << bits)), math.ceil(p * (1 << bits)))
+
+
+def _event(given: Event | Plan | Callable[[Candidate], Event | Plan], candidate: Candidate) -> Event:
+    found = given if isinstance(given, Event | Plan) else given(candidate)
+    found = found.event if isinstance(found, Plan) else found
+    if not isinstance(found, Event):
+        raise BadInput("`event` must be an Event, a Plan, or a function of a candidate that returns one.")
+    return found
+
+
+def _evidence(event: RepeatAndSelect, delta: float, adjacency: Adjacency, candidates: int, randomness: str) -> Evidence:
+    found = privacy_loss(event, adjacency).epsilon(check.delta(delta)).upper
+    bound = upper_bound(found, delta, event, adjacency, method=METHOD, more=(COVERED,))
+    return Evidence(
+        subject="the best of a private search",
+        claim=Claim(bound, event),
+        not_covered=("trials other than the winner: they are never shown", "how the candidates were listed"),
+        threat={
+            "released": "the winning trial's result, score and settings",
+            "attacker sees": "them, and knows all candidates",
+            "trust": "whoever trains holds the records and is trusted with them",
+            "composition": "this search alone, unless a ledger was charged",
+        },
+        provenance={"settings": chosen_among(candidates, event), "randomness": randomness},
+    )
+
+
+def chosen_among(candidates: int, event: RepeatAndSelect) -> str:
+    """How settings were chosen, in words."""
+    kind = "Poisson" if event.shape is None else "geometric"
+    return (
+        f"chosen among {candidates} candidates by private selection: a {kind} number of trials, {event.mean:g} on "
+        "average; the claim includes its cost"
+    )
+
+
+def _paid(ledger: Charger, event: Event, adjacency: Adjacency) -> Receipt:
+    purpose, analyst = "search", ""
+    while isinstance(ledger, Account):
+        purpose, analyst, ledger = ledger.purpose or purpose, ledger.analyst or analyst, ledger.ledger
+    key = f"search-{secrets.token_hex(16)}"
+    if isinstance(ledger, Scoped):
+        return ledger.charge(event, key=key, purpose=purpose, analyst=analyst, adjacency=adjacency)
+    return ledger.charge(event, key=key, purpose=purpose, analyst=analyst)

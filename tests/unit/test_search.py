@@ -1,0 +1,132 @@
+"""Private selection of settings: what is charged, how many trials are drawn, and that only the winner is kept."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import tacit
+from tacit import BadInput, NotFinished
+from tacit.core import source
+from tacit.events import Compose, Gaussian, OneOf, Repeat, RepeatAndSelect
+from tacit.loss.renyi import TILTS
+from tacit.mechanism.search import number_of_trials
+
+DRAWS = 3000
+LEVEL = 1e-9
+
+
+class Till:
+    def __init__(self):
+        self.asked = []
+
+    def charge(self, event, *, key, purpose="", analyst=""):
+        self.asked.append(event)
+
+
+def test_one_of_several_costs_as_much_as_the_worst_of_them():
+    few, many = Gaussian(4.0), Repeat(Gaussian(6.0), 3)
+    curve = tacit.privacy_loss(OneOf((few, many)), "add-remove").renyi(TILTS)
+    each = [tacit.privacy_loss(event, "add-remove").renyi(TILTS) for event in (few, many)]
+    assert np.allclose(curve, np.maximum(*each))
+    same = tacit.epsilon(OneOf((few, few)), delta=1e-6)
+    assert same == tacit.epsilon(few, delta=1e-6)
+    with pytest.raises(BadInput, match="at least one"):
+        OneOf(())
+
+
+@pytest.mark.parametrize("mean", [0.7, 4.0, 12.5])
+def test_the_number_of_trials_is_poisson(mean):
+    chance = source(1)
+    drawn = np.array([number_of_trials(mean, None, chance) for _ in range(DRAWS)])
+    top = int(stats.poisson.ppf(0.99, mean))
+    seen = np.bincount(np.minimum(drawn, top), minlength=top + 1)
+    share = np.append(stats.poisson.pmf(np.arange(top), mean), stats.poisson.sf(top - 1, mean))
+    assert stats.chisquare(seen, DRAWS * share).pvalue > LEVEL
+    off = stats.poisson.pmf(np.arange(top), 1.25 * mean)
+    assert stats.chisquare(seen, DRAWS * np.append(off, 1 - off.sum())).pvalue < LEVEL
+
+
+def test_the_number_of_trials_is_geometric():
+    chance = source(1)
+    drawn = np.array([number_of_trials(5.0, 1.0, chance) for _ in range(DRAWS)])
+    top = 12
+    seen = np.bincount(np.minimum(drawn, top), minlength=top + 1)[1:]
+    share = np.append(stats.geom.pmf(np.arange(1, top), 0.2), stats.geom.sf(top - 1, 0.2))
+    assert stats.chisquare(seen, DRAWS * share).pvalue > LEVEL
+    with pytest.raises(BadInput, match="shape"):
+        number_of_trials(5.0, 0.5, chance)
+
+
+def test_the_whole_search_is_charged_once_and_the_best_trial_is_kept():
+    till, seen = Till(), []
+
+    def run(candidate, chance):
+        seen.append(candidate)
+        return f"model {candidate}", math.nan if candidate == 9 else float(candidate)
+
+    found = tacit.search(
+        run, [1, 2, 9], event=lambda k: Repeat(Gaussian(9.0), k), delta=1e-6, mean=30.0, ledger=till, rng=0
+    )
+    assert (found.result, found.score, found.candidate) == ("model 2", 2.0, 2)
+    events = tuple(Repeat(Gaussian(9.0), k) for k in (1, 2, 9))
+    assert till.asked == [RepeatAndSelect(OneOf(events), 30.0, 1.0)] == [found.evidence.claim.event]
+    dear = tacit.epsilon(RepeatAndSelect(OneOf(events), 30.0, None), delta=1e-6).upper
+    assert found.evidence.upper.epsilon < dear
+    assert found.evidence.upper.epsilon == tacit.epsilon(till.asked[0], delta=1e-6).upper
+    assert found.evidence.upper.epsilon > tacit.epsilon(events[2], delta=1e-6).upper
+    assert "3 candidates" in found.evidence.provenance["settings"]
+    assert tacit.verify(found.evidence).ok
+    seen.clear()
+    again = tacit.search(run, [1, 2, 9], event=Gaussian(9.0), delta=1e-6, mean=30.0, shape=None, rng=0)
+    assert again.candidate == 2
+    assert set(seen) == {1, 2, 9}
+    assert 10 < len(seen) < 60
+
+
+def test_no_trial_releases_nothing_and_was_paid_for():
+    till = Till()
+    with pytest.raises(NotFinished, match="drawn as 0"):
+        tacit.search(lambda c, r: (c, 0.0), [1], event=Gaussian(9.0), delta=1e-6, mean=1e-9, ledger=till, rng=0)
+    assert len(till.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"candidates": []}, "at least one"), ({"mean": 0}, "mean"), ({"event": "nothing"}, "not callable|`event`")],
+)
+def test_bad_searches(changed, said):
+    asked = {"make_run": lambda c, r: (c, 0.0), "candidates": [1], "event": Gaussian(9.0), "delta": 1e-6, "rng": 0}
+    with pytest.raises((BadInput, TypeError), match=said):
+        tacit.search(**{**asked, **changed})
+
+
+def test_a_grid_is_searched_within_its_budget():
+    pytest.importorskip("sklearn")
+    from tacit.erm import PrivateGridSearchCV, PrivateLogisticRegression
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 3))
+    y = (x @ [2.0, -1.0, 0.5] > 0).astype(int)
+    base = PrivateLogisticRegression(classes=[0, 1], norm_bound=4.0, method="gradient")
+    till = Till()
+    found = PrivateGridSearchCV(base, {"norm_bound": [0.01, 4.0, 1e4]}, 1.0, 1e-6, ledger=till, random_state=0).fit(
+        x, y
+    )
+    assert found.best_params_ != {"norm_bound": 1e4}
+    assert found.score(x, y) > 0.9
+    assert abs(found.best_score_ - found.score(x, y)) < 0.1
+    assert till.asked == [found.event_]
+    assert 0.95 < found.bound_.epsilon <= 1.0
+    inner = found.event_.event
+    assert isinstance(inner, Compose)
+    assert inner.events[0] == found.best_estimator_.event_
+    assert not any("settings" in line for line in found.evidence().not_covered)
+    assert tacit.verify(found.evidence()).ok
+    assert found.predict_proba(x[:3]).shape == (3, 2)
+    for grid, said in (({"epsilon": [1, 2]}, "no setting"), ({"nothing": [1]}, "no setting")):
+        with pytest.raises(BadInput, match=said):
+            PrivateGridSearchCV(base, grid).fit(x, y)
+    with pytest.raises(BadInput, match="public classes"):
+        PrivateGridSearchCV(PrivateLogisticRegression(), {"norm_bound": [1.0]}).fit(x, y)
