@@ -97,7 +97,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         check_is_fitted(self, self._result)
         return float(self.best_estimator_.score(X, y))
 
-    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """The winner's probabilities."""
         check_is_fitted(self, self._result)
