@@ -64,6 +64,25 @@ def test_fifty_thousand_rows():
         assert groups <= shape.groups
 
 
+@pytest.mark.parametrize("keys", [CITIES, None], ids=["known", "unknown"])
+def test_a_quantile_has_one_number_of_a_person(keys):
+    rng = np.random.default_rng(9)
+
+    def numbers(rows):
+        held = Table(arrow(rows), unit="who", max_groups=2).group_by("city", keys=keys)
+        query = held.quantile("amount", 0.5, (-20, 100))
+        found = query.shape.table.backend.to_pyarrow(query._expression(None)).to_pylist()
+        assert all(abs(row["x"]) <= query._value.most for row in found)
+        return Counter({(row["k0"], row["x"]): row["n"] for row in found})
+
+    table = others(rng)
+    before, after = numbers(table), numbers(table + nasty(rng))
+    more = after - before
+    assert not before - after
+    assert more.total() <= 2
+    assert len({key for key, _ in more}) == more.total() > 0
+
+
 def test_a_row_that_is_a_person():
     rng = np.random.default_rng(6)
     table = others(rng)

@@ -17,7 +17,7 @@ import pytest
 import tacit
 from command import Command
 from query_people import arrow
-from tacit.core.events import Compose, DiscreteLaplace, Gaussian, PartitionSelection, walk
+from tacit.core.events import BoundedRange, Compose, DiscreteLaplace, Gaussian, PartitionSelection, Repeat, walk
 from tacit.query import Table, count, mean, sum, users, variance
 from tacit.query.bounding import totals
 
@@ -401,6 +401,55 @@ def test_histogram_and_dates():
     assert answer.keys == {"day": ("2024-01-01", "2024-01-02")}
 
 
+def test_quantiles():
+    many = [(k, "Basel" if k % 2 else "Bern", float(k % 100), 1) for k in range(3_000)]
+    held = Table(arrow(many + [(7, "Basel", 1e300, 1)]), unit="who", max_groups=2)
+    answer = held.group_by("city", keys=["Basel", "Bern"]).quantile("amount", 0.25, (0, 100)).release(epsilon=4, rng=1)
+    assert answer.value == pytest.approx([25, 24], abs=3)
+    assert answer.event == Repeat(BoundedRange(2.0), 2)
+    whole = held.quantile("amount", 0.5, (0, 100))
+    assert whole.preview(epsilon=1).event == BoundedRange(1.0)
+    assert whole.release(epsilon=1, rng=1).value == pytest.approx(50, abs=3)
+    unknown = held.group_by("city").quantile("amount", 0.5, (0, 100)).release(epsilon=2, delta=1e-6, rng=1)
+    assert unknown.keys == {"city": ("Basel", "Bern")}
+    assert cost_of_parts(unknown.event) <= 2
+    with pytest.raises(tacit.BadInput, match="q must"):
+        held.quantile("amount", 2, (0, 1))
+    with pytest.raises(tacit.BadInput, match="given"):
+        held.quantile("amount", 0.5, "private")
+
+
+def cost_of_parts(event):
+    parts = event.events if isinstance(event, Compose) else (event,)
+    return builtins.sum(part.event.epsilon * part.steps if isinstance(part, Repeat) else part.epsilon for part in parts)
+
+
+def test_a_replaced_person_moves_twice_as_many_groups(tmp_path):
+    ledger = tacit.Ledger.create(tmp_path / "b.db", epsilon=9, delta=0, unit="person", adjacency="replace")
+    held = table(ledger=ledger).group_by("city", keys=["Basel", "Bern"])
+    assert held.quantile("amount", 0.5, (0, 9)).preview(epsilon=1).event == Repeat(BoundedRange(0.25), 4)
+    answer = held.quantile("amount", 0.5, (0, 9)).release(epsilon=1, key="k")
+    assert answer.text() == held.quantile("amount", 0.5, (0, 9)).release(epsilon=1, key="k").text()
+
+
+def test_top():
+    many = [
+        (k, city, 1.0, 1)
+        for k in range(300)
+        for city in (["Basel", "Bern", "Chur"] if k < 100 else ["Basel", "Bern"][: 1 + k % 2])
+    ]
+    held = Table(arrow(many), unit="who", max_groups=3)
+    answer = held.top("city", 2, keys=["Zug", "Chur", "Bern", "Basel"]).release(epsilon=2, rng=1)
+    assert answer.keys == {"city": ("Basel", "Bern")}
+    assert answer.value.tolist() == [1, 2]
+    assert answer.event == Repeat(BoundedRange(1.0), 2)
+    answer = held.top("city", 2).release(epsilon=2, delta=1e-6, rng=1)
+    assert answer.keys == {"city": ("Basel", "Bern")}
+    assert abs(answer.value[0] - 300) <= answer.error[0]
+    with pytest.raises(tacit.BadInput, match="at most"):
+        held.top("city", 5, keys=["Zug"]).release(epsilon=1)
+
+
 def test_several_columns():
     held = table().group_by("city", "visits", keys=[("Basel", 1), ("Bern", 4)])
     assert exact(held.count())[1] == [[2, 1]]
@@ -439,6 +488,19 @@ def test_command(files, command):
     assert status == 0, err
     assert "Basel  count" in out
     assert "+-" in out
+
+
+def test_command_of_quantiles_and_words(files, command):
+    words = ["query", f"{files}/visits.csv", "--unit", "who", "--epsilon", 1e3, "--seed", 1, "--json"]
+    status, out, err = command(*words, "--quantile", "amount:0.5", "--bounds", "0,100")
+    assert status == 0, err
+    (row,) = json.loads(out)["answers"]
+    assert 0 <= row["value"] <= 100
+    assert row["error"] is None
+    status, out, err = command(*words, "--top", "city:1", "--keys", "Basel,Bern")
+    assert status == 0, err
+    assert len(json.loads(out)["answers"]) == 1
+    assert command(*words, "--quantile", "amount", "--bounds", "0,100")[0] == 2
 
 
 def test_command_with_a_budget(files, command):

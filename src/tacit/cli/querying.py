@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,10 @@ def query(
     mean: Annotated[list[str] | None, typer.Option(metavar="C", help="The mean of a column.")] = None,
     variance: Annotated[list[str] | None, typer.Option(metavar="C", help="The variance of a column.")] = None,
     histogram: Annotated[str | None, typer.Option(metavar="C", help="Rows in every bin; give --edges.")] = None,
+    quantile: Annotated[
+        str | None, typer.Option(metavar="C:Q", help="About the number that a share Q is below.")
+    ] = None,
+    top: Annotated[str | None, typer.Option(metavar="C:K", help="The K words that most people have.")] = None,
     edges: Annotated[
         str | None, typer.Option(metavar="A,B,..", help="Where the bins of a histogram begin and end.")
     ] = None,
@@ -76,20 +81,44 @@ def query(
     facts = None if schema is None else Schema.read(schema)
     table = Table(source, unit=unit, schema=facts, max_groups=max_groups, max_rows=max_rows, ledger=budget)
     table = table.where(*where) if where else table
+    limits = None if bounds is None else _bounds(bounds)
+    columns = {"sum": sum_ or [], "mean": mean or [], "variance": variance or []}
+    if top is not None:
+        column, k = _pair(top, "top")
+        found = table.top(column, int(k), None if keys is None else _keys(keys, 1))
+        return _answered(found, Wanted(epsilon, delta, key, preview, out, seed))
     if by is not None:
         names = [name.strip() for name in by.split(",")]
         table = table.group_by(*names, keys=None if keys is None else _keys(keys, len(names)))
     elif keys is not None:
         raise BadInput("--keys lists groups, and nothing is grouped by.", fix="Give --by.")
-    limits = None if bounds is None else _bounds(bounds)
-    columns = {"sum": sum_ or [], "mean": mean or [], "variance": variance or []}
-    question = _question(table, count, users, columns, limits, histogram, edges)
-    if preview:
-        return _priced(question, epsilon, delta)
-    answer = question.release(epsilon=epsilon, delta=delta, key=key, rng=seeded(seed))
-    if out is not None:
-        _write(answer, Path(out))
-    return _told(answer, epsilon, delta)
+    if quantile is not None:
+        column, q = _pair(quantile, "quantile")
+        question: Query[Any] = table.quantile(column, q, limits)
+    else:
+        question = _question(table, count, users, columns, limits, histogram, edges)
+    return _answered(question, Wanted(epsilon, delta, key, preview, out, seed))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a question may cost, and where its answer goes."""
+
+    epsilon: float
+    delta: float
+    key: str | None
+    preview: bool
+    out: str | None
+    seed: int | None
+
+
+def _answered(question: Query[Any], wanted: Wanted) -> Result:
+    if wanted.preview:
+        return _priced(question, wanted.epsilon, wanted.delta)
+    answer = question.release(epsilon=wanted.epsilon, delta=wanted.delta, key=wanted.key, rng=seeded(wanted.seed))
+    if wanted.out is not None:
+        _write(answer, Path(wanted.out))
+    return _told(answer, wanted.epsilon, wanted.delta)
 
 
 def _question(
@@ -100,7 +129,7 @@ def _question(
     bounds: Any,
     histogram: str | None,
     edges: str | None,
-) -> Query:
+) -> Query[Any]:
     """The aggregates that were asked for, all in one pass."""
     from .. import query as room
 
@@ -139,6 +168,15 @@ def _bounds(given: str) -> Any:
     return tuple(found)
 
 
+def _pair(given: str, name: str) -> tuple[str, float]:
+    """COLUMN:NUMBER."""
+    column, _, number_ = given.rpartition(":")
+    try:
+        return column, float(number_)
+    except ValueError:
+        raise BadInput(f"--{name} takes a column and a number, such as age:0.5.") from None
+
+
 def _numbers(given: str, name: str) -> list[float]:
     try:
         return [float(part) for part in given.split(",")]
@@ -171,7 +209,7 @@ def _write(answer: Answer, path: Path) -> None:
         )
 
 
-def _priced(question: Query, epsilon: float, delta: float) -> Result:
+def _priced(question: Query[Any], epsilon: float, delta: float) -> Result:
     price = question.preview(epsilon=epsilon, delta=delta)
     data = {"error": price.error, "event": price.event.to_json(), "remaining": price.remaining}
     errors = price.error if isinstance(price.error, dict) else {question.name.split(" ")[1]: price.error}

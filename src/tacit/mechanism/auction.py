@@ -12,7 +12,7 @@ from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
 from .inputs import reals, records
-from .selection import _reach, scale_of
+from .selection import reach, scale_of
 
 
 def auction(
@@ -45,7 +45,7 @@ def auction(
         raise BadInput("There must be at least one price.")
     event = BoundedRange(check.positive("epsilon", epsilon))
     scale = scale_of(max(listed), epsilon, True, terms.neighbours)
-    error = _reach(scale, len(listed), scales.each_failure(confidence, 1))
+    error = reach(scale, len(listed), scales.each_failure(confidence, 1))
     unit = Fraction(1, max(Fraction(price).denominator for price in listed))  # powers of two: the largest is common
 
     def draw(chance: Source) -> float:

@@ -136,7 +136,7 @@ def top(
     each = scales.round_epsilon(check.positive("epsilon", epsilon), check.delta(delta), int(k), neighbours)
     event = Repeat(BoundedRange(each), int(k))
     scale = scale_of(sensitivity, each, monotone, neighbours)
-    error = _reach(scale, size, scales.each_failure(confidence, int(k)))
+    error = reach(scale, size, scales.each_failure(confidence, int(k)))
 
     def draw(chance: Source) -> np.ndarray:
         values, left, found = Distances.of(scores, scale).values, np.arange(size), []
@@ -162,7 +162,7 @@ def _size(scores: object) -> int:
     return size
 
 
-def _reach(scale: Fraction, size: int, failure: float, laplace: bool = False) -> float:
+def reach(scale: Fraction, size: int, failure: float, laplace: bool = False) -> float:
     r"""How far below the best the choice is at most, up to a chance of `failure`.
 
     Exponential mechanism: scale log(size/failure) (McSherry and Talwar 2007); permute and flip is never worse
@@ -185,6 +185,6 @@ def _chosen(
 ) -> Answer:
     neighbours = terms.neighbours
     scale = scale_of(sensitivity, event.epsilon, monotone, neighbours)
-    error = _reach(scale, _size(utilities), scales.each_failure(confidence, 1), choose is by_laplace)
+    error = reach(scale, _size(utilities), scales.each_failure(confidence, 1), choose is by_laplace)
     offer = Offer(name, event, neighbours, error, confidence)
     return offer.drawn(lambda chance: choose(Distances.of(utilities, scale), chance), terms)

@@ -2,7 +2,7 @@
 
 from .answer import Answer
 from .functions import count, mean, sum, users, variance
-from .release import Price, Query
+from .question import Price, Query
 from .table import Table
 
 __all__ = ["Answer", "Price", "Query", "Table", "count", "mean", "sum", "users", "variance"]

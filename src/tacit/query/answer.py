@@ -34,7 +34,7 @@ class Answer(Released):
     def of(cls, raw: Released) -> Answer:
         """Read what was released and stored."""
         body = raw.value
-        figures = {name: Figure(part["value"], part["error"]) for name, part in body["figures"].items()}
+        figures = {name: _figure(part) for name, part in body["figures"].items()}
         scalar = not body["keys"]
         values = {name: _number(part.value) if scalar else part.value for name, part in figures.items()}
         errors = {name: _number(part.error) if scalar else part.error for name, part in figures.items()}
@@ -136,7 +136,7 @@ class Answer(Released):
 def shown(value: float, error: float | None) -> str:
     """`412 +- 23`: an error has two significant digits, and the value no more digits than that."""
     if error is None or not np.isfinite(error):
-        return f"{significant(value, 4)} (error not known)"
+        return significant(value, 4)
     if error <= 0:
         return f"{value:g} +- 0"
     digits = max(1 - int(np.floor(np.log10(error))), 0)
@@ -149,7 +149,10 @@ def body_of(
     keys: Mapping[str, tuple[Any, ...]], figures: Mapping[str, Figure], lost: Estimate | None
 ) -> dict[str, Any]:
     """What is stored of an answer."""
-    parts = {name: {"value": figure.value, "error": figure.error} for name, figure in figures.items()}
+    parts = {
+        name: {"value": figure.value, "error": figure.error if np.isfinite(figure.error).all() else None}
+        for name, figure in figures.items()
+    }
     share = None
     if lost is not None:
         names = ("value", "lower", "upper", "confidence", "n", "note")
@@ -162,6 +165,12 @@ def check_name(name: str) -> str:
     if not isinstance(name, str) or not name:
         raise BadInput("The name of an aggregate is a text that is not empty.")
     return name
+
+
+def _figure(part: Mapping[str, Any]) -> Figure:
+    """JSON has no NaN: an error that is not known is stored as nothing."""
+    value = part["value"]
+    return Figure(value, np.full(len(value), np.nan) if part["error"] is None else part["error"])
 
 
 def _number(value: Any) -> Any:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..core.errors import BadInput, NotFinished
 from .keys import By, Key, Keys
 from .sources import NATIVE, Opened, ibis
-from .terms import Person, Term
+from .terms import Person, Share, Term
 from .values import Column, Value, whole
 
 SALT = "tacit.query/1"
@@ -115,6 +115,20 @@ def query(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Any:
     if lost:
         sums |= {"lost": _number(bounded["cut"]).sum().cast("int64"), "everybody": bounded.count().cast("int64")}
     return bounded.group_by(names).aggregate(**sums) if names else bounded.aggregate(**sums)
+
+
+def numbers(shape: Shape, value: Value) -> Any:
+    """How often every whole number occurs in each group, where a person has one number in each: the mean of theirs."""
+    persons = _persons(shape, {value: 0}, lost=False)
+    person, share = Person(persons, {value: 0}), Share(value)
+    names = [f"k{place}" for place in range(len(shape.by))]
+    own = ["u"] if shape.unit is not None else []
+    some = persons.select(*own, *names, x=share.bounded(person, 1), c=person.count(value))
+    some = some.filter(some["c"] > whole(0))
+    if shape.unit is not None and shape.by:
+        some = _ranked(shape, some, names, lost=False)
+        some = some.filter(some["r"] < whole(shape.max_groups))
+    return some.group_by([*names, "x"]).aggregate(n=some.count().cast("int64"))
 
 
 def rows_of(shape: Shape, extra: Mapping[str, Column]) -> Any:

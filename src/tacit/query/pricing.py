@@ -95,8 +95,8 @@ def prices(asked: Asked, *, epsilon: float, delta: float, neighbours: Adjacency)
             "The keys are not known beforehand, and releasing them needs a delta above 0.",
             fix="Give keys= (all that should be released), a schema with words, or a delta such as 1e-6.",
         )
-    lost = Noise.laplace(1, _down(whole * asked.lost), neighbours) if asked.lost else None
-    bounds = _down(whole * BOUNDS_SHARE / asked.columns) if asked.columns else None
+    lost = Noise.laplace(1, down(whole * asked.lost), neighbours) if asked.lost else None
+    bounds = down(whole * BOUNDS_SHARE / asked.columns) if asked.columns else None
     rest = whole * (1 - asked.lost - (BOUNDS_SHARE if asked.columns else 0))
     free = frozenset(t for t in asked.terms if isinstance(t, People) or (isinstance(t, Rows) and asked.rows == 1))
     free = frozenset() if asked.known else free
@@ -104,7 +104,7 @@ def prices(asked: Asked, *, epsilon: float, delta: float, neighbours: Adjacency)
     keys, each = None, float(rest) / (4 * len(paid) + 1)
     if not asked.known:
         share = KEYS_SHARE if paid else Fraction(1)
-        keys = PartitionSelection(_down(rest * share), delta)
+        keys = PartitionSelection(down(rest * share), delta)
         rest, delta = rest * (1 - share), 0.0
     if any(term.most(asked.rows) * asked.groups / each > draws.LARGEST for term in paid):
         raise BadInput(
@@ -121,11 +121,11 @@ def _noise(
     """Laplace or Gaussian for all, whichever reaches less far."""
     if not terms:
         return {}
-    each = _down(epsilon / len(terms))
+    each = down(epsilon / len(terms))
     plain = {term: Noise.laplace(term.most(asked.rows) * asked.groups, each, neighbours) for term in terms}
     if delta == 0:
         return plain
-    found = calibrate(epsilon=_down(epsilon), delta=delta, steps=len(terms), adjacency=neighbours).noise_multiplier
+    found = calibrate(epsilon=down(epsilon), delta=delta, steps=len(terms), adjacency=neighbours).noise_multiplier
     normal = {term: Noise.gaussian(term.most(asked.rows), asked.groups, found) for term in terms}
     return normal if normal[terms[0]].reach(0.05) < plain[terms[0]].reach(0.05) else plain
 
@@ -139,7 +139,7 @@ def _events(
     return tuple(found + ([lost.event] if lost is not None else []))
 
 
-def _down(exact: Fraction) -> float:
+def down(exact: Fraction) -> float:
     """The largest number of floating point that is at most a fraction."""
     found = float(exact)
     return found if Fraction(found) <= exact else math.nextafter(found, 0.0)

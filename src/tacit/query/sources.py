@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,13 @@ NATIVE = "duckdb"
 POSTGRES = ("postgresql", "postgres")
 
 
+class Lease:
+    """A connection that was opened here: closed when nothing uses it any more."""
+
+    def __init__(self, backend: Backend) -> None:
+        weakref.finalize(self, backend.disconnect)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Opened:
     """A table in an engine. `text`: every column is text, as in a CSV file, and numbers are read value by value."""
@@ -33,6 +41,7 @@ class Opened:
     backend: Backend
     name: str
     text: bool = False
+    lease: Lease | None = None
 
     def __repr__(self) -> str:
         return f"{self.name} ({self.engine}, {len(self.columns)} columns)"  # ibis would show rows
@@ -180,8 +189,9 @@ def _database(url: str) -> Opened:
         engine = ibis().duckdb.connect(place, read_only=True) if not scheme else ibis().connect(place)
     except Exception as error:  # drivers have their own kinds; their text may hold a password
         raise _unreachable(place, scheme, error) from None
+    lease = Lease(engine)
     try:
-        return Opened(engine.table(table), engine, table)
+        return Opened(engine.table(table), engine, table, lease=lease)
     except Exception:
         raise BadInput(f"The database has no table {table!r} that can be read.") from None
 

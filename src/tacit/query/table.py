@@ -15,8 +15,11 @@ from .bounding import Shape
 from .conditions import Condition, condition
 from .functions import Limits
 from .keys import By, ByBin, ByColumn, known_keys
-from .release import Query
+from .quantiles import Quantiles, checked_quantile
+from .release import Aggregation
 from .sources import Opened, opened
+from .top import Top
+from .values import number_of
 
 if TYPE_CHECKING:
     from ..data import Schema
@@ -98,32 +101,32 @@ class Table:
             raise BadInput("A column is grouped by twice.")
         return self._with(by=(*self.by, *found), keys=keys if keys is not None else self.keys)
 
-    def aggregate(self, **aggregates: Aggregate) -> Query:
+    def aggregate(self, **aggregates: Aggregate) -> Aggregation:
         """Several aggregates in one pass: `aggregate(n=count(), total=sum("amount", (0, 100)))`."""
         check_aggregates(aggregates)
         return self._query({check_name(name): item for name, item in aggregates.items()})
 
-    def count(self) -> Query:
+    def count(self) -> Aggregation:
         """Rows; of each person at most `max_rows` in a group."""
         return self._one(functions.count())
 
-    def users(self) -> Query:
+    def users(self) -> Aggregation:
         """Different people."""
         return self._one(functions.users())
 
-    def sum(self, column: str, bounds: Limits = None) -> Query:
+    def sum(self, column: str, bounds: Limits = None) -> Aggregation:
         """The sum of a column whose numbers lie within public bounds."""
         return self._one(functions.sum(column, bounds))
 
-    def mean(self, column: str, bounds: Limits = None) -> Query:
+    def mean(self, column: str, bounds: Limits = None) -> Aggregation:
         """The mean of a column whose numbers lie within public bounds."""
         return self._one(functions.mean(column, bounds))
 
-    def variance(self, column: str, bounds: Limits = None) -> Query:
+    def variance(self, column: str, bounds: Limits = None) -> Aggregation:
         """The variance of a column whose numbers lie within public bounds."""
         return self._one(functions.variance(column, bounds))
 
-    def histogram(self, column: str, edges: Sequence[float]) -> Query:
+    def histogram(self, column: str, edges: Sequence[float]) -> Aggregation:
         """Rows in every bin: edges[k] <= x < edges[k + 1], and the last one with its end."""
         ends = check.reals("edges", edges)
         if len(ends) < 2 or any(a >= b for a, b in itertools.pairwise(ends)) or len(ends) > 1001:
@@ -132,15 +135,31 @@ class Table:
         item.held(self.source)
         return self._with(by=(*self.by, item))._one(functions.count())
 
+    def quantile(self, column: str, q: float, bounds: Limits = None) -> Quantiles:
+        """About the number that a share `q` of people are below; a person's number is the mean of theirs."""
+        number_of(self.source, column)
+        share, ends = checked_quantile(column, q, bounds if bounds is not None else self._limits(column))
+        return Quantiles(self._shape(), column=column, q=share, bounds=ends, ledger=self.ledger)
+
+    def top(self, column: str, k: int, keys: object = None) -> Top:
+        """About the `k` words of a column that most people have. `keys`: the words that may be released."""
+        if self.by:
+            raise BadInput(
+                "The most frequent words are asked of the whole table.", fix="Use where instead of group_by."
+            )
+        held = self.group_by(column, keys=keys)._shape()
+        shape = held if held.keys is None else replace(held, max_groups=len(held.keys.values))
+        return Top(shape, k=check.whole("k", k), ledger=self.ledger)
+
     # inside
 
-    def _one(self, aggregate: Aggregate) -> Query:
+    def _one(self, aggregate: Aggregate) -> Aggregation:
         return self._query({aggregate.name: aggregate})
 
-    def _query(self, aggregates: dict[str, Aggregate]) -> Query:
+    def _query(self, aggregates: dict[str, Aggregate]) -> Aggregation:
         shape = self._shape()
         found = {name: item.checked(self.source, self._limits) for name, item in aggregates.items()}
-        return Query(shape, found, self.ledger, self.lost)
+        return Aggregation(shape, aggregates=found, ledger=self.ledger, lost=self.lost)
 
     def _shape(self) -> Shape:
         keys = known_keys(self.source, self.by, self.keys, self._words())

@@ -1,0 +1,105 @@
+"""The same statistics before noise, bit for bit, on DuckDB and on a real PostgreSQL server, and by a loop in Python."""
+
+import hashlib
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+import tacit
+from query_people import CITIES, nasty, others
+from tacit.query import Table, count, mean, sum, users, variance
+from tacit.query.bounding import SALT, totals
+
+ASKED = {
+    "n": count(),
+    "people": users(),
+    "total": sum("amount", (0, 100)),
+    "both": sum("amount", (-7.3, 2.1)),
+    "whole": sum("visits", (-3, 8)),
+    "average": mean("amount", (-20, 100)),
+    "spread": variance("amount", (0, 100)),
+}
+
+
+def rows():
+    rng = np.random.default_rng(3)
+    odd = [(who, city, amount, max(min(n, 2**62), -(2**62))) for who, city, amount, n in nasty(rng, 300)]
+    halves = [(20_000 + k, "Bern", (k + 0.5) * 100 / 2**20, k) for k in range(40)]  # ties of rounding
+    return others(rng, 300) + odd + halves
+
+
+@pytest.fixture(scope="module")
+def url(postgres):
+    import psycopg
+
+    place = postgres.fresh("query_engines")
+    with psycopg.connect(place) as connection:
+        connection.execute("create table visits (who bigint, city text, amount double precision, visits bigint)")
+        with connection.cursor() as cursor:
+            cursor.executemany("insert into visits values (%s, %s, %s, %s)", rows())
+    return f"{place}#visits"
+
+
+def statistics(source, keys=CITIES, **more):
+    table = Table(source, unit="who", max_groups=2, max_rows=3, portable=True, **more)
+    query = table.group_by("city", keys=keys).aggregate(**ASKED)
+    found = query._terms(query.aggregates)
+    exact = totals(query.shape, found, lost=True)
+    by_key = {key: [int(exact.terms[term][k]) for term in found] for k, key in enumerate(exact.keys)}
+    return by_key, exact.lost, exact.everybody
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+@pytest.mark.parametrize("keys", [CITIES, None], ids=["known", "unknown"])
+def test_duckdb_and_postgresql_agree_bit_for_bit(url, keys):
+    from query_people import arrow
+
+    duckdb, postgresql = statistics(arrow(rows()), keys), statistics(url, keys)
+    assert duckdb == postgresql
+    assert duckdb[1] > 0
+
+
+def naive(keys):
+    """Rules of the docs in plain Python: 2 groups of a person by md5, 3 rows, sums clipped, means of many rows."""
+    people = defaultdict(lambda: defaultdict(list))
+    for who, city, amount, _ in rows():
+        if who is not None and city in keys:
+            people[who][city].append(None if amount is None or math.isnan(amount) else amount)
+    counts, sums = defaultdict(int), defaultdict(int)
+    for who, groups in people.items():
+        order = sorted(groups, key=lambda city: hashlib.md5(f"{who}|{city}|{SALT}".encode()).hexdigest())
+        for city in order[:2]:
+            steps = [math.floor(min(max(x, 0), 100) * 2**20 / 128 + 0.5) for x in groups[city] if x is not None]
+            counts[city] += min(len(groups[city]), 3)
+            sums[city] += min(builtin_sum(steps), 3 * math.floor(100 * 2**20 / 128))
+    return counts, sums
+
+
+builtin_sum = __builtins__["sum"] if isinstance(__builtins__, dict) else __builtins__.sum
+
+
+def test_duckdb_agrees_with_a_loop():
+    from query_people import arrow
+
+    found, _, _ = statistics(arrow(rows()))
+    counts, sums = naive(CITIES)
+    for (city,), (number, _, total, *_) in found.items():
+        assert (number, total) == (counts[city], sums[city])
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+def test_a_release_from_postgresql(url, tmp_path):
+    ledger = tacit.Ledger.create(tmp_path / "b.db", epsilon=2, delta=0, unit="person")
+    table = Table(url, unit="who", ledger=ledger).where("amount >= 1").group_by("city", keys=CITIES)
+    answer = table.mean("amount", (0, 100)).release(epsilon=1, key="k")
+    assert (answer.value >= 0).all()
+    assert (answer.value <= 100).all()
+    with pytest.raises(tacit.BadInput, match="no table"):
+        Table(url.replace("#visits", "#nothing"), unit="who")
+    with pytest.raises(tacit.BadInput, match="cannot be opened"):
+        Table("postgresql://nobody:secret@127.0.0.1:9/none#t", unit="who")
+    assert len(ledger.entries()) == 1
