@@ -11,11 +11,23 @@ import tacit
 from command import Command
 from tacit.core import Adjacency, Receipt, source
 from tacit.core.events import Compose, Gaussian, NoisyMax, Repeat
-from tacit.pate import PATE, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network, PrivateValue
+from tacit.pate import (
+    PATE,
+    ConfidentGNMax,
+    FixMatch,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Network,
+    PrivateValue,
+    private_predictions,
+    search,
+)
 from tacit.pate.aggregators import Belief
 from tacit.pate.asking import next_queries
 from tacit.pate.design import designed
 from tacit.pate.shards import shards
+from tacit.pate.student import student_of
 from tacit.pate.teachers import train
 
 PUBLISHED = [
@@ -344,6 +356,112 @@ def test_classes_of_a_file_must_be_public(tmp_path, capsys, monkeypatch):
     (tmp_path / "run.toml").write_text(RUN.replace('"digits"', '"d.npz"').replace("queries = 100", "queries = 20"))
     status, _, err = Command(capsys, monkeypatch)("pate", "run.toml")
     assert (status, "must be public" in err) == (2, True), err
+
+
+def test_a_data_dependent_bound_is_released_with_a_charge(tmp_path):
+    """Teachers that agree: the tested bound is below the claim, and the ledger has paid for run and test."""
+    x, y = data(n=2400)
+    ledger = tacit.Ledger.create(str(tmp_path / "budget.db"), epsilon=20.0, delta=1e-4, unit="record")
+    rule = GNMax(6.0)
+    run = PATE(line, teachers=200, aggregator=rule, delta=1e-5, classes=[0, 1], ledger=ledger, random_state=0)
+    far = np.abs(x @ [2.0, -1.0, 0.5]) > 2
+    run.fit(x[:2000], y[:2000], x[2000:][far[2000:]][:60])
+    found = run.release_bound(epsilon=0.2, propose=2.5, order=10.0)
+    assert found.epsilon == pytest.approx(2.5)
+    assert found.epsilon < run.bound_.epsilon
+    assert [type(entry.event).__name__ for entry in ledger.entries()] == ["Repeat", "Gaussian"]
+    smooth = run.release_bound(epsilon=0.5, order=6.0)
+    assert smooth.epsilon > 0
+    assert type(ledger.entries()[-1].event).__name__ == "ApproximateDP"
+    run = PATE(line, teachers=200, aggregator=rule, delta=1e-5, classes=[0, 1], random_state=0)
+    run.fit(x[:2000], y[:2000], x[2000:][~far[2000:]][:60])
+    assert run.release_bound(epsilon=0.2, propose=2.5, order=10.0) is None
+    run = PATE(line, teachers=20, aggregator=rule, delta=1e-5, classes=[0, 1], rounds=2, random_state=0)
+    with pytest.raises(tacit.BadInput, match="no data-dependent bound"):
+        run.fit(x[:200], y[:200], x[200:300]).release_bound(epsilon=0.2)
+
+
+def test_search_stays_within_epsilon_and_finds_the_confident():
+    rng = np.random.default_rng(0)
+    counts = np.array([rng.multinomial(100, [0.9, 0.05, 0.05]) for _ in range(60)])
+    unsure = np.array([rng.multinomial(100, [0.35, 0.4, 0.25]) for _ in range(60)])
+    found = search(np.concatenate((counts, unsure)), np.zeros(120, int), delta=1e-5, epsilon=3.0, accuracy=0.9)
+    assert found
+    assert all(item.epsilon <= 3.0 and item.accuracy >= 0.9 for item in found)
+    best = found[0]
+    made = designed(
+        best.aggregator, available=120, queries=best.queries, answers=best.answers, epsilon=None, delta=1e-5
+    )
+    assert made.epsilon == pytest.approx(best.epsilon)
+    assert isinstance(best.aggregator, ConfidentGNMax)
+    plain = search(np.concatenate((counts, unsure)), np.zeros(120, int), delta=1e-5, epsilon=3.0)
+    assert any(isinstance(item.aggregator, GNMax) and item.accuracy < 0.9 for item in plain)
+    assert search(counts, np.zeros(60, int), delta=1e-5, epsilon=1e-6) == []
+    with pytest.raises(tacit.BadInput):
+        search(counts, [0], delta=1e-5, epsilon=1.0)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_few_private_predictions(delta, tmp_path):
+    x, y = data(n=1200)
+    ledger = tacit.Ledger.create(str(tmp_path / "budget.db"), epsilon=5.0, delta=1e-5, unit="record")
+    asked = np.array([[3.0, -3.0, 1.0], [-3.0, 3.0, -1.0]], dtype=np.float32)
+    given = {"classes": ["no", "yes"], "epsilon": 1.0, "delta": delta, "teachers": 100, "ledger": ledger, "key": "two"}
+    words = np.array(["no", "yes"])[y]
+    found = private_predictions(line, x, words, asked, **given, rng=0)
+    assert found.value.tolist() == ["yes", "no"]
+    again = private_predictions(line, x, words, asked, **given, rng=1)
+    assert again.value.tolist() == found.value.tolist()
+    assert len(ledger.entries()) == 1
+    assert tacit.epsilon(found.event, delta=delta, adjacency="add-remove").upper <= 1.0 + 1e-9
+    with pytest.raises(tacit.BadInput, match="only 1200 records"):
+        private_predictions(line, x, y, asked, classes=[0, 1], epsilon=1.0, teachers=2000)
+
+
+def test_many_predictions_are_cheaper_with_gaussian_noise():
+    x, y = data(n=400)
+    given = {"classes": [0, 1], "epsilon": 1.0, "teachers": 40, "rng": 0}
+    assert private_predictions(line, x, y, x[:30], **given, delta=1e-6).event.event.__class__ is Gaussian
+    assert private_predictions(line, x, y, x[:2], **given, delta=1e-6).event.event.__class__ is NoisyMax
+
+
+@pytest.mark.parametrize("how", ["fixmatch", "estimator", "default"])
+def test_unanswered_queries_teach_too(how):
+    """Few answers and two clouds: what is unlabelled shows where the border is."""
+    from sklearn.linear_model import LogisticRegression
+    from torch import nn
+
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    x = (rng.normal(size=(400, 2)) * 0.4 + np.where(y, 1.5, -1.5)[:, None]).astype(np.float32)
+    labels = np.full(400, -1)
+    labels[:4] = y[:4]
+    net = Network(lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2)), steps=60, batch_size=8, lr=0.02)
+    student = FixMatch(LogisticRegression() if how == "estimator" else net, certainty=0.8)
+    if how == "default":
+        student = student_of("semi-supervised", net)
+    shares = student.taught(x, labels, 2, np.random.default_rng(1))(x)
+    assert (shares.argmax(axis=1) == y).mean() > 0.95
+    assert shares.sum(axis=1) == pytest.approx(1, abs=1e-5)
+    nobody = student.taught(x, np.full(400, -1), 2, np.random.default_rng(1))(x)
+    assert (nobody == 0.5).all()
+
+
+def test_pictures_are_changed_each_by_itself():
+    import torch
+
+    from tacit.pate.augmentations import Affine
+
+    x = torch.rand(3, 5, 1, 8, 8)
+    draw = lambda pictures: Affine(0.1, 10, 0.1, 0.3, 0.2)(pictures, torch.Generator().manual_seed(0))  # noqa: E731
+    before, other = draw(x), x.clone()
+    other[1, 2] = 0
+    after = draw(other)
+    changed = (before != after).flatten(2).any(2)
+    assert changed.sum() == 1
+    assert bool(changed[1, 2])
+    assert before.shape == x.shape
+    assert Affine(0.0)(x, torch.Generator()).allclose(x, atol=1e-5)
 
 
 def test_types():

@@ -70,8 +70,10 @@ def _evidence(done: PATE, file: RunFile, payer: Spender | None, accuracy: float 
 
 def _released(done: PATE, file: RunFile) -> Bound | None:
     """The data-dependent epsilon, where [pate] release_epsilon pays for its release."""
-    asked = file.get("pate").get("release_epsilon")
-    return None if asked is None else done.release_bound(epsilon=asked)
+    table = file.get("pate")
+    if "release_epsilon" not in table:
+        return None
+    return done.release_bound(epsilon=table["release_epsilon"], propose=table.get("propose"))
 
 
 def _saved(done: PATE, made: PateRun, folder: Path) -> str | None:

@@ -56,7 +56,8 @@ class Bound:
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        sign, kind = ("<=", "proven") if self.side is Side.UPPER else (">=", f"{self.confidence:.10g} confidence")
+        sign = "<=" if self.side is Side.UPPER else ">="
+        kind = "proven" if sign == "<=" and self.confidence == 1 else f"{self.confidence:.10g} confidence"
         family = f", within {self.assumes}" if self.assumes else ""
         where = f"at delta {small(self.delta)}, {self.adjacency.value}, one {self.unit}"
         return f"Bound(epsilon {sign} {number(self.epsilon)} {where}; {kind} by {self.method}{family})"

@@ -15,7 +15,9 @@ from .aggregators import NOT_ANSWERED, Aggregator, Belief, ConfidentGNMax
 from .asking import next_queries
 from .design import Design, designed
 from .records import Given
+from .release import releasing
 from .shards import shards
+from .smooth import Cost
 from .student import Predict, Student, student_of
 from .teachers import Teachers, train, tried
 
@@ -90,7 +92,7 @@ class PATE:
             progress=self.progress,
         )  # fmt: skip
         self._ask(design, given.public_x, noise, choosing, teaching)
-        self._seeded = not chance.cryptographic
+        self._seeded, self._noise = not chance.cryptographic, noise
         return self
 
     def predict(self, x: Any) -> Array:
@@ -114,6 +116,33 @@ class PATE:
         import tacit
 
         return tacit.report(self.evidence(), path, **options)
+
+    def release_bound(
+        self, *, epsilon: float, propose: float | None = None, order: float | None = None, confidence: float = 0.999
+    ) -> Bound | None:
+        """Release the data-dependent cost of this run, with noise and a charge of its own.
+
+        `epsilon` is what the release itself adds. With `propose`, an epsilon that is hoped for, it is tested whether
+        the run cost at most that: the answer is that bound, or None. Without, an upper bound is released by smooth
+        sensitivity. `order` is the Renyi order, a public choice. With probability `confidence` the bound is true. Each
+        call is a new release: what several of them say does not cover each other.
+
+        Guarantee: the release costs `Gaussian` (test) or `ApproximateDP` (smooth sensitivity), charged before the draw.
+        Edge cases: after several rounds, or with an interactive rule, it is refused.
+        """
+        self._fitted()
+        design = self.design_
+        if len(self._votes) > 1:
+            raise BadInput(
+                "Queries that were chosen by looking at earlier answers have no data-dependent bound here.",
+                fix="Use rounds=1, or quote bound_.",
+            )
+        how = releasing(design, epsilon=epsilon, propose=propose, order=order, confidence=confidence)
+        cost = Cost.of(self.aggregator, self.teachers, len(self.classes_), how.order)
+        self._paid(how.event(design.delta, design.adjacency), design)
+        counts = np.concatenate([counts for counts, _ in self._votes])
+        found = how.drawn(cost, counts, self._noise)
+        return None if found is None else how.bound(found, design)
 
     @property
     def answered_(self) -> int:

@@ -64,7 +64,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "pate": {
         "teachers": WHOLE, "aggregator": TEXT, "threshold": NUMBER, "noise_select": NUMBER, "noise_answer": NUMBER,
         "reinforce": NUMBER, "queries": WHOLE, "answers": WHOLE, "student": TEXT, "classes": WHOLE, "choose": TEXT,
-        "rounds": WHOLE, "steps": WHOLE, "batch_size": WHOLE,
+        "rounds": WHOLE, "steps": WHOLE, "batch_size": WHOLE, "release_epsilon": NUMBER, "propose": NUMBER,
     },
     "output": {"folder": TEXT, "seed": WHOLE},
     "ledger": {"url": TEXT, "purpose": TEXT, "analyst": TEXT},
