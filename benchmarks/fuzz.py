@@ -24,12 +24,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fuzz_files import MAKERS
-from fuzz_readers import READERS
+import fuzz_files
+import fuzz_kept
+import fuzz_readers
 from machine import RESULTS, describe, keep
 
 SECONDS, MEMORY, BATCH = 5.0, 1e9, 250
 Finding = dict[str, Any]
+MAKERS = {**fuzz_files.MAKERS, **fuzz_kept.MAKERS}
+READERS = {**fuzz_readers.READERS, **fuzz_kept.READERS}
 
 
 class TooLong(Exception):
@@ -46,6 +49,8 @@ def one(reader: str, number: int, seed: int, folder: Path) -> tuple[str, str, fl
     from tacit.core.errors import where
 
     name, data = MAKERS[reader](seed, number)
+    for left in folder.iterdir():  # a journal or a ledger may have left files beside itself
+        left.unlink()
     path = folder / name
     path.write_bytes(data)
     began = time.monotonic()

@@ -113,3 +113,9 @@ def test_nothing_to_verify_is_ok():
 def test_exported_names_are_exact_and_sorted():
     assert audits.__all__ == sorted(audits.__all__)
     assert all(getattr(audits, name) is not None for name in audits.__all__)
+
+
+def test_a_file_with_a_byte_order_mark_is_verified(tmp_path):
+    path = evidence().save(tmp_path / "evidence.json")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert verify(path).ok == verify(evidence()).ok

@@ -231,3 +231,48 @@ def test_a_lock_is_held_once_and_given_back(tmp_path):
         pass
     with Lock(path, "held"):
         pass
+
+
+def test_without_room_for_charts_a_training_has_no_plot_and_a_bracket_is_refused_before_its_work(tacit_, monkeypatch):
+    from tacit.reports import engine
+
+    monkeypatch.setattr(engine, "_limit", lambda: 12 * 2**30)
+    status, out, err = tacit_("train", "run.toml", "--seed", 1, "--json")
+    assert status == 0
+    assert json.loads(out)["plot"] is None
+    assert "No plot was drawn. Charts cannot be drawn under a limit of 12 GiB" in err
+    assert "training.svg" not in files("tacit-train")
+    for words in (("bracket", "tacit-train"), ("quickstart",)):
+        status, _, err = tacit_(*words)
+        assert status == 3
+        assert "Charts cannot be drawn" in err
+    assert not list(Path().glob("*bracket*")) + list(Path().glob("*quickstart*"))
+
+
+@pytest.mark.parametrize("what", ["bomb", "header", "cut", "object", "shape"])
+def test_a_damaged_list_of_the_records_trained_on_is_one_sentence(tacit_, tmp_path, what):
+    from tacit.core import BadInput
+    from tacit.data import load
+    from tacit.study.training_files import RECORDS, trained_on
+
+    path = tmp_path / RECORDS
+    made = {
+        "bomb": lambda: np.savez_compressed(path, trained_on=np.zeros(2**31, dtype=bool)),
+        "object": lambda: np.savez(path, trained_on=np.array([None] * 60)),
+        "shape": lambda: np.savez(path, trained_on=np.zeros((60, 1), dtype=bool)),
+    }.get(what, lambda: np.savez(path, trained_on=np.zeros(60, dtype=bool)))
+    if what == "bomb":  # as many bytes as a limit would let pass, written in parts
+        import zipfile
+
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("trained_on.npy", "w") as file:
+            file.write(b"\x93NUMPY\x01\x00v\x00{'descr': '|b1', 'fortran_order': False, 'shape': (1099511627776,), }")
+            file.write(b" " * 50 + b"\n" + bytes(2**22))
+    else:
+        made()
+    body = path.read_bytes()
+    if what == "cut":
+        path.write_bytes(body[: len(body) // 2])
+    if what == "header":
+        path.write_bytes(body.replace(b"(60,)", b"(6" + b"0" * 12 + b",)")[: len(body)])
+    with pytest.raises(BadInput):
+        trained_on(tmp_path, load("d.npz"))

@@ -89,3 +89,18 @@ def test_nothing_is_overwritten(tacit_):
     assert "people.run.toml is there already" in err
     assert Path("people.run.toml").read_text() == "mine"
     assert not Path("people.schema.toml").exists()
+
+
+def test_a_disk_that_is_full_between_the_two_files_leaves_neither(tacit_, monkeypatch):
+    import errno
+
+    def full(self, to, real=Path.replace):
+        if "run.toml" in self.name:
+            raise OSError(errno.ENOSPC, "full")
+        return real(self, to)
+
+    monkeypatch.setattr(Path, "replace", full)
+    status, _, err = tacit_("init", "people.csv", "--label", "ill")
+    assert status == 3
+    assert "the disk is full" in err
+    assert [path.name for path in Path().iterdir()] == ["people.csv"]

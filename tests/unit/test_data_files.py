@@ -165,3 +165,23 @@ def test_embedded_data_are_scaled_by_public_constants(name):
         assert known.size == 0 or np.ptp(known) < 1e-4 * known.max()
     with pytest.raises(BadInput, match="has no columns to name: label"):
         load(name, label="y")
+
+
+@pytest.mark.parametrize("damage", ["cut", "absent", "shape"])
+def test_a_damaged_file_of_a_known_data_set_is_one_sentence(tmp_path, monkeypatch, damage):
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path))
+    arrays = {
+        "x_train": np.zeros((4, 2, 2)),
+        "x_test": np.zeros((2, 2, 2)),
+        "y_train": np.zeros(4),
+        "y_test": np.ones(2),
+    }
+    arrays |= {"shape": {"x_test": np.zeros((2, 3))}}.get(damage, {})
+    np.savez(
+        tmp_path / "mnist.npz", **{name: part for name, part in arrays.items() if damage != "absent" or name < "y"}
+    )
+    path = tmp_path / "mnist.npz"
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(BadInput, match=r"mnist\.npz"):
+        load("mnist")

@@ -531,3 +531,42 @@ def test_odd_input_is_one_sentence(make, tmp_path):
         with pytest.raises(BadInput, match="receipt"):
             ledger.verify(receipt)
     assert ledger.entries() == []
+
+
+@pytest.mark.parametrize("damage", ["body", "seq", "totals", "allotments", "time", "nested"])
+def test_a_damaged_ledger_is_one_sentence_wherever_it_is_read(tmp_path, damage):
+    import sqlite3
+
+    path = tmp_path / "l.db"
+    made = Ledger.create(str(path), epsilon=4.0, delta=1e-5, unit="record")
+    made.charge(Gaussian(9.0), key="a")
+    made.allot(1.0, analyst="ann")
+    connection = sqlite3.connect(path)
+    table = {row[0]: row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")}
+    for (name,) in connection.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+        connection.execute(f"drop trigger {name}")
+    entries = next(name for name in table if "entr" in name)
+    heads = next(name for name in table if "head" in name)
+    (kept,) = connection.execute(f"select state from {heads}").fetchone()
+    state = json.loads(kept)
+    state |= {"totals": {"totals": "x"}, "allotments": {"allotments": [{"analyst": 3}]}, "time": {"time": None}}.get(
+        damage, {}
+    )
+    if damage in ("body", "nested"):
+        text = "{" if damage == "body" else '{"event":' * 5000
+        connection.execute(f"update {entries} set body = ? where kind = 'charge'", (text,))
+    elif damage == "seq":
+        connection.execute(f"update {heads} set seq = 'x'")
+    else:
+        connection.execute(f"update {heads} set state = ?", (json.dumps(state),))
+    connection.commit()
+    connection.close()
+    found, raised = Ledger(str(path)), []
+    for ask in (found.remaining, found.entries, found.allotments, lambda: found.charge(Gaussian(9.0), key="a"),
+                lambda: found.charge(Gaussian(50.0), key="b")):  # fmt: skip
+        try:
+            ask()
+        except NotFinished as error:
+            raised.append(str(error))
+    assert raised
+    assert all("is damaged" in text for text in raised)

@@ -265,3 +265,34 @@ def test_what_protects_is_said_of_each_kind_of_model(tmp_path: Path) -> None:
     text = report([samples.plain(), samples.private()], tmp_path / "page.html").path.read_text()
     assert "Elsewhere: no formal protection is claimed." in text
     assert "no proof was given" not in text
+
+
+def test_a_limit_on_addresses_is_one_sentence_where_the_engine_would_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tacit.reports import engine
+
+    monkeypatch.setattr(engine, "_limit", lambda: 12 * 2**30)
+    with pytest.raises(NotFinished, match="under a limit of 12 GiB of addresses"):
+        report(samples.private(), tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(engine, "_limit", lambda: 2**40)
+    assert report(samples.private(), tmp_path / "report.html").bytes
+
+
+def test_the_limit_is_the_processes_own() -> None:
+    code = (
+        "import resource; from tacit.reports import engine; assert engine._limit() is None or engine._limit() > 0\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**34, resource.getrlimit(resource.RLIMIT_AS)[1]))\n"
+        "assert engine._limit() == 2**34 and 0 < engine._taken() < 2**34"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_page_that_names_records_is_its_owners_alone(tmp_path: Path) -> None:
+    modes = {}
+    for records in (False, True):
+        page = report(samples.private(), tmp_path / f"{records}.html", records=records)
+        modes[records] = page.path.stat().st_mode & 0o777
+    assert modes[True] == 0o600
+    assert modes[False] & 0o600 == 0o600

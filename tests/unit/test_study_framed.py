@@ -75,7 +75,12 @@ def test_a_label_alone_reads_the_schema_off_the_data_and_says_so():
 def test_what_was_trained_is_saved_and_reported(trained, tmp_path):
     pytest.importorskip("altair")
     folder = trained.save(tmp_path / "kept")
-    assert sorted(path.name for path in folder.iterdir()) == ["evidence.json", "model.safetensors", "schema.toml"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "evidence.json",
+        "manifest.json",
+        "model.safetensors",
+        "schema.toml",
+    ]
     assert Schema.read(folder / "schema.toml") == SCHEMA
     assert trained.report(tmp_path / "page.html").path.is_file()
 
@@ -187,3 +192,45 @@ def test_duplicates_among_outsiders_of_a_table_are_counted_and_left_out(trained)
 def test_a_mistake_with_frames_is_one_sentence(call, said):
     with pytest.raises(BadInput, match=said):
         call()
+
+
+def test_a_model_is_saved_with_its_evidence_or_not_at_all_and_never_beside_another(tmp_path, monkeypatch):
+    """What a kill, or a full disk, between weights and evidence left was a new model beside old evidence."""
+    import torch
+
+    from tacit.core import BadInput, Evidence, NotFinished
+    from tacit.loss import Plan
+    from tacit.train import fit
+
+    data = (torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2)
+    trained = [fit(torch.nn.Linear(3, 2), data, Plan(40, 0.5, 2, noise), rng=1) for noise in (4.0, 0.5)]
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evidence, "save", kill)
+        with pytest.raises(Killed):
+            trained[0].save(tmp_path / "kept")
+    assert not list(tmp_path.iterdir())
+    kept = trained[0].save(tmp_path / "kept")
+    assert sorted(path.name for path in kept.iterdir()) == ["evidence.json", "manifest.json", "model.safetensors"]
+    before = (kept / "model.safetensors").read_bytes()
+    with pytest.raises(BadInput, match="a folder belongs to one run"):
+        trained[1].save(kept)
+    assert (kept / "model.safetensors").read_bytes() == before
+    other = trained[1].save(tmp_path / "other")
+    (kept / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes())
+    with pytest.raises(BadInput, match="not the one that this evidence was written with"):
+        Evidence.load(kept / "evidence.json")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(NotFinished, match=r"model\.safetensors cannot be written"):
+        trained[0].save(tmp_path / "full")
+    assert not (tmp_path / "full").exists()

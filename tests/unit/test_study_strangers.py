@@ -7,6 +7,8 @@ import pytest
 import tacit
 from tacit import BadInput
 from tacit.attacks import near_duplicates
+from tacit.core import source
+from tacit.study.bracketing import _halved
 
 pytest.importorskip("sklearn")
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -209,3 +211,25 @@ def test_an_audit_with_too_few_runs_asks_for_more():
     found = tacit.bracket(DecisionTreeClassifier(random_state=0), (X, Y), references=2, runs=24, rng=1)
     assert "more runs" in control(found, "audit: planted leak").found
     assert "more runs" in found.sentence
+
+
+def test_records_that_are_nearly_all_alike_are_not_blamed_on_the_training():
+    """Copies stay in one half of the data, so a few different records can leave a half with one class."""
+
+    def fit(x, y, rng):
+        centres = [x[y == label][0] for label in (0, 1)]
+        return lambda q: np.stack([-np.abs(q - centre).sum(1) for centre in centres], axis=1)
+
+    y = np.arange(60) % 2
+    with pytest.raises(tacit.BadInput, match="fewer than eight differ"):
+        tacit.bracket(fit, (np.stack([y, y], axis=1).astype(float), y), references=3, runs=24, rng=0)
+    x = np.zeros((60, 2))
+    x[y == 1] = np.arange(30)[:, None] + 1.0  # 31 different records; one of them is a whole class
+    told = []
+    for seed in range(8):  # its half is trained on, or it is not
+        try:
+            assert set(y[_halved(x, y, source(seed))]) == {0, 1}
+        except BadInput as error:
+            told.append(str(error))
+    assert 0 < len(told) < 8
+    assert all("holds one class" in text for text in told)

@@ -8,7 +8,6 @@ that verification notices it, or that the field is on this list.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +20,8 @@ import numpy as np
 from .. import __version__ as version
 from ..core import BadInput, Bound, Claim, Demonstration, Event, Evidence, Side, TacitError, Unsupported
 from ..core.events import Allocation, BandedFactorisation, CyclicPoisson, MatrixFactorisation, Repeat, Shuffled, family
+from ..core.files import shown, text
+from ..core.json_text import parsed
 from ..loss import privacy_loss
 from ..loss.conditions import conditions
 from .bounds.anytime import Anytime, AnytimeCurve
@@ -132,7 +133,7 @@ def verify(evidence: Evidence | str | Path) -> Verification:
     if isinstance(evidence, str | Path):
         path = Path(evidence)
         evidence = Evidence.load(path)
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = parsed(text(path), shown(path))
     if not isinstance(evidence, Evidence):
         raise BadInput(f"verify takes Evidence or the path of an evidence file, not {type(evidence).__name__}.")
     claim = evidence.claim

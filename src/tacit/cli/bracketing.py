@@ -43,9 +43,11 @@ def bracket(
 ) -> Result:
     """Attack, audit and account for one training: epsilon held from both sides, in one report."""
     from ..reports import report
+    from ..reports.engine import engine
     from ..study.sealing import KEY_FILE, sealed
     from ..study.training_files import kept
 
+    engine()  # a page that cannot be drawn is better refused before the work
     there = Path(run) if Path(run).is_dir() else None
     file = RunFile.read(run) if there is None else kept(there)
     file = file.with_described(described_by(describe or ()))

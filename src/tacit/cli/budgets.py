@@ -12,6 +12,7 @@ from ..core.errors import BadInput
 from ..core.files import text as read_text
 from ..core.files import written
 from ..core.interval import finite
+from ..core.json_text import parsed
 from ..core.shown import number, small
 from .app import DONE, REFUTED, Result, verb
 from .inputs import read_event, require
@@ -27,6 +28,8 @@ group = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+RECEIPT_MOST = 2**20
+"""Characters of a receipt on standard input."""
 Place = Annotated[str, typer.Argument(metavar="URL", help="A file, or postgresql://user@host/name.")]
 
 
@@ -124,9 +127,10 @@ def opened(url: str) -> Ledger:
 def _receipt(given: str) -> dict[str, Any]:
     import sys
 
-    text = sys.stdin.read() if given == "-" else given if given.lstrip().startswith("{") else read_text(Path(given))
+    inline = given.lstrip().startswith("{")
+    text = sys.stdin.read(RECEIPT_MOST) if given == "-" else given if inline else read_text(Path(given))
     try:
-        found = json.loads(text)
+        found = parsed(text, "The receipt")
         found = found.get("receipt", found)  # an answer, or a file that holds one
         return {key: found[key] for key in ("seq", "head", "spent", "remaining")}
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -116,6 +116,9 @@ def _lines(alt: Any, points: list[dict[str, Any]], title: str, x: Any, y: Any, y
 
 
 def _altair() -> Any:
+    from ..reports.engine import engine
+
+    engine()
     try:
         import altair
     except ImportError:

@@ -48,8 +48,10 @@ def quickstart(
     """The whole flow on embedded data: train a plain and a private model, attack, audit and report."""
     for module in ("torch", "sklearn", "safetensors", "cryptography", "altair", "vl_convert"):
         require(module, "quickstart")
+    from ..reports.engine import engine
     from ..study.quickstart import quickstart as run
 
+    engine()
     with run_folder(out, "quickstart", again=again) as held:
         outcome = run(held.results, rng=seeded(seed), note=note)
         held.commit()

@@ -11,7 +11,7 @@ import typer
 from ..core.errors import MissingExtra, NotFinished
 from ..core.evidence import Evidence
 from ..core.files import Lasting
-from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
+from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
 from ..core.run_folder import RunFolder, run_folder
 from ..core.shown import small
 from ..data import Records
@@ -144,33 +144,25 @@ def evidence_of(training: RunTraining, done: Trained, file: RunFile, payer: Spen
 def saved(training: RunTraining, done: Trained, evidence: Evidence, file: RunFile, folder: Path) -> Evidence:
     """Write weights, which records were used, and the run file, so that `bracket` finds the model; and evidence that
     names weights and data by their hashes."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
     from ..study.sealing import KEY_FILE, sealed
     from ..study.training_files import keep
+    from ..train.weights import write_weights
 
-    weights = folder / WEIGHTS
-    # tied parameters are written once for each of their names
-    tensors = {name: tensor.contiguous().clone() for name, tensor in done.model.state_dict().items()}
-    try:
-        save_file(tensors, weights)
-    except (SafetensorError, OSError):
-        raise NotFinished(f"{WEIGHTS} cannot be written.", fix="Make room on the disk, then use --resume.") from None
+    marked = write_weights(done.model, folder / WEIGHTS)
     keep(training, file, folder)
-    evidence = evidence.with_(provenance={**evidence.provenance, WEIGHTS_FIELD: sha256(weights)})
+    evidence = evidence.with_(provenance={**evidence.provenance, WEIGHTS_FIELD: marked})
     evidence = sealed(evidence, training.records.x, training.records.y, folder / KEY_FILE)
     evidence.save(folder / "evidence.json")
     return evidence
 
 
 def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:
-    """For the operator alone: losses have no noise. Nothing where pictures cannot be drawn."""
+    """For the operator alone: losses have no noise. Nothing where pictures cannot be drawn: the training is done."""
     from .curves import training
 
     try:
         training(history, plan, delta, path)
-    except MissingExtra as error:
+    except (MissingExtra, NotFinished) as error:
         note(f"No plot was drawn. {error}")
         return None
     return path

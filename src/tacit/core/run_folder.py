@@ -229,7 +229,7 @@ def _taken(final: Path, work: Path, *, resume: bool) -> BadInput:
         return BadInput(f"{final} {what}: there is nothing to resume.", fix=fix)
     return BadInput(
         f"{final} {what}; a folder belongs to one run.",
-        fix="Give another --out, or --again.",
+        fix="Give another folder (--out), or --again.",
     )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..core.errors import BadInput, MissingExtra
 from .csv_file import ENDINGS
 from .files import read_table
+from .npz_file import read_npz
 from .schema import Schema
 
 ENVIRONMENT = "TACIT_DATA"
@@ -117,9 +118,12 @@ def _images(name: str) -> Records:
     if not path.is_file():
         fix = f"Put it there, or name the folder that has it in {ENVIRONMENT}."
         raise BadInput(f"The data set {name} is not in the data folder.", fix=fix)
-    with np.load(path) as arrays:
+    arrays = read_npz(path, ("x_train", "x_test", "y_train", "y_test"))
+    try:
         x = np.concatenate((arrays["x_train"], arrays["x_test"]))
         y = np.concatenate((arrays["y_train"], arrays["y_test"]))
+    except (KeyError, ValueError):
+        raise BadInput(f"{path.name} does not hold the data set {name}.", fix="Fetch it again.") from None
     return Records((x[:, None] / 255).astype(np.float32), y.astype(np.int64), name=name.replace("_", "-"))
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.bound import Bound, Side
 from ..core.charger import Receipt
-from ..core.errors import BadInput, BudgetExceeded, Mismatch, NotFinished
+from ..core.errors import BadInput, BudgetExceeded, Mismatch, NotFinished, TacitError
 from ..core.event import Event
 from ..loss.conditions import conditions
 from . import chain, fences
@@ -27,6 +27,7 @@ from .state import ADAPTIVE, PLANNED, State, Terms
 from .store import WAIT, Row, Store, opened
 from .verification import verified
 
+T = TypeVar("T")
 METHODS = {
     ADAPTIVE: "adaptive filter: plain sum, Renyi orders, Gaussian privacy, with delta shared",
     PLANNED: "privacy-loss distribution of the planned events",
@@ -147,7 +148,7 @@ class Ledger:
         """The answer that was stored for a key; None when there is none."""
         with self._store.reading() as connection:
             row = self._store.at(connection, slot=f"answer {key}")
-        return None if row is None else str(json.loads(row.body)["answer"])
+        return None if row is None else str(self._body(row)["answer"])
 
     def store(self, key: str, answer: str) -> str:
         """Keep the answer of a key that was charged, and return the one that is kept: the first stays."""
@@ -155,7 +156,7 @@ class Ledger:
             raise BadInput("An answer is stored as text.")
         with self._store.writing() as connection:
             if (row := self._store.at(connection, slot=f"answer {key}")) is not None:
-                return str(json.loads(row.body)["answer"])
+                return str(self._body(row)["answer"])
             if self._store.at(connection, slot=f"charge {key}") is None:
                 raise Mismatch("No charge was made under this key, so no answer can be stored for it.")
             head, state = self._state(connection)
@@ -167,8 +168,8 @@ class Ledger:
         with self._store.writing() as connection:
             if self._store.at(connection, slot=f"charge {key}") is None:
                 raise Mismatch("No charge was made for this run.")
-            before = [json.loads(row.body) for row in self._store.named(connection, "fence", key)]
-            report = fences.report(before, number, step, mark, last)
+            before = [self._body(row) for row in self._store.named(connection, "fence", key)]
+            report = self._read(lambda: fences.report(before, number, step, mark, last))
             if report is not None:
                 head, state = self._state(connection)
                 self._write(connection, head, state, {"kind": "fence", "key": key, **report})
@@ -202,7 +203,7 @@ class Ledger:
         """All charges, in their order."""
         with self._store.reading() as connection:
             rows = self._store.rows(connection)
-        return [entry_of(json.loads(row.body)) for row in rows if row.kind == "charge"]
+        return self._read(lambda: [entry_of(self._body(row)) for row in rows if row.kind == "charge"])
 
     def rows(self) -> list[dict[str, Any]]:
         """The whole chain, entry by entry: what is hashed, and its hash."""
@@ -249,13 +250,13 @@ class Ledger:
             )
 
     def _same(self, row: Row, body: dict[str, Any]) -> Receipt:
-        old = json.loads(row.body)
-        if any(old[name] != body[name] for name in ("event", "adjacency", "group")):
+        old = self._body(row)
+        if self._read(lambda: any(old[name] != body[name] for name in ("event", "adjacency", "group"))):
             raise Mismatch(
                 "This key was charged for another event.",
                 fix="Give every release a key of its own; a retry keeps its key.",
             )
-        return self._receipt(row, replace(self._now()[1], totals=read(old["total"])))
+        return self._receipt(row, replace(self._now()[1], totals=self._read(lambda: read(old["total"]))))
 
     def _charged(self, event: Event, body: dict[str, Any], alone: bool) -> Receipt:
         with self._store.writing() as connection:
@@ -316,9 +317,19 @@ class Ledger:
 
     def _state(self, connection: Any) -> tuple[Any, State]:
         head = self._store.head(connection)
+        return head, self._read(lambda: State.of_head(head, self.terms))
+
+    def _body(self, row: Any) -> dict[str, Any]:
+        """What an entry says; whether it is the one that was written is for `verify` to say."""
+        return self._read(lambda: dict(json.loads(row.body).items()))
+
+    def _read(self, read: Callable[[], T]) -> T:
+        """Around reading: whatever is not as this library writes it is one sentence."""
         try:
-            return head, State.from_text(head.state)
-        except (ValueError, KeyError, TypeError):
+            return read()
+        except TacitError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError):
             raise NotFinished(f"The ledger in {self.url} is damaged.", fix="See `tacit ledger verify`.") from None
 
     def _now(self) -> tuple[Any, State]:

@@ -65,7 +65,7 @@ def report(
     context = _context(evidences, shown, public=public, records=records)
     script = bundle()
     whole = _render(context, script)
-    written(path, whole)
+    written(path, whole, 0o600 if records else 0o666)  # which records stand out tells who was a member
     return Page(path, context["sentence"], context["verdict"], len(whole.encode()), _render(context, None))
 
 

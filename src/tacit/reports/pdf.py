@@ -37,6 +37,7 @@ def print_pdf(page: str | Path, path: str | Path) -> Path:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tacit-") as folder:
         partial = Path(folder) / "page.pdf"
         _print(browser, Path(page).resolve(), partial, Path(folder) / "profile")
+        partial.chmod(Path(page).stat().st_mode & 0o666)  # a secret page stays one
         partial.replace(path)
     return path
 

@@ -7,19 +7,15 @@ import hashlib
 from functools import cache
 from importlib import resources
 
-from ..core import MissingExtra
+from .engine import engine
 
 
 @cache
 def bundle() -> str:
     """Vega, Vega-Lite, Vega-Embed and `page.js` as one module; the same for every page."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtra("report") from None
     ours = (resources.files(__package__) / "templates" / "page.js").read_text(encoding="utf-8")
     # a closing tag inside the script would end it early
-    return str(vl_convert.javascript_bundle(ours)).replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    return str(engine().javascript_bundle(ours)).replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def policy(style: str, script: str | None) -> str:

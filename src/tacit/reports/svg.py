@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from ..core import MissingExtra
+from .engine import engine
 
 SVG = "http://www.w3.org/2000/svg"
 ALLOWED = frozenset({"svg", "g", "path", "text", "tspan", "line", "rect", "circle", "defs", "clipPath"})
@@ -23,12 +23,9 @@ def draw(spec: dict[str, Any], name: str) -> Markup:
 
     Guarantee: drawing elements and text only; no script, link, style or event attribute, whatever the data's names.
     """
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtra("report") from None
+    drawn = engine().vegalite_to_svg(spec)
     ElementTree.register_namespace("", SVG)
-    root = ElementTree.fromstring(vl_convert.vegalite_to_svg(spec))
+    root = ElementTree.fromstring(drawn)
     ids = {old: f"{name}-{index}" for index, old in enumerate(_ids(root))}
     for element in root.iter():
         _clean(element, ids)

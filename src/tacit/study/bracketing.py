@@ -24,6 +24,9 @@ from .neural import neural
 from .records import features, kept
 
 DELTA = 1e-5
+FEWEST = 8
+"""Records of a bracket, and how many of them must differ."""
+TELL_APART = "Give features that tell records apart."
 
 
 def bracket(
@@ -69,7 +72,7 @@ def bracket(
         raise BadInput("fit and canaries go with a model that is taken as it is.", fix="Give its nonmembers=(x, y).")
     train = _training(target)
     x, y = (np.asarray(part) for part in _pair(data))
-    if len(x) != len(y) or len(x) < 8:
+    if len(x) != len(y) or len(x) < FEWEST:
         raise BadInput("data must be (x, y) with at least eight records.")
     _usable(target, x, y)
     finished = Finished.of(checkpoint, _about(name_of(target), references), (x, y), rng)
@@ -185,7 +188,12 @@ def _halved(x: NDArray[Any], y: NDArray[Any], rng: Source) -> NDArray[np.bool_]:
     """A random half; records that are alike stay together, so that no member is also a non-member."""
     number: dict[tuple[bytes, str], int] = {}
     same = [number.setdefault((row.tobytes(), str(label)), len(number)) for row, label in zip(x, y, strict=True)]
-    return np.asarray(rng.permutation(len(number))[same] < len(number) // 2)
+    if len(number) < FEWEST:
+        raise BadInput("Nearly all records are alike: fewer than eight differ from one another.", fix=TELL_APART)
+    inside = np.asarray(rng.permutation(len(number))[same] < len(number) // 2)
+    if np.unique(y[inside].astype(str)).size < 2 <= np.unique(y.astype(str)).size:
+        raise BadInput("The random half of the records that is trained on holds one class.", fix="Give more records.")
+    return inside
 
 
 def _usable(target: Any, x: NDArray[Any], y: NDArray[Any]) -> None:
@@ -196,7 +204,7 @@ def _usable(target: Any, x: NDArray[Any], y: NDArray[Any]) -> None:
             fix="Use attack(model, members, nonmembers).",
         )
     if all(row.tobytes() == x[0].tobytes() for row in x):
-        raise BadInput("All records have the same features.", fix="Give features that tell records apart.")
+        raise BadInput("All records have the same features.", fix=TELL_APART)
     if refit(target, None) is not None and np.unique(y.astype(str)).size < 2:
         raise BadInput("All records have one class: a model says the same of everybody.", fix="Give another label.")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..core import BadInput
-from ..core.files import written
+from ..core.files import unwritten, written
 from ..data import Schema, Table, columns_of, infer
 from ..data.decimal_marks import MARKS
 from ..data.inference import identifiers
@@ -92,7 +92,10 @@ def write(
     files = folder / f"{stem}.schema.toml", folder / f"{stem}.run.toml"
     if there := next((file for file in files if file.exists()), None):
         raise BadInput(f"{there} is there already.", fix="Remove it, or give another --out DIR.")
-    return schema.save(files[0]), written(files[1], run_text(str(path), str(files[0]), rows, told))
+    schema.save(files[0])
+    with unwritten(files[1], files[0]):
+        written(files[1], run_text(str(path), str(files[0]), rows, told))
+    return files
 
 
 def asked_for(told: Mapping[str, str], ask: Ask) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..core import BadInput
 from ..data import Records
+from ..data.npz_file import read_npz
 from .run_file import RunFile
 
 if TYPE_CHECKING:
@@ -46,9 +46,8 @@ def kept(folder: Path) -> RunFile:
 def trained_on(folder: Path, records: Records) -> NDArray[np.bool_]:
     """Which of the records the model in this folder was trained on."""
     try:
-        with np.load(folder / RECORDS, allow_pickle=False) as arrays:
-            inside = arrays["trained_on"]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        inside = read_npz(folder / RECORDS, ("trained_on",))["trained_on"]
+    except (BadInput, KeyError):
         raise BadInput(f"{RECORDS} is damaged.", fix="Train the model again.") from None
     if inside.shape != (len(records.x),) or inside.dtype != bool:
         raise BadInput("The data have changed since the training: there are more or fewer records.")

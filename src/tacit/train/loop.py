@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from ..core import BadInput, Charger, Evidence, Source, TacitError
 from ..core.files import Lasting
+from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
+from ..core.run_folder import run_folder
 from ..core.shown import small
 from . import checkpoint as checkpoints
 from .average import Average
@@ -32,6 +34,7 @@ from .speed import Speed
 from .step import PrivateStep, Project, private
 from .tables import Made, Tabular, encoded, features, probabilities
 from .validation import Validation
+from .weights import write_weights
 
 if TYPE_CHECKING:
     from ..data import Schema
@@ -69,17 +72,19 @@ class Trained:
         return likely if self.schema is None else np.array(self.schema.classes)[likely]
 
     def save(self, folder: str | Path) -> Path:
-        """Write model.safetensors, evidence.json and, where there is one, schema.toml: nothing that is secret."""
-        from safetensors.torch import save_file
+        """Write model.safetensors, evidence.json and, where there is one, schema.toml: nothing that is secret.
 
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        tensors = {name: tensor.contiguous().clone() for name, tensor in self.model.state_dict().items()}
-        save_file(tensors, place / "model.safetensors")
-        self.evidence.save(place / "evidence.json")
-        if self.schema is not None:
-            self.schema.save(place / "schema.toml")
-        return place
+        They appear together, with a manifest of their hashes, in a folder that is new or empty; another is refused, so
+        that no model ever lies beside another one's evidence.
+        """
+        with run_folder(folder, "save") as held:
+            marked = write_weights(self.model, held.results / WEIGHTS)
+            found = self.evidence.with_(provenance={**self.evidence.provenance, WEIGHTS_FIELD: marked})
+            found.save(held.results / "evidence.json")
+            if self.schema is not None:
+                self.schema.save(held.results / "schema.toml")
+            held.commit()
+        return held.final
 
     def report(self, path: str | Path = "report.html") -> Page:
         """Write the page of this training's evidence."""
