@@ -7,17 +7,24 @@ import mpmath
 import pytest
 
 import tacit
+from tacit.core.errors import Unsupported
 from tacit.events import (
+    ZCDP,
     Allocation,
     BoundedRange,
+    Compose,
     DiscreteGaussian,
     DiscreteLaplace,
+    FixedSize,
     Gaussian,
     Laplace,
+    MatrixFactorisation,
     NoisyMax,
+    ObjectivePerturbation,
     Poisson,
     RandomizedResponse,
     Repeat,
+    TruncatedPoisson,
 )
 from tacit.loss.closed import GaussianTotal
 
@@ -110,3 +117,29 @@ def test_a_lower_end_is_found_where_the_window_is_wide():
     event = Repeat(DiscreteGaussian(0.06573079721271831), 463)
     found = tacit.privacy_loss(event, "replace").epsilon(6.711334596162503e-07)
     assert found.gap < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("event", "adjacency"),
+    [
+        (Compose((Poisson(1.855e-5, Gaussian(12.906)), DiscreteGaussian(0.03325, 2), ZCDP(3.59e-5))), "replace"),
+        (Compose((MatrixFactorisation(0.0365, ((-0.65,), (1.44, -0.37), (1.97, -0.19, 0.3))), ZCDP(1e-3))), "replace"),
+        (Repeat(TruncatedPoisson(0.0634, 515, DiscreteGaussian(0.0233, 4), 82093), 57), "zero-out"),
+        (FixedSize(1, 3848, DiscreteGaussian(0.017, 1)), "replace"),
+        (
+            Compose(
+                (TruncatedPoisson(0.001, 726, Gaussian(0.01817), 1905), ObjectivePerturbation(0.094, 1.68, 0.2192))
+            ),
+            "add-remove",
+        ),
+    ],
+    ids=["curve", "bracketed", "weighted", "halves", "two kinds"],
+)
+def test_what_has_a_theorem_is_finite(event, adjacency):
+    """Of the wild sweep: huge losses where each part has a Renyi divergence in closed form."""
+    assert tacit.privacy_loss(event, adjacency).epsilon(1e-8).upper < 1e7
+
+
+def test_allocations_of_releases_with_two_pairs_are_refused():
+    with pytest.raises(Unsupported, match="one pair for both directions"):
+        tacit.privacy_loss(Allocation(13, 56, ObjectivePerturbation(571.0, 0.317, 0.0016)), "add-remove")

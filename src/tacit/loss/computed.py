@@ -72,6 +72,11 @@ class Weighted(Pair):
     def largest(self) -> float:
         return max(pair.largest for _, pair in self.parts)
 
+    def renyi(self, tilts: Array) -> Array | None:
+        """The largest of the parts': divergences are quasi-convex (van Erven and Harremoes 2014, Theorem 13)."""
+        found = [pair.renyi(tilts) for _, pair in self.parts]
+        return None if any(curve is None for curve in found) else np.asarray(np.max(np.array(found), axis=0))
+
     @property
     def infinite(self) -> float:
         return sum(weight * pair.infinite for weight, pair in self.parts)

@@ -350,6 +350,11 @@ class Halves(Pair):
     def mirrored(self) -> Halves:
         return self
 
+    def renyi(self, tilts: Array) -> Array | None:
+        """Positive losses have at most the moment of `above`, all others at most 1."""
+        curve = self.above.renyi(tilts)
+        return None if curve is None else np.logaddexp(tilts * curve, 0.0) / tilts
+
     @property
     def infinite(self) -> float:
         return self.above.infinite

@@ -22,6 +22,8 @@ from .window import moment_doubt
 
 TILTS = np.geomspace(1e-3, 1e5, 400)
 """Orders minus one: fine and wide enough that no peer's grid is better."""
+CAPS = 5
+"""How often the largest order of an integral is lowered."""
 
 
 @dataclass(frozen=True)
@@ -44,41 +46,53 @@ class Renyi:
 
 def divergences(pair: Pair, tilts: Array) -> Array:
     """An upper bound of D_{1+t}(P || Q): by quadrature, or from the upper lattice, whose u lies above the pair's."""
-    plain = pair.upper.plain if isinstance(pair.upper, Tabulated | Levels) else None
+    pair = pair.upper
+    plain = pair.plain if isinstance(pair, Tabulated | Levels) else None
     if plain is not None:
         return divergences(plain, tilts)
     if pair.infinite > 0:
         return np.full(tilts.shape, np.inf)
-    if isinstance(pair, Location) and type(pair.noise) is GaussianNoise:
-        return _gaussian(pair, tilts)
+    gaussian = isinstance(pair, Location) and type(pair.noise) is GaussianNoise
+    found = _gaussian(pair, tilts) if gaussian and isinstance(pair, Location) else _lattice(pair, tilts)
+    closed = pair.renyi(tilts)
+    return np.asarray(found if closed is None else np.minimum(found, closed))
+
+
+def _lattice(pair: Pair, tilts: Array) -> Array:
+    """From the upper lattice, with room for the rounding of a moment."""
     largest = pair.largest
     low, high = pair.reach(-700.0)
-    step = upper_step(pair, (min(high, LARGEST) - max(low, -LARGEST)) / 4_000 + 1e-12, -700.0)
-    # mass beyond the lattice counts: where it is not below e^-700, no moment is known
+    if high > LARGEST:  # mass beyond the lattice counts: where it is not below e^-700, no moment is known
+        return np.full(tilts.shape, largest)
+    step = upper_step(pair, (high - max(low, -LARGEST)) / 4_000 + 1e-12, -700.0)
     room = np.array([moment_doubt(((step, 1),), float(tilt)) for tilt in tilts])
-    curve = np.full(tilts.shape, np.inf) if high > LARGEST else (step.log_moments(tilts) + room) / tilts
-    found = np.minimum(np.where(tilts * min(high, LARGEST) > 600.0, largest, np.maximum(curve, 0.0)), largest)
-    closed = pair.upper.renyi(tilts)
-    return np.asarray(found if closed is None else np.minimum(found, closed))
+    curve = np.maximum((step.log_moments(tilts) + room) / tilts, 0.0)
+    return np.asarray(np.minimum(np.where(tilts * high > 600.0, largest, curve), largest))
 
 
 def _gaussian(pair: Location, tilts: Array) -> Array:
     """Orders whose integral is not certified to 1e-10, rounding apart, are left out, that is, infinite."""
     if len(pair.p) == len(pair.q) == 1:
         return (1 + tilts) * ((pair.p[0][1] - pair.q[0][1]) / pair.noise.scale) ** 2 / 2
-    cap = _useful_tilt(pair)
-    inside, found = tilts <= cap, np.full(tilts.shape, np.inf)
-    t, s = tilts[inside], pair.noise.scale
-    try:
-        nodes = Nodes.between(pair, -20.0 * s, _right_end(pair, cap)).refined(cap, 0.0, 2.0)
-    except NotMet:
-        return found
+    found, cap = np.full(tilts.shape, np.inf), _useful_tilt(pair)
+    for _ in range(CAPS):  # the farther out, the more nodes: what is too many for all orders may do for small ones
+        try:
+            nodes = Nodes.between(pair, -20.0 * pair.noise.scale, _right_end(pair, cap)).refined(cap, 0.0, 2.0)
+        except NotMet:
+            cap /= 6
+            continue
+        inside = tilts <= cap
+        found[inside] = _certified(nodes, tilts[inside])
+        break
+    return found
+
+
+def _certified(nodes: Nodes, t: Array) -> Array:
     logs = nodes.log_moments(t)
     doubt = np.exp(np.minimum(nodes.log_error(t, np.zeros_like(t)) - logs, 0.0)) + nodes.beyond(t, logs)
-    size = np.array([np.abs(part.log_ratio).max() if part.largest else 0.0 for part in (nodes.p, nodes.q)])
-    rounding = 4 * EPS * (8 + math.sqrt(nodes.x.size) + 40.0**2 + (1 + t) * size[0] + t * size[1])
-    found[inside] = np.where(doubt <= 1e-10, (logs + 1.01e-10 + rounding) / t, np.inf)
-    return found
+    size = [float(np.abs(part.log_ratio).max()) if part.largest else 0.0 for part in (nodes.p, nodes.q)]
+    rounding = 4 * EPS * (8 + nodes.x.size / 2 + 40.0**2 + (1 + t) * size[0] + t * size[1])
+    return np.where(doubt <= 1e-10, (logs + 1.01e-10 + rounding) / t, np.inf)
 
 
 def _useful_tilt(pair: Location) -> float:

@@ -13,6 +13,7 @@ from ..allocation import allocated
 from ..composed import Composed, Release
 from ..computed import Bracketed, Weighted
 from ..noise import GaussianNoise, Noise
+from ..objective import Folded
 from ..pairs import Discrete, Halves, Location, Pair, Parts
 from ..truncated import cut, truncated
 from .registry import loss_of, once, written
@@ -149,7 +150,12 @@ def _only(event: Event, inner: Composed, adjacency: Adjacency) -> Pair:
         raise Unsupported(
             event, adjacency, fix="Allocation is supported for one release, or for several Gaussian ones."
         )
-    return inner.releases[0][0].remove.upper
+    pair = inner.releases[0][0].remove.upper
+    if isinstance(pair, Folded):
+        raise Unsupported(
+            event, adjacency, fix="Allocation is supported for releases with one pair for both directions."
+        )
+    return pair
 
 
 def _plain(loss: Composed) -> tuple[Noise, float] | None:
