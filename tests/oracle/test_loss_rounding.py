@@ -309,3 +309,21 @@ def test_places_of_additive_noise_have_few_digits():
                             ends = [place for _, place in (*pair.p, *pair.q)]
                             cut = pair.noise.cut(np.array([0.4321]), max(map(abs, ends)))[0]
                             assert all(arb(float(cut - place)) == arb(float(cut)) - arb(place) for place in ends), kind
+
+
+def test_the_closed_form_of_laplace_mixtures_agrees_with_the_search():
+    """Groups, replaced groups and their mirror images: the loss at the place is the one asked for."""
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        rate, size, scale = 10 ** rng.uniform(-6, -0.01), int(rng.integers(1, 6)), 10 ** rng.uniform(-2, 3)
+        weights = [math.comb(size, j) * rate**j * (1 - rate) ** (size - j) for j in range(size + 1)]
+        p, q = (tuple((w, float(sign * j)) for j, w in enumerate(weights)) for sign in (1, -1))
+        pair = Location(LaplaceNoise(scale), p, q if rng.random() < 0.6 or size == 1 else ((1.0, 0.0),))
+        pair = pair.mirrored() if rng.random() < 0.3 else pair
+        low, high = pair.reach(-math.inf)
+        losses = np.linspace(low, high, 42)[1:-1]
+        fast, slow = pair.position(losses), pair._search(losses)
+        assert np.array_equal(np.isfinite(fast), np.isfinite(slow))
+        room = 12 * EPS * (1 + float(np.abs(losses).max()))
+        for x, loss in zip(fast, losses, strict=True):
+            assert abs(float(loss_at(pair, x) - arb(float(loss)))) <= room

@@ -207,9 +207,8 @@ class Single:
     def parts(self, epsilon: float) -> tuple[float, float, float]:
         if epsilon > STEEP and type(self.pair.noise) is GaussianNoise:
             return self._far(epsilon)
-        masses = self.pair.masses(np.array([epsilon]))
-        p, q = float(masses[0][1]), float(masses[1][1]) * math.exp(min(epsilon, 700.0))
-        place = float(np.abs(self.pair.position(np.array([epsilon])))[0]) / self.pair.noise.scale
+        place, p, q = self.pair.beyond(epsilon)
+        place, q = abs(place) / self.pair.noise.scale, q * math.exp(min(epsilon, 700.0))
         parts = len(self.pair.p) + len(self.pair.q)
         return p, q, EPS * (256 + parts + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
 
@@ -233,6 +232,8 @@ class Single:
         top = self.pair.largest if delta == 0 else math.inf
         if delta == 0:
             return Interval(max(top, 0.0) * (1 - 8 * EPS), max(top, 0.0) * (1 + 8 * EPS))
+        if known > 0 and ends(*self.parts(known)).upper <= delta:
+            return Interval(0.0, known)
         return invert(self.parts, delta, start=1.0)
 
     def tail(self, fpr: float) -> Interval:

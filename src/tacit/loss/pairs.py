@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from .crossing import crossing
+from .laplace import laplace_position, places_of
 from .noise import EPS, Array, GaussianNoise, LaplaceNoise, Noise
 
 Parts = tuple[tuple[float, float], ...]
@@ -111,6 +112,12 @@ class Location(Pair):
         x = np.concatenate([[-np.inf], self.noise.cut(self.position(losses), shift), [np.inf]])
         return self._mass(self.p, x), self._mass(self.q, x)
 
+    def beyond(self, loss: float) -> tuple[float, float, float]:
+        """The place of a loss, and P and Q masses beyond it."""
+        shift = max(abs(place) for _, place in (*self.p, *self.q))
+        x = np.append(self.noise.cut(self.position(np.array([loss])), shift), np.inf)
+        return float(x[0]), float(self._mass(self.p, x)[0]), float(self._mass(self.q, x)[0])
+
     def _mass(self, parts: Parts, x: Array) -> Array:
         pieces = [weight * self.noise.between(x[:-1] - place, x[1:] - place) for weight, place in parts]
         return np.asarray(np.maximum(np.sum(pieces, axis=0), 0.0))
@@ -184,7 +191,14 @@ class Location(Pair):
             return self._one_sided(self.p, losses)
         if len(moved) == 1 and self.p == ((1.0, 0.0),):
             return -self._one_sided(self.mirrored().p, -losses)
+        if type(self.noise) is LaplaceNoise:
+            return laplace_position(self.p, self.q, self.noise.scale, self._at_places, losses)
         return self._search(losses)
+
+    @cached_property
+    def _at_places(self) -> Array:
+        """The losses at the places of Laplace noise; between them the loss has a closed form."""
+        return np.maximum.accumulate(self.loss(places_of(self.p, self.q, self.noise.scale)))
 
     def _one_sided(self, parts: Parts, losses: Array) -> Array:
         """Where sum_j w_j g(x - c_j)/g(x) has the given logarithm, for one c_j > 0: not a place of this pair's own."""
