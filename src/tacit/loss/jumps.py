@@ -23,7 +23,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from .contour import Contour, Runs, contour, period_of, reached
 from .decay import shifted
 from .noise import Array, Complex, log1p
-from .quadrature import EPS, Line, Nodes, NotMet
+from .quadrature import EPS, Line, Nodes, NotMet, TooMuch
 from .tilted import Sum, best_tilt, chernoff, conversion
 
 SHARES = np.geomspace(0.7, 0.005, 14)
@@ -208,9 +208,14 @@ def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
     for place in (epsilon, BEYOND * epsilon):
         certain = _certain(total, place)
         ways = ((math.inf, LIGHT),) * many + ((certain, 0),) * math.isfinite(certain) + ((math.inf, 0),)
-        for certain, work in (*ways, *((math.inf, WORK),) * many):
+        heavy = False
+        for certain, work in (*ways, (math.inf, WORK)):
+            if work == WORK and not heavy:  # more work helps only what failed for want of it
+                break
             try:
                 return _contour(total, log_delta, place, certain, work)
+            except TooMuch:
+                heavy = many
             except NotMet:
                 continue
     raise NotMet

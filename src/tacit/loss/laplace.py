@@ -38,7 +38,7 @@ def _table(p: Parts, q: Parts, scale: float) -> tuple[Array, ...]:
 
 def laplace_position(p: Parts, q: Parts, scale: float, at_places: Array, losses: Array) -> Array:
     """The largest x with loss at most the given one; `at_places` are the losses at the places, rising."""
-    z, a, b, c, d = _table(p, q, scale)
+    z, a, b, _, d = _table(p, q, scale)
     index = np.searchsorted(at_places, losses, side="right")
     k = np.clip(index - 1, 0, z.size - 2)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
