@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -103,11 +104,16 @@ class Traces(HTMLParser):
         return any(mark in element.attributes for element in self.open for mark in MARKS)
 
 
+@lru_cache(maxsize=32)
+def _traces(html: str) -> Traces:
+    return Traces(html)
+
+
 def untraced(html: str, evidences: list[Evidence], *, public: bool = False) -> list[str]:
     """Everything on the page that this evidence does not say."""
     shown = [public_version(item) for item in evidences] if public else evidences
     root = [item.to_json() for item in shown]
-    page = Traces(html)
+    page = _traces(html)
     wrong = [_name(item) for item in page.marked if not _true(item, root, shown, public)]
     known = _known(evidences, shown, root, public)
     return wrong + [text for text in page.loose if text not in known] + _dots(page.dots, shown) + _bars(page.bars, root)

@@ -39,7 +39,24 @@ PAGES: dict[str, tuple[Callable[[], list[Evidence]], bool]] = {
     "trained": (lambda: [samples.trained()], False),
     "bare": (lambda: [samples.bare()], False),
     "public": (lambda: [samples.plain(), samples.private()], True),
+    "three": (lambda: [samples.bracketed(), samples.failed_control(), samples.bracketed()], False),
 }
+BROKEN_WORDS = """() => {
+  const found = [];
+  for (const cell of document.querySelectorAll('thead th')) {
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      for (const word of walker.currentNode.data.matchAll(/[A-Za-z]+/g)) {
+        const range = document.createRange();
+        range.setStart(walker.currentNode, word.index);
+        range.setEnd(walker.currentNode, word.index + word[0].length);
+        const tops = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (tops.size > 1) found.push(word[0]);
+      }
+    }
+  }
+  return found;
+}"""
 LOOSE_DIGITS = """() => {
   const found = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -329,6 +346,23 @@ def test_a_table_downloads_with_full_precision(files: dict[str, Path], watch: Ca
     assert float(rows[1]["lower"]) == private.lower.bound.epsilon  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("name", ["bracketed", "three", "two"])
+def test_no_heading_of_a_table_is_cut_within_a_word_on_a_narrow_screen(
+    name: str, files: dict[str, Path], watch: Callable[..., Watched]
+) -> None:
+    page = watch(400).open(files[name])
+    assert page.evaluate(BROKEN_WORDS) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_models_of_one_name_are_numbered(files: dict[str, Path], watch: Callable[..., Watched]) -> None:
+    page = watch().open(files["three"])
+    assert page.locator("h1").inner_text() == "people (1), model in a broken experiment and people (3)"
+    names = page.locator("#table-bounds tbody th").all_inner_texts()
+    assert names == ["people (1)", "model in a broken experiment", "people (3)"]
+    assert page.locator(".verdict .of").all_inner_texts() == names
+
+
 def test_a_table_can_be_copied(files: dict[str, Path], watch: Callable[..., Watched]) -> None:
     page = watch(permissions=["clipboard-read", "clipboard-write"]).open(files["two"])
     page.get_by_role("button", name="Copy the table: Epsilon from both sides").click()
@@ -342,7 +376,7 @@ def test_the_page_prints_to_a_pdf(files: dict[str, Path], tmp_path: Path) -> Non
     assert [item.name for item in tmp_path.iterdir()] == ["report.pdf"]
 
 
-@pytest.mark.parametrize("name", ["bracketed", "detailed", "trained", "two"])
+@pytest.mark.parametrize("name", ["bracketed", "detailed", "three", "trained", "two"])
 def test_the_pdf_has_page_numbers_and_at_most_four_pages_before_the_appendices(
     name: str, files: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -14,7 +14,10 @@ from report_traces import untraced
 from tacit.core import Evidence
 from tacit.reports import report
 
-PAGES = {name: [name] for name in samples.SAMPLES} | {"two": ["plain", "private"]}
+PAGES = {name: [name] for name in samples.SAMPLES} | {
+    "two": ["plain", "private"],
+    "same names": ["bracketed", "refuted", "bracketed"],
+}
 
 
 def evidence(name: str) -> list[Evidence]:

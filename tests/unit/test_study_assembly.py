@@ -102,6 +102,21 @@ def test_an_attack_counts_one_record_of_every_user():
     assert all(item.members <= 30 and item.nonmembers <= 30 for item in evidence.measurements)
 
 
+@pytest.mark.parametrize("values", [4, 400])
+def test_copies_are_not_left_out_on_one_side_alone(values):
+    """Common records have copies: without those of them that were held out, a fair split would look unfair."""
+    rng = np.random.default_rng(7)
+    rows = 1500
+    code = np.where(rng.random(rows) < 0.6, rng.integers(0, 4, rows), rng.integers(0, values, rows))
+    frame = pd.DataFrame({"code": code, "ill": np.where(code % 3 > 0, "yes", "no")})
+    schema = tacit.Schema.of(frame, label="ill", ranges={"code": (0, values)})
+    trained = tacit.fit("linear", frame[:1000], tacit.Plan(1000, 0.1, 4, 3.0), schema=schema, rng=1)
+    evidence = tacit.bracket(trained, frame[:1000], nonmembers=frame[1000:], references=0, runs=40, rng=1)
+    tests = {test.name: test for test in evidence.controls}
+    assert tests["near-duplicates"].passed
+    assert tests["blind baseline"].passed
+
+
 def test_one_row_is_drawn_for_each_user():
     users, rows = np.array([4, 4, 7, 7, 7, 9, 9]), np.array([0, 1, 2, 3, 4])
     drawn = {tuple(released._one_each(users, rows, source(seed))) for seed in range(60)}

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from ..core.fault import panel_words
 from .card import NOT_STATED
-from .node import Node, count
+from .node import count
 from .subject import Subject
 
 SIGN_OFF = ("Decision", "Conditions", "Name and role", "Date and signature")
@@ -27,10 +27,15 @@ RECORDS = ("records", "public_size")
 """Where provenance tells how many records were trained on: the number itself, else the size that the plan states."""
 
 
-def title(subject: Subject) -> Node:
+def title(subject: Subject) -> Markup:
     """What the page is about: the title that its owner gave, else the name of the evidence."""
     described = subject.node["described"]
-    return described["title"] if "title" in described.value else subject.node["subject"]
+    return described["title"].text() if "title" in described.value else subject.name
+
+
+def plain_title(subject: Subject) -> str:
+    """The title as plain text."""
+    return subject.evidence.described.get("title", subject.label)
 
 
 def facts(subject: Subject) -> list[tuple[str, Markup]]:
@@ -39,7 +44,7 @@ def facts(subject: Subject) -> list[tuple[str, Markup]]:
     said = {name: described[key].text() if key in described.value else NOT_STATED for name, key in STATED.items()}
     records = {"Records": _records(subject), "Unit of privacy": _unit(subject)}
     made = {"Date of the evidence": _made(subject)}
-    return list({"Model": subject.node["subject"].text(), **said, **records, **made}.items())
+    return list({"Model": subject.name, **said, **records, **made}.items())
 
 
 def told(subject: Subject) -> tuple[str, str, str]:

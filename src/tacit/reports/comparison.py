@@ -47,7 +47,7 @@ def utilities(subjects: Sequence[Subject]) -> list[str]:
 def comparison_table(subjects: Sequence[Subject]) -> Table:
     """A column per model: verdict, utility, the strongest attack at the common rate, both bounds."""
     columns = [Column("Quantity", ("quantity",), numeric=False)]
-    columns += [Column(s.node["subject"].text(), (s.evidence.subject,), numeric=False) for s in subjects]
+    columns += [Column(s.name, (s.label,), numeric=False) for s in subjects]
     rows = [("Verdict", [_verdict(subject) for subject in subjects]), *_utility_rows(subjects)]
     rows += [*_leak_rows(subjects), *_bound_rows(subjects)]
     return Table("comparison", "Utility and leakage", columns, [[Cell.words(name), *cells] for name, cells in rows])

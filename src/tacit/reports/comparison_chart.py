@@ -26,7 +26,7 @@ def utility_chart(subjects: Sequence[Subject]) -> Chart | None:
 
 def _utility_row(subject: Subject, name: str) -> dict[str, Any]:
     value = subject.evidence.utility[name]
-    return {"row": subject.index, "model": subject.evidence.subject, "value": value, "text": percent(value)}
+    return {"row": subject.index, "model": subject.label, "value": value, "text": percent(value)}
 
 
 def _utility_spec(name: str, rows: int) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _leak_row(subject: Subject, fpr: float) -> dict[str, Any]:
     row = found[1] if found else None
     return {
         "row": subject.index,
-        "model": subject.evidence.subject,
+        "model": subject.label,
         "value": row["value"].value if row else None,
         "lower": row["lower"].value if row else None,
         "upper": row["upper"].value if row else None,

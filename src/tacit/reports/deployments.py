@@ -70,7 +70,7 @@ def _fixed(text: str) -> Cell:
 def _own(subject: Subject) -> list[Cell]:
     bound = subject.node["claim"]["bound"]
     return [
-        Cell(Markup("<strong>{}</strong>").format(subject.node["subject"].text()), (subject.node["subject"].value,)),
+        Cell(Markup("<strong>{}</strong>").format(subject.name), (subject.label,)),
         Cell(Markup("<strong>{}</strong>").format(bound["epsilon"].number(significant)), (bound["epsilon"].value,)),
         Cell(bound["delta"].number(significant), (bound["delta"].value,)),
         Cell(Markup("one {}").format(bound["unit"].text()), (bound["unit"].value,)),

@@ -125,6 +125,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "finding": words.finding(subject.evidence, public=public),
         "why": words.why(subject.evidence),
         "name": certificate.title(subject),
+        "plain_name": certificate.plain_title(subject),
         "facts": certificate.facts(subject),
         "told": certificate.told(subject),
         "dots": dots(subject),
@@ -157,7 +158,7 @@ def _sentence(subjects: Sequence[Subject], *, public: bool) -> str:
     found = [words.finding(subject.evidence, public=public) for subject in subjects]
     if len(found) == 1:
         return found[0]
-    return " ".join(f"{subject.evidence.subject}: {text}" for subject, text in zip(subjects, found, strict=True))
+    return " ".join(f"{subject.label}: {text}" for subject, text in zip(subjects, found, strict=True))
 
 
 def _script_json(value: Any) -> str:

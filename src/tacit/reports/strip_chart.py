@@ -62,7 +62,7 @@ def _row(subject: Subject) -> dict[str, Any]:
     lower, claim = subject.lower, subject.claim
     row: dict[str, Any] = {
         "row": subject.index,
-        "model": subject.evidence.subject,
+        "model": subject.label,
         "lower": lower["bound"]["epsilon"].value if lower else None,
         "upper": claim["bound"]["epsilon"].value if claim else None,
         "attainable": subject.node["attainable"].value if subject.evidence.demonstrations else None,

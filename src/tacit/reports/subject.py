@@ -5,8 +5,11 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from ..core import Evidence
 from .node import Node
@@ -19,10 +22,23 @@ class Subject:
     index: int
     evidence: Evidence
     node: Node
+    shared: bool = False
+    """Whether another model on the page has the same name."""
 
     @property
     def anchor(self) -> str:
         return f"model-{self.index + 1}"
+
+    @property
+    def label(self) -> str:
+        """The name; with the model's number on the page where another has the same."""
+        return f"{self.evidence.subject} ({self.index + 1})" if self.shared else self.evidence.subject
+
+    @property
+    def name(self) -> Markup:
+        """The name for reading, with its pointer."""
+        text = self.node["subject"].text()
+        return Markup("{} <span data-fixed>({})</span>").format(text, self.index + 1) if self.shared else text
 
     @property
     def title(self) -> str:
@@ -61,4 +77,7 @@ class Subject:
 def subjects_of(evidences: Sequence[Evidence]) -> list[Subject]:
     """The nodes of several evidences, rooted in one list."""
     root = Node([evidence.to_json() for evidence in evidences], "")
-    return [Subject(index, evidence, root[index]) for index, evidence in enumerate(evidences)]
+    times = Counter(evidence.subject for evidence in evidences)
+    return [
+        Subject(index, evidence, root[index], times[evidence.subject] > 1) for index, evidence in enumerate(evidences)
+    ]

@@ -33,7 +33,7 @@ def _bounds_row(subject: Subject) -> list[Cell]:
     lower, claim = subject.lower, subject.claim
     some = bool(subject.evidence.demonstrations)
     return [
-        _text(subject.node["subject"]),
+        Cell(subject.name, (subject.label,)),
         _number(lower["bound"]["epsilon"], significant) if lower else NONE,
         _number(lower["bound"]["confidence"], rounded_percent) if lower else NONE,
         _number(subject.node["attainable"], significant) if some else NONE,
