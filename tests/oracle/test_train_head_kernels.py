@@ -60,6 +60,31 @@ def right_by(module, columns, kind, apart):
     return torch.allclose(found, torch.cat((expected, own), 1), rtol=1e-6, atol=1e-5)
 
 
+SLOPES = {
+    "another row's label": ("tl.load(label + row), tl", "tl.load(label), tl"),
+    "the largest lost twice": ("block - largest - rest", "block - 2 * largest - rest"),
+    "the logarithm kept": ("block - largest - rest", "block - largest"),
+    "nothing at the label": ("place == own, share, 0.0)", "place == own, 0.0, 0.0)"),
+    "the same share for all rows": ("tl.load(total + row)", "tl.load(total)"),
+    "numbers where zeros belong": ("tl.where(inside, slope, 0.0)", "slope"),
+    "rows end to end": ("row * stride * STEP", "row * COLUMNS"),
+    "zeros left out": ("place < width * WHOLE", "place < COLUMNS"),
+}
+
+
+def right_slopes(module, columns, kind, apart, more):
+    module.BLOCK = 16
+    torch.manual_seed(columns)
+    values = (5 * torch.randn(8, columns + apart)).to(kind)[1:7, :columns]
+    label, total = torch.tensor([0, columns - 1, 16, -1, columns, 3]), torch.rand(6) + 0.1
+    there = (label[:, None] == torch.arange(columns)).double()
+    expected = total[:, None].double() * (there - values.double().softmax(1))
+    sums = module.log_sum_exp(values, label)
+    found = module.softmax_gradient(values, sums, label, total, columns + more, torch.float32)
+    close = torch.allclose(found[:, :columns].double(), expected, rtol=1e-5, atol=1e-6)
+    return close and bool((found[:, columns:] == 0).all())
+
+
 CASES = [(columns, kind, apart) for columns in (17, 48, 53) for kind in (torch.float32, torch.float16)
          for apart in (0, 3, 8 - columns % 8)]
 for case in CASES:
@@ -67,6 +92,13 @@ for case in CASES:
 for name, (old, new) in MUTANTS.items():
     mutant = changed(head_kernels, old, new, sys.argv[1])
     assert not all(right_by(mutant, *case) for case in CASES), name
+
+for case in CASES:
+    for more in (0, 5, 8 - case[0] % 8):
+        assert right_slopes(head_kernels, *case, more), (case, more)
+for name, (old, new) in SLOPES.items():
+    mutant = changed(head_kernels, old, new, sys.argv[1])
+    assert not all(right_slopes(mutant, *case, 5) for case in CASES), name
 
 rows = torch.randn(4, 40)
 rows[0, 3], rows[1, 3], rows[2] = float("nan"), float("inf"), -float("inf")
@@ -96,8 +128,28 @@ for options, kernels in (
     )
     targets = [str(node.target) for node in traced.graph.nodes]
     assert targets.count("tacit.log_sum_exp.default") == kernels, options
+    assert targets.count("tacit.softmax_gradient.default") == kernels, options
+    assert targets.count("aten.exp.default") == 0 or not kernels, options
     for found, expected in zip(traced(*given), slope(*given, **options), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+# a product that wants longer rows reads the gradient with zeros, another one without
+def products(rows, weight, label):
+    values = (rows @ weight.t()).detach().requires_grad_()
+    loss = F.cross_entropy(values, label, reduction="none")
+    slopes = torch.autograd.grad(loss.square().sum(), values)[0]
+    return slopes @ weight, F.pad(slopes.view(7, 1, 43), (0, 5)).flatten(0, 1).t() @ rows
+
+
+head.MANY = 0
+several = torch.randn(7, 6), torch.randn(43, 6), given[1]
+traced = graph.rewritten(make_fx(products, tracing_mode="fake", _allow_non_fake_inputs=True)(*several))
+targets = [str(node.target) for node in traced.graph.nodes]
+assert targets.count("tacit.softmax_gradient.default") == 1
+widths = [tuple(node.meta["val"].shape) for node in traced.graph.nodes if "softmax_gradient" in str(node.target)]
+assert widths == [(7, 48)]
+for found, expected in zip(traced(*several), products(*several), strict=True):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 # a class that is all but certain: what is left of one
 certain = torch.randn(3, 43).index_fill(1, torch.tensor([4]), 15.0) + 1000.0
@@ -178,6 +230,11 @@ def test_on_a_gpu_the_kernel_is_torchs_function(kind: torch.dtype, wide: int) ->
     whole = found[:, :2].double().sum(1)
     torch.testing.assert_close(whole, values.double().logsumexp(1), rtol=1e-6, atol=1e-5)
     assert torch.equal(found[:, 2], values.gather(1, label[:, None]).squeeze(1).float())
+    total = torch.rand(600, device=DEVICE)
+    slopes = torch.ops.tacit.softmax_gradient(values, found, label, total, 50264, kind)
+    expected = total[:, None].double() * (F.one_hot(label, 50257) - values.double().softmax(1))
+    torch.testing.assert_close(slopes[:, :50257].double(), expected, rtol=2**-8, atol=1e-6)
+    assert not slopes[:, 50257:].any()
 
 
 @pytest.mark.needs("gpu")
@@ -198,7 +255,7 @@ def test_on_a_gpu_a_compiled_step_uses_the_kernel_and_clips_as_the_eager_one(bia
     compiled = Compiled(clipper)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         fast = compiled(batch, mask)
-    assert any(event.key == "_log_sum_exp" for event in profile.key_averages())
+    assert {"_log_sum_exp", "_softmax_gradient"} <= {event.key for event in profile.key_averages()}
     slow = clipper(batch, mask)
     torch.testing.assert_close(fast.norms, slow.norms, rtol=0.03, atol=0)
     for name, total in slow.sums.items():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tacit.core import BadInput
 from tacit.loss import Plan
-from tacit.train import PrivateStep, Speed, private
+from tacit.train import Augment, PrivateStep, Speed, flip_and_crop, private
 from tacit.train.clip.compile.replay import Replay, recordable
 from tacit.train.noise.gaussian import on_processor
 from tacit.train.sample.examples import Batch
@@ -30,18 +30,24 @@ def trained(
     at_once: bool,
     before: Callable[[nn.Module, Tensor, int], object] = lambda model, x, number: None,
     loss: Any = None,
+    augment: Augment | None = None,
 ) -> tuple[list[Tensor], int]:
     """Parameters after some steps, and how many of them were done at once; `before` runs before each step."""
     model = copy.deepcopy(start)
-    plan, speed = Plan(40, 0.3, 8, 1.0, 0.5), Speed(physical_batch=14, compile=True)
-    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, loss=loss, rng=5, speed=speed)
+    plan, speed = (
+        Plan(40, 0.3, 8, 1.0, 0.5),
+        Speed(physical_batch=14 if augment is None else 14 * augment.times, compile=True),
+    )
+    step = private(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), plan, loss=loss, rng=5, speed=speed, augment=augment
+    )
     step._noise_key = as_on_a_gpu(step)
     done = 0
     for batch in step.batches((x, y)):
         before(model, x, batch.order)
         if at_once and fits(step._total, step._release, batch):
             step._recorded = True
-            step._whole = step._whole or Whole(step._total, step._release, batch.examples, 14, recorded=False)
+            step._whole = step._whole or Whole(step._total, step._release, batch, recorded=False)
             done += 1
         step(batch)
         step._recorded = False
@@ -70,6 +76,45 @@ def test_at_once_is_part_by_part(broken: bool) -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("ladder", [(3,), (5, 9), (2, 4, 8), (6, 14)])
+def test_parts_of_several_sizes_at_once_are_those_part_by_part(ladder: tuple[int, ...], monkeypatch) -> None:
+    """A sample in several parts, the last one of the smallest size that holds it; norms come back in their order."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    monkeypatch.setattr("tacit.train.sample.units.part_sizes", lambda *_: ladder)
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 6), torch.randint(0, 3, (40,))
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    (theirs, _), (ours, done) = (trained(model, x, y, at_once=way) for way in (False, True))
+    assert done == 8
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_augmented_versions_at_once_are_those_part_by_part(monkeypatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 1, 6, 6), torch.randint(0, 3, (40,))
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3))
+    ends = []
+    for way in (False, True):
+        torch.manual_seed(1)
+        ends.append(trained(model, x, y, at_once=way, augment=Augment(flip_and_crop(1), 3)))
+    (theirs, _), (ours, done) = ends
+    assert done == 8
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_function_of_the_users_is_not_recorded(monkeypatch) -> None:
+    """Its own random numbers would be the same in every step."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 6), torch.randint(0, 3, (40,))
+    jitter = Augment(lambda batch: (batch[0] + torch.randn_like(batch[0]), batch[1]), 2)
+    _, done = trained(nn.Linear(6, 3), x, y, at_once=True, augment=jitter)
+    assert done == 0
+
+
 @pytest.mark.parametrize(("precision", "room"), [("float32", 1 + 2**-12 + 2**-6), ("bfloat16", 1 + 2**-7 + 2**-6)])
 def test_gradients_are_the_clipped_sum_and_noise_of_its_scale_over_the_expected_batch(
     precision: str, room: float, monkeypatch
@@ -83,9 +128,9 @@ def test_gradients_are_the_clipped_sum_and_noise_of_its_scale_over_the_expected_
     step._recorded = True
     for batch in step.batches((x, y)):
         step._clipper.clip_norm = 1.0 if batch.order < 2 else 0.25
-        step._whole = step._whole or Whole(step._total, step._release, batch.examples, 40, recorded=False)
-        ((rows, mask),) = batch.parts()
-        sums = step._clipper(rows, mask).sums.values()
+        step._whole = step._whole or Whole(step._total, step._release, batch, recorded=False)
+        every = [step._clipper(rows, mask).sums.values() for rows, mask in batch.parts()]
+        sums = [sum(same) for same in zip(*every, strict=True)]
         step.gradients(batch)
         noise = on_processor(step._whole.key.numpy().tobytes(), 21)
         right = torch.cat([one.flatten() for one in sums]) + 1.5 * step.clip_norm * room * noise
@@ -218,7 +263,7 @@ def test_an_interrupted_step_leaves_nothing_to_be_taken_for_gradients(when: str,
         step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 4, 1.0), rng=5, speed=speed)
         step._recorded = True
         for batch in step.batches((x, y)):
-            step._whole = step._whole or Whole(step._total, step._release, batch.examples, 40, recorded=False)
+            step._whole = step._whole or Whole(step._total, step._release, batch, recorded=False)
             if breaks and batch.order == 2:
                 interrupt(step, batch, when, monkeypatch)
                 assert all(parameter.grad is None for parameter in model.parameters())
@@ -237,7 +282,7 @@ class Recorded:
         self.whole, self.work, self.sums = whole, work, sums
 
     def replay(self) -> None:
-        if self.sums is None:  # adds the noise; it reads tables, and does not set them
+        if self.sums is None:  # adds a part or the noise, which reads tables and does not set them
             with self.while_capturing():
                 self.work()
             return
@@ -254,16 +299,16 @@ class Recorded:
         cls.capturing = False
 
     @classmethod
-    def both(cls, whole: Whole, summed: Callable[[], None], noisy: Callable[[], None]) -> list[Recorded]:
-        """Warm up, then record the first, then the second."""
+    def all(cls, whole: Whole, summed: Callable[[], None], *others: Callable[[], None]) -> list[Recorded]:
+        """Warm up, then record the first, where the sums lie from then on, then those that add to them."""
         for _ in range(3):
-            summed()
-            noisy()
+            for work in (summed, *others):
+                work()
         with cls.while_capturing():
             before = whole.sums  # kept, or the next might lie there
             summed()
             assert before[0].data_ptr() != whole.sums[0].data_ptr()
-        return [cls(whole, summed, whole.sums), cls(whole, noisy, None)]
+        return [cls(whole, summed, whole.sums), *(cls(whole, work, None) for work in others)]
 
 
 def test_noise_goes_to_the_sums_that_were_recorded(monkeypatch) -> None:
@@ -282,9 +327,9 @@ def test_noise_goes_to_the_sums_that_were_recorded(monkeypatch) -> None:
         )  # fmt: skip
         step._recorded = True
         for batch in step.batches((x, y)):
-            step._whole = whole = step._whole or Whole(step._total, step._release, batch.examples, 40, recorded=False)
+            step._whole = whole = step._whole or Whole(step._total, step._release, batch, recorded=False)
             monkeypatch.setattr(
-                "tacit.train.scale.recorded.recorded", lambda device, *works, whole=whole: Recorded.both(whole, *works)
+                "tacit.train.scale.recorded.recorded", lambda device, *works, whole=whole: Recorded.all(whole, *works)
             )
             whole.recorded = records
             step(batch)
@@ -311,7 +356,7 @@ def test_a_sum_that_is_not_finite_still_meets_noise_of_its_own(monkeypatch) -> N
             )  # fmt: skip
             for batch in step.batches((x, labels)):
                 step._recorded = at_once
-                step._whole = Whole(step._total, step._release, batch.examples, 8, recorded=False)
+                step._whole = Whole(step._total, step._release, batch, recorded=False)
                 step(batch)
             released.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
     same, again, other, too = released
@@ -325,7 +370,8 @@ def interrupt(step: PrivateStep, batch: Batch, when: str, monkeypatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(step._release if when == "hand_over" else step._whole, when, stop)
+        pieces = dict.fromkeys(step._whole.first, stop) if when == "first" else stop
+        patch.setattr(step._release if when == "hand_over" else step._whole, when, pieces)
         with pytest.raises(KeyboardInterrupt):
             step(batch)
 

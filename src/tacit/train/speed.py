@@ -14,7 +14,7 @@ COMPILE_FROM = 500
 
 @dataclass(frozen=True)
 class Speed:
-    """`physical_batch`: examples held in memory at once (a step's sample is cut into such parts; None chooses).
+    """`physical_batch`: examples held in memory at once, at most (a step's sample is cut into parts; None chooses).
 
     `compile`: "auto", True or False; "auto" compiles on a GPU for long runs. `precision`: "float32" or "bfloat16"
     (autocast; norms, sums and noise stay in float32). `checkpointing`: a model of transformers computes activations

@@ -226,6 +226,7 @@ class PrivateStep:
             fixed=self._total.compiled is not None,
             collate=collate,
             workers=self.speed.workers,
+            device=self.device,
         )
         return self._drawn(drawn)
 
@@ -309,8 +310,8 @@ class PrivateStep:
 
     def _at_once(self, batch: Batch) -> list[Part]:
         """The usual step on a GPU."""
-        if self._whole is None or self._whole.examples is not batch.examples or self._whole.rows != batch.physical:
-            self._whole = Whole(self._total, self._release, batch.examples, batch.physical, recorded=self._recorded)
+        if self._whole is None or not self._whole.suits(batch):
+            self._whole = Whole(self._total, self._release, batch, recorded=self._recorded)
         parts = self._whole(batch, lambda: self._two_keys(batch))
         if parts is None:
             summed = self._total.slowly(batch)
@@ -333,7 +334,7 @@ class PrivateStep:
         device = summed.total[0].device
         keys = words_of(self._two_keys(batch), device)
         mark = fingerprint(self._release.joined(self._release.own(summed.total)), keys)
-        return derived(torch.cat((mark, torch.cat(summed.seen).to(device).view(torch.int32))), keys)
+        return derived(torch.cat((mark, summed.words(batch.slots, batch.physical, device))), keys)
 
     def _two_keys(self, batch: Batch) -> bytes:
         """What the device needs to derive a key: of the secret, the step, the plan and the batch."""

@@ -122,22 +122,34 @@ class Augment:
     def __post_init__(self) -> None:
         check.whole("times", self.times)
 
+    @property
+    def ours(self) -> bool:
+        """Whether the function keeps records apart by construction and draws from the device's own numbers only."""
+        return isinstance(self.function, FlipAndCrop)
+
     def __call__(self, rows: Any) -> Several:
+        if self.ours:
+            return self._at_once(rows)
         versions, taken = zip(*(self._version(rows) for _ in range(self.times)), strict=True)
         pieces = [tensors(version) for version in versions]
         stacked = iter([torch.stack(same, dim=1) for same in zip(*pieces, strict=True)])
         shares = torch.stack(taken, dim=1).all(1, keepdim=True).float().expand(-1, self.times) / self.times
         return Several(mapped(lambda _: next(stacked), versions[0]), shares)
 
+    def _at_once(self, rows: Any) -> Several:
+        """All versions of all records by one call."""
+        count = size(rows)
+        many = self.function(mapped(lambda tensor: tensor.repeat_interleave(self.times, 0), rows))
+        shares = torch.full((count, self.times), 1 / self.times, device=tensors(rows)[0].device)
+        return Several(mapped(lambda tensor: tensor.unflatten(0, (count, self.times)), many), shares)
+
     def _version(self, rows: Any) -> tuple[Any, Tensor]:
         """One version of every record, and whose values the function took: the others contribute nothing."""
-        if isinstance(self.function, FlipAndCrop):  # ours: it keeps records apart, and is faster on a whole batch
-            return self.function(rows), torch.ones(size(rows), dtype=torch.bool, device=tensors(rows)[0].device)
         return each(self.function, rows)
 
     def check(self, rows: Any) -> None:
         """Refuse a function that mixes made-up records or remembers them."""
-        if not isinstance(self.function, FlipAndCrop):
+        if not self.ours:
             check_apart(self.function, rows)
 
 

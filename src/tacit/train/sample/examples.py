@@ -3,7 +3,7 @@
 Who takes part is drawn in index space (`draw`). The true batch size is private: it goes to the operator only, and sums
 are divided by the public expected size.
 
-The sample is cut into physical batches of one fixed size; the last one is filled up with masked examples that
+The sample is cut into physical batches of fixed sizes (`sizes`); the last one is filled up with masked examples that
 contribute exactly zero, so nothing is recompiled, and an empty sample needs no special case.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,6 +26,12 @@ from .augment import Several
 from .collate import Collate, array
 from .draw import Index
 from .items import Group, Loader, reader
+from .sizes import size_for
+
+MOVED = 2**31
+"""Bytes of data that are kept on a GPU beside the model."""
+AT_ONCE = 1024
+"""Rows of a physical batch at most, where nobody says."""
 
 
 @runtime_checkable
@@ -67,6 +73,16 @@ class Examples:
             f"Data must be tensors, arrays, a list of records or a map-style data set, got {type(data).__name__}.",
             fix="Give (x, y), a dict of tensors, or a torch Dataset; a DataLoader has drawn its own batches already.",
         )
+
+    def on(self, device: torch.device) -> Examples:
+        """With its tensors on a GPU if that is where the model is and they are of moderate size: rows are picked there.
+
+        Decided by shapes alone.
+        """
+        found = tensors(self.data) if self.direct and device.type == "cuda" else []
+        if not found or sum(one.numel() * one.element_size() for one in found) > MOVED:
+            return self
+        return replace(self, data=mapped(lambda tensor: tensor.to(device), self.data))
 
     def rows(self, index: Index) -> Any:
         """The chosen examples as one batch, in the shape of `index`; records of several lengths get the largest."""
@@ -111,7 +127,9 @@ def _at(column: Any, row: int) -> Any:
 class Batch:
     """The sample of one step, not yet loaded. Made by `PrivateStep.batches`, spent by one call of the step.
 
-    `index` holds a row number for each unit, or several with their `shares` in the unit's gradient.
+    `index` holds a row number for each unit, or several with their `shares` in the unit's gradient. Physical batches
+    have `physical` units at most; `fixed`, they have exactly as many, or one of the `smaller` sizes where that holds
+    all that is left. A sample has `slots` of them at most, but for one in a billion or so.
     """
 
     examples: Examples
@@ -120,6 +138,20 @@ class Batch:
     physical: int
     fixed: bool
     shares: NDArray[np.float32] | None = None
+    smaller: tuple[int, ...] = ()
+    slots: int = 1
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of physical batches that are filled up, ascending."""
+        return (*self.smaller, self.physical)
+
+    def cuts(self) -> list[tuple[int, int, int]]:
+        """Where each physical batch starts and ends in the sample, and its size once it is filled up."""
+        ends = [
+            (start, min(start + self.physical, len(self.index))) for start in range(0, len(self.index), self.physical)
+        ]
+        return [(start, end, size_for(end - start, self.sizes)) for start, end in ends]
 
     def parts(self, first: int = 0, every: int = 1, *, even: bool = False) -> Iterator[tuple[Any, Tensor]]:
         """Physical batches with their masks, all or every n-th; none for an empty sample.
@@ -141,7 +173,7 @@ class Batch:
 
     def _missing(self, count: int) -> int:
         """How many masked examples fill a physical batch up."""
-        return self.physical - count if self.fixed else int(count == 0)
+        return size_for(count, self.sizes) - count if self.fixed else int(count == 0)
 
     def _loaded(self, loader: Loader, starts: range) -> Iterator[tuple[Any, Tensor]]:
         """Records are read in order; a physical batch goes out when it is full of records of one length."""
@@ -271,7 +303,7 @@ def check_count(count: int, public_size: int) -> None:
 
 
 def physical_size(expected: float, asked: int | None) -> int:
-    """Rows of a physical batch: what was asked, or enough for 39 samples of 40, up to 1024."""
+    """Rows of a physical batch: what was asked, or enough for 39 samples of 40, up to AT_ONCE."""
     if asked is not None:
         return asked
-    return min(1024, math.ceil((expected + 2 * math.sqrt(expected) + 1) / 8) * 8)
+    return min(AT_ONCE, math.ceil((expected + 2 * math.sqrt(expected) + 1) / 8) * 8)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from numpy.typing import ArrayLike
 
 from ...core import BadInput
@@ -13,7 +15,10 @@ from ..noise.keys import Keystream
 from .augment import Augment, Users
 from .collate import Collate
 from .draw import Sampler
-from .examples import Batch, Examples, check_count, physical_size
+from .examples import AT_ONCE, Batch, Examples, check_count, physical_size
+from .sizes import part_sizes, parts_at_most
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +28,8 @@ class Units:
     examples: Examples
     people: Users | None
     sampler: Sampler
-    physical: int
+    sizes: tuple[int, ...]
+    slots: int
     fixed: bool
 
     def __call__(self, order: int, key: bytes, records: bytes) -> Batch:
@@ -31,7 +37,8 @@ class Units:
         index, shares = self.sampler(order, key), None
         if self.people is not None:
             index, shares = self.people.table(index, Keystream(records))
-        return Batch(self.examples, index, order, self.physical, fixed=self.fixed, shares=shares)
+        *smaller, physical = self.sizes
+        return Batch(self.examples, index, order, physical, self.fixed, shares, tuple(smaller), self.slots)
 
 
 def units(
@@ -46,15 +53,21 @@ def units(
     fixed: bool,
     collate: Collate | None = None,
     workers: int = 0,
+    device: torch.device = CPU,
 ) -> Units:
-    """Units of `data`, as many as the plan was made for; `fixed` physical batches all have one size."""
-    examples = Examples.of(data, collate, workers)
+    """Units of `data`, as many as the plan was made for; `fixed` physical batches have one of a few public sizes."""
+    examples = Examples.of(data, collate, workers).on(device)
     people = _people(users, most, examples.count, plan, augment)
     count = examples.count if people is None else len(people.records)
     check_count(count, plan.public_size)
     rows = people.most if people is not None else 1 if augment is None else augment.times
-    size = physical_size(plan.expected_batch * rows / processes, physical)
-    return Units(examples, people, Sampler(plan, count), max(1, size // rows), fixed)
+    expected = plan.expected_batch / processes
+    if not fixed:
+        sizes: tuple[int, ...] = (max(1, physical_size(expected * rows, physical) // rows),)
+        return Units(examples, people, Sampler(plan, count), sizes, 1, fixed)
+    deviation = 0.0 if plan.sampling.exact else math.sqrt(expected)
+    sizes = part_sizes(expected, deviation, max(1, (physical or AT_ONCE) // rows), plan.steps)
+    return Units(examples, people, Sampler(plan, count), sizes, parts_at_most(expected, deviation, sizes[-1]), fixed)
 
 
 def _people(ids: ArrayLike | None, most: int | None, rows: int, plan: Plan, augment: Augment | None) -> Users | None:

@@ -1,9 +1,10 @@
-"""A whole step as two pieces of work for a GPU: from the numbers of a sample's rows to the gradients.
+"""A whole step as a few pieces of work for a GPU: from the numbers of a sample's rows to the gradients.
 
-The first picks the rows, clips and adds them up; the second derives the key, makes the noise and adds it to the sums,
-which become the gradients where they lie. Both are recorded (CUDA graphs). The processor sends row numbers and two
-keys, launches both, and waits for the first alone, whose norms it must see. This is for the usual case: data on the
-device, a sample that fits one physical batch, noise that is independent from step to step and of one scale.
+For every part of the sample one piece picks its rows, makes their augmented versions, clips and adds them up; a last
+one derives the key, makes the noise and adds it to the sums, which become the gradients where they lie. All are
+recorded (CUDA graphs). The processor sends row numbers and two keys, launches everything, and waits for the norms
+alone, which it must see. This is for the usual case: data on the device, noise that is independent from step to step
+and of one scale, augmentation by a function of ours or none.
 """
 
 from __future__ import annotations
@@ -16,42 +17,55 @@ import torch
 from torch import Tensor
 
 from ..clip import Clipped
+from ..clip.capture.probe import same_random
 from ..clip.compile.replay import Replay, recordable, recorded
+from ..clip.rounding import sum_kind
 from ..clip.tree import mapped, tensors
 from ..noise.derive import derived
 from ..noise.fingerprint import fingerprint, length
 from ..noise.release import Release
-from ..sample.examples import Batch, Examples
-from .totals import Part, Totals
+from ..sample.examples import Batch
+from .totals import SEEN, Part, Totals
 
 WORDS = 8
+Work = Callable[[], None]
 
 
 class Whole:
-    """Steps on one set of examples, `rows` of them at most; not `recorded` it does the same work piece by piece."""
+    """Steps on one set of examples, in parts like those of `batch`; not `recorded` it does the same piece by piece."""
 
-    def __init__(self, totals: Totals, release: Release, examples: Examples, rows: int, *, recorded: bool) -> None:
+    def __init__(self, totals: Totals, release: Release, batch: Batch, *, recorded: bool) -> None:
         assert totals.compiled is not None
         self.totals, self.compiled, self.release = totals, totals.compiled, release
-        self.examples, self.rows, self.recorded = examples, rows, recorded
-        device = totals.device
-        self.numbers = torch.zeros(rows + 1, dtype=torch.int64, pin_memory=recorded)
+        self.examples, self.sizes, self.slots, self.recorded = batch.examples, batch.sizes, batch.slots, recorded
+        device, rows = totals.device, batch.physical
+        # of every part: row numbers, then how many of them count, then which part it is
+        self.numbers = torch.zeros(self.slots, rows + 2, dtype=torch.int64, pin_memory=recorded)
+        self.chosen = {size: torch.zeros(size + 2, dtype=torch.int64, device=device) for size in self.sizes}
         # two rows in turns: the last step's may still be on its way
         self.words = torch.zeros(2, 2 * WORDS, dtype=torch.int32, pin_memory=recorded)
-        self.chosen = torch.zeros_like(self.numbers, device=device)
         self.given = torch.zeros_like(self.words[0], device=device)
-        self.places, self.places_here = torch.arange(rows, device=device), torch.arange(rows)
+        self.places = {size: torch.arange(size, device=device) for size in self.sizes}
+        self.places_here = {size: torch.arange(size) for size in self.sizes}
         self.joined = release.tables()
-        # in one piece: the sum's fingerprint, norms and losses, of which a key is made, and who was shortened
-        found = torch.zeros(length(self.joined) + 3 * rows, dtype=torch.int32, device=device)
-        self.mark, self.marked = found[: length(self.joined)], found[:-rows]
-        self.here = torch.zeros(3, rows, pin_memory=recorded)
-        self.seen = found[length(self.joined) :].view(torch.float32).view(3, rows)
+        # in one piece: the sum's fingerprint, and norms and losses of every part, of which a key is made
+        self.marked = torch.zeros(length(self.joined) + SEEN * self.slots * rows, dtype=torch.int32, device=device)
+        self.mark = self.marked[: length(self.joined)]
+        self.seen = self.marked[length(self.joined) :].view(torch.float32).view(self.slots, SEEN, rows)
+        self.shortened = torch.zeros(self.slots, rows, device=device)
+        self.seen_here = torch.zeros(self.seen.shape, pin_memory=recorded)
+        self.shortened_here = torch.zeros(self.shortened.shape, pin_memory=recorded)
         self.key = torch.zeros(WORDS, dtype=torch.int32, device=device)
         self.sums: list[Tensor] = []
         self.lying: Mapping[str, Tensor] | None = None
         self.state: Any = None
         self.read: Any = None
+        self.first: dict[tuple[int, bool], Work] = {}
+        self.second: Work
+
+    def suits(self, batch: Batch) -> bool:
+        """Whether this was made for such batches."""
+        return self.examples is batch.examples and self.sizes == batch.sizes and self.slots == batch.slots
 
     def __call__(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part] | None:
         """Hand the gradients over; what else the step gave, in the processor's memory.
@@ -69,54 +83,67 @@ class Whole:
         return parts
 
     def _done(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part] | None:
-        count = len(batch.index)
-        numbers = self.numbers.numpy()
-        numbers[:count], numbers[count : self.rows], numbers[self.rows] = batch.index, 0, count
-        self.chosen.copy_(self.numbers, non_blocking=True)
+        cuts = batch.cuts()
         self._prepare()
         with self.compiled.clipper.products(), torch.no_grad():
-            self.first()
-            arrived = self._mark()
+            for slot, (start, end, size) in enumerate(cuts):
+                self._send(slot, batch.index[start:end], size)
+                self.first[size, slot == 0]()
+            arrived = self._leave(len(cuts))
             words = self.words[batch.order % 2]
             words.numpy()[:] = np.frombuffer(keys(), dtype=np.int32)
             self.given.copy_(words, non_blocking=True)
             self.second()
         if arrived is not None:
             arrived.synchronize()
-        norms, losses, shortened = self.here
-        if not np.isfinite(norms.numpy()).all():
+        if not np.isfinite(self.seen_here[: len(cuts), 0].numpy()).all():
             return None
         self.release.hand_over(self.sums)
-        return [(Clipped({}, norms, losses, shortened.bool()), self.places_here < count)]
+        return [self._part(slot, end - start, size) for slot, (start, end, size) in enumerate(cuts)]
+
+    def _part(self, slot: int, count: int, size: int) -> Part:
+        norms, losses = self.seen_here[slot, :, :size]
+        return Clipped({}, norms, losses, self.shortened_here[slot, :size].bool()), self.places_here[size] < count
+
+    def _send(self, slot: int, index: Any, size: int) -> None:
+        """A part's row numbers to the device."""
+        numbers = self.numbers[slot].numpy()
+        numbers[: len(index)], numbers[len(index) : size] = index, 0
+        numbers[size], numbers[size + 1] = len(index), slot
+        self.chosen[size].copy_(self.numbers[slot, : size + 2], non_blocking=True)
+
+    def _leave(self, count: int) -> torch.cuda.Event | None:
+        """Norms, losses and who was shortened, on their way to the processor."""
+        self.seen_here[:count].copy_(self.seen[:count], non_blocking=True)
+        self.shortened_here[:count].copy_(self.shortened[:count], non_blocking=True)
+        return self._mark()
 
     def _mark(self) -> torch.cuda.Event | None:
         if not self.recorded:
             return None
         arrived = torch.cuda.Event()
-        arrived.record(torch.cuda.current_stream(self.chosen.device))
+        arrived.record(torch.cuda.current_stream(self.totals.device))
         return arrived
 
     def _prepare(self) -> None:
-        """The two pieces of work; made anew when what they read lies elsewhere, or a part's mode has changed."""
+        """All pieces of work; made anew when what they read lies elsewhere, or a part's mode has changed."""
         trained, public = self.compiled.tensors()
         shown = [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in tensors(self.examples.data)]
         state = self.compiled.mode(), self.compiled.clipper.clip_norm, shown
         if trained is self.lying and state == self.state:
             return
         self.lying = None
-        with self.compiled.clipper.products():
-            graph = self.compiled.graph(self._picked(), self.places < self.rows)
-        if isinstance(graph, Replay):
-            graph.forget()
-            graph = graph.function
+        graphs = {size: self._graph(size) for size in self.sizes}
         clip_norm = self.compiled.norm(self.seen).clone()
 
-        def summed() -> None:
-            count, self.sums = self.chosen[self.rows], []
-            sums, *seen = graph(trained, public, self._picked(), self.places < count, clip_norm)
-            torch.stack(seen, out=self.seen)
-            self.here.copy_(self.seen, non_blocking=True)
-            self.sums = self.release.own([total.to(self.totals.kind) for total in sums])
+        def part(size: int, first: bool) -> Work:
+            def summed() -> None:
+                rows, count = self._picked(size), self.chosen[size][size]
+                sums, *seen = graphs[size](trained, public, rows, self.places[size] < count, clip_norm)
+                self._add([total.to(self.totals.kind) for total in sums], first, size == self.sizes[-1])
+                self._show(seen, first, self.chosen[size][size + 1 :])
+
+            return summed
 
         def noisy() -> None:
             if not (self.recorded and torch.cuda.is_current_stream_capturing()):
@@ -125,25 +152,67 @@ class Whole:
             derived(self.marked, self.given, self.key)
             self.release.into(self.joined, self.key, self.compiled.clipper.clip_norm)
 
-        self.first, self.second = summed, noisy
+        works = {(size, first): part(size, first) for size, first in self._kinds()}
+        self.first, self.second = works, noisy
         if self.recorded:
             with self.compiled.clipper.products(), torch.no_grad():
-                self.first, self.second = (one.replay for one in recorded(self.chosen.device, summed, noisy))
+                *firsts, second = recorded(self.totals.device, *works.values(), noisy)
+            self.first = {kind: one.replay for kind, one in zip(works, firsts, strict=True)}
+            self.second = second.replay
             self.joined.at(self.sums)  # those that were recorded; a replay reads the tables
-        self.lying, self.state, self.read = trained, state, (public, graph, clip_norm)
+        self.lying, self.state, self.read = trained, state, (public, graphs, clip_norm)
 
-    def _picked(self) -> Any:
-        return mapped(lambda tensor: tensor.index_select(0, self.chosen[: self.rows]), self.examples.data)
+    def _kinds(self) -> list[tuple[int, bool]]:
+        """Size of a part and whether it is a step's first; the largest begins: the sums lie where it makes them."""
+        begin = [(size, True) for size in reversed(self.sizes)]
+        return begin + [(size, False) for size in self.sizes if self.slots > 1]
+
+    def _graph(self, size: int) -> Callable[..., Any]:
+        with self.compiled.clipper.products(), same_random():
+            graph = self.compiled.graph(self._picked(size), self.places[size] < size)
+        if isinstance(graph, Replay):
+            graph.forget()
+            return graph.function
+        return graph
+
+    def _add(self, sums: list[Tensor], first: bool, largest: bool) -> None:
+        """To the step's sums, which lie where the largest part makes them when it is the first."""
+        if first and (largest or not self.recorded):
+            self.sums = []
+            self.sums = self.release.own(sums)
+        elif first:
+            torch._foreach_copy_(self.sums, sums)
+        else:
+            torch._foreach_add_(self.sums, sums)
+
+    def _show(self, seen: list[Tensor], first: bool, slot: Tensor) -> None:
+        """Norms, losses and who was shortened, in the place of their part; zero in places that stay empty."""
+        if first:
+            self.marked.zero_()
+        norms, losses, shortened = seen
+        missing = self.seen.shape[2] - len(norms)
+        wide = torch.nn.functional.pad(torch.stack((norms, losses)), (0, missing))
+        self.seen.index_copy_(0, slot, wide[None])
+        self.shortened.index_copy_(0, slot, torch.nn.functional.pad(shortened.to(norms.dtype), (0, missing))[None])
+
+    def _picked(self, size: int) -> Any:
+        rows = mapped(lambda tensor: tensor.index_select(0, self.chosen[size][:size]), self.examples.data)
+        return rows if self.totals.augment is None else self.totals.augment(rows)
 
 
 def fits(totals: Totals, release: Release, batch: Batch) -> bool:
     """Whether a step on this batch is the usual case."""
-    if totals.compiled is None or totals.augment is not None or totals.workers.count > 1 or not release.steady():
+    if totals.compiled is None or totals.workers.count > 1 or not release.steady():
+        return False
+    if totals.augment is not None and not totals.augment.ours:
         return False
     if totals.device.type == "cuda" and not recordable(totals.device):
         return False
     data = tensors(batch.examples.data) if batch.examples.direct else []
     here = bool(data) and all(tensor.device == totals.device for tensor in data)
-    if not here or batch.shares is not None or not 0 < len(batch.index) <= batch.physical:
+    parts = -(-len(batch.index) // batch.physical)
+    if not here or not batch.fixed or batch.shares is not None or not 0 < parts <= batch.slots:
         return False
-    return totals.clipper.structure(batch.examples.data).together
+    if parts > 1 and not (len(batch.index) <= totals.most and sum_kind(totals.most, batch.physical) is totals.kind):
+        return False
+    return totals.together(batch)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...core import BadInput
 from ..clip import Clipped, Clipper, Compiled
+from ..clip.capture.probe import same_random
 from ..clip.rounding import sum_kind
 from ..clip.sums import Add
 from ..clip.tree import mapped
@@ -23,7 +24,7 @@ from ..sample.augment import Augment
 from ..sample.examples import Batch
 from .workers import Workers
 
-FEW = 4096
+FEW, SEEN = 4096, 2
 Clip = Callable[[Any, Tensor], Clipped]
 Part = tuple[Clipped, Tensor]
 """What a physical batch gave besides its sum, and its mask."""
@@ -50,6 +51,13 @@ class Summed:
         """A few numbers that say which sum it was, for the key of its noise."""
         return marks(self.total)
 
+    def words(self, slots: int, rows: int, device: torch.device) -> Tensor:
+        """Norms and losses as words for a key, a place of `rows` numbers each for every one of `slots` parts."""
+        found = torch.zeros(max(slots, len(self.parts)), SEEN, rows, device=device)
+        for place, (clipped, _) in zip(found, self.parts, strict=False):
+            place[:, : len(clipped.norms)] = torch.stack((clipped.norms, clipped.losses)).to(device)
+        return found.view(torch.int32).flatten()
+
 
 class Totals:
     """Clips and adds up the physical batches of a sample; `kind` is the type of number that sums are kept in.
@@ -73,6 +81,17 @@ class Totals:
         self.device = next(iter(self.parameters.values())).device
         self.replayed = compiled and self.device.type == "cuda"
         self.most = clipper.weigh.most
+        self._shown: tuple[Any, Any] | None = None
+
+    def together(self, batch: Batch) -> bool:
+        """Whether records of this batch run as one computation: looked at once, on made-up records of their shape."""
+        data = batch.examples.data
+        if self.augment is not None:
+            if self._shown is None or self._shown[0] is not data:
+                with same_random():
+                    self._shown = data, self.augment(mapped(lambda tensor: tensor[:1], data))
+            data = self._shown[1]
+        return self.clipper.structure(data).together
 
     def __call__(self, batch: Batch) -> Summed:
         """Clip and add up; a GPU is not waited for."""

@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from ..arrays import ALIGNED
-from .head import known_sums, own_sums, written_once
+from .head import known_sums, own_gradients, own_sums, written_once
 from .nodes import all_written, given, operand, returned, storage, value
 from .ones import without_ones
 from .views import casts_first, no_copies, one_view
@@ -59,6 +59,7 @@ def _elsewhere(graph: Graph) -> None:
     casts_first(graph)
     graph.eliminate_dead_code()
     own_sums(graph)
+    own_gradients(graph)
     _nothing_twice(graph)
     one_view(graph)
 

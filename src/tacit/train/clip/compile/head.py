@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from .nodes import after, all_written, given, operand, put, storage, value
@@ -82,6 +83,64 @@ def own_sums(graph: Graph) -> None:
         _replace(node, put(node, aten._to_copy.default, found, dtype=value(node).dtype))
 
 
+def own_gradients(graph: Graph) -> None:
+    """The gradient of long rows that `known_sums` spelt out, by a kernel of our own, in rows that products want."""
+    for exponential in graph.find_nodes(op="call_function", target=aten.exp.default):
+        if (found := _spelt_out(exponential)) is None:
+            continue
+        last, sums, label, total = found
+        rows = [operand(sums), sums, *(put(last, aten.reshape.default, one, [-1]) for one in (label, total))]
+        columns, kind = value(last).shape[1], value(last).dtype
+        pads = [
+            node
+            for node in graph.find_nodes(op="call_function", target=aten.constant_pad_nd.default)
+            if _source(operand(node)) is last and _zeros(node)
+        ]
+        width = columns + max(map(_zeros, pads), default=0)
+        longer = put(last, torch.ops.tacit.softmax_gradient.default, *rows, width, kind)
+        for pad in pads:
+            if _zeros(pad) == width - columns:
+                _replace(pad, put(pad, aten.reshape.default, longer, list(value(pad).shape)))
+        _replace(last, put(last, aten.slice.Tensor, longer, 1, 0, columns) if pads else longer)
+
+
+def _spelt_out(exponential: Node) -> tuple[Node, Node, Node, Node] | None:
+    """Where the gradient of a log-softmax ends, with the sums of its rows, labels, and what the loss gives each row."""
+    beyond = _uncast(operand(exponential))
+    shifted = operand(beyond) if beyond.target is aten.sub.Tensor else beyond
+    if beyond.target is not aten.sub.Tensor or shifted.target is not aten.sub.Tensor:
+        return None
+    taken = [one.args[1] for one in (shifted, beyond)]
+    parts = [part for part in taken if isinstance(part, Node) and part.target is aten.slice.Tensor]
+    if len(parts) < len(taken):
+        return None
+    sums = operand(parts[0])
+    if sums.target is not torch.ops.tacit.log_sum_exp.default or operand(parts[1]) is not sums:
+        return None
+    if [part.args[2] for part in parts] != [0, 1] or _uncast(operand(shifted)) is not _uncast(operand(sums)):
+        return None
+    share = _only_user(exponential, aten.mul.Tensor)
+    slope = None if share is None else _only_user(share, aten.sub.Tensor)
+    if share is None or slope is None or share.args[0] is not exponential or slope.args[1] is not share:
+        return None
+    chosen = operand(slope)
+    if chosen.target is not aten.where.ScalarOther or chosen.args[2] != 0 or chosen.args[1] is not share.args[1]:
+        return None
+    return _only_user(slope, aten._to_copy.default) or slope, sums, operand(operand(chosen), 1), operand(share, 1)
+
+
+def _only_user(node: Node, target: OpOverload) -> Node | None:
+    users = list(node.users)
+    return users[0] if len(users) == 1 and users[0].target is target else None
+
+
+def _uncast(node: Node) -> Node:
+    """What was cast."""
+    while node.target is aten._to_copy.default:
+        node = operand(node)
+    return node
+
+
 def _reads_one(loss: Node) -> bool:
     """Whether it is the loss of every row, by a label each, and nothing else is asked of it."""
     if loss.target is not aten.nll_loss_forward.default or loss.args[3] != NONE:
@@ -119,6 +178,21 @@ def log_sum_exp(values: Tensor, label: Tensor) -> Tensor:
 @log_sum_exp.register_fake
 def _(values: Tensor, label: Tensor) -> Tensor:
     return values.new_empty(len(values), 3, dtype=torch.float32)
+
+
+@torch.library.custom_op("tacit::softmax_gradient", mutates_args=())
+def softmax_gradient(
+    values: Tensor, sums: Tensor, label: Tensor, total: Tensor, width: int, kind: torch.dtype
+) -> Tensor:
+    """(N, width); see `head_kernels`."""
+    from . import head_kernels
+
+    return head_kernels.softmax_gradient(values, sums, label, total, width, kind)
+
+
+@softmax_gradient.register_fake
+def _(values: Tensor, sums: Tensor, label: Tensor, total: Tensor, width: int, kind: torch.dtype) -> Tensor:
+    return values.new_empty(len(values), width, dtype=kind)
 
 
 def written_once(graph: Graph) -> None:

@@ -31,6 +31,7 @@ from ..arrays import (
     wide,
 )
 from ..compile.inner import inner_sums, pays
+from ..compile.scale import scaled, scales
 from ..cost import inner_is_cheaper
 from ..rounding import LARGE, LONG, LOST, MOST, SHORT, UNIT, cut, inner_error, links
 
@@ -168,12 +169,13 @@ class Outer:
             weights = weight.split([len(piece) for piece in self._written])
             return added(summed(*both) for both in zip(weights, self._written, strict=True)).view(self.shape)
         sides, side = [self.left, self.right], self._rounded()
-        scaled = wide(sides[side]) * weight.view(-1, 1, 1, 1)
-        if narrow(self.left):
-            sides[side] = scaled.to(sides[side].dtype)
+        if scales(sides[side]):
+            sides[side] = scaled(sides[side], weight)
+        elif narrow(self.left):
+            sides[side] = (wide(sides[side]) * weight.view(-1, 1, 1, 1)).to(sides[side].dtype)
         else:
             sides = [wide(values) for values in sides]
-            sides[side] = scaled
+            sides[side] = sides[side] * weight.view(-1, 1, 1, 1)
         if self.left.shape[1] == 1 and not narrow(self.left):
             left, right = (values.flatten(0, 2) for values in sides)
             return crossed(left, right, self._length(), self.room).view(self.shape)
