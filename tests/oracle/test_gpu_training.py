@@ -149,6 +149,7 @@ def trained(
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
     step = private(model, optimizer, plan, rng=5, speed=Speed(physical_batch=16, compile=compiled), **options)
     step._noise_key = lambda batch, parts: bytes(31) + bytes([step.done])
+    step._recorded = False  # part by part, since a step recorded whole makes its keys itself
     asked = {} if users is None else {"users": users, "records_per_user": 2}
     for batch in step.batches(there(DATA) if device == DEVICE else DATA, **asked):
         step(batch)
