@@ -464,6 +464,56 @@ def test_pictures_are_changed_each_by_itself():
     assert Affine(0.0)(x, torch.Generator()).allclose(x, atol=1e-5)
 
 
+def people(n=600):
+    """A table with a label of words, a unit, and a value that is missing or absurd here and there."""
+    import pandas
+
+    rng = np.random.default_rng(0)
+    age, town = rng.uniform(20, 80, n), rng.choice(["north", "south"], n)
+    ill = np.where(age + 20 * (town == "south") > 60, "yes", "no")
+    age[::50] = np.nan
+    age[1] = 1e30
+    return pandas.DataFrame({"age": age, "town": town, "ill": ill, "person": [f"p{k // 2}" for k in range(n)]})
+
+
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_tables_with_a_schema(unit, tmp_path):
+    columns = [tacit.Column("age", range=(0, 100)), tacit.Column("town", kind="category", words=("north", "south"))]
+    columns += [tacit.Column("ill", kind="category", words=("no", "yes"))]
+    columns += [tacit.Column("person", kind="text")] if unit else []
+    schema = tacit.Schema(tuple(columns), label="ill", unit=unit)
+    frame = people() if unit else people().drop(columns="person")
+    frame.loc[3, "ill"] = "unheard of"
+    run = tacit.PATE(
+        "linear", teachers=15, aggregator=GNMax(0.5), delta=1e-4, schema=schema, queries=80, random_state=0
+    )
+    run.teacher = Network(lambda: _linear(schema.width), steps=200, lr=0.05)
+    run.fit(frame[:450], None, frame[450:])
+    assert run.bound_.unit == ("user" if unit else "record")
+    assert np.mean(run.predict(frame[450:]) == frame["ill"][450:]) > 0.85
+    page = tmp_path / "page.html"
+    run.report(page)
+    text = page.read_text(encoding="utf-8")
+    for said in ("who sees the votes", "GNMax(noise_answer=0.5)", "answers at most", "student taught by PATE"):
+        assert said.lower() in text.lower(), said
+    with pytest.raises(tacit.BadInput, match="A table needs a schema"):
+        PATE("linear", delta=1e-5, classes=["no", "yes"]).fit(frame, frame["ill"], frame)
+
+
+def _linear(features):
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(features, 2))
+
+
+def test_a_student_can_be_attacked():
+    x, y = data(n=600)
+    run = PATE(line, teachers=10, aggregator=GNMax(2.0), delta=1e-5, classes=[0, 1], random_state=0)
+    run.fit(x[:200], y[:200], x[400:])
+    found = tacit.attack(run.predict_proba, (x[:200], y[:200]), (x[200:400], y[200:400]), references=0, rng=0)
+    assert found.attacks
+
+
 def test_types():
     assert isinstance(GNMax(2.0).event(3, 3, Adjacency.ADD_REMOVE), Repeat)
     assert isinstance(ConfidentGNMax().event(3, 3, Adjacency.ADD_REMOVE), Compose)

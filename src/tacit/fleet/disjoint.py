@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..core import check
 from ..core.errors import BadInput
-from .device import Batch
+from .device import Batch, Compiled, Gradients
 from .fleet import Fleet, Models, _gradients, _products, _started, _train
 from .order import Draws, Epochs, Pool
 from .stack import Stack
@@ -55,12 +55,13 @@ def train_disjoint(
     rngs: Sequence[np.random.Generator],
     *,
     augment: Augment | None = None,
+    compiled: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Models:
     """Train len(rngs) models; model k learns from the records i with shard[i] == k, and a negative shard is nobody's.
 
     A shard without records leaves its model as it started. `augment(x, generator)` changes records of shape
-    (models, batch, ...), each by itself.
+    (models, batch, ...), each by itself. `compiled` compiles the step once, which pays on a GPU.
     """
     place = np.asarray(shard, dtype=np.int64)
     count = len(rngs)
@@ -70,7 +71,7 @@ def train_disjoint(
     stacks = []
     for first in range(0, count, check.whole("models_at_once", size)):
         part = slice(first, min(first + size, count))
-        stacks.append(_trained(fleet, data, rows[part], schedule, rngs[part], augment))
+        stacks.append(_trained(fleet, data, rows[part], schedule, rngs[part], augment, compiled))
         if progress is not None:
             progress(part.stop, count)
     return Models(tuple(stacks), place[:, None] == np.arange(count), "each model's own generator")
@@ -90,18 +91,23 @@ def _trained(
     schedule: Steps,
     rngs: Sequence[np.random.Generator],
     augment: Augment | None,
+    compiled: bool,
 ) -> Stack:
     seeds = [int(rng.integers(0, 2**63, dtype=np.int64)) for rng in rngs]
     models, draws = _started(fleet, seeds), Draws(seeds, fleet.device)
     check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
     batches = _batches(data, rows, schedule, rngs, augment)
+    how: Gradients = _plain
+    if compiled:  # batches of all models have one shape: nothing is filled up
+        how = Compiled(_plain, repr(schedule), len(seeds))
     with _products(fleet.precision):
-        plain = Epochs(1, schedule.batch_size)
-        for _ in _train(
-            models, fleet.optimizer, plain, batches, draws, lambda held, batch: _gradients(held, batch, None)
-        ):
+        for _ in _train(models, fleet.optimizer, Epochs(1, schedule.batch_size), batches, draws, how):
             pass
     return models
+
+
+def _plain(models: Stack, batch: Batch) -> dict[str, Tensor]:
+    return _gradients(models, batch, None)
 
 
 def check_elementwise(optimizer: torch.optim.Optimizer) -> None:

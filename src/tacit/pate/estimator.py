@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ class PATE:
         choose: str = "first",
         rounds: int = 1,
         ledger: Charger | None = None,
-        random_state: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.teacher, self.student, self.teachers = teacher, student, teachers
@@ -92,7 +93,7 @@ class PATE:
             progress=self.progress,
         )  # fmt: skip
         self._ask(design, given.public_x, noise, choosing, teaching)
-        self._seeded, self._noise = not chance.cryptographic, noise
+        self._seeded, self._randomness, self._noise = not chance.cryptographic, chance.name, noise
         return self
 
     def predict(self, x: Any) -> Array:
@@ -103,6 +104,16 @@ class PATE:
         """The student's shares (records, classes), in the order of `classes_`."""
         self._fitted()
         return self._student(self._given.asked(x))
+
+    def training(self, public_x: Any) -> Callable[[Any, Any, np.random.Generator], PATE]:
+        """This run as fit(x, y, rng), which `tacit.audit`, `attack` and `bracket` repeat; no ledger is charged."""
+
+        def fit(x: Any, y: Any, rng: np.random.Generator) -> PATE:
+            again = copy.copy(self)
+            again.ledger, again.progress, again.random_state = None, None, rng
+            return again.fit(x, y, public_x)
+
+        return fit
 
     def evidence(self, *, utility: dict[str, float] | None = None) -> Evidence:
         """The claim with its event, who sees what, and what the proof does not cover."""

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..audits.claims import with_frontier
-from ..core import Claim, Evidence, Spent, source
-from ..loss import privacy_loss
+from ..core import Claim, Evidence
 
 if TYPE_CHECKING:
     from .estimator import PATE
@@ -18,7 +17,6 @@ TUNED = "settings (noise, threshold, teachers) that were chosen by looking at th
 DEPENDENT = "a data-dependent epsilon: it is private, and this claim is not made of it"
 SEEDED = "anybody who knows the seed that shards and noise were drawn from"
 ALONE = "other releases: no ledger was given"
-POINTS = 12
 
 
 def evidence(run: PATE, utility: Mapping[str, float]) -> Evidence:
@@ -41,7 +39,7 @@ def evidence(run: PATE, utility: Mapping[str, float]) -> Evidence:
             "queries": design.queries,
             "answers at most": design.answers,
             "answers given": run.answered_,
-            "randomness": source(run.random_state).name,
+            "randomness": run._randomness,
         },
     )
 
@@ -58,14 +56,3 @@ def threat(run: PATE) -> dict[str, str]:
         "trust": f"whoever trains the teachers holds the records; one {unit} belongs to one teacher",
         "composition": "this run alone, unless a ledger was charged",
     }
-
-
-def budget(run: PATE) -> tuple[Spent, ...]:
-    """Epsilon by the number of answers."""
-    design = run.design_
-    steps = sorted({max(1, round(design.answers * k / POINTS)) for k in range(1, POINTS + 1)})
-    found = []
-    for answers in steps:
-        event = design.aggregator.event(design.queries, answers, design.adjacency)
-        found.append(Spent(answers, privacy_loss(event, design.adjacency).epsilon(design.delta).upper))
-    return tuple(found)

@@ -64,6 +64,7 @@ class Network:
     augment: Augment | None = field(default=None)
     device: str = "cpu"
     precision: str = "float32"
+    compiled: bool = False
 
     def descent(self) -> MakeOptimizer:
         """What makes the optimizer."""
@@ -195,9 +196,14 @@ def tried(teacher: Any, public_x: Any, classes: int) -> None:
     if isinstance(how, Network):
         from dataclasses import replace
 
-        _fleet(replace(how, steps=1), x, y, np.zeros(len(x), dtype=np.int64), [np.random.default_rng(0)], classes).each(
-            x
-        )
+        _fleet(
+            replace(how, steps=1, compiled=False),
+            x,
+            y,
+            np.zeros(len(x), dtype=np.int64),
+            [np.random.default_rng(0)],
+            classes,
+        ).each(x)
         return
     try:
         found = class_numbers(how(x, y, np.random.default_rng(0)), x)
@@ -243,7 +249,9 @@ def _fleet(
     fleet = Fleet(how.make, how.descent(), device=how.device, precision=how.precision)
     labels = np.where(shard >= 0, np.maximum(y, 0), 0)
     schedule = Steps(how.steps, how.batch_size)
-    models = train_disjoint(fleet, x, labels, shard, schedule, generators, augment=how.augment, progress=progress)
+    models = train_disjoint(
+        fleet, x, labels, shard, schedule, generators, augment=how.augment, compiled=how.compiled, progress=progress
+    )
     held = np.bincount(shard[shard >= 0], minlength=len(generators)) > 0
     return FleetTeachers(models, classes, held)
 
