@@ -6,6 +6,7 @@ from .clusters import PrivateKMeans
 from .components import PrivatePCA
 from .custom import PrivateERM
 from .linear import PrivateLogisticRegression, PrivateSVC
+from .local import PrivateLocalRegression
 from .regression import PrivateLinearRegression, PrivateRidge
 from .scaling import PrivateStandardScaler
 from .search import PrivateGridSearchCV
@@ -17,6 +18,7 @@ __all__ = [
     "PrivateGridSearchCV",
     "PrivateKMeans",
     "PrivateLinearRegression",
+    "PrivateLocalRegression",
     "PrivateLogisticRegression",
     "PrivatePCA",
     "PrivateRidge",

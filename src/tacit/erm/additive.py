@@ -114,7 +114,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         """Counts of cells, where noise does not hide them: public numbers decide."""
         if budget.delta == 0 or not x.numbers:
             return None
-        noise = BINS_NOISE * replace(budget, models=1).least_noise(Gaussian)
+        noise = BINS_NOISE * replace(budget, models=1).gaussian_noise()
         spread = noise * math.sqrt(x.numbers) * math.sqrt(CELLS / self._most())
         return Gaussian(noise) if 2 * spread <= x.shape[0] / self._most() else None
 

@@ -67,7 +67,7 @@ class PrivateGaussianNB(PrivateClassifier):
         budget = self._budget(len(rows))
         if budget.delta == 0:
             raise BadInput("PrivateGaussianNB needs a delta above 0.")
-        noise = budget.least_noise(Gaussian)
+        noise = budget.gaussian_noise()
         self.method_ = "noisy sums"
         self._charge(Gaussian(noise), budget)
         self._solve(self._sums(rows, place), noise, len(rows))

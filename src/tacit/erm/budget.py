@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..core import Adjacency, Bound, Event
-from ..core.events import Compose, Repeat
+from ..core.events import Compose, Gaussian, Repeat
 from ..loss import privacy_loss
 from ..loss.calibration import least_noise
 from ..loss.conditions import upper_bound
@@ -39,6 +40,10 @@ class Budget:
 
         return least_noise(excess)
 
+    def gaussian_noise(self, steps: int = 1) -> float:
+        """The least noise multiplier of so many Gaussian releases; what was found once is kept."""
+        return _gaussian_noise(self, steps)
+
     def whole(self, event: Event) -> Event:
         """All that is released: what stands beside, and the event once per model."""
         each = event if self.models == 1 else Repeat(event, self.models)
@@ -48,3 +53,8 @@ class Budget:
         """What the event really costs, with all that its theorems assume."""
         found = privacy_loss(event, self.adjacency).epsilon(self.delta).upper
         return upper_bound(found, self.delta, event, self.adjacency, method="privacy-loss distribution", more=more)
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_noise(budget: Budget, steps: int) -> float:
+    return budget.least_noise(lambda noise: Repeat(Gaussian(noise), steps))

@@ -70,7 +70,7 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
         budget = self._budget(len(rows))
         if budget.delta == 0:
             raise BadInput("PrivateKMeans needs a delta above 0.")
-        noise = budget.least_noise(lambda z: Repeat(Gaussian(z), steps))
+        noise = budget.gaussian_noise(steps)
         self.method_ = "noisy sums of Lloyd's steps"
         self._charge(Repeat(Gaussian(noise), steps), budget)
         rng = source(self.random_state)

@@ -63,7 +63,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         budget = self._budget(len(rows))
         if budget.delta == 0:
             raise BadInput("PrivatePCA needs a delta above 0.")
-        noise = budget.least_noise(Gaussian)
+        noise = budget.gaussian_noise()
         self.method_ = "sums of products"
         self._charge(Gaussian(noise), budget)
         self._solve(*self._moments(rows, noise), count)

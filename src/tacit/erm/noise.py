@@ -52,6 +52,12 @@ def products(rows: Floats) -> Floats:
     return np.asarray((rows.T @ rows)[above] * factor)
 
 
+def products_of_each(rows: Floats) -> Floats:
+    """The vector of `products` for every row by itself: shape (n, d (d + 1)/2)."""
+    above, factor = _upper(rows.shape[1])
+    return np.asarray(rows[:, above[0]] * rows[:, above[1]] * factor)
+
+
 def from_products(vector: Floats, features: int) -> Floats:
     """The symmetric matrix (features, features) that `products` wrote as a vector."""
     above, factor = _upper(features)

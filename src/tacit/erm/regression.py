@@ -58,27 +58,20 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Train on rows X (n, features) and numbers y; one that is not finite counts as the middle of the range."""
         self._begin()
-        low, high = self._range()
+        self._range()
         x, target = self._training(X, y)
-        scale = self._norm_bound()
-        rows = bounded(x, scale, self.fit_intercept)
-        middle, half = (low + high) / 2, (high - low) / 2
-        with np.errstate(all="ignore"):
-            target = np.array(
-                [number(v) for v in target.tolist()] if target.dtype.kind not in NUMERIC else target, float
-            )
-        goal = (np.clip(np.where(np.isfinite(target), target, middle), low, high) - middle) / half
+        rows, goal = bounded(x, self._norm_bound(), self.fit_intercept), self._goal(target)
         budget = self._budget(len(rows))
         if budget.delta == 0:
             raise BadInput(f"{self._name()} needs a delta above 0.")
-        noise = budget.least_noise(lambda z: Compose((Gaussian(z), Gaussian(z))))
+        noise = budget.gaussian_noise(2)
         self.method_ = "sums of products"
         self._charge(Compose((Gaussian(noise), Gaussian(noise))), budget)
-        theta = self._solved(rows, goal, noise)
-        coefficients = theta[:-1] if self.fit_intercept else theta
-        self.coef_ = coefficients * half / scale
-        self.intercept_ = float(theta[-1] * half + middle) if self.fit_intercept else middle
-        return self
+        rng, features, norm = source(self.random_state), rows.shape[1], largest_norm(self.fit_intercept)
+        room = 1 + room_of_sums(len(rows), features)
+        moments = gaussian(products(rows), norm**2 * room, noise, rng)
+        pulls = gaussian(rows.T @ goal, norm * room, noise, rng)
+        return self._solve(from_products(moments, features), pulls, noise * norm**2 * math.sqrt(features), len(rows))
 
     def predict(self, X: Any) -> Floats:
         """The expected number of each record, within `target_range`."""
@@ -91,17 +84,25 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         tags.regressor_tags.poor_score = True  # on the tiny data of scikit-learn's own checks
         return tags
 
-    def _solved(self, rows: Floats, goal: Floats, noise: float) -> Floats:
-        """One record moves A by at most norm^2 (Frobenius) and b by at most norm; rounding is covered by the noise."""
-        rng, features, norm = source(self.random_state), rows.shape[1], largest_norm(self.fit_intercept)
-        room = 1 + room_of_sums(len(rows), features)
-        moments = from_products(gaussian(products(rows), norm**2 * room, noise, rng), features)
-        pulls = gaussian(rows.T @ goal, norm * room, noise, rng)
-        asked = strength(self.regularization)
-        ridge = noise * norm**2 * math.sqrt(features) if asked is None else asked * len(rows)
+    def _goal(self, target: NDArray[Any]) -> Floats:
+        """Targets within [-1, 1]: clipped to the range, and its middle where they are not finite."""
+        low, high = self._range()
+        half = (high - low) / 2
+        with np.errstate(all="ignore"):
+            plain = target if target.dtype.kind in NUMERIC else [number(value) for value in target.tolist()]
+            found = np.array(plain, dtype=np.float64)
+        return np.clip((np.clip(np.where(np.isfinite(found), found, low + half), low, high) - low) / half - 1, -1, 1)
+
+    def _solve(self, moments: Floats, pulls: Floats, spread: float, size: int) -> Self:
+        """Weights from noisy sums; `spread` is the ridge of "auto": the largest eigenvalue that noise alone makes."""
+        asked, low, high = strength(self.regularization), *self._range()
         values, vectors = np.linalg.eigh(moments)
-        stretched = np.maximum(values, 0.0) + max(ridge, 1e-12)
-        return np.asarray(vectors @ ((vectors.T @ pulls) / stretched))
+        stretched = np.maximum(values, 0.0) + max(spread if asked is None else asked * size, 1e-12)
+        theta = vectors @ ((vectors.T @ pulls) / stretched)
+        half = (high - low) / 2
+        self.coef_ = (theta[:-1] if self.fit_intercept else theta) * half / self._norm_bound()
+        self.intercept_ = float((theta[-1] if self.fit_intercept else 0.0) * half + low + half)
+        return self
 
     def _training(self, X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
         if self.schema is None:

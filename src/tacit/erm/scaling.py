@@ -73,7 +73,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
 
     def _noise(self, budget: Budget, *, found: bool) -> float:
         self.method_ = "noisy sums, bounds found by noisy counts" if found else "noisy sums"
-        return budget.least_noise((lambda z: Compose((Gaussian(z), Gaussian(z)))) if found else Gaussian)
+        return budget.gaussian_noise(2 if found else 1)
 
     def _solve(self, x: Floats, given: tuple[Floats, Floats] | None, noise: float) -> None:
         rng, (size, features) = source(self.random_state), x.shape

@@ -179,7 +179,7 @@ def _size(X: Any) -> int:
 
 
 def _score_event(share: Budget) -> Gaussian:
-    return Gaussian(SCORE_NOISE * share.least_noise(Gaussian))
+    return Gaussian(SCORE_NOISE * share.gaussian_noise())
 
 
 class _Quote(Exception):
