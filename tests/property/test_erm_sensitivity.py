@@ -19,7 +19,6 @@ from tacit.erm import (
     PrivateLogisticRegression,
     PrivatePCA,
     PrivateStandardScaler,
-    additive,
     bayes,
     bins,
     clusters,
@@ -144,5 +143,5 @@ def test_counts_of_cells_are_charged_only_where_they_are_released():
     many = PrivateAdditiveTrees(90.0, 1e-6, bounds=(-5, 5), bins=2, classes=[0, 1], random_state=0).fit(X, Y)
     few = PrivateAdditiveTrees(0.1, 1e-6, bounds=(-5, 5), bins=16, classes=[0, 1], random_state=0).fit(X, Y)
     assert many.event_.events[0].noise_multiplier > 0
-    assert max(many.bins_.widths) == 3
-    assert max(few.bins_.widths) == additive.FEW + 1
+    assert max(many.bins_.widths) == 2 + bins.WIDE + 1
+    assert max(few.bins_.widths) == bins.WIDE + 1

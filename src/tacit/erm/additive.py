@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import BadInput, Charger, check
 from ..core.events import Gaussian
 from ..core.randomness import Source
-from .bins import CELLS, Bins, Cells, cells_of_array, cells_of_table, counted_bins, equal_bins, widths
+from .bins import CELLS, WIDE, Bins, Cells, cells_of_array, cells_of_table, counted_bins, equal_bins, widths
 from .budget import Budget
 from .linear import PrivateLogisticRegression
 from .rows import bounded, read
@@ -23,16 +23,15 @@ from .tables import Schemas, encoded, schema_of
 
 BINS_NOISE = 4.0
 """Noise of the counts, in multiples of the noise that would spend the whole budget: it costs a 16th of it."""
-FEW = 8
-"""Bins of equal width where counts would be too noisy to choose by."""
 
 
 class PrivateAdditiveTrees(PrivateLogisticRegression):
     r"""Private boosted trees of one feature each: a sum of step functions, as in an explainable boosting machine.
 
-    Every feature is cut into at most `bins` bins that hold about as many records each, by noisy counts. Boosting trees
-    of one feature minimises the logistic loss over sums of step functions, one value per bin; here the values of all
-    bins are found at once, by the methods of `PrivateLogisticRegression`, so noise is paid for once, not in each round.
+    Every number is cut into bins that hold a share 1/`bins` of the records, or are an eighth of the range wide on a
+    logarithmic scale, whichever comes first, by noisy counts. Boosting trees of one feature minimises the logistic loss
+    over sums of step functions, one value per bin; here the values of all bins are found at once, by the methods of
+    `PrivateLogisticRegression`, so noise is paid for once, not in each round.
     `method="gradient"` boosts in rounds: every round adds noisy sums of residuals of all bins.
 
     Guarantee: `Compose((Gaussian, fit))`: the counts of all cells, then the fit; charged before any noise is drawn.
@@ -49,7 +48,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
-        bins: int = 16,
+        bins: int = 8,
         bounds: Bounds = None,
         method: str = "auto",
         schema: Schemas = None,
@@ -115,21 +114,20 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         if budget.delta == 0 or not x.numbers:
             return None
         noise = BINS_NOISE * replace(budget, models=1).gaussian_noise()
-        spread = noise * math.sqrt(x.numbers) * math.sqrt(CELLS / self._most())
-        return Gaussian(noise) if 2 * spread <= x.shape[0] / self._most() else None
+        spread = noise * math.sqrt(x.numbers) * math.sqrt(CELLS / self._parts())
+        return Gaussian(noise) if 2 * spread <= x.shape[0] / self._parts() else None
 
     def _width(self, x: Cells, budget: Budget) -> int:
-        return sum(widths(x, self._most(budget)))
+        return sum(widths(x, WIDE if budget.beside is None else self._parts() + WIDE))
 
     def _prepared(self, x: Cells, budget: Budget, rng: Source) -> Any:
-        counted, most = budget.beside, self._most(budget)
+        counted = budget.beside
         noise = counted.noise_multiplier if isinstance(counted, Gaussian) else None
-        self.bins_: Bins = equal_bins(x, most) if noise is None else counted_bins(x, most, noise, rng)
+        self.bins_: Bins = equal_bins(x, WIDE) if noise is None else counted_bins(x, self._parts(), noise, rng)
         return self.bins_.rows(x)
 
-    def _most(self, budget: Budget | None = None) -> int:
-        """Bins of a number; fewer where they are not chosen by counts."""
-        most = check.whole("bins", self.bins, least=2)
-        if most > CELLS:
-            raise BadInput(f"bins must be at most {CELLS}, got {most}.")
-        return most if budget is None or budget.beside is not None else min(FEW, most)
+    def _parts(self) -> int:
+        parts = check.whole("bins", self.bins, least=2)
+        if parts > CELLS - WIDE:
+            raise BadInput(f"bins must be at most {CELLS - WIDE}, got {parts}.")
+        return parts

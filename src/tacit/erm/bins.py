@@ -22,6 +22,8 @@ from .losses import Floats
 from .noise import gaussian
 
 CELLS = 256
+WIDE = 8
+"""No bin is wider than this part of the range."""
 Whole = NDArray[np.int64]
 
 
@@ -109,7 +111,7 @@ class Bins:
 
 
 def widths(cells: Cells, most: int) -> tuple[int, ...]:
-    """How many bins each feature has: a public number."""
+    """How many bins each feature has: a public number. The last bin of a number is for missing values."""
     return tuple(most + 1 if flag else count for flag, count in zip(cells.ordered, cells.counts, strict=True))
 
 
@@ -120,8 +122,9 @@ def equal_bins(cells: Cells, most: int) -> Bins:
     return Bins(tuple(found), widths(cells, most))
 
 
-def counted_bins(cells: Cells, most: int, noise: float, rng: Source) -> Bins:
-    """Bins that hold about as many records each, by noisy counts of the cells of all numbers.
+def counted_bins(cells: Cells, parts: int, noise: float, rng: Source) -> Bins:
+    """Bins that hold a share 1/`parts` of the records each, or are a share 1/WIDE of the range wide, whichever comes
+    first, by noisy counts of the cells of all numbers: at most parts + WIDE bins. Rare large amounts have bins too.
 
     Guarantee: `Gaussian(noise)`; a record adds 1 to one cell of each number, so its contribution is sqrt(numbers).
     """
@@ -129,19 +132,19 @@ def counted_bins(cells: Cells, most: int, noise: float, rng: Source) -> Bins:
     counts = np.stack([np.bincount(place, minlength=CELLS + 1)[:CELLS] for place in places]).astype(np.float64)
     noisy = iter(gaussian(counts, math.sqrt(len(places)), noise, rng))
     found = [
-        np.append(joined(next(noisy), cells.shape[0] / most, most), most) if flag else np.arange(n)
+        np.append(joined(next(noisy), cells.shape[0] / parts, parts + WIDE), parts + WIDE) if flag else np.arange(n)
         for flag, n in zip(cells.ordered, cells.counts, strict=True)
     ]
-    return Bins(tuple(found), widths(cells, most))
+    return Bins(tuple(found), widths(cells, parts + WIDE))
 
 
 def joined(counts: Floats, enough: float, most: int) -> Whole:
-    """The bin of each cell: a bin is closed when it holds `enough`, and before a cell that holds so much by itself."""
-    bins, held, current = np.zeros(len(counts), dtype=np.int64), 0.0, 0
+    """The bin of each cell: a bin is closed when it holds `enough` or is wide, and before a cell that holds so much."""
+    bins, held, current, first = np.zeros(len(counts), dtype=np.int64), 0.0, 0, 0
     for cell, count in enumerate(counts):
-        full = held >= enough or (held > enough / 4 and count >= enough)
+        full = held >= enough or (held > enough / 4 and count >= enough) or cell - first >= len(counts) // WIDE
         if full and current < most - 1:
-            current, held = current + 1, 0.0
+            current, held, first = current + 1, 0.0, cell
         bins[cell] = current
         held += max(float(count), 0.0)
     return bins

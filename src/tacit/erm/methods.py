@@ -78,10 +78,12 @@ def objective(shape: Shape, budget: Budget) -> Design:
     if budget.delta == 0:
         raise BadInput('method="objective" needs a delta above 0.', fix='Use method="output", or give delta.')
 
+    least = 2 * budget.reach * shape.bend * budget.models / budget.epsilon  # at which curvature costs half of epsilon
+
     def regularization(noise: float) -> float:
         if shape.regularization is not None:
             return shape.regularization * shape.size
-        return max(noise * shape.steepness * shape.features**0.25 / TILT_SPREAD, shape.bend)
+        return max(noise * shape.steepness * shape.features**0.25 / TILT_SPREAD, least)
 
     def event(noise: float) -> Event:
         tilted = ObjectivePerturbation(noise, shape.bend, regularization(noise))
