@@ -83,7 +83,7 @@ def objective(shape: Shape, budget: Budget) -> Design:
     def regularization(noise: float) -> float:
         if shape.regularization is not None:
             return shape.regularization * shape.size
-        return max(noise * shape.steepness * shape.features**0.25 / TILT_SPREAD, least)
+        return max(noise * shape.steepness * math.sqrt(math.sqrt(shape.features)) / TILT_SPREAD, least)
 
     def event(noise: float) -> Event:
         tilted = ObjectivePerturbation(noise, shape.bend, regularization(noise))
