@@ -90,6 +90,20 @@ def test_parts_of_several_sizes_at_once_are_those_part_by_part(ladder: tuple[int
         assert torch.equal(one, other)
 
 
+def test_all_sizes_are_compiled_before_the_first_step(monkeypatch) -> None:
+    """Whichever the first samples need: when one is compiled, and that it can be, tells nothing about the data."""
+    made = []
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: made.append(graph) or graph)
+    monkeypatch.setattr("tacit.train.sample.units.part_sizes", lambda *_: (2, 5, 30))
+    model = nn.Linear(6, 3)
+    step = private(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 8, 1.0), rng=5, speed=Speed(compile=True)
+    )
+    for batch in step.batches((torch.randn(40, 6), torch.arange(40) % 3)):
+        step(batch)
+        assert len(made) == 3
+
+
 def test_augmented_versions_at_once_are_those_part_by_part(monkeypatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
     torch.manual_seed(0)

@@ -66,7 +66,8 @@ def units(
         sizes: tuple[int, ...] = (max(1, physical_size(expected * rows, physical) // rows),)
         return Units(examples, people, Sampler(plan, count), sizes, 1, fixed)
     deviation = 0.0 if plan.sampling.exact else math.sqrt(expected)
-    sizes = part_sizes(expected, deviation, max(1, (physical or AT_ONCE) // rows), plan.steps)
+    long = plan.steps if examples.direct else 0  # records that are read differ in length: one size for each
+    sizes = part_sizes(expected, deviation, max(1, (physical or AT_ONCE) // rows), long)
     return Units(examples, people, Sampler(plan, count), sizes, parts_at_most(expected, deviation, sizes[-1]), fixed)
 
 

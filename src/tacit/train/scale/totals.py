@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from ..clip.sums import Add
 from ..clip.tree import mapped
 from ..noise.grid import Grid
 from ..sample.augment import Augment
-from ..sample.examples import Batch
+from ..sample.examples import Batch, Examples
 from .workers import Workers
 
 FEW, SEEN = 4096, 2
@@ -82,6 +83,7 @@ class Totals:
         self.replayed = compiled and self.device.type == "cuda"
         self.most = clipper.weigh.most
         self._shown: tuple[Any, Any] | None = None
+        self._ready: Examples | None = None
 
     def together(self, batch: Batch) -> bool:
         """Whether records of this batch run as one computation: looked at once, on made-up records of their shape."""
@@ -95,8 +97,24 @@ class Totals:
 
     def __call__(self, batch: Batch) -> Summed:
         """Clip and add up; a GPU is not waited for."""
+        self._make_ready(batch)
         larger = self._larger(batch)
         return self._summed(batch, self.clipper if self.compiled is None or larger else self.compiled.launched)
+
+    def _make_ready(self, batch: Batch) -> None:
+        """Compile for every size of part before the first step: which of them a sample needs would tell its size."""
+        if self.compiled is None or not batch.smaller or self._ready is batch.examples:
+            return
+        self._ready = batch.examples
+        for size in batch.sizes:
+            index = np.zeros((size, *batch.index.shape[1:]), dtype=np.int64)
+            shares = None if batch.shares is None else np.zeros(index.shape, dtype=np.float32)
+            for rows, mask in replace(batch, index=index, shares=shares).parts():
+                with same_random():
+                    given = self._prepared(rows)
+                if self.clipper.structure(given).together:
+                    with self.clipper.products():
+                        self.compiled.graph(given, mask.to(self.device))
 
     def _larger(self, batch: Batch) -> bool:
         """Whether there are more records than a compiled step was made for; an uncompiled one is made ready."""
