@@ -1,0 +1,79 @@
+"""For those who carry on: every rule that is cited stands in docs/soundness.md, every file that is named is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tacit.attacks.registry import ATTACKS
+from tacit.cli.app import VERBS
+from tacit.core import Event
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "tacit"
+CITED = re.compile(r"soundness[ \n#*]+rules? ((?:\d+)(?:(?:, | and | to )\d+)*)", re.IGNORECASE)
+RULE = re.compile(r"^### (\d+)\. ", re.MULTILINE)
+FILES = [path for folder in ("src", "docs", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.*")]
+TEXTS = [path for path in FILES if path.suffix in (".py", ".md") and "_build" not in path.parts]
+NAMED = re.compile(r"`((?:src/tacit|tests|docs|benchmarks)/[\w/.]+\.(?:py|md|html|toml))`")
+IN_ROOM = re.compile(r"`((?:core|loss|audits|attacks|study|reports|cli|train|mechanism)/[\w/]+\.py)`")
+
+
+def rules():
+    return [int(number) for number in RULE.findall((ROOT / "docs" / "soundness.md").read_text(encoding="utf-8"))]
+
+
+def cited(text):
+    return {int(number) for found in CITED.findall(text) for number in re.findall(r"\d+", found)}
+
+
+def test_rules_are_numbered_from_one_without_a_gap():
+    assert rules() == list(range(1, len(rules()) + 1))
+    assert len(rules()) >= 30
+
+
+def test_every_cited_rule_exists():
+    found = {path: cited(path.read_text(encoding="utf-8")) for path in TEXTS}
+    unknown = {str(path.relative_to(ROOT)): sorted(numbers - set(rules())) for path, numbers in found.items()}
+    assert not {path: numbers for path, numbers in unknown.items() if numbers}
+    assert len(set().union(*found.values())) >= 15
+
+
+def test_a_citation_across_lines_is_seen_and_an_unknown_one_is_noticed():
+    beyond = len(rules()) + 1
+    assert cited("(soundness\n    rules 8 and 26)") == {8, 26}
+    assert cited(f"soundness rule {beyond}") - set(rules()) == {beyond}
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/recipes.md", "CONTRIBUTING.md"])
+def test_every_file_that_is_named_is_there(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(NAMED.findall(text))
+    for name in named - {"src/tacit/reports/NAME.py"}:
+        assert (ROOT / name).is_file(), name
+    for name in IN_ROOM.findall(text):
+        assert (SOURCE / name).is_file(), name
+
+
+def test_the_recipes_name_what_the_code_has():
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    for name, path in (
+        ("RELEASES", "tests/mechanism_releases.py"),
+        ("EXAMPLES", "tests/event_examples.py"),
+        ("UNSUPPORTED", "tests/event_examples.py"),
+        ("ZOO", "tests/train_zoo.py"),
+        ("DRAWS", "src/tacit/train/sample/draw.py"),
+        ("VERBS", "src/tacit/cli/app.py"),
+        ("FAMILIES", "src/tacit/audits/bounds/methods.py"),
+    ):
+        assert f"`{name}`" in text
+        assert re.search(rf"^{name}\b", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), name
+    assert ATTACKS
+    assert VERBS
+    assert Event.registry
+
+
+def test_architecture_names_every_room():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for room in SOURCE.glob("*/__init__.py"):
+        assert f"\n| `{room.parent.name}` |" in text, room.parent.name
