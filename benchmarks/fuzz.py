@@ -2,8 +2,8 @@
 
     python benchmarks/fuzz.py [--files 20000] [--quick] [--minutes 8]
 
-Each file is made from (seed, reader, number), so a run goes on where an earlier one stopped (the kept result says how
-far it came) and every finding can be made again with `--only READER:NUMBER`. Readers run in a child process: it counts
+Each file is made from (seed, reader, number), so a run goes on where an earlier one stopped (the result is kept after
+every batch and says how far it came; another seed begins anew) and every finding can be made again with `--only READER:NUMBER`. Readers run in a child process: it counts
 as a finding when one raises anything but our own errors, takes more than 5 s, kills the child, or when the child's
 memory passes 1 GB.
 """
@@ -129,6 +129,7 @@ def campaign(files: int, seed: int, minutes: float) -> list[dict[str, Any]]:
         row["slowest_seconds"] = round(max(row["slowest_seconds"], found["slowest"]), 3)
         row["memory_mb"] = round(max(row["memory_mb"], found["memory"] / 1e6))
         print(row["reader"], row["files"], found["counts"], found["findings"][:3], flush=True)
+        keep("fuzz", describe("numpy", "torch", "pyarrow", "safetensors"), rows)
     return rows
 
 
@@ -165,7 +166,6 @@ def main() -> int:
         print(json.dumps(found, indent=1))
         return len(found)
     rows = campaign(asked.files, asked.seed, asked.minutes)
-    keep("fuzz", describe("numpy", "torch", "pyarrow", "safetensors"), rows)
     print(json.dumps({"files": sum(row["files"] for row in rows), "findings": sum(row["finding"] for row in rows)}))
     return sum(len(row["findings"]) for row in rows)
 

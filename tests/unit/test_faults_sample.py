@@ -59,7 +59,8 @@ def test_the_check_of_pairs_can_fail(tmp_path):
 
 NUMBER, WORD = 7319.284, "Zebulonquux"
 CODE = f"""
-import sys
+import logging, sys, warnings
+from pathlib import Path
 from torch import nn
 import numpy as np
 
@@ -76,8 +77,41 @@ class Bad(nn.Linear):
 def bad():
     return Bad(3, 2)
 
-def fit(x, y, rng):
+def loud(x):
+    print(x.max(), "{WORD}")
     print(x.max(), file=sys.stderr)
+    warnings.warn(f"{{x.max()}} {WORD}")
+    logging.getLogger("own").error("%s {WORD}", x.max())
+
+CALLS = [0]
+
+def stopping(x, y, rng):
+    CALLS[0] += 1
+    loud(x)
+    if Path("stop").exists() and CALLS[0] > 2:
+        raise KeyboardInterrupt(f"{{x.max()}} {WORD}")
+    shift = rng.normal()
+    return lambda q: np.stack([np.tanh(q[:, 0]) + shift, np.zeros(len(q))], axis=1)
+
+def failing(x, y, rng):
+    loud(x)
+    raise KeyError(f"{{x.max()}} {WORD}")
+
+class Stopped(nn.Linear):
+    def forward(self, x):
+        CALLS[0] += 1
+        if Path("stop").exists() and CALLS[0] > 60:
+            raise KeyboardInterrupt(f"{{x.max()}} {WORD}")
+        return super().forward(x)
+
+def stopped():
+    return Stopped(3, 2)
+
+def pair():
+    raise LookupError("{WORD} {NUMBER}")
+
+def fit(x, y, rng):
+    loud(x)
     if rng.random() < 0.3:
         raise RuntimeError(f"{{x.max()}} {WORD}")
     shift = rng.normal()
@@ -118,11 +152,14 @@ def tacit_(capsys, monkeypatch, tmp_path):
     return Command(capsys, monkeypatch)
 
 
+GIVEN = ("sown.py", "d.csv", "e.csv", "bad.csv")
+
+
 def traces():
     """Where the planted values are, as text or as bytes of numbers, in all files that the verbs wrote."""
     marks = [str(NUMBER), f"{NUMBER:.2f}", WORD, repr(float(np.float32(NUMBER)))]  # shorter ones occur by chance
     raw = [mark.encode() for mark in marks] + [struct.pack(kind, NUMBER) for kind in ("<f", "<d", ">f", ">d")]
-    files = [path for path in Path().rglob("*") if path.is_file() and path.name not in ("sown.py", "d.csv", "e.csv")]
+    files = [path for path in Path().rglob("*") if path.is_file() and path.name not in GIVEN]
     return [
         (str(path), mark)
         for path in files
@@ -133,6 +170,7 @@ def traces():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("always")
 def test_planted_values_are_found_nowhere_after_every_verb_and_error(tacit_):
     told = []
 
@@ -169,6 +207,29 @@ def test_planted_values_are_found_nowhere_after_every_verb_and_error(tacit_):
     assert run("report", "good/evidence.json", "--out", "page.html") == 0
     assert run("verify", "good/evidence.json") == 0
     assert run("train", file('make = "sown:line"', PLAN + "\nclip = 3"), "--out", "typo") == 2
+    few = "\n[attack]\nreferences = 3\n[audit]\nruns = 24\nisolation = 'none'"
+    plain = ("e.csv", "")
+    assert run("attack", file('fit = "sown:failing"', PAIR, *plain), "--out", "failed") == 2
+    assert run("bracket", file('fit = "sown:failing"', PAIR + few, *plain), "--out", "failed2") == 2
+    assert run("audit", "sown:fit", "--epsilon", 1, "--pair", "sown:pair", "--out", "failed3") == 2
+    Path("bad.csv").write_text(Path("d.csv").read_text() + f"1,2,{WORD},1,1,x\n")
+    assert run("train", file('make = "sown:line"', PLAN, "bad.csv"), "--out", "failed4") == 2
+    assert run("init", "bad.csv", "--label", "nothing") == 2
+    assert run("gap", file('fit = "sown:failing"', PAIR, *plain), "--out", "failed5") in (2, 3)
+    long = PLAN.replace("steps = 4", "steps = 60")
+    for name in ("attack", "bracket", "audit", "train"):
+        Path("stop").write_text("now")
+        sys.modules.pop("sown", None)
+        source = file(
+            *(('make = "sown:stopped"', long) if name == "train" else ('fit = "sown:stopping"', PAIR + few)), *plain
+        )
+        given = (name, "sown:stopping", *fit[2:], "e.csv") if name == "audit" else (name, source)
+        assert run(*given, "--out", f"stopped-{name}") == 130, (name, told[-1])
+        assert Path(f"stopped-{name}.unfinished").is_dir()
+        assert traces() == []
+        Path("stop").unlink()
+        assert run(*given, "--out", f"stopped-{name}", "--resume") in (0, 1, 3), (name, told[-1])
+        assert Path(f"stopped-{name}/manifest.json").is_file()
     words = "\n".join(told)
     assert not [mark for mark in ("7319.2", WORD) if mark in words], words
     assert "Traceback" not in words

@@ -41,7 +41,10 @@ class Criterion:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Criterion:
-        return cls(str(data["name"]), int(data["limit"]), float(data["delta"]), data["tilt"])
+        tilt = None if data["tilt"] is None else float(data["tilt"])
+        if tilt is not None and not 0 < tilt < math.inf:
+            raise ValueError
+        return cls(str(data["name"]), int(data["limit"]), float(data["delta"]), tilt)
 
     def holds(self, totals: Amounts) -> bool:
         total = totals[self.name]

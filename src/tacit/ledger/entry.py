@@ -10,7 +10,7 @@ from typing import Any
 from ..core import check
 from ..core.adjacency import Adjacency
 from ..core.charger import Receipt
-from ..core.errors import BadInput, FileWarning
+from ..core.errors import BadInput, FileWarning, TacitError
 from ..core.event import Event, check_event
 from . import chain
 from .criteria import criteria
@@ -65,7 +65,9 @@ def terms_of(first: Row, store: Store) -> Terms:
         if body.get("schema") != chain.SCHEMA:
             raise BadInput(f"{store.shown} was made by another version; this one reads {chain.SCHEMA!r}.")
         return Terms.from_json(body)
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
+    except TacitError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError, OverflowError):
         raise BadInput(f"The first entry of {store.shown} is damaged.", fix="Restore it from a copy.") from None
 
 
