@@ -2,10 +2,10 @@
 
     python benchmarks/fuzz.py [--files 20000] [--quick] [--minutes 8]
 
-Each file is made from (seed, reader, number), so a run goes on where an earlier one stopped (the result is kept after
-every batch and says how far it came; another seed begins anew) and every finding can be made again with `--only READER:NUMBER`. Readers run in a child process: it counts
-as a finding when one raises anything but our own errors, takes more than 5 s, kills the child, or when the child's
-memory passes 1 GB.
+Each file is made from (seed, reader, number), so a run goes on where an earlier one stopped: the result is kept after
+every batch and says how far it came; another seed begins anew. Every finding can be made again with
+`--only READER:NUMBER`. Readers run in a child process: it counts as a finding when one raises anything but our own
+errors, takes more than 5 s, kills the child, or when the child's memory passes 1 GB.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """How time and memory grow: files of scores, trainings and canaries, each in a process of its own.
 
-    python benchmarks/scale.py [--quick] [--only scores]
+    python benchmarks/scale.py [--quick] [--only scores] [--afresh]
 
-Seconds are processor time, since the machine may be shared; memory is the largest resident size.
+Every row is kept as soon as it is measured, with the machine it was measured on, and rows that are kept are not
+measured again (`--afresh` does). Seconds are processor time, since the machine may be shared; memory is the largest
+resident size.
 """
 
 from __future__ import annotations
@@ -122,19 +124,36 @@ def main() -> None:
     parser.add_argument("--only", choices=list(CASES))
     parser.add_argument("--most", type=int, default=10**9, help="no larger sizes than this")
     parser.add_argument("--least", type=int, default=0, help="no smaller ones")
+    parser.add_argument("--afresh", action="store_true", help="measure rows again that are kept")
     asked = parser.parse_args()
-    rows = []
-    for name, (_, sizes, few) in CASES.items():
-        for count in () if asked.only not in (None, name) else few if asked.quick else sizes:
-            if asked.least <= count <= asked.most:
-                rows.append(measured(name, count))
-                print(json.dumps(rows[-1]), flush=True)
-    if not asked.quick:
-        path = RESULTS / "scale.json"
-        known = json.loads(path.read_text())["rows"] if path.is_file() else []
-        again = {(row["case"], row["count"]) for row in rows}
-        kept = [row for row in known if (row["case"], row["count"]) not in again]
-        keep("scale", describe("numpy", "scipy", "torch"), kept + rows)
+    for name, count in wanted(asked):
+        row = measured(name, count)
+        print(json.dumps(row), flush=True)
+        if not asked.quick:
+            keep_row(row)
+
+
+def wanted(asked: argparse.Namespace) -> list[tuple[str, int]]:
+    """The rows to measure, small ones first."""
+    names = [name for name in CASES if asked.only in (None, name)]
+    every = [(name, count) for name in names for count in CASES[name][2 if asked.quick else 1]]
+    done = set() if asked.quick or asked.afresh else {(row["case"], row["count"]) for row in kept_rows()}
+    left = [pair for pair in every if pair not in done and asked.least <= pair[1] <= asked.most]
+    return sorted(left, key=lambda pair: pair[1])
+
+
+def kept_rows() -> list[dict[str, Any]]:
+    path = RESULTS / "scale.json"
+    return list(json.loads(path.read_text())["rows"]) if path.is_file() else []
+
+
+def keep_row(row: dict[str, Any]) -> None:
+    """Put a row in the place of an older one; it names its own machine, as rows may come from several."""
+    machine = describe("numpy", "scipy", "torch")
+    others = [old for old in kept_rows() if (old["case"], old["count"]) != (row["case"], row["count"])]
+    order = {name: place for place, name in enumerate(CASES)}
+    rows = sorted([*others, {**row, "machine": machine}], key=lambda item: (order.get(item["case"], 99), item["count"]))
+    keep("scale", machine, rows)
 
 
 if __name__ == "__main__":

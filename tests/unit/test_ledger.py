@@ -533,7 +533,7 @@ def test_odd_input_is_one_sentence(make, tmp_path):
     assert ledger.entries() == []
 
 
-@pytest.mark.parametrize("damage", ["body", "seq", "totals", "allotments", "time", "nested"])
+@pytest.mark.parametrize("damage", ["body", "seq", "totals", "allotments", "conditions", "time", "nested"])
 def test_a_damaged_ledger_is_one_sentence_wherever_it_is_read(tmp_path, damage):
     import sqlite3
 
@@ -549,9 +549,12 @@ def test_a_damaged_ledger_is_one_sentence_wherever_it_is_read(tmp_path, damage):
     heads = next(name for name in table if "head" in name)
     (kept,) = connection.execute(f"select state from {heads}").fetchone()
     state = json.loads(kept)
-    state |= {"totals": {"totals": "x"}, "allotments": {"allotments": [{"analyst": 3}]}, "time": {"time": None}}.get(
-        damage, {}
-    )
+    state |= {
+        "totals": {"totals": "x"},
+        "allotments": {"allotments": [{"analyst": 3}]},
+        "time": {"time": None},
+        "conditions": {"conditions": [{}]},
+    }.get(damage, {})
     if damage in ("body", "nested"):
         text = "{" if damage == "body" else '{"event":' * 5000
         connection.execute(f"update {entries} set body = ? where kind = 'charge'", (text,))

@@ -11,6 +11,7 @@ import pytest
 from tacit.core import BadInput
 from tacit.core.errors import FileWarning
 from tacit.core.files import Lasting
+from tacit.core.lines import stamped, unstamped
 from tacit.core.randomness import Replayed, Seeded
 from tacit.study import attack, bracket
 from tacit.study.finished import Finished
@@ -103,7 +104,7 @@ def test_other_data_settings_or_seed_are_named_and_nothing_is_lost(tmp_path):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other run", "pickle"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other run", "pickle", "numbers"])
 def test_a_damaged_part_is_made_again_and_said(tmp_path, damage):
     folder, expected = tmp_path / "parts", told(attacked(noisy, None))
     with pytest.raises(Stop):
@@ -114,6 +115,12 @@ def test_a_damaged_part_is_made_again_and_said(tmp_path, damage):
         with pytest.raises(Stop):
             attacked(until(4), tmp_path / "other", 4)
         path.write_bytes((tmp_path / "other" / path.name).read_bytes())
+    elif damage == "numbers":  # under a right checksum
+        line, _, body = data.partition(b"\n")
+        record = {**json.loads(line), "words": 10**30, "children": -1}
+        del record["sum"]
+        head = unstamped((folder / "head.jsonl").read_bytes().strip())
+        path.write_bytes(stamped(record, head).encode() + b"\n" + body)
     else:
         path.write_bytes(
             {"flip": data[:-1] + bytes([data[-1] ^ 1]), "cut": data[:200], "empty": b"", "pickle": b"\x80\x04N."}[

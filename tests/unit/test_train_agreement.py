@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -127,14 +128,26 @@ def test_records_of_somebody_elses_data_set_are_looked_at_and_random_ones_are_no
     def term(data, key=bytes(32)):
         return data_term(data, None, None, key)
 
+    class Flipped(Items):
+        """Draws at random by itself, and seldom: every process sees something else."""
+
+        def __init__(self, seed):
+            super().__init__(0.0)
+            self.own = np.random.default_rng(seed)
+
+        def __getitem__(self, place):
+            x, y = super().__getitem__(place)
+            return (-x if self.own.random() < 0.3 else x), y
+
     assert term(Items(0.0)) == term(Items(0.0)) != term(Items(1e-3))
+    assert len({term(Flipped(seed)) for seed in range(20)}) == 1
     torch.manual_seed(0)
     Examples.of(Items(0.0, 1.0))
     after = torch.randn(1)
     torch.manual_seed(0)
     first = term(Items(0.0, 1.0))
     assert torch.randn(1) == after
-    assert term(Items(0.0, 1.0)) == first
+    assert term(Items(0.0, 1.0)) == first  # from a generator that all processes share, wherever it stands
 
 
 def test_data_are_known_by_a_keyed_hash() -> None:

@@ -131,7 +131,11 @@ class State:
     def of_head(cls, head: Any, terms: Terms) -> State:
         """The state that a ledger's head keeps; ValueError where it cannot be that of a ledger with these terms."""
         found, names = cls.from_text(head.state), {item.name for item in terms.criteria}
-        texts = [found.time, *(part for item in found.allotments for part in (item.analyst, item.purpose))]
+        texts = [
+            found.time,
+            *found.conditions,
+            *(part for item in found.allotments for part in (item.analyst, item.purpose)),
+        ]
         plain = all(isinstance(part, str) for part in texts) and isinstance(found.closed, bool)
         counts = all(type(number) is int and number >= 0 for number in (head.seq, found.charges, *found.used))
         sums = all(set(totals) == names for totals in (found.totals, *(item.totals for item in found.allotments)))

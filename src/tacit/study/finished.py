@@ -32,6 +32,7 @@ from ..data.npz_file import BAD
 
 SCHEMA = "tacit.study-journal/1"
 HEAD = "head.jsonl"
+DRAWN = ("words", "children")
 MOST = 2**36
 """Bytes of what one part says."""
 Array = NDArray[Any]
@@ -123,15 +124,20 @@ class Finished:
         """What a part said, and what it drew; None where it is damaged or of another run: then it is made again."""
         line, _, body = bytes(content(path, MOST)).partition(b"\n")
         told = unstamped(line, self.first)
-        if told is not None and told.get("sha256") == _sum(body):
+        if told is not None and told.get("sha256") == _sum(body) and all(_count(told.get(name)) for name in DRAWN):
             with contextlib.suppress(*BAD):
-                return np.load(io.BytesIO(body), allow_pickle=False), int(told["words"]), int(told["children"])
+                return np.load(io.BytesIO(body), allow_pickle=False), told["words"], told["children"]
         warnings.warn(f"{shown(path)} is damaged: it is made again.", FileWarning, stacklevel=3)
         return None
 
 
 Checkpoint = str | Path | Lasting | Finished | None
 """A folder for finished parts, one that stays when the work has ended, or the parts of the work around this one."""
+
+
+def _count(value: Any) -> bool:
+    """Whether it can be how much randomness a part drew."""
+    return type(value) is int and 0 <= value < 2**31
 
 
 def _sum(data: bytes) -> str:

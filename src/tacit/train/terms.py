@@ -8,11 +8,12 @@ and the refusal names the terms that differ. Long values are compared by their h
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import platform
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,9 @@ Terms = dict[str, str]
 SHORT = 60
 """Values up to this length are shown in a refusal; longer ones are compared by their hash."""
 DATA = "data"
-LOOKED_AT = 16
-"""Records of a data set of somebody else's kind that are compared."""
+LOOKED_AT, READ = 16, 4
+"""Records of a data set of somebody else's kind that are compared, and how often each is read: a data set that draws
+one record in ten at random by itself passes for a constant one with probability 0.002."""
 
 
 def terms(step: PrivateStep) -> Terms:
@@ -85,7 +87,7 @@ def data_term(
 
     Tensors and arrays are hashed whole, and so are lists of records, as tensors. Another map-style data set is known by
     its kind, its length, the fingerprint that data sets of Hugging Face carry, and some of its records, which are read
-    twice: one that differs from itself is random, and left out.
+    several times: where one differs from itself, the data set is random and its records say nothing.
     """
     code = hmac.new(key, digestmod=hashlib.sha256)
     try:
@@ -130,19 +132,34 @@ def _update_records(code: hmac.HMAC, records: list[Any] | Rows, collate: Collate
 
 
 def _update_some(code: hmac.HMAC, records: Any, count: int, key: bytes, collate: Collate | None) -> None:
-    """Records of a map-style data set at places that the key names; what it draws at random is put back."""
+    """Some records of a map-style data set, unless it draws at random by itself: then they say nothing.
+
+    What it draws from the usual generators is the same here in every process, and put back afterwards.
+    """
     chosen = np.random.default_rng(list(key)).permutation(count)[:LOOKED_AT]
+    with _drawing():
+        read = [[_read_record(records, place, key, collate) for _ in range(READ)] for place in sorted(chosen.tolist())]
+    random_ = any(len(set(each)) > 1 for each in read)
+    code.update(b"random;" if random_ else repr([each[0] for each in read]).encode())
+
+
+@contextlib.contextmanager
+def _drawing() -> Iterator[None]:
+    """Put the usual generators back where they were."""
     kept, own = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(devices=[]):
-        for place in sorted(chosen.tolist()):
-            one, two = (_read_record(records, place, key, collate) for _ in range(2))
-            code.update(f"{place} {one if one == two else 'random'};".encode())
-    random.setstate(kept)
-    np.random.set_state(own)  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(kept)
+        np.random.set_state(own)  # noqa: NPY002
 
 
 def _read_record(records: Any, place: int, key: bytes, collate: Collate | None) -> str:
     code = hmac.new(key, digestmod=hashlib.sha256)
+    random.seed(place)
+    np.random.seed(place % 2**32)  # noqa: NPY002
+    torch.manual_seed(place)
     try:
         _update(code, record(records[place], collate))
     except Exception:
