@@ -573,3 +573,17 @@ def test_a_damaged_ledger_is_one_sentence_wherever_it_is_read(tmp_path, damage):
             raised.append(str(error))
     assert raised
     assert all("is damaged" in text for text in raised)
+
+
+def test_damage_that_sqlite_itself_quotes_is_one_sentence(tmp_path):
+    """Its words then hold bytes that are no text."""
+    path = tmp_path / "l.db"
+    Ledger.create(str(path), epsilon=4.0, delta=1e-5, unit="record")
+    with sqlite3.connect(path) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")
+    connection.close()
+    data = path.read_bytes()
+    at = data.index(b"CREATE TABLE")
+    path.write_bytes(data[:at] + b"CREATX \xccABLE" + data[at + 13 :])
+    with pytest.raises((BadInput, NotFinished), match="damaged"):
+        Ledger(str(path)).remaining()

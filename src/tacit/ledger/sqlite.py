@@ -129,7 +129,12 @@ class Sqlite(Store):
             return NotFinished(f"{self.shown} cannot be written: the disk is full, and nothing was charged.", fix=ROOM)
         if "readonly" in text or "read-only" in text or "unable to open" in text:
             return BadInput(f"{self.shown} cannot be written.", fix="Give a file in a folder that is yours to write.")
-        if "not a database" in text or "no such table" in text or "malformed" in text:
+        if (
+            isinstance(error, UnicodeDecodeError)
+            or "not a database" in text
+            or "no such table" in text
+            or "malformed" in text
+        ):
             return BadInput(
                 f"{self.shown} is not a ledger, or is damaged.", fix="Restore it from a copy, and verify it."
             )

@@ -130,7 +130,7 @@ class Store(ABC):
                 yield connection
                 committing = True
                 connection.exec_driver_sql("COMMIT")
-        except exc.SQLAlchemyError as error:
+        except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # the second: damage that SQLite quotes
             self._raise(error, writing=committing)
 
     @contextlib.contextmanager
@@ -141,7 +141,7 @@ class Store(ABC):
                 self._begin_reading(connection)
                 yield connection
                 connection.exec_driver_sql("COMMIT")
-        except exc.SQLAlchemyError as error:
+        except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # the second: damage that SQLite quotes
             self._raise(error, writing=False)
 
     def _begin_reading(self, connection: Any) -> None:
