@@ -38,10 +38,9 @@ def checked(code, folder):
 def test_readme_examples_pass_mypy_strict_and_a_typo_does_not(tmp_path):
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
-    typed = ("def count(data, rng):", "def count(data: list[int], rng: np.random.Generator) -> float:")
-    code = "import numpy as np\nimport tacit\n"
+    code = "import tacit\n"
     for number, block in enumerate(blocks):
-        lines = block.replace(*typed).splitlines()
+        lines = block.splitlines()
         code += f"\n\ndef example_{number}() -> None:\n" + "".join(f"    {line}\n" for line in lines)
     told = checked(code + TABLE, tmp_path)
     errors = [line for line in told.splitlines() if ": error:" in line]

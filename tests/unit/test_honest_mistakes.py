@@ -146,6 +146,21 @@ MISTAKES: dict[str, tuple[Callable[[], object], tuple[str, ...], str]] = {
         "'pay' holds numbers such as 12.500, which is 12500 or 12.5. Give --decimal ,",
     ),
     "a mark that is none": (lambda: None, (*INIT, "--decimal", "point"), "--decimal is a point or a comma"),
+    "evidence instead of a run file": (
+        lambda: plain("{}", "evidence.json"),
+        ("bracket", "evidence.json"),
+        "evidence.json is no run file. tacit report and tacit verify read evidence",
+    ),
+    "evidence instead of scores": (
+        lambda: plain("{}", "evidence.json"),
+        ("attack", "evidence.json"),
+        "evidence.json is no file of scores",
+    ),
+    "a folder instead of evidence": (
+        lambda: Path("there").mkdir(),
+        ("report", "there"),
+        "there is a folder. Give the path",
+    ),
     "a folder instead of a table": (lambda: None, ("init", ".", "--label", "ill"), ". is a folder"),
     "a file of another kind": (
         lambda: plain("{}", "people.json"),

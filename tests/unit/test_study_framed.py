@@ -234,3 +234,11 @@ def test_a_model_is_saved_with_its_evidence_or_not_at_all_and_never_beside_anoth
     with pytest.raises(NotFinished, match=r"model\.safetensors cannot be written"):
         trained[0].save(tmp_path / "full")
     assert not (tmp_path / "full").exists()
+
+
+def test_a_wide_table_does_not_fill_the_page_with_names():
+    """What was read off 200 columns is one line of evidence; the schema names all of them."""
+    wide = pd.DataFrame({f"gene{k}": np.arange(40.0) + k for k in range(200)} | {"ill": ["yes", "no"] * 20})
+    found = tacit.fit("linear", wide, tacit.Plan(40, 0.5, 1, 3.0), schema="ill", rng=1).evidence.not_covered
+    (line,) = [text for text in found if text.startswith("kind, range or words")]
+    assert "gene29 and 171 more: they were read off the data" in line

@@ -170,9 +170,11 @@ def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:
 
 def _own(records: Records, plan: dict[str, Any]) -> tuple[str, ...]:
     """What was taken from the data itself before training, which the proof does not cover."""
+    from ..data.frames import named
+
     size = () if "public_size" in plan else (OWN_SIZE,)
     text = OWN_WORDS if records.schema is None else OWN_FACTS
-    words = (text.format(", ".join(records.derived)),) if records.derived else ()
+    words = (text.format(named(records.derived)),) if records.derived else ()
     return (*size, *words, READABLE)
 
 

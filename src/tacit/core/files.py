@@ -45,7 +45,7 @@ def opened(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> IO[byte
     told = os.fstat(handle)
     problem = ""
     if not stat.S_ISREG(told.st_mode):
-        problem = f"{shown(path)} is not an ordinary file."
+        problem = f"{shown(path)} is {'a folder' if stat.S_ISDIR(told.st_mode) else 'not an ordinary file'}."
     elif told.st_size > most:
         problem = f"{shown(path)} has {told.st_size:,} bytes; at most {most:,} are read."
     if problem:

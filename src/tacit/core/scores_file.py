@@ -103,6 +103,8 @@ def read(path: str | Path) -> list[Scores]:
     """Read a file, one `Scores` per attack, in order of first appearance."""
     path = Path(path)
     name = shown(path)
+    if path.suffix == ".json":
+        raise BadInput(f"{name} is no file of scores.", fix="tacit report and tacit verify read evidence.")
     columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
     if not {"score", "member"} <= columns.keys():
         raise BadInput(f"{name} must have the columns score and member.")

@@ -16,6 +16,7 @@ from ..audits.training import name_of
 from ..core import Adjacency, BadInput, Evidence, Source
 from ..data import Schema, is_frame
 from ..data.codec import Codec, holds_frame, split
+from ..data.frames import named
 from . import bracketing, membership
 from .finished import Checkpoint
 from .membership import FPRS, AnyAttack
@@ -63,7 +64,7 @@ class Arrays:
         """The evidence, which says what was read off the data."""
         if not self.derived:
             return evidence
-        return evidence.with_(not_covered=(*evidence.not_covered, FIXED.format(", ".join(self.derived))))
+        return evidence.with_(not_covered=(*evidence.not_covered, FIXED.format(named(self.derived))))
 
 
 def attack(

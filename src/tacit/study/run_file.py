@@ -97,6 +97,8 @@ class RunFile:
             raise BadInput(
                 f"{shown(path)} is a table, not a run file.", fix=f"tacit init {shown(path)} --label COLUMN writes one."
             )
+        if path.suffix.lower() == ".json":
+            raise BadInput(f"{shown(path)} is no run file.", fix="tacit report and tacit verify read evidence.")
         found = read_toml(path, fix="Give the path of a run.toml.")
         for section, table in found.items():
             _known(section, SECTIONS, "section")

@@ -12,7 +12,7 @@ from ..core import BadInput, Evidence, Source
 from ..data import Records, Schema, is_frame, table
 from ..data.codec import holds_frame
 from ..data.files import by_schema
-from ..data.frames import joined
+from ..data.frames import joined, named
 from ..train.recipe.networks import learning_rate, network
 from .audit_section import AuditSection
 from .finished import Checkpoint, Finished
@@ -54,7 +54,7 @@ def bracket_trained(
     finished = Finished.of(checkpoint, about, [part for side in sides for part in (side.x, side.y)], rng)
     found = bracket_released(training, target.model, target.evidence, much, "auto", finished)
     finished.end()
-    derived = () if target.schema is None or not target.schema.derived else (", ".join(target.schema.derived),)
+    derived = () if target.schema is None or not target.schema.derived else (named(target.schema.derived),)
     lines = (WORD, *(FIXED.format(names) for names in derived))
     return found.with_(not_covered=(*found.not_covered, *lines))
 

@@ -15,7 +15,7 @@ from ..core import BadInput
 from ..data import Records, Schema, Table, is_frame, table
 from ..data.codec import holds_frame
 from ..data.files import by_schema
-from ..data.frames import joined
+from ..data.frames import joined, named
 from .recipe.networks import learning_rate, network
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Tabular:
     def facts(self) -> str:
         """What was read off the data, in words; nothing where all is public."""
         derived = () if self.schema is None else self.schema.derived
-        return OWN_FACTS.format(", ".join(derived)) if derived else ""
+        return OWN_FACTS.format(named(derived)) if derived else ""
 
     def made(self, kind: str, optimizer: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
         """A model by name for the schema, and its optimizer."""
