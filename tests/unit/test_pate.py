@@ -152,6 +152,19 @@ def test_a_fleet_with_a_strange_record_abstains_in_one_shard_only():
     assert (each[:, [2, 3]] >= 0).all()
 
 
+def test_an_optimizer_that_mixes_models_is_refused():
+    import torch
+    from torch import nn
+
+    class Mixing(torch.optim.SGD):
+        """Divides by the length of all gradients together."""
+
+    for kind in (torch.optim.LBFGS, Mixing):
+        net = Network(lambda: nn.Sequential(nn.Linear(3, 2)), steps=1, optimizer=lambda p, kind=kind: kind(p, lr=0.1))
+        with pytest.raises(tacit.BadInput, match="may mix the models"):
+            train(net, *data(n=8), np.zeros(8, int), teachers=1, classes=2, rng=source(0))
+
+
 class Paying:
     """A ledger that says when it was charged."""
 

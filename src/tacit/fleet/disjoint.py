@@ -97,13 +97,21 @@ def _trained(
     models, draws = _started(fleet, seeds), Draws(seeds, fleet.device)
     check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
     batches = _batches(data, rows, schedule, rngs, augment)
-    how: Gradients = _plain
-    if compiled:  # batches of all models have one shape: nothing is filled up
-        how = Compiled(_plain, repr(schedule), len(seeds))
     with _products(fleet.precision):
+        how = _compiled(models, data, schedule) if compiled else _plain
         for _ in _train(models, fleet.optimizer, Epochs(1, schedule.batch_size), batches, draws, how):
             pass
     return models
+
+
+def _compiled(models: Stack, data: Pool, schedule: Steps) -> Gradients:
+    """The step, compiled and checked on made-up records: a check of private ones that stops would be a release."""
+    count = len(next(iter(models.parameters.values())))
+    how, shape = Compiled(_plain, repr(schedule), count), (count, schedule.batch_size)
+    x = torch.rand((*shape, *data.x.shape[1:]), device=data.x.device)
+    y = torch.zeros(shape, dtype=torch.int64, device=data.x.device)
+    how(models, Batch(x, y, torch.ones(shape, dtype=torch.bool, device=data.x.device)))
+    return how
 
 
 def _plain(models: Stack, batch: Batch) -> dict[str, Tensor]:

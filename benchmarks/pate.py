@@ -1,0 +1,371 @@
+"""PATE on real data: published votes, own teachers, students, three ways to spend one budget, and the speed of a fleet.
+
+    python benchmarks/pate.py [--device cuda] [--data FOLDER] [--parts votes,speed,mnist,ways,svhn-votes,svhn] [--quick]
+
+Files in FOLDER (else TACIT_DATA): pate2018_votes.npz (votes, svhn-votes), mnist.npz (speed, mnist, ways),
+adult.csv.gz (ways), svhn_jpeg.npz (svhn-votes, svhn; needs Pillow or torchvision). Results go to
+benchmarks/results/pate.json, or pate-gpu.json, part by part; one that is there is not measured again without --again.
+Teachers' votes are kept in the folder --cache, or the temporary one, so that an interrupted run goes on.
+
+MNIST: teachers see the 60,000 training pictures, students the first 9,000 test pictures and released labels, and the
+last 1,000 test them. SVHN: students see the first 8,500 test pictures, and the others test them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from machine import RESULTS, describe, processor
+from pate_networks import adult, digits, house_numbers, mlp, small_cnn, student_cnn, wide_cnn
+from pate_picture import picture
+from tacit.core import Adjacency, source
+from tacit.fleet import Fleet, Steps, train_disjoint
+from tacit.pate import ConfidentGNMax, FixMatch, GNMax, Network, Supervised, analyse
+from tacit.pate.augmentations import Affine
+from tacit.pate.design import designed
+from tacit.pate.prediction import _priced
+from tacit.pate.release import releasing
+from tacit.pate.shards import shards
+from tacit.pate.smooth import Cost
+from tacit.pate.teachers import train
+
+PUBLISHED = [
+    ("mnist", ConfidentGNMax(200, 150, 40), 640, 283, 1e-5),
+    ("svhn", ConfidentGNMax(300, 200, 40), 8500, 2970, 1e-6),
+    ("adult", ConfidentGNMax(300, 200, 40), 1500, 539, 1e-5),
+]
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+PREDICTIONS = (1, 10, 100, 1000, 10_000)
+
+
+class Bench:
+    """Settings, results so far, and where votes are kept."""
+
+    def __init__(self, options):
+        self.device, self.quick, self.again = options.device, options.quick, options.again
+        if options.data:
+            os.environ["TACIT_DATA"] = options.data
+        name = "pate-gpu" if self.device.startswith("cuda") else "pate"
+        self.path = RESULTS / f"{name}{'-quick' if self.quick else ''}.json"
+        self.found = json.loads(self.path.read_text())["rows"] if self.path.is_file() else {}
+        self.cache = Path(options.cache or tempfile.gettempdir()) / "tacit-pate"
+        self.cache.mkdir(parents=True, exist_ok=True)
+
+    def run(self, part):
+        if part in self.found and not self.again:
+            return print(f"{part}: is there already")
+        began = time.perf_counter()
+        rows = PARTS[part](self)
+        self.found[part] = {"seconds": round(time.perf_counter() - began, 1), "rows": rows}
+        machine = {**describe("torch", "numpy"), "device": processor(self.device)}
+        RESULTS.mkdir(exist_ok=True)
+        self.path.write_text(json.dumps({"machine": machine, "rows": self.found}, indent=1) + "\n", encoding="utf-8")
+        for row in rows:
+            print(part, json.dumps(row))
+        return None
+
+    def votes(self, name, make):
+        """Counts (queries, classes) and the share of right votes, from the cache or made now."""
+        path = self.cache / f"{name}-{self.device.split(':')[0]}{'-quick' if self.quick else ''}.npz"
+        if not path.is_file():
+            counts, accuracy, seconds = make()
+            np.savez(path, counts=counts, accuracy=accuracy, seconds=seconds)
+        with np.load(path) as kept:
+            return kept["counts"], float(kept["accuracy"]), float(kept["seconds"])
+
+
+def taught(bench, net, public, labels, test, *, semi=True, seeds=1):
+    """The student's accuracy, mean over seeds."""
+    found = []
+    for seed in range(seeds):
+        how = FixMatch(net) if semi else Supervised(net)
+        predict = how.taught(public, labels, 10 if labels.max() > 1 else 2, np.random.default_rng(seed))
+        found.append(float((predict(test[0]).argmax(1) == test[1]).mean()))
+    return round(float(np.mean(found)), 4)
+
+
+def noise_for(epsilon, answers, delta):
+    """The least noise of GNMax, to 0.1 votes, with which so many answers cost at most epsilon."""
+    low, high = 0.1, 1e6
+    while high - low > 0.05:
+        middle = (low + high) / 2
+        made = designed(GNMax(middle), available=answers, queries=answers, answers=None, epsilon=None, delta=delta)
+        low, high = (low, middle) if made.epsilon <= epsilon else (middle, high)
+    return math.ceil(high * 10) / 10
+
+
+def votes(bench):
+    """The published figures, our claims and our releases."""
+    from tacit.data.loaders import folder
+
+    rows, why = [], "the votes are published"
+    for name, rule, queries, answers, delta in PUBLISHED:
+        with np.load(folder() / "pate2018_votes.npz") as file:
+            counts = file[name].astype(np.int64)
+        began = time.perf_counter()
+        claim = designed(rule, available=queries, queries=queries, answers=answers, epsilon=None, delta=delta).epsilon
+        seconds = time.perf_counter() - began
+        found = analyse(counts, rule, queries=queries, answers=answers, delta=delta)
+        rows.append({"votes": name, "rule": repr(rule), "queries": queries, "answers": answers, "delta": delta,
+                     "claim": round(claim, 4), "claim seconds": round(seconds, 4),
+                     "papers, dependent (rests on a private number)": round(found.data_dependent.look(why), 3),
+                     "papers, independent (rests on a private number)": round(found.papers_independent.look(why), 3),
+                     "expected answers (private)": round(found.expected_answers.look(why), 1),
+                     "joint (private)": round(found.joint.look(why), 3)})  # fmt: skip
+    with np.load(folder() / "pate2018_votes.npz") as file:
+        counts = file["mnist"].astype(np.int64)[:150]
+    for propose in (1.6, 1.75, 2.0, None):
+        rows.append(released(GNMax(25.0), counts, 1e-5, propose, 12.0, 250, tries=50))
+    return rows
+
+
+def released(rule, counts, delta, propose, order, teachers, *, tries=1, seed=0, epsilon=0.15):
+    """What a release says of these votes: how often a test is passed, or the mean of a smooth release."""
+    made = designed(rule, available=len(counts), queries=len(counts), answers=None, epsilon=None, delta=delta)
+    how = releasing(made, epsilon=epsilon, propose=propose, order=order, confidence=0.999)
+    cost = Cost.of(rule, teachers, counts.shape[1], order)
+    found = [how.drawn(cost, counts, source(seed + k)) for k in range(tries)]
+    passed = [how.bound(value, made).epsilon for value in found if value is not None]
+    return {"rule": repr(rule), "queries": len(counts), "release": how.name, "order": order, "delta": delta,
+            "claim": round(made.epsilon, 3), "tries": tries, "released": len(passed),
+            "epsilon": round(float(np.mean(passed)), 3) if passed else None}  # fmt: skip
+
+
+def mnist_teachers(bench):
+    """250 teachers' votes on the 10,000 test pictures."""
+
+    def make():
+        (x, y), (test_x, test_y) = digits(bench.quick)
+        gpu = bench.device.startswith("cuda")
+        net = Network(small_cnn if gpu else mlp, steps=1200 if gpu else 300, batch_size=32, lr=2e-3,
+                      augment=Affine(0.07, turn=12, zoom=0.1) if gpu else None, device=bench.device)  # fmt: skip
+        began = time.perf_counter()
+        shard = shards(len(y), 250, rng=source(0))
+        made = train(net, x, y, shard, teachers=250, classes=10, rng=source(1))
+        seconds = time.perf_counter() - began
+        each = made.each(test_x)
+        counts = (each[:, :, None] == np.arange(10)).sum(axis=1)
+        return counts, float((each == test_y[:, None]).mean()), seconds
+
+    return bench.votes("mnist", make)
+
+
+def mnist(bench):
+    """The lecture's rows by the claim, and a row by a released bound."""
+    counts, accuracy, seconds = mnist_teachers(bench)
+    (x, y), (test_x, test_y) = digits(bench.quick)
+    public, test = test_x[:9000], (test_x[9000:], test_y[9000:])
+    gpu = bench.device.startswith("cuda")
+    steps = 3000 if gpu else 150
+    net = Network(student_cnn if gpu else mlp, steps=steps, batch_size=64, lr=2e-3, device=bench.device)
+    plain = taught(bench, Network(student_cnn if gpu else mlp, steps=2 * steps, batch_size=128, lr=2e-3,
+                                  device=bench.device), x, y, test, semi=False)  # fmt: skip
+    rows = [{"teachers": 250, "seconds": round(seconds, 1), "teacher accuracy (private)": round(accuracy, 4),
+             "majority accuracy (private)": round(float((counts.argmax(1) == test_y).mean()), 4),
+             "not private": plain}]  # fmt: skip
+    settings = [("2.04 with 100 answers", GNMax(28.0), 100, None), ("8.03 with 1000 answers", None, 1000, None),
+                ("1.97 released", ConfidentGNMax(200, 80, 30), 250, 1.95),
+                ("1.97 by the claim", None, 95, None)]  # fmt: skip
+    targets = {"8.03 with 1000 answers": 8.03, "1.97 by the claim": 1.97}
+    for name, rule, queries, propose in settings:
+        rule = rule or GNMax(noise_for(targets[name], queries, 1e-5))
+        rows += [student_row(bench, name, rule, counts[:9000], queries, propose, net, public, test, test_y[:9000])]
+    return rows
+
+
+def student_row(bench, name, rule, counts, queries, propose, net, public, test, truth, delta=1e-5, how=(10.0, 0.31)):
+    made = designed(rule, available=len(counts), queries=queries, answers=None, epsilon=None, delta=delta)
+    told = rule.told(counts[:queries], source(5), queries)
+    labels = np.full(len(public), -1)
+    labels[:queries] = told.labels
+    sure = told.answered
+    row = {"row": name, "rule": repr(rule), "queries": queries, "answered": int(sure.sum()),
+           "right answers": round(float((told.labels[sure] == truth[:queries][sure]).mean()), 4),
+           "claim": round(made.epsilon, 3), "delta": delta}  # fmt: skip
+    if propose is not None:
+        teachers = int(counts.sum(axis=1).max())
+        order, paid = how
+        found = released(rule, counts[:queries], delta, propose, order, teachers, epsilon=paid)
+        row |= {"released epsilon": found["epsilon"], "proposed": propose, "order": order, "release epsilon": paid}
+    seeds = 1 if bench.quick else 3
+    row["student"] = taught(bench, net, public, labels, test, seeds=seeds)
+    row["student, supervised"] = taught(bench, net, public, labels, test, semi=False, seeds=seeds)
+    return row
+
+
+def speed(bench):
+    """250 teachers as one fleet, against the same code one teacher at a time."""
+    (x, y), _ = digits(bench.quick)
+    gpu = bench.device.startswith("cuda")
+    make, steps = (small_cnn, 200) if gpu else (mlp, 100)
+    shard, rows = shards(len(y), 250, rng=source(0)), []
+    for compiled in (False, True) if gpu else (False,):
+        seconds = {}
+        for count, at_once in ((250, 250), (5, 1)):
+            rngs = [np.random.default_rng(k) for k in range(count)]
+            fleet = Fleet(make, lambda p: torch.optim.Adam(p, lr=2e-3), device=bench.device, models_at_once=at_once)
+            kept = np.where(shard < count, shard, -1)
+            for _ in range(2):  # the second time nothing is compiled
+                began = time.perf_counter()
+                train_disjoint(fleet, x, y, kept, Steps(steps, 32), rngs, compiled=compiled)
+                if gpu:
+                    torch.cuda.synchronize()
+                seconds[at_once] = (time.perf_counter() - began) / count
+        rows.append({"network": make.__name__, "steps": steps, "compiled": compiled,
+                     "fleet of 250, seconds": round(250 * seconds[250], 2),
+                     "one by one, seconds (5 teachers, times 50)": round(250 * seconds[1], 2),
+                     "times faster": round(seconds[1] / seconds[250], 1)})  # fmt: skip
+    return rows
+
+
+def ways(bench):
+    """One budget, three ways: answers per query, a student, and DP-SGD; over epsilon and the number of predictions."""
+    from pate_networks import private_accuracy
+
+    rows = []
+    for name in ("mnist", "adult"):
+        data = mnist_way(bench) if name == "mnist" else adult_way(bench)
+        counts, public_counts, truth, public, test, net = data
+        delta = 1e-5
+        for epsilon in EPSILONS:
+            for number in PREDICTIONS:
+                _, noise = _priced(epsilon, delta, number, Adjacency.ADD_REMOVE)
+                rows.append({"data": name, "way": "answers per query", "epsilon": epsilon, "predictions": number,
+                             "accuracy": answered(counts, truth, noise)})  # fmt: skip
+            answers = 100 if name == "mnist" else 300
+            rule = GNMax(noise_for(epsilon, answers, delta))
+            labels = np.full(len(public), -1)
+            labels[:answers] = rule.told(public_counts[:answers], source(3), answers).labels
+            accuracy = taught(bench, net, public, labels, test)
+            rows.append({"data": name, "way": "student of PATE", "epsilon": epsilon, "answers": answers,
+                         "accuracy": accuracy})  # fmt: skip
+            rows.append({"data": name, "way": "DP-SGD", "epsilon": epsilon,
+                         "accuracy": private_accuracy(name, epsilon, delta, bench)})  # fmt: skip
+    picture(rows, RESULTS / bench.path.with_suffix(".svg").name.replace("pate", "pate-ways"))
+    return rows
+
+
+def answered(counts, truth, noise):
+    """How often one noisy answer is right: permute and flip, or Gaussian noise."""
+    from fractions import Fraction
+
+    from tacit.mechanism.choices import Distances, permuted
+
+    if isinstance(noise, Fraction):
+        chance = source(1)
+        found = np.array([permuted(Distances(row, noise), chance) for row in counts])
+    else:
+        found = GNMax(noise).told(counts, source(1), len(counts)).labels
+    return round(float((found == truth).mean()), 4)
+
+
+def mnist_way(bench):
+    counts, _, _ = mnist_teachers(bench)
+    _, (test_x, test_y) = digits(bench.quick)
+    gpu = bench.device.startswith("cuda")
+    net = Network(student_cnn if gpu else mlp, steps=3000 if gpu else 100, batch_size=64, lr=2e-3, device=bench.device)
+    return counts[9000:], counts[:9000], test_y[9000:], test_x[:9000], (test_x[9000:], test_y[9000:]), net
+
+
+def adult_way(bench):
+    """250 teachers on the training split; half of the test split is public, the rest tests."""
+    (x, y), (test_x, test_y) = adult()
+    half = len(test_y) // 2
+
+    def make():
+        net = Network(lambda: torch.nn.Sequential(torch.nn.Linear(x.shape[1], 2)), steps=200, batch_size=32, lr=0.02,
+                      device=bench.device)  # fmt: skip
+        began = time.perf_counter()
+        made = train(net, x, y, shards(len(y), 250, rng=source(0)), teachers=250, classes=2, rng=source(1))
+        each = made.each(test_x)
+        return made.counts(test_x), float((each == test_y[:, None]).mean()), time.perf_counter() - began
+
+    counts, _, _ = bench.votes("adult", make)
+    net = Network(lambda: torch.nn.Sequential(torch.nn.Linear(x.shape[1], 2)), steps=300, batch_size=64, lr=0.01,
+                  device=bench.device)  # fmt: skip
+    return counts[half:], counts[:half], test_y[half:], test_x[:half], (test_x[half:], test_y[half:]), net
+
+
+def svhn_votes(bench):
+    """Students taught by the published votes: first 8,500 test pictures asked, the others test."""
+    from tacit.data.loaders import folder
+
+    with np.load(folder() / "pate2018_votes.npz") as file:
+        counts = file["svhn"].astype(np.int64)
+    x, y = house_numbers("test")
+    public, test = x[:8500], (x[8500:], y[8500:])
+    net = Network(wide_cnn, steps=400 if bench.quick else 8000, batch_size=64, lr=1e-3, device=bench.device)
+    rows = []
+    how = (7.0, 0.56)
+    for name, rule, queries, propose in (
+        ("5.04 with 500 answers", GNMax(noise_for(5.04, 500, 1e-6)), 500, None),
+        ("8.19 with 1000 answers", GNMax(noise_for(8.19, 1000, 1e-6)), 1000, None),
+        ("5 released", ConfidentGNMax(300, 200, 40), 6000, 5.0),
+    ):
+        made = student_row(bench, name, rule, counts[:8500], queries, propose, net, public, test, y[:8500], 1e-6, how)
+        rows.append(made)
+        print("svhn-votes", json.dumps(made), flush=True)
+    return rows
+
+
+def svhn(bench):
+    """50 own teachers on our 73,257 pictures: accuracy over epsilon."""
+    x, y = house_numbers("train")
+    test_x, test_y = house_numbers("test")
+
+    def make():
+        net = Network(wide_cnn_group, steps=300 if bench.quick else 4000, batch_size=32, lr=1e-3,
+                      augment=Affine(0.06, turn=6, zoom=0.08), device=bench.device)  # fmt: skip
+        began = time.perf_counter()
+        made = train(net, x, y, shards(len(y), 50, rng=source(0)), teachers=50, classes=10, rng=source(1))
+        each = made.each(test_x[:8500])
+        counts = (each[:, :, None] == np.arange(10)).sum(axis=1)
+        return counts, float((each == test_y[:8500, None]).mean()), time.perf_counter() - began
+
+    counts, accuracy, seconds = bench.votes("svhn", make)
+    net = Network(wide_cnn, steps=400 if bench.quick else 6000, batch_size=64, lr=1e-3, device=bench.device)
+    rows = [{"teachers": 50, "seconds": round(seconds, 1), "teacher accuracy (private)": round(accuracy, 4),
+             "majority accuracy (private)": round(float((counts.argmax(1) == test_y[:8500]).mean()), 4)}]  # fmt: skip
+    test = test_x[8500:], test_y[8500:]
+    for epsilon in (1.0, 2.0, 4.0, 8.0):
+        answers = int(100 * epsilon)
+        rule = GNMax(noise_for(epsilon, answers, 1e-6))
+        rows.append(student_row(bench, f"{epsilon:g}", rule, counts, answers, None, net, test_x[:8500], test,
+                                test_y[:8500], 1e-6))  # fmt: skip
+    return rows
+
+
+def wide_cnn_group():
+    from pate_networks import teacher_cnn
+
+    return teacher_cnn()
+
+
+PARTS = {"votes": votes, "speed": speed, "mnist": mnist, "ways": ways, "svhn-votes": svhn_votes, "svhn": svhn}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data")
+    parser.add_argument("--cache")
+    parser.add_argument("--parts", default="votes,speed,mnist,ways")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--again", action="store_true")
+    options = parser.parse_args()
+    bench = Bench(options)
+    for part in options.parts.split(","):
+        bench.run(part)
+
+
+if __name__ == "__main__":
+    main()
