@@ -2,10 +2,11 @@
 
 Every event is answered, or refused as Unsupported by a rule that its error names. Asked of every answer: no other
 exception, no infinity unless something in the event tells all, lower at most upper, laws that certified ends obey (a
-smaller delta, less noise and more repetitions cost no less), and CPU time (this process, one thread). Every question
-has a seed of its own and its answer is kept in a file beside the results, so that an interrupted campaign goes on where
-it was. Writes results/accounting-wild.json when all is done.
-Run: OMP_NUM_THREADS=1 python benchmarks/accounting_wild.py [--quick] [--share N] [--seed N] [--seconds S]
+smaller delta, less noise and more repetitions cost no less), agreement with every peer that knows the event and with
+sums over all outcomes (`accounting_checks`), and CPU time (one thread). Every question has a seed of its own and its
+answer is kept in a file beside the results, so that an interrupted campaign goes on where it was; `--workers` processes
+share the questions. Writes results/accounting-wild.json when all is done. About 25 CPU minutes, most of them peers'.
+Run: OMP_NUM_THREADS=1 python benchmarks/accounting_wild.py [--quick] [--share N] [--seed N] [--seconds S] [--workers N]
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from accounting_checks import checks
 from event_examples import Wild
 from machine import describe
 from tacit.core.adjacency import Adjacency
@@ -32,8 +36,10 @@ from tacit.core.event import rescaled, walk
 from tacit.core.events import (
     Allocation,
     ApproximateDP,
+    Compose,
     Event,
     Gaussian,
+    Laplace,
     NonPrivate,
     PartitionSelection,
     Poisson,
@@ -94,10 +100,25 @@ def broken_laws(event: Event, adjacency: Adjacency, group: int, delta: float, fi
     return found
 
 
+def disagreements(
+    event: Event, adjacency: Adjacency, group: int, delta: float, first: dict[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Who was asked, and whose interval has no number in common with ours."""
+    asked_of, missed = [], []
+    for name, lower, upper in checks(event, adjacency, group, delta, first["upper"]):
+        asked_of.append(name)
+        if lower > first["upper"] * (1 + 1e-9) + 1e-12 or upper < first["lower"] * (1 - 1e-9) - 1e-12:
+            missed.append(f"{name}: [{lower}, {upper}]")
+    return asked_of, missed
+
+
 def one_event(*seed: int) -> dict[str, Any]:
     given = question(Wild(*seed))
     answer = asked(*given)
     broken = broken_laws(*given, answer)
+    if "upper" in answer:
+        answer["checked"], missed = disagreements(*given, answer)
+        broken += missed
     if broken or "raised" in answer or "infinite" in answer or answer["ms"] > 400:
         answer["event"] = str(given)
     return {**answer, "broken": broken}
@@ -135,8 +156,26 @@ def one_training(*seed: int) -> dict[str, Any]:
     return {**answer, "ms": 1e3 * (time.process_time() - start)}
 
 
+def one_for_peers(*seed: int) -> dict[str, Any]:
+    """An event that peers know: noise on samples, alone or beside another release."""
+    wild = Wild(*seed)
+    noise = wild.log(0.4, 20)
+    inner = Gaussian(noise) if wild.rng.random() < 0.7 else Laplace(noise)
+    event: Event = Repeat(Poisson(wild.log(1e-4, 1.0), inner), wild.whole(1, 10**4))
+    if wild.rng.random() < 0.3:
+        event = Compose((event, Repeat(Gaussian(wild.log(1.0, 20)), wild.whole(1, 20))))
+    adjacency = Adjacency.REPLACE if wild.rng.random() < 0.3 and isinstance(inner, Gaussian) else Adjacency.ADD_REMOVE
+    given = event, adjacency, 1, wild.log(1e-10, 1e-2)
+    answer = asked(*given)
+    answer["checked"], answer["broken"] = disagreements(*given, answer)
+    if answer["broken"] or "raised" in answer:
+        answer["event"] = str(given)
+    return answer
+
+
 PARTS: dict[str, tuple[Callable[..., dict[str, Any]], int]] = {
     "events": (one_event, 5000), "calibrate": (one_setting, 1000), "training": (one_training, 1000),
+    "peers": (one_for_peers, 300),
 }  # fmt: skip
 
 
@@ -154,6 +193,9 @@ def summary(part: str, answers: list[dict[str, Any]]) -> dict[str, Any]:
     }
     if part == "training":
         return {**found, "gap": quantiles([item["gap"] for item in answers if "gap" in item])}
+    if part == "peers":
+        bad = [item for item in answers if item["broken"] or "raised" in item]
+        return {**found, "agrees with": dict(Counter(n for item in answers for n in item["checked"])), "bad": bad}
     if part == "calibrate":
         return {**found, "no such setting": dict(Counter(item["refused"] for item in answers if "refused" in item))}
     kinds = {
@@ -166,6 +208,7 @@ def summary(part: str, answers: list[dict[str, Any]]) -> dict[str, Any]:
         "unsupported": dict(Counter(item["unsupported"] for item in answers if "unsupported" in item)),
         "ms by kind": {kind: quantiles(spent) for kind, spent in kinds.items()},
         "within 60 ms": {kind: round(statistics.mean([t <= 60 for t in ms]), 4) for kind, ms in kinds.items() if ms},
+        "agrees with": dict(Counter(name for item in answers for name in item.get("checked", []))),
         "slowest": sorted((item for item in answers if "event" in item), key=lambda item: -item["ms"])[:5],
         "bad": [item for item in answers if item["broken"] or "raised" in item or "infinite" in item],
     }  # fmt: skip
@@ -178,9 +221,27 @@ def kept(path: Path) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row.pop("part"), row.pop("index")): row for row in rows}
 
 
-def remaining(seed: int, share: int, done: dict[tuple[str, int], dict[str, Any]]) -> Iterator[tuple[str, int]]:
+def remaining(share: int, done: dict[tuple[str, int], dict[str, Any]]) -> Iterator[tuple[str, int]]:
     for part, (_, count) in PARTS.items():
         yield from ((part, index) for index in range(count // share) if (part, index) not in done)
+
+
+def answered(seed: int, part: str, index: int) -> tuple[str, int, dict[str, Any]]:
+    """One question of a worker."""
+    warnings.simplefilter("ignore")
+    return part, index, PARTS[part][0](seed, list(PARTS).index(part), index)
+
+
+def answers_of(
+    questions: Iterator[tuple[str, int]], seed: int, workers: int
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Answers as they come, by this process or by several; a batch of questions is out at a time."""
+    if workers == 1:
+        yield from (answered(seed, *question) for question in questions)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        while batch := list(islice(questions, 64 * workers)):
+            yield from pool.map(answered, [seed] * len(batch), *zip(*batch, strict=True), chunksize=8)
 
 
 def main() -> None:
@@ -189,19 +250,19 @@ def main() -> None:
     options.add_argument("--share", type=int, default=1, help="run one in so many cases of the whole campaign")
     options.add_argument("--seed", type=int, default=16)
     options.add_argument("--seconds", type=float, default=math.inf, help="stop after so long; the next run goes on")
+    options.add_argument("--workers", type=int, default=1, help="processes; set OMP_NUM_THREADS=1")
     given = options.parse_args()
-    warnings.simplefilter("ignore")
     share, begun = 20 if given.quick else given.share, time.monotonic()
     done = {} if given.quick else kept(KEPT)
-    for part, index in remaining(given.seed, share, done):
+    for part, index, answer in answers_of(remaining(share, done), given.seed, given.workers):
+        done[part, index] = answer
+        if not given.quick:
+            with KEPT.open("a") as file:
+                file.write(json.dumps({"part": part, "index": index, **answer}) + "\n")
         if time.monotonic() - begun > given.seconds:
             print(f"{len(done)} done")
             return
-        done[part, index] = PARTS[part][0](given.seed, list(PARTS).index(part), index)
-        if not given.quick:
-            with KEPT.open("a") as file:
-                file.write(json.dumps({"part": part, "index": index, **done[part, index]}) + "\n")
-    found = {"machine": describe("numpy", "scipy")}
+    found = {"machine": describe("numpy", "scipy"), "workers": given.workers}
     for part in PARTS:
         found[part] = summary(part, [answer for (name, _), answer in sorted(done.items()) if name == part])
     text = json.dumps(found, indent=1)

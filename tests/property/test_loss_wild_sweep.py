@@ -1,6 +1,6 @@
 """A sample of the wild sweep: every legal event is answered, or refused by a rule that its error names."""
 
-import importlib.util
+import importlib
 import math
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from event_examples import KINDS, Wild
-from tacit.core.events import Event, Gaussian
+from tacit.core.events import DiscreteGaussian, Event, Gaussian
 
 HOME = Path(__file__).parents[2] / "benchmarks"
 
@@ -17,10 +17,7 @@ HOME = Path(__file__).parents[2] / "benchmarks"
 def sweep():
     sys.path.insert(0, str(HOME))
     try:
-        spec = importlib.util.spec_from_file_location("accounting_wild", HOME / "accounting_wild.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        return importlib.import_module("accounting_wild")  # by its name, so that worker processes find it
     finally:
         sys.path.remove(str(HOME))
 
@@ -73,3 +70,32 @@ def test_wild_training_is_sharp(sweep):
     assert found["raised"] == []
     assert found["gap"]["largest"] <= 1e-3
     assert math.isfinite(found["ms"]["largest"])
+
+
+def test_an_end_that_contradicts_a_sum_over_all_outcomes_is_told(sweep):
+    """Two releases of discrete noise: brute force knows epsilon, so an upper end 1 % too small is found."""
+    given = sweep.Repeat(DiscreteGaussian(2.0), 2), sweep.Adjacency.ADD_REMOVE, 1, 1e-5
+    right = sweep.asked(*given)
+    checked, missed = sweep.disagreements(*given, right)
+    assert "sum over outcomes" in checked
+    assert missed == []
+    assert sweep.disagreements(*given, {**right, "upper": 0.99 * right["upper"]})[1]
+    assert sweep.disagreements(*given, {**right, "lower": 1.01 * right["lower"]})[1]
+
+
+def test_an_end_that_contradicts_a_peer_is_told(sweep):
+    pytest.importorskip("dp_accounting")
+    given = sweep.Repeat(sweep.Poisson(0.05, sweep.Gaussian(2.0)), 20), sweep.Adjacency.ADD_REMOVE, 1, 1e-5
+    right = sweep.asked(*given)
+    checked, missed = sweep.disagreements(*given, right)
+    assert {"dp-accounting PLD", "dp-accounting Renyi"} <= set(checked)
+    assert missed == []
+    assert sweep.disagreements(*given, {**right, "lower": 2 * right["upper"]})[1]
+
+
+def test_workers_share_the_questions(sweep):
+    """Several processes give the answers of one, in the same order; only times differ."""
+    questions = [("training", index) for index in range(6)]
+    alone, shared = (list(sweep.answers_of(iter(questions), 3, workers)) for workers in (1, 2))
+    strip = lambda found: [(part, index, answer["gap"]) for part, index, answer in found]  # noqa: E731
+    assert strip(alone) == strip(shared)
