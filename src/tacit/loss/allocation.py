@@ -89,7 +89,7 @@ def from_above(pair: Pair, steps: int, reach: float) -> Tabulated:
             continue
         if not np.isfinite(found.most).all():
             break
-        return _dominating(pair, found, steps, min(p_far + steps * q_far, 1.0), min(steps * q_far, 1.0))
+        return _dominating(pair, found, steps, min(p_far + steps * q_far, 1.0), min(steps * q_far, 1.0), top)
     return Tabulated(np.zeros(0), np.zeros(0), np.zeros(0), 1.0, 1.0, pair)
 
 
@@ -114,8 +114,12 @@ def _split(pair: Pair, width: float, size: int) -> tuple[Array, float, float]:
     return mass, float(p[-1]) + pair.infinite, float(q[-1])
 
 
-def _dominating(pair: Pair, law: Law, steps: int, p_lost: float, q_lost: float) -> Tabulated:
-    """Losses log R with P = R Q; a value of 0 is an outcome that only Q has."""
+def _dominating(pair: Pair, law: Law, steps: int, p_lost: float, q_far: float, top: float) -> Tabulated:
+    """Losses log R with P = R Q; a value of 0 is an outcome that only Q has.
+
+    Runs with a ratio beyond the cut, or a sum beyond the last value, have at least the ratio `far`: with the record
+    they count as telling all, and without it as an outcome of that ratio.
+    """
     ratios = law.values / steps
     positive = (ratios > 0) & (law.most > 0)
     q = law.most[positive]
@@ -124,9 +128,11 @@ def _dominating(pair: Pair, law: Law, steps: int, p_lost: float, q_lost: float) 
     p_lost += law.weighted / steps
     if p.size:
         p[0] += float(ratios[positive][0]) * law.below
-    q_lost += none + law.below + law.above
-    p_lost, q_lost = (min(lost * (1 + 4 * CELL), 1.0) for lost in (p_lost, q_lost))
-    return Tabulated(np.log(ratios[positive]), p, q, p_lost, q_lost, pair, off=4 * CELL)
+    far, extra = min(top, float(law.values[-1])) / steps, (q_far + law.above) * (1 + 4 * CELL)
+    place = int(np.searchsorted(ratios[positive], far))
+    ratios, p, q = (np.insert(old, place, new) for old, new in ((ratios[positive], far), (p, far * extra), (q, extra)))
+    p_lost, q_lost = (min(lost * (1 + 4 * CELL), 1.0) for lost in (p_lost, none + law.below))
+    return Tabulated(np.log(ratios), p, q, p_lost, q_lost, pair, off=4 * CELL)
 
 
 @dataclass(frozen=True)

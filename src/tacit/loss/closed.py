@@ -232,7 +232,7 @@ class Single:
         top = self.pair.largest if delta == 0 else math.inf
         if delta == 0:
             return Interval(max(top, 0.0) * (1 - 8 * EPS), max(top, 0.0) * (1 + 8 * EPS))
-        if known > 0 and ends(*self.parts(known)).upper <= delta:
+        if known == math.inf or (known > 0 and ends(*self.parts(known)).upper <= delta):
             return Interval(0.0, known)
         return invert(self.parts, delta, start=1.0)
 

@@ -12,12 +12,14 @@ import numpy as np
 from ..core.errors import TacitError
 from ..core.interval import Interval
 from .closed import Direction, GaussianTotal, Never, Once, OneHuge, Single, Unknown
-from .lattice import Lattice
+from .computed import Tabulated
+from .lattice import SIZES, Lattice
 from .noise import Array, GaussianNoise
 from .pairs import Discrete, Huge, Location, Pair
 from .plain import Counted, delta_at_most, epsilon_at_most
 from .quadrature import NotMet
 from .saddle import Saddle
+from .table import Table
 from .window import EPS, TOLD
 
 FAILED = (NotMet, ArithmeticError, ValueError)
@@ -67,7 +69,7 @@ class Sure:
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         found = _read(lambda: self.reader.epsilon(delta, known))
-        quick = found.upper <= MODEST and (not isinstance(self.reader, Lattice) or found.gap <= SMALL)
+        quick = found.upper <= MODEST and (not isinstance(self.reader, Lattice | Table) or found.gap <= SMALL)
         if quick or found.lower == math.inf:
             return found
         most = epsilon_at_most(self.pairs, delta)
@@ -101,9 +103,19 @@ class Levelled:
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         if delta == 0:
             return self._whole.epsilon(0.0, known)
+        found = self._read(delta, delta, known)
+        for size in SIZES:  # a way that is meant for smaller deltas may be sharper
+            if size < delta and found.gap > SMALL and found.upper > max(known, 0.0):
+                other = self._read(delta, size, known)
+                lower = max(found.lower, other.lower)
+                found = Interval(lower, max(min(found.upper, other.upper), lower))
+        return found
+
+    def _read(self, delta: float, size: float, known: float) -> Interval:
+        """Epsilon from the ways for deltas of this size."""
         told, rest = 0.0, []
         for pair, count in self.pairs:
-            chosen = pair.level(delta)
+            chosen = pair.level(size)
             chance = None if self.tight else _blunt(chosen)
             if chance is None:
                 rest.append((chosen, count))
@@ -178,6 +190,8 @@ def direction(pairs: Counted, *, tight: bool = True) -> Direction:
             return Sure(Single(only), pairs)
         if isinstance(only, Huge):
             return OneHuge(only)
+        if isinstance(only.upper, Tabulated) and isinstance(only.lower, Tabulated):
+            return Sure(Table(only.upper, only.lower, tight), pairs)
     saddle = Saddle.of(pairs)
     lattice = Lattice(pairs, tight=tight)
     return Sure(lattice if saddle is None else Fast(saddle, lattice), pairs)

@@ -82,6 +82,8 @@ def law_with_jumps(step: Step, count: int, rare: float) -> Law:
     whole = [(step, count)]
     tilts = [tilt for tilt in sorted(_tilts(whole), key=abs) if tilt >= 0]
     jumps = _best(_joined(_views(partial(_jump_view, step, small, large, count), tilts)), whole)
+    if jumps.start <= count * step.start + cut:  # a sum with a large value in it is at least that
+        jumps = replace(jumps, below=0.0)
     return _sum(body, jumps)
 
 

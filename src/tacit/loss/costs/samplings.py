@@ -16,6 +16,7 @@ from ..noise import GaussianNoise, Noise
 from ..objective import Folded
 from ..pairs import Discrete, Halves, Location, Pair, Parts
 from ..truncated import cut, truncated
+from ..two_outcomes import allocated_exactly
 from .registry import loss_of, once, written
 
 LARGEST_GROUP = 200
@@ -123,13 +124,24 @@ def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
             event, adjacency, fix="Random allocation is supported for one record, add-remove or zero-out."
         )
     inner = loss_of(event.event, Adjacency.ADD_REMOVE, 1)
-    if event.steps // event.times == 1:
-        return event.times * inner if event.steps == event.times else _loose(event.times * inner)
     if not inner.releases and not inner.curves:
         return Composed()
+    if event.steps == event.times:
+        return event.times * inner
+    base, tight = (
+        _plain(inner),
+        all(item.tight and item.remove.upper is item.remove.lower for item, _ in inner.releases),
+    )
+    only = inner.releases[0][0].remove if len(inner.releases) == 1 and inner.releases[0][1] == 1 else None
+    exact = None if only is None or inner.curves else allocated_exactly(only, event.times, event.steps)
+    if exact is not None:
+        return once(replace(Release.mirrored(exact), tight=tight))
+    if event.steps // event.times == 1:
+        return _loose(event.times * inner)
     base = _plain(inner)
     pair = Location(base[0], ((1.0, base[1]),)) if base else _only(event, inner, adjacency)
-    tight = all(item.tight and item.remove.upper is item.remove.lower for item, _ in inner.releases)
+    if pair.infinite >= 1:
+        return once(Release.symmetric(pair, tight=tight))  # whoever takes part is told, in both directions
     found = Composed(allocated(pair, event.times, event.steps))
     return found if tight else _loose(found)
 
