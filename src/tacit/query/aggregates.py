@@ -122,8 +122,12 @@ class Bounded(Aggregate):
     def grid(self, table: Opened) -> Grid:
         """The steps that values are put on."""
 
+    @property
+    def _given(self) -> bool:
+        return not (self.private or self.found)
+
     def _value(self, table: Opened, form: str) -> Value:
-        return Value(self.column, self.grid(table), form, not (self.private or self.found))
+        return Value(self.column, self.grid(table), form, self._given)
 
     def within(self, largest: float) -> Bounded:
         """Itself with bounds that were found privately."""
@@ -168,7 +172,7 @@ class Mean(Bounded):
 
     def terms(self, table: Opened) -> tuple[Term, ...]:
         value = self._value(table, "centred")
-        return Share(value), Numbers(value)
+        return Share(value), Numbers(self.column)
 
     def figure(self, table: Opened, noisy: Noisy, reach: Reach, failure: float) -> Figure:
         """The sum and the number are each within their reach; the error is the farthest that the ratio can be."""
@@ -177,7 +181,7 @@ class Mean(Bounded):
         value, low, high = ratio(_pair(noisy, reach, total, failure / 2), _pair(noisy, reach, number, failure / 2))
         middle, spacing = lower + float(grid.middle * grid.spacing), float(grid.spacing)
         value, low, high = (np.clip(middle + spacing * part, lower, upper) for part in (value, low, high))
-        return Figure(value, np.maximum(high - value, value - low))
+        return Figure(value, np.maximum(high - value, value - low) + (0.0 if grid.whole else spacing / 2))
 
 
 @dataclass(frozen=True)
@@ -189,24 +193,31 @@ class Variance(Bounded):
         return f"variance({self.column})"
 
     def grid(self, table: Opened) -> Grid:
+        return Grid.of_mean(self.ends, _native(self, table))
+
+    def squares(self, table: Opened) -> Grid:
+        """A coarser grid, so that squares stay within 64 bits."""
         return Grid.of_mean(self.ends, _native(self, table), SQUARE)
 
     def terms(self, table: Opened) -> tuple[Term, ...]:
-        centred, square = (self._value(table, form) for form in ("centred", "square"))
-        return Share(centred), Share(square), Numbers(centred)
+        """The first and last are those of the mean: both together cost no more than the variance alone."""
+        square = Value(self.column, self.squares(table), "square", self._given)
+        return Share(self._value(table, "centred")), Share(square), Numbers(self.column)
 
     def figure(self, table: Opened, noisy: Noisy, reach: Reach, failure: float) -> Figure:
-        """E[y^2] - E[y]^2 with y in steps from the middle, each moment within its own reach."""
-        grid, (first, second, number) = self.grid(table), self.terms(table)
-        count = _pair(noisy, reach, number, failure / 3)
-        mean = ratio(_pair(noisy, reach, first, failure / 3), count)
-        assert second.value is not None
-        square = [part + second.value.half for part in ratio(_pair(noisy, reach, second, failure / 3), count)]
+        """E[y^2] - E[y]^2 with y the distance from the middle, each moment within its own reach."""
+        first, second, number = self.terms(table)
+        fine, coarse, count = self.grid(table), self.squares(table), _pair(noisy, reach, number, failure / 3)
+        apart = float(fine.middle * fine.spacing - coarse.middle * coarse.spacing)
+        mean = [apart + float(fine.spacing) * part for part in ratio(_pair(noisy, reach, first, failure / 3), count)]
+        (squares,), step = second.values, float(coarse.spacing) ** 2
+        square = [step * (part + squares.half) for part in ratio(_pair(noisy, reach, second, failure / 3), count)]
         least = np.where((mean[1] <= 0) & (mean[2] >= 0), 0.0, np.minimum(mean[1] ** 2, mean[2] ** 2))
         parts = square[0] - mean[0] ** 2, square[1] - np.maximum(mean[1] ** 2, mean[2] ** 2), square[2] - least
-        step = float(grid.spacing) ** 2
-        value, low, high = (np.clip(part, 0.0, grid.reach**2) * step for part in parts)
-        return Figure(value, np.maximum(high - value, value - low))
+        most = float(coarse.reach * coarse.spacing) ** 2
+        value, low, high = (np.clip(part, 0.0, most) for part in parts)
+        rounding = 0.0 if coarse.whole else 2 * coarse.reach * step  # each moment is rounded by half a step
+        return Figure(value, np.maximum(high - value, value - low) + rounding)
 
 
 Pair = tuple[Floats, float]
@@ -236,7 +247,7 @@ def _plain(value: NDArray[Any], error: float) -> Figure:
 
 def _native(aggregate: Bounded, table: Opened) -> bool:
     """Whole-number columns are added as they are, unless the grid must not depend on the bounds."""
-    return not (aggregate.private or aggregate.found) and is_whole(table, aggregate.column)
+    return aggregate._given and is_whole(table, aggregate.column)
 
 
 def check_aggregates(found: dict[str, Any]) -> None:

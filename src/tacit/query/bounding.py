@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from ..core.errors import BadInput, NotFinished
 from .keys import By, Key, Keys
 from .sources import NATIVE, Opened, ibis
-from .terms import Person, Share, Term
-from .values import Column, Value, whole
+from .terms import Held, People, Person, Share, Term
+from .values import Column, Value, clipped, outside, whole
 
 SALT = "tacit.query/1"
 Whole = NDArray[np.int64]
@@ -81,7 +81,7 @@ def totals(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Totals:
     def together(name: str) -> int:
         return sum(int(number or 0) for number in found[name].to_pylist()) if lost else 0
 
-    values = {term: column(f"t{k}") for k, term in enumerate(terms)}
+    values = {term: column("people" if isinstance(term, People) else f"t{k}") for k, term in enumerate(terms)}
     return Totals(keys, column("people"), values, together("lost"), together("everybody"))
 
 
@@ -100,18 +100,20 @@ def executed(table: Opened, expression: Any) -> Any:
 
 def query(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Any:
     """The expression: for every group `people`, `t0`, `t1` .. and, if asked for, `lost` and `everybody`."""
-    places = {value: k for k, value in enumerate(dict.fromkeys(term.value for term in terms if term.value is not None))}
-    persons = _persons(shape, places, lost=lost)
-    person = Person(persons, places)
-    columns = {f"t{k}": term.bounded(person, shape.rows) for k, term in enumerate(terms)}
-    columns |= {"cut": _cut(person, terms, shape.rows)} if lost else {}
+    held = Held.of(terms)
+    persons = _persons(shape, held, lost=lost)
+    person = Person(persons, held)
+    rows = shape.rows
+    added = {f"t{k}": term for k, term in enumerate(terms) if not isinstance(term, People)}  # people are counted anyway
+    columns = {name: _narrow(term.bounded(person, rows), term.most(rows)) for name, term in added.items()}
+    columns |= {"cut": _cut(person, terms, rows)} if lost else {}
     names = [f"k{place}" for place in range(len(shape.by))]
     own = ["u"] if shape.unit is not None else []
     bounded = persons.select(*own, *names, **columns)
     if shape.unit is not None and shape.by:
-        return _over_groups(_ranked(shape, bounded, names, lost=lost), names, len(terms), shape.max_groups, lost=lost)
+        return _over_groups(_ranked(shape, bounded, names, lost=lost), names, list(added), shape.max_groups, lost=lost)
     sums = {"people": bounded.count().cast("int64")}
-    sums |= {f"t{k}": bounded[f"t{k}"].sum().cast("int64") for k in range(len(terms))}
+    sums |= {name: bounded[name].sum().cast("int64") for name in added}
     if lost:
         sums |= {"lost": _number(bounded["cut"]).sum().cast("int64"), "everybody": bounded.count().cast("int64")}
     return bounded.group_by(names).aggregate(**sums) if names else bounded.aggregate(**sums)
@@ -119,11 +121,13 @@ def query(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Any:
 
 def numbers(shape: Shape, value: Value) -> Any:
     """How often every whole number occurs in each group, where a person has one number in each: the mean of theirs."""
-    persons = _persons(shape, {value: 0}, lost=False)
-    person, share = Person(persons, {value: 0}), Share(value)
+    share = Share(value)
+    held = Held.of([share])
+    persons = _persons(shape, held, lost=False)
+    person = Person(persons, held)
     names = [f"k{place}" for place in range(len(shape.by))]
     own = ["u"] if shape.unit is not None else []
-    some = persons.select(*own, *names, x=share.bounded(person, 1), c=person.count(value))
+    some = persons.select(*own, *names, x=share.bounded(person, 1), c=person.count(value.column))
     some = some.filter(some["c"] > whole(0))
     if shape.unit is not None and shape.by:
         some = _ranked(shape, some, names, lost=False)
@@ -152,34 +156,37 @@ def present(unit: Column) -> Column:
     return unit.notnull() & ~unit.isnan() if unit.type().is_floating() else unit.notnull()
 
 
-def _persons(shape: Shape, places: Mapping[Value, int], *, lost: bool) -> Any:
+def _persons(shape: Shape, held: Held, *, lost: bool) -> Any:
+    """For every person and group: `n` rows, sums `s0` .. of values, counts `c0` .. of numbers, `o0` .. of outsiders."""
     table = shape.table
-    held = {f"v{k}": value.held(table) for value, k in places.items()}
-    held |= {f"w{k}": value.outside(table) for value, k in places.items()} if lost else {}
-    rows = rows_of(shape, held)
-    names = [f"k{place}" for place in range(len(shape.by))]
+    columns = {f"y{k}": clipped(table, *item) for item, k in held.grids.items()}
+    columns |= {f"w{k}": outside(table, *bounds) for bounds, k in held.bounds.items()} if lost else {}
+    rows = rows_of(shape, columns)
+    values = {f"v{k}": value.held(rows[f"y{held.grids[value.column, value.grid]}"]) for value, k in held.values.items()}
+    rows = rows.mutate(**values) if values else rows
+    names, counted = [f"k{place}" for place in range(len(shape.by))], sorted(set(held.columns.values()))
     if shape.unit is None:
-        return rows.select(*names, n=whole(1), **_of_row(rows, places, lost=lost))
-    sums = {"n": rows.count().cast("int64")}
-    for k in places.values():
-        sums[f"s{k}"] = rows[f"v{k}"].sum().cast("int64").fill_null(0)
-        sums[f"c{k}"] = rows[f"v{k}"].count().cast("int64")
-        sums |= {f"o{k}": rows[f"w{k}"].max().cast("int64")} if lost else {}
-    return rows.group_by(["u", *names]).aggregate(**sums)
+        found = {f"s{k}": rows[f"v{k}"].fill_null(0.0).cast("int64") for k in held.values.values()}
+        found |= {f"c{k}": _flag(rows[f"y{k}"].notnull()) for k in counted}
+        found |= {f"o{k}": rows[f"w{k}"] for k in held.bounds.values()} if lost else {}
+        return rows.select(*names, n=whole(1), **found)
+    sums = {f"s{k}": rows[f"v{k}"].sum().fill_null(0.0).cast("int64") for k in held.values.values()}
+    sums |= {f"c{k}": rows[f"y{k}"].count().cast("int64") for k in counted}
+    sums |= {f"o{k}": rows[f"w{k}"].max() for k in held.bounds.values()} if lost else {}
+    return rows.group_by(["u", *names]).aggregate(n=rows.count().cast("int64"), **sums)
 
 
-def _of_row(rows: Any, places: Mapping[Value, int], *, lost: bool) -> dict[str, Column]:
-    """A row that is a person."""
-    found: dict[str, Column] = {}
-    for k in places.values():
-        found[f"s{k}"] = rows[f"v{k}"].fill_null(0)
-        found[f"c{k}"] = ibis().ifelse(rows[f"v{k}"].notnull(), whole(1), whole(0))
-        found |= {f"o{k}": rows[f"w{k}"]} if lost else {}
-    return found
+def _flag(condition: Column) -> Column:
+    return ibis().ifelse(condition, whole(1), whole(0))
+
+
+def _narrow(contribution: Column, most: int) -> Column:
+    """32 bits where that is enough: less is moved about when groups are ranked."""
+    return contribution.cast("int32") if most < 2**31 else contribution
 
 
 def _cut(person: Person, terms: tuple[Term, ...], rows: int) -> Column:
-    return ibis().ifelse(ibis().or_(*(term.cut(person, rows) for term in terms)), whole(1), whole(0))
+    return _flag(ibis().or_(*(term.cut(person, rows) for term in terms)))
 
 
 def _number(flag: Column) -> Column:
@@ -217,16 +224,16 @@ def _engines_own(name: str, kinds: list[Any], gives: str) -> Any:
     return ibis().udf.scalar.builtin(function, name=name, signature=(tuple(kinds), gives))
 
 
-def _over_groups(ranked: Any, names: list[str], terms: int, most: int, *, lost: bool) -> Any:
+def _over_groups(ranked: Any, names: list[str], added: list[str], most: int, *, lost: bool) -> Any:
     """Whoever lost something is counted once: at their first group, or at the first that was not kept."""
     kept = ranked["r"] < whole(most)
     if not lost:
         rest = ranked.filter(kept)
-        sums = {f"t{k}": rest[f"t{k}"].sum().cast("int64") for k in range(terms)}
+        sums = {name: rest[name].sum().cast("int64") for name in added}
         return rest.group_by(names).aggregate(people=rest.count().cast("int64"), **sums)
     rest = ranked.filter(ranked["r"] <= whole(most))
-    kept, first, beyond = (ibis().ifelse(c, whole(1), whole(0)) for c in _places(rest, most))
-    sums = {f"t{k}": (rest[f"t{k}"] * kept).sum().cast("int64") for k in range(terms)}
+    kept, first, beyond = (_flag(place) for place in _places(rest, most))
+    sums = {name: (rest[name] * kept).sum().cast("int64") for name in added}
     sums["lost"] = (first * rest["any"] + beyond * (whole(1) - rest["any"])).sum().cast("int64")
     return rest.group_by(names).aggregate(people=kept.sum().cast("int64"), everybody=first.sum().cast("int64"), **sums)
 

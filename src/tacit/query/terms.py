@@ -7,19 +7,44 @@ hold. `most` is public: it is what the noise is scaled by.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .grids import Grid
 from .sources import ibis
 from .values import Column, Value, whole
 
 
 @dataclass(frozen=True)
+class Held:
+    """Where what rows hold is found: clipped numbers `y0` .., values `v0` .. with sums `s0` .., and bounds `o0` ..
+
+    `columns` gives for each column the place of a clipped number, whose presence is counted.
+    """
+
+    values: dict[Value, int]
+    grids: dict[tuple[str, Grid], int]
+    bounds: dict[tuple[str, float, float], int]
+
+    @classmethod
+    def of(cls, terms: Iterable[Term]) -> Held:
+        values = dict.fromkeys(value for term in terms for value in term.values)
+        grids = dict.fromkeys((value.column, value.grid) for value in values)
+        bounds = dict.fromkeys(value.bounds for value in values)
+        return cls(*({item: place for place, item in enumerate(part)} for part in (values, grids, bounds)))
+
+    @property
+    def columns(self) -> dict[str, int]:
+        return {column: place for (column, _), place in reversed(self.grids.items())}
+
+
+@dataclass(frozen=True)
 class Person:
-    """One person's rows in one group, added up: columns `n`, and `s0 c0 o0` and so on for every value."""
+    """One person's rows in one group, added up: `n`, sums `s0` .. of values, and what `Held` counts of columns."""
 
     relation: Any
-    places: dict[Value, int]
+    held: Held
 
     @property
     def rows(self) -> Column:
@@ -27,24 +52,24 @@ class Person:
 
     def sum(self, value: Value) -> Column:
         """The sum of the whole numbers that the rows hold."""
-        return self.relation[f"s{self.places[value]}"]
+        return self.relation[f"s{self.held.values[value]}"]
 
-    def count(self, value: Value) -> Column:
+    def count(self, column: str) -> Column:
         """How many rows hold a number."""
-        return self.relation[f"c{self.places[value]}"]
+        return self.relation[f"c{self.held.columns[column]}"]
 
     def outside(self, value: Value) -> Column:
         """Whether any number lay beyond the bounds."""
-        return self.relation[f"o{self.places[value]}"] > whole(0)
+        return self.relation[f"o{self.held.bounds[value.bounds]}"] > whole(0)
 
 
 class Term(ABC):
     """One whole number per person and group. Frozen and public: equal terms are computed and paid once."""
 
     @property
-    def value(self) -> Value | None:
-        """What a row must hold for this term; None where counting is enough."""
-        return None
+    def values(self) -> tuple[Value, ...]:
+        """What of a row is added up."""
+        return ()
 
     @abstractmethod
     def most(self, rows: int) -> int:
@@ -89,13 +114,9 @@ class Rows(Term):
 
 @dataclass(frozen=True)
 class Numbers(Term):
-    """The rows of a person that hold a number, at most `rows`."""
+    """The rows of a person that hold a number in a column, at most `rows`; another term adds up that column."""
 
-    of: Value
-
-    @property
-    def value(self) -> Value:
-        return self.of
+    of: str
 
     def most(self, rows: int) -> int:
         return rows
@@ -117,8 +138,8 @@ class Total(Term):
     of: Value
 
     @property
-    def value(self) -> Value:
-        return self.of
+    def values(self) -> tuple[Value, ...]:
+        return (self.of,)
 
     def most(self, rows: int) -> int:
         return rows * self.of.most
@@ -146,14 +167,14 @@ class Share(Term):
     of: Value
 
     @property
-    def value(self) -> Value:
-        return self.of
+    def values(self) -> tuple[Value, ...]:
+        return (self.of,)
 
     def most(self, rows: int) -> int:
         return rows * self.of.most
 
     def bounded(self, person: Person, rows: int) -> Column:
-        total, count, most = person.sum(self.of), person.count(self.of), whole(self.of.most)
+        total, count, most = person.sum(self.of), person.count(self.of.column), whole(self.of.most)
         doubled = (whole(2) * (total + count * most) + count).cast("float64")  # of numbers from 0 to 2 most
         mean = (doubled / ibis().greatest(whole(2) * count, whole(1)).cast("float64")).floor().cast("int64") - most
         kept = ibis().greatest(ibis().least(mean, most), -most) * whole(rows)
@@ -161,4 +182,4 @@ class Share(Term):
         return ibis().ifelse(count > whole(rows), kept, within)
 
     def cut(self, person: Person, rows: int) -> Column:
-        return person.outside(self.of) | (person.count(self.of) > whole(rows))
+        return person.outside(self.of) | (person.count(self.of.column) > whole(rows))

@@ -31,6 +31,11 @@ class Value:
     """Whether the bounds are given: those that are found keep a place of their own."""
 
     @property
+    def bounds(self) -> tuple[str, float, float]:
+        """The column with the bounds beyond which its numbers are cut."""
+        return self.column, self.grid.lower, self.grid.upper
+
+    @property
     def most(self) -> int:
         """The largest absolute number that a row can hold."""
         if self.form == "steps":
@@ -43,28 +48,33 @@ class Value:
         """What is taken off squares, so that they lie around 0."""
         return max(self.grid.reach, 1) ** 2 // 2
 
-    def held(self, table: Opened) -> Column:
-        """The whole number that a row holds; NULL where it holds none."""
-        steps = steps_of(table, self.column, self.grid)
+    def held(self, clipped: Column) -> Column:
+        """The whole number that a row holds, as double precision; NULL where it holds none.
+
+        floor((x - offset)/spacing + 1/2): whole numbers below 2^53, so sums of them are exact in every order.
+        """
+        scaled = (clipped - real(self.grid.offset)) * real(float(1 / self.grid.spacing)) + real(0.5)
+        steps = scaled.floor().cast("float64")  # ibis takes floor for a 64-bit number, whose sums are slow
         if self.form == "steps":
             return steps
-        centred = steps - whole(self.grid.middle)
-        return centred if self.form == "centred" else centred * centred - whole(self.half)
-
-    def outside(self, table: Opened) -> Column:
-        """1 where the value lies beyond the bounds, else 0."""
-        number = number_of(table, self.column)
-        beyond = (number < real(self.grid.lower)) | (number > real(self.grid.upper))
-        return ibis().ifelse(number.notnull() & beyond, whole(1), whole(0))
+        centred = steps - real(self.grid.middle)
+        return centred if self.form == "centred" else centred * centred - real(self.half)
 
 
-def steps_of(table: Opened, column: str, grid: Grid) -> Column:
-    """clip, then floor((x - offset)/spacing + 1/2), then clip again in whole numbers."""
+def clipped(table: Opened, column: str, grid: Grid) -> Column:
+    """A column's numbers moved to the ends of a grid where they lie beyond; NULL where there is no number.
+
+    The ends are whole steps, so that rounding stays within them. A comparison with NULL is not true: NULL stays.
+    """
     number = number_of(table, column)
-    clipped = ibis().greatest(ibis().least(number, real(grid.upper)), real(grid.lower))
-    scaled = (clipped - real(grid.offset)) * real(float(1 / grid.spacing)) + real(0.5)
-    rounded = ibis().least(ibis().greatest(scaled.floor().cast("int64"), whole(grid.low)), whole(grid.high))
-    return ibis().ifelse(number.isnull(), ibis().null("int64"), rounded)
+    low, high = (real(grid.offset + float(end * grid.spacing)) for end in (grid.low, grid.high))
+    return ibis().cases((number > high, high), (number < low, low), else_=number)
+
+
+def outside(table: Opened, column: str, lower: float, upper: float) -> Column:
+    """1 where a number lies beyond the bounds, else 0."""
+    number = number_of(table, column)
+    return ibis().ifelse((number < real(lower)) | (number > real(upper)), whole(1), whole(0))
 
 
 def number_of(table: Opened, column: str) -> Column:

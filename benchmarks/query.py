@@ -1,0 +1,119 @@
+"""Private counts and sums of 1e7 rows on DuckDB, beside OpenDP with Polars: python benchmarks/query.py [--quick]
+
+    --peer PYTHON   an interpreter in whose environment `opendp[polars]` is installed (it pins a version of polars)
+
+Every measurement is a process of its own with one thread: CPU seconds and the largest resident memory, the start of the
+interpreter and reading the file included in memory and not in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import machine
+
+GROUPS, LIMIT, CLIP = 100, 5, 100.0
+OURS = """
+import json, resource, sys, time
+import ibis
+from tacit.query import Table, count, sum, users, mean, variance
+path, which, portable = sys.argv[1], sys.argv[2], sys.argv[3] == "portable"
+asked = {
+    "plain": None,
+    "count": dict(n=count()),
+    "sum": dict(total=sum("v", (0, 100))),
+    "both": dict(n=count(), total=sum("v", (0, 100))),
+    "five": dict(
+        n=count(), total=sum("v", (0, 100)), who=users(), average=mean("v", (0, 100)), spread=variance("v", (0, 100))
+    ),
+}[which]
+engine = ibis.duckdb.connect(threads=1)
+table = engine.read_parquet(path)
+began = time.process_time()
+if asked is None:
+    engine.to_pyarrow(table.group_by("g").aggregate(n=table.count(), s=table.v.sum()))
+    found = {}
+else:
+    held = Table(table, unit="uid", max_groups=5, max_rows=3, portable=portable, lost=float(sys.argv[4]))
+    query = held.group_by("g", keys=range(100)).aggregate(**asked)
+    answer = query.release(epsilon=1.0)
+    found = {"lost": None if answer.lost is None else answer.lost.value}
+    noise = query._prices(1.0, 0.0)
+    found["scales"] = [float(part.spread) for part in noise.terms.values()]
+spent = time.process_time() - began
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(json.dumps({"cpu_seconds": round(spent, 2), "gigabytes": round(memory, 3), **found}))
+"""
+PEER = """
+import json, os, resource, sys, time
+os.environ["POLARS_MAX_THREADS"] = "1"
+import opendp.prelude as dp
+import polars as pl
+dp.enable_features("contrib")
+path, which = sys.argv[1], sys.argv[2]
+began = time.process_time()
+context = dp.Context.compositor(
+    data=pl.scan_parquet(path),
+    privacy_unit=dp.unit_of(contributions=1, identifier="uid"),
+    privacy_loss=dp.loss_of(epsilon=1.0),
+    split_evenly_over=1,
+    margins=[dp.polars.Margin(by=["g"], invariant="keys", max_length=10_000_000, max_groups=100)],
+)
+expression = dp.len() if which == "count" else pl.col("v").fill_nan(0).fill_null(0).dp.sum(bounds=(0.0, 100.0))
+query = context.query().truncate_per_group(3, by=["g"], keep="first").truncate_num_groups(5, by=["g"], keep="first")
+query.group_by("g").agg(expression).release().collect()
+spent, memory = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(json.dumps({"cpu_seconds": round(spent, 2), "gigabytes": round(memory, 3)}))
+"""
+
+
+def made(folder: Path, rows: int, users: int) -> Path:
+    """Rows of users in groups with skewed values, some NaN; the same every time."""
+    import duckdb
+
+    path = folder / "rows.parquet"
+    duckdb.sql(
+        f"""copy (select (hash(i * 7 + 1) % {users})::bigint as uid, (hash(i * 13 + 5) % {GROUPS})::bigint as g,
+        case when i % 1000 = 0 then 'nan'::double else (hash(i * 3) % 20000) / 100.0 - 20 end as v
+        from range({rows}) t(i)) to '{path}' (format parquet)"""
+    )
+    return path
+
+
+def measured(python: str, code: str, *words: str) -> dict[str, Any]:
+    done = subprocess.run([python, "-c", code, *words], capture_output=True, text=True, check=False, timeout=900)
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1][:300]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="1e6 rows; nothing is written")
+    parser.add_argument("--peer", help="an interpreter with opendp[polars]")
+    options = parser.parse_args()
+    rows, users = (10**6, 10**5) if options.quick else (10**7, 10**6)
+    found: dict[str, Any] = {"machine": machine.describe("duckdb", "ibis-framework"), "rows": rows, "users": users}
+    found["settings"] = {"groups": GROUPS, "max_groups": LIMIT, "max_rows": 3, "bounds": [0, CLIP], "threads": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(made(Path(folder), rows, users))
+        for which in ("plain", "count", "sum", "both", "five"):
+            found[which] = measured(sys.executable, OURS, path, which, "native", "0")
+        found["both, with what was lost"] = measured(sys.executable, OURS, path, "both", "native", "0.05")
+        found["both, portable"] = measured(sys.executable, OURS, path, "both", "portable", "0")
+        if options.peer:
+            found["opendp"] = {which: measured(options.peer, PEER, path, which) for which in ("count", "sum")}
+    print(json.dumps(found, indent=1))
+    if not options.quick:
+        (machine.RESULTS / "query.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Which people a log of exact answers discloses: sums over sets that differ by one person, and all their combinations.
+
+A person's value is determined when some combination of the asked sets is that person alone: when the unit vector of the
+person lies in the row space of the sets. Refusing small sets does not help: the difference of two large ones is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput
+
+Floats = NDArray[np.float64]
+MOST = 5000
+"""Different people of a log that are looked at."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query of a log: the sum or count over a set of people, and its answer."""
+
+    people: frozenset[Hashable]
+    answer: float
+
+
+@dataclass(frozen=True)
+class Disclosed:
+    """A person whose value the answers determine, with the queries that do it: their weights add up to the value."""
+
+    person: Hashable
+    value: float
+    queries: tuple[tuple[int, float], ...]
+
+    @property
+    def sentence(self) -> str:
+        """How it is done, without the value."""
+        places = [f"{'+' if weight > 0 else '-'} answer {place + 1}" for place, weight in self.queries[:6]]
+        more = f" and {len(self.queries) - 6} more" if len(self.queries) > 6 else ""
+        return f"{' '.join(places).removeprefix('+ ')}{more}"
+
+
+def differencing(log: Sequence[Asked], *, tolerance: float = 1e-8) -> list[Disclosed]:
+    """Everybody whose value follows from the answers, in the order in which they first appear."""
+    if not log:
+        raise BadInput("The log holds no queries.")
+    people = list(dict.fromkeys(person for query in log for person in sorted(query.people, key=repr)))
+    if len(people) > MOST:
+        raise BadInput(f"The log is about {len(people):,} people; at most {MOST:,} are looked at.")
+    place = {person: k for k, person in enumerate(people)}
+    matrix = np.zeros((len(log), len(people)))
+    for row, query in enumerate(log):
+        matrix[row, [place[person] for person in query.people]] = 1.0
+    weights = _weights(matrix, tolerance)
+    answers = np.array([query.answer for query in log], dtype=np.float64)
+    found = []
+    for k, person in enumerate(people):
+        if (own := weights[k]) is not None:
+            used = tuple((int(row), float(own[row])) for row in np.flatnonzero(np.abs(own) > 1e-6))
+            found.append(Disclosed(person, float(own @ answers), used))
+    return found
+
+
+def _weights(matrix: Floats, tolerance: float) -> list[Floats | None]:
+    """For every person the combination of queries that is that person alone; None where there is none.
+
+    With the singular value decomposition Q = U S V', the projection of e_k on the row space is V V' e_k; it is e_k
+    itself when its k-th entry is 1, and then w = U S^-1 V' e_k has Q' w = e_k.
+    """
+    left, size, right = np.linalg.svd(matrix, full_matrices=False)
+    kept = size > max(matrix.shape) * np.finfo(float).eps * size.max(initial=0.0)
+    right, left, size = right[kept], left[:, kept], size[kept]
+    inside = (right**2).sum(axis=0)
+    return [left @ (right[:, k] / size) if inside[k] > 1 - tolerance else None for k in range(matrix.shape[1])]
+
+
+def read_log(data: object) -> list[Asked]:
+    """A log in JSON: {"queries": [{"people": [..], "answer": 3.0}, ..]}."""
+    queries = data.get("queries") if isinstance(data, dict) else None
+    if not isinstance(queries, list) or not queries:
+        raise BadInput('A query log is JSON: {"queries": [{"people": [1, 2], "answer": 3}]}.')
+    found = []
+    for number, item in enumerate(queries, start=1):
+        people, answer = (item.get(name) for name in ("people", "answer")) if isinstance(item, dict) else (None, None)
+        if not isinstance(people, list) or not all(isinstance(person, str | int) for person in people):
+            raise BadInput(f"Query {number} of the log needs people: a list of names or numbers.")
+        if isinstance(answer, bool) or not isinstance(answer, int | float) or not np.isfinite(answer):
+            raise BadInput(f"Query {number} of the log needs an answer: a number.")
+        found.append(Asked(frozenset(people), float(answer)))
+    return found

@@ -1,0 +1,75 @@
+r"""Find a person in "anonymised" ratings from a few ratings that they told somewhere else.
+
+score(candidate) = sum over known items i of w_i (e^{-|r - r_i|/r0} + e^{-|t - t_i|/t0}), where w_i = 1/log(1 + number
+of people who rated i): agreement on rare items counts most. A match is claimed when the best candidate stands out: its
+score is `eccentricity` standard deviations above the second.
+Reference: Narayanan and Shmatikov 2008, Section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, check
+
+Item = Hashable
+Known = Mapping[Item, tuple[float, float]]
+"""What is known of a person: for each item the rating and the day."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The best candidate, and by how many standard deviations it stands out; `claimed` where that is enough."""
+
+    person: Hashable
+    eccentricity: float
+    claimed: bool
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Published ratings: who (a pseudonym), which item, how good, which day."""
+
+    people: NDArray[np.int64]
+    items: NDArray[np.int64]
+    ratings: NDArray[np.float64]
+    days: NDArray[np.float64]
+    names: tuple[Hashable, ...]
+    words: Mapping[Item, int]
+
+    @classmethod
+    def of(cls, people: Sequence[Hashable], items: Sequence[Item], ratings: object, days: object) -> Ratings:
+        names, who = np.unique(np.asarray(people), return_inverse=True)
+        words, which = np.unique(np.asarray(items), return_inverse=True)
+        held = [np.asarray(part, dtype=np.float64) for part in (ratings, days)]
+        if not len(who) == len(which) == len(held[0]) == len(held[1]) or not len(who):
+            raise BadInput("people, items, ratings and days must have one length, and at least one entry.")
+        places = {word: k for k, word in enumerate(words.tolist())}
+        return cls(who.astype(np.int64), which.astype(np.int64), held[0], held[1], tuple(names.tolist()), places)
+
+    def match(self, known: Known, *, rating: float = 1.5, days: float = 30.0, eccentricity: float = 1.5) -> Match:
+        """Who in the table is the person of whom `known` is known.
+
+        rating, days: how fast disagreement counts; eccentricity: how far the best must stand out to be claimed.
+        """
+        check.positive("rating", rating)
+        check.positive("days", days)
+        if not known:
+            raise BadInput("At least one rating of the person must be known.")
+        score = np.zeros(len(self.names))
+        for item, (value, day) in known.items():
+            rows = np.flatnonzero(self.items == self.words.get(item, -1))
+            if not rows.size:
+                continue
+            weight = 1 / np.log1p(rows.size)
+            near = np.exp(-np.abs(self.ratings[rows] - value) / rating) + np.exp(-np.abs(self.days[rows] - day) / days)
+            np.add.at(score, self.people[rows], weight * near)
+        best = int(np.argmax(score))
+        second = float(np.partition(score, -2)[-2]) if score.size > 1 else 0.0
+        spread = float(score.std())
+        found = (float(score[best]) - second) / spread if spread > 0 else 0.0
+        return Match(self.names[best], found, found > eccentricity)

@@ -1,0 +1,116 @@
+"""How few facts single a person out, and why hiding in a group of k is not enough.
+
+A combination of quasi-identifiers (ZIP, birth date, sex) that only one row has names that row's person to anybody who
+knows the facts. k-anonymity asks that every combination has k rows or more; it fails where all k share the secret.
+Reference: Sweeney 2002; Machanavajjhala et al. 2007 (homogeneity attack, l-diversity).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, Source, check
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Uniqueness:
+    """`unique`: the share of rows that nobody else resembles; `smallest`: k of k-anonymity; `within`: share of rows in
+    groups of at most 1, 2, 5 and 10."""
+
+    columns: tuple[str, ...]
+    rows: int
+    unique: float
+    smallest: int
+    groups: int
+    within: tuple[tuple[int, float], ...]
+
+    @property
+    def sentence(self) -> str:
+        named = ", ".join(self.columns)
+        return f"{self.unique:.1%} of {self.rows:,} rows are the only one with their {named}."
+
+
+@dataclass(frozen=True)
+class Homogeneity:
+    """Rows whose group has at least `k` rows and one value of the secret: anonymous, and disclosed."""
+
+    k: int
+    rows: int
+    hidden: float
+    disclosed: float
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{self.hidden:.1%} of rows hide in groups of at least {self.k}; of {self.disclosed:.1%} of all rows the "
+            "group still tells the secret, because all of it share one value."
+        )
+
+
+def uniqueness(table: Mapping[str, object], columns: Sequence[str] | None = None) -> Uniqueness:
+    """How many rows are alone with their values of `columns` (all, unless told)."""
+    names = tuple(table) if columns is None else tuple(columns)
+    groups = _groups(table, names)
+    sizes = np.bincount(groups)[groups]
+    within = tuple((most, float(np.mean(sizes <= most))) for most in (1, 2, 5, 10))
+    return Uniqueness(names, len(sizes), within[0][1], int(sizes.min()), int(groups.max()) + 1, within)
+
+
+def combinations(table: Mapping[str, object], columns: Sequence[str], *, most: int = 3) -> list[Uniqueness]:
+    """All combinations of up to `most` columns, the one that singles out most people first."""
+    sizes = range(1, min(check.whole("most", most), len(columns)) + 1)
+    found = [uniqueness(table, names) for size in sizes for names in itertools.combinations(columns, size)]
+    return sorted(found, key=lambda item: (-item.unique, len(item.columns)))
+
+
+def homogeneity(table: Mapping[str, object], columns: Sequence[str], secret: str, *, k: int) -> Homogeneity:
+    """How many rows of groups of at least k have their secret disclosed all the same."""
+    groups = _groups(table, columns)
+    secrets = _codes(table, secret)
+    sizes = np.bincount(groups)[groups]
+    pairs = np.unique(np.stack((groups, secrets)), axis=1)
+    kinds = np.bincount(pairs[0], minlength=int(groups.max()) + 1)[groups]
+    large = sizes >= check.whole("k", k, least=2)
+    return Homogeneity(int(k), len(groups), float(np.mean(large)), float(np.mean(large & (kinds == 1))))
+
+
+def unicity(points: Mapping[str, object], known: int, rng: Source, *, draws: int = 20) -> float:
+    """The mean share of rows that `known` facts, drawn at random from the columns, single out.
+
+    Reference: de Montjoye et al. 2013 (unicity of trajectories).
+    """
+    names = list(points)
+    if not 1 <= check.whole("known", known) <= len(names):
+        raise BadInput(f"known must be between 1 and the number of columns {len(names)}, got {known}.")
+    shares = [uniqueness(points, [names[k] for k in rng.permutation(len(names))[:known]]).unique for _ in range(draws)]
+    return float(np.mean(shares))
+
+
+def _groups(table: Mapping[str, object], names: Sequence[str]) -> Codes:
+    """The number of each row's combination."""
+    if not names:
+        raise BadInput("Name at least one column.")
+    found = _codes(table, names[0])
+    for name in names[1:]:
+        other = _codes(table, name)
+        found = np.unique(found * (int(other.max()) + 1) + other, return_inverse=True)[1].astype(np.int64)
+    return np.unique(found, return_inverse=True)[1].astype(np.int64)
+
+
+def _codes(table: Mapping[str, object], name: str) -> Codes:
+    if name not in table:
+        raise BadInput(f"The table has no column {name!r}.", fix=f"Columns: {', '.join(map(str, table))}.")
+    values: Any = np.asarray(table[name])
+    if values.ndim != 1 or not values.size:
+        raise BadInput(f"Column {name!r} must hold one value for each row, and at least one.")
+    if values.dtype == object:
+        values = values.astype(str)
+    return np.asarray(np.unique(values, return_inverse=True)[1], dtype=np.int64)

@@ -1,0 +1,198 @@
+"""Attacks on releases: each finds what it should, and does no better than its bound against a private release."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from command import Command
+from tacit import disclosure, mechanism
+from tacit.core import source
+from tacit.disclosure import Asked, Published
+
+
+@pytest.mark.slow
+def test_reconstruction_of_a_column_from_noisy_sums():
+    """n = 512, 2n queries, errors uniform within 0.3 sqrt(n): at least 95 % of the bits."""
+    n, rng, numbers = 512, source(0), np.random.default_rng(0)
+    bits, subsets = rng.coins(n), disclosure.random_subsets(n, 2 * n, rng)
+    answers = subsets @ bits.astype(float) + numbers.uniform(-0.3, 0.3, 2 * n) * np.sqrt(n)
+    found = disclosure.reconstruct(subsets, answers)
+    assert found.accuracy(bits) >= 0.95
+    assert found.misfit <= 0.3 * np.sqrt(n)
+
+
+def test_reconstruction_of_a_small_column_is_exact():
+    rng = source(1)
+    bits, subsets = rng.coins(60), disclosure.random_subsets(60, 120, rng)
+    for errors in ("bounded", "heavy"):
+        assert disclosure.reconstruct(subsets, subsets @ bits.astype(float), errors=errors).accuracy(bits) == 1
+
+
+def test_the_private_release_is_not_reconstructed():
+    """Laplace noise at total epsilon 1: no better than e/(1 + e), and in truth hardly better than guessing."""
+    shares = []
+    for seed in range(20):
+        rng = source(seed)
+        bits, subsets = rng.coins(64), disclosure.random_subsets(64, 128, rng)
+        noisy = mechanism.laplace(subsets @ bits.astype(np.int64), sensitivity=128, epsilon=1.0, rng=rng)
+        shares.append(disclosure.reconstruct(subsets, noisy.value, errors="heavy").accuracy(bits))
+    assert np.mean(shares) <= 0.55
+    assert np.mean(shares) <= disclosure.attainable(1.0)
+    assert disclosure.attainable(0) == 0.5
+
+
+def test_differencing():
+    people = [f"p{k}" for k in range(30)]
+    values = dict(zip(people, range(30), strict=True))
+
+    def asked(some):
+        return Asked(frozenset(some), float(sum(values[person] for person in some)))
+
+    log = [asked(people), asked(people[1:]), asked(people[5:]), asked(people[2:5] + people[6:])]
+    found = disclosure.differencing(log)
+    assert [(item.person, round(item.value, 6)) for item in found] == [("p0", 0.0)]
+    assert found[0].sentence == "answer 1 - answer 2"
+    assert not disclosure.differencing(log[:1])
+    three = [asked(["p1", "p2"]), asked(["p2", "p3"]), asked(["p1", "p3"])]  # no pair differs by one person
+    assert {item.person: round(item.value, 6) for item in disclosure.differencing(three)} == {"p1": 1, "p2": 2, "p3": 3}
+
+
+def test_records_from_tables():
+    """A block of five people and three small tables: every record follows."""
+    domain = {"sex": ["f", "m"], "age": ["young", "old"], "race": ["a", "b"]}
+    people = [("f", "young", "a"), ("f", "old", "b"), ("f", "old", "b"), ("m", "old", "a"), ("m", "old", "a")]
+
+    def table(*columns):
+        places = [list(domain).index(name) for name in columns]
+        counts = {}
+        for values in np.ndindex(*(2,) * len(columns)):
+            kind = tuple(domain[name][k] for name, k in zip(columns, values, strict=True))
+            counts[kind] = sum(tuple(person[p] for p in places) == kind for person in people)
+        return Published(columns, counts)
+
+    found = disclosure.records_from_tables(domain, [table("sex", "age"), table("age", "race"), table("sex", "race")])
+    assert found.determined == 1.0
+    assert {kind: int(n) for kind, n in zip(found.kinds, found.solution, strict=True) if n} == {
+        ("f", "young", "a"): 1, ("f", "old", "b"): 2, ("m", "old", "a"): 2
+    }  # fmt: skip
+    less = disclosure.records_from_tables(domain, [table("sex"), table("age"), table("race")])
+    assert less.determined < 1
+    assert (less.least <= found.solution).all()
+    assert (found.solution <= less.most).all()
+    with pytest.raises(tacit.BadInput, match="contradict"):
+        disclosure.records_from_tables(domain, [table("sex"), Published(("sex",), {("f",): 9})])
+
+
+def test_uniqueness_and_why_groups_are_not_enough():
+    table = {
+        "zip": np.array(["1", "1", "1", "2", "2", "2", "3"]),
+        "sex": np.array([0, 0, 0, 1, 1, 1, 0]),
+        "ill": np.array(["flu", "flu", "flu", "flu", "cold", "none", "none"]),
+    }
+    found = disclosure.uniqueness(table, ["zip", "sex"])
+    assert (found.unique, found.smallest, found.groups) == (1 / 7, 1, 3)
+    told = disclosure.homogeneity(table, ["zip", "sex"], "ill", k=3)
+    assert (told.hidden, told.disclosed) == (6 / 7, 3 / 7)  # all of zip 1 have the flu
+    assert disclosure.combinations(table, ["zip", "sex"])[0].columns == ("zip",)
+    assert disclosure.unicity(table, 3, source(0)) == pytest.approx(disclosure.uniqueness(table).unique)
+    with pytest.raises(tacit.BadInput, match="nothing"):
+        disclosure.uniqueness(table, ["nothing"])
+
+
+def test_linkage_of_made_up_ratings():
+    rng = np.random.default_rng(0)
+    rows = [
+        (who, item, rng.integers(1, 6), rng.integers(0, 1000)) for who in range(100) for item in rng.choice(300, 15)
+    ]
+    table = disclosure.Ratings.of(*zip(*rows, strict=True))
+    hits = 0
+    for who in range(20):
+        own = [row for row in rows if row[0] == who][:4]
+        known = {int(item): (float(min(r + 1, 5)), float(day + 3)) for _, item, r, day in own}
+        match = table.match(known)
+        hits += match.claimed and match.person == who
+    assert hits >= 18
+    assert not table.match({10**6: (3.0, 1.0)}).claimed
+
+
+@pytest.mark.needs("data")
+def test_genotypes():
+    """100 people of a study: their frequencies tell who took part; noisy ones at epsilon 1 do not."""
+    held = np.load(Path(os.environ["TACIT_DATA"]) / "genotypes_1000g.npz")
+    own = np.flatnonzero(held["superpopulation"] == 0)
+    alleles = held["genotypes_snp_major"].T[np.random.default_rng(0).permutation(own)].astype(np.int64)
+    study, others, reference = alleles[:100], alleles[100:200], alleles[200:]
+    published = disclosure.frequencies(study)
+    known = disclosure.frequencies(reference)
+    plain = disclosure.membership(study, others, published, known)
+    assert plain.auc().value > 0.99
+    sums = mechanism.laplace(study.sum(axis=0), sensitivity=2 * alleles.shape[1], epsilon=1.0, rng=1)
+    private = disclosure.membership(study, others, np.clip(sums.value / 200, 0, 1), known)
+    assert private.auc().value < 0.6
+    assert disclosure.distance(study, published, known).mean() > disclosure.distance(others, published, known).mean()
+
+
+@pytest.mark.needs("data")
+def test_census_rows_and_trips():
+    import pandas
+
+    folder = Path(os.environ["TACIT_DATA"])
+    adult = pandas.read_csv(folder / "adult.csv.gz")
+    table = {
+        name: adult[name].to_numpy() for name in ("age", "sex", "race", "native_country", "occupation", "education")
+    }
+    found = disclosure.uniqueness(table)
+    assert 0.05 < found.unique < 0.6
+    trips = pandas.read_csv(folder / "nyc_taxis.csv.gz").dropna()
+    known = {
+        "hour": trips.pickup.str[:13].to_numpy(),
+        "from": trips.pickup_zone.to_numpy(),
+        "to": trips.dropoff_zone.to_numpy(),
+    }
+    assert disclosure.uniqueness(known).unique > 0.95  # an hour and two places name a trip, its fare and its tip
+
+
+@pytest.mark.parametrize(
+    ("ask", "word"),
+    [
+        (lambda: disclosure.reconstruct([[2, 0]], [1]), "0 or 1"),
+        (lambda: disclosure.reconstruct([[1, 0]], [1, 2]), "one row for each"),
+        (lambda: disclosure.reconstruct([[1, 0]], [1], errors="none"), "bounded or heavy"),
+        (lambda: disclosure.differencing([]), "no queries"),
+        (lambda: disclosure.frequencies([[3]]), "0, 1 or 2"),
+        (lambda: disclosure.Ratings.of([1], [1], [1], [1, 2]), "one length"),
+        (lambda: disclosure.read_log({"queries": [{"people": 3}]}), "Query 1"),
+        (lambda: disclosure.read_log([]), "query log"),
+    ],
+)
+def test_bad_input(ask, word):
+    with pytest.raises(tacit.BadInput, match=word):
+        ask()
+
+
+def test_command(tmp_path, capsys, monkeypatch):
+    command = Command(capsys, monkeypatch)
+    log = {"queries": [{"people": [1, 2, 3], "answer": 6}, {"people": [1, 2], "answer": 3}]}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    status, out, err = command("disclose", tmp_path / "log.json", "--json", "--out", tmp_path / "found")
+    assert status == 0, err
+    (finding,) = json.loads(out)["findings"]
+    assert finding["severity"] == "severe"
+    assert finding["figures"]["disclosed"] == 1
+    assert json.loads((tmp_path / "found" / "findings.json").read_text())["findings"] == [finding]
+    (tmp_path / "t.csv").write_text(
+        "zip,born,name,ill\n" + "\n".join(f"{k % 4},{k % 7},n{k},{k % 2}" for k in range(90))
+    )
+    words = ("disclose", tmp_path / "t.csv", "--columns", "zip,born", "--secret", "ill", "--unit", "name", "--k", 3)
+    status, out, err = command(*words)
+    assert status == 0, err
+    assert "rows" in out
+    assert "n17" not in out + err
+    for wrong in (["--columns", "none"], ["--secret", "none"], ["--unit", "none"]):
+        assert command("disclose", tmp_path / "t.csv", *wrong)[0] == 2
+    (tmp_path / "bad.json").write_text("{")
+    assert command("disclose", tmp_path / "bad.json")[0] == 2
