@@ -38,7 +38,7 @@ def of_log(log: Sequence[Asked]) -> list[Finding]:
     people = len({person for query in log for person in query.people})
     found = differencing(log)
     smallest = min((len(query.people) for query in log), default=0)
-    figures = {"queries": len(log), "people": people, "disclosed": len(found), "smallest_set": smallest}
+    figures: dict[str, Any] = {"queries": len(log), "people": people, "disclosed": len(found), "smallest_set": smallest}
     figures["ways"] = [item.sentence for item in found[:SHOWN]]
     if not found:
         told = f"No combination of the {len(log)} answers is about one of {people} people alone."

@@ -80,7 +80,7 @@ def _extreme(rows: NDArray[np.float64], counts: NDArray[np.float64], kind: int, 
     found = milp(
         goal,
         constraints=LinearConstraint(rows, counts, counts),
-        integrality=np.ones(rows.shape[1]),
+        integrality=np.ones(rows.shape[1], dtype=np.int64),
         bounds=Bounds(0, counts.max(initial=0.0)),
     )
     if found.x is None:

@@ -9,11 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from .grids import Grid
 from .sources import ibis
 from .values import Column, Value, whole
+
+Item = TypeVar("Item")
+
+
+def _numbered(items: Iterable[Item]) -> dict[Item, int]:
+    return {item: place for place, item in enumerate(items)}
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Held:
         values = dict.fromkeys(value for term in terms for value in term.values)
         grids = dict.fromkeys((value.column, value.grid) for value in values)
         bounds = dict.fromkeys(value.bounds for value in values)
-        return cls(*({item: place for place, item in enumerate(part)} for part in (values, grids, bounds)))
+        return cls(_numbered(values), _numbered(grids), _numbered(bounds))
 
     @property
     def columns(self) -> dict[str, int]:
