@@ -582,8 +582,10 @@ def test_damage_that_sqlite_itself_quotes_is_one_sentence(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")
     connection.close()
-    data = path.read_bytes()
+    data = bytearray(path.read_bytes())
     at = data.index(b"CREATE TABLE")
-    path.write_bytes(data[:at] + b"CREATX \xccABLE" + data[at + 13 :])
+    data[at : at + 6] = b"CREATX"
+    data[data.rindex(b"table", 0, at) + 5] = 0xCC  # the first letter of the table's name
+    path.write_bytes(data)
     with pytest.raises((BadInput, NotFinished), match="damaged"):
         Ledger(str(path)).remaining()
