@@ -68,8 +68,9 @@ def matrix(options: argparse.Namespace) -> None:
 def honesty(options: argparse.Namespace) -> None:
     import membership_honesty
 
-    found = membership_honesty.run(options.quick, options.campaign)
-    if not options.quick:
+    work = None if options.work is None else Path(options.work)
+    found = membership_honesty.run(options.quick, options.campaign, work, options.share)
+    if not options.quick and options.share == (0, 1):
         _kept("membership-honesty", options, {**_earlier("membership-honesty"), **found})
 
 
@@ -135,6 +136,7 @@ def main() -> None:
         parser.error("--part must be I/N with I below N, as in 0/4.")
     if options.part != "0/1" and options.work is None:
         parser.error("--part needs --work, where the parts meet.")
+    options.share = int(found[1]), int(found[2])
     for name, verb in VERBS.items():
         if options.verb == name or (options.verb is None and name != "lira"):
             verb(options)

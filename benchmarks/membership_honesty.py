@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,18 @@ def groups(seed: int, n: int, apart: float = 4.0) -> tuple[Array, Array]:
     return apart * np.eye(6)[y] + rng.normal(size=(n, 6)), y
 
 
-def planted(draws: int, n: int = 1000, references: int = 16) -> list[dict[str, Any]]:
+def planted(
+    draws: int,
+    n: int = 1000,
+    references: int = 16,
+    first: int = 1000,
+    work: Path | None = None,
+    part: tuple[int, int] = (0, 1),
+) -> list[dict[str, Any]]:
     """Ten records with random wrong labels among `n`, which a model can fit by memory alone: how many are named?
+
+    The rule that names them was set on draws below 100; it is judged on draws from `first` on. What is done is kept in
+    `work`, a line for each draw.
 
     Single trees and nearest neighbours fit some other records at the border of two groups by memory alone too, so that
     who else is named is counted and is no false discovery by itself.
@@ -44,27 +56,48 @@ def planted(draws: int, n: int = 1000, references: int = 16) -> list[dict[str, A
         ),
         "logistic (memorises nothing)": lambda seed: linear_model.LogisticRegression(C=1.0),
     }
-    rows = []
+    done = _read(work)
     for name, make in kinds.items():
-        right, wrong, named_at_all = [], 0, 0
-        slow = 5 if any(word in name for word in ("network", "forest", "extra")) else 1
-        for draw in range(max(1, draws // slow)):
-            x, y = groups(draw, n, apart=6.0)
-            rng = np.random.default_rng((draw, 1))
-            hidden = rng.choice(n, 10, replace=False)
-            y[hidden] = (y[hidden] + rng.integers(1, 4, 10)) % 4
-            member = subsets(n, references, n // 2, Seeded(draw))
-            told = np.stack([make(k).fit(x[rows], y[rows]).predict_proba(x) for k, rows in enumerate(member.T)], axis=1)
-            seen = Observations.from_probabilities(told, y, member=member)
-            named = {item.record for item in records(seen, Seeded((draw, 2)[0] + 10**6))["exposures"]}
-            right.append(len(named & set(hidden.tolist())))
-            wrong, named_at_all = wrong + len(named - set(hidden.tolist())), named_at_all + len(named)
+        for draw in range(first, first + draws):
+            if (name, draw) in done or draw % part[1] != part[0]:
+                continue
+            done[name, draw] = _named(make, draw, n, references)
+            if work is not None:
+                with work.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([name, draw, done[name, draw]]) + "\n")
+    rows = []
+    for name in kinds:
+        counts = np.array([found for (kind, _), found in sorted(done.items()) if kind == name])
+        right, wrong = counts.T if len(counts) else np.zeros((2, 1), dtype=int)
         rows.append({
-            "kind": name, "draws": len(right), "planted": 10, "named and planted, mean": float(np.mean(right)),
-            "at least 9": float(np.mean(np.array(right) >= 9)), "named and not planted": wrong, "named": named_at_all,
+            "kind": name, "draws": len(counts), "first draw": first, "planted": 10,
+            "named and planted, mean": float(right.mean()), "at least 9": float((right >= 9).mean()),
+            "named and not planted": int(wrong.sum()), "named": int((right + wrong).sum()),
         })  # fmt: skip
         print(rows[-1], flush=True)
     return rows
+
+
+def _named(make: Callable[[int], Any], draw: int, n: int, references: int) -> tuple[int, int]:
+    """How many of the planted records are named, and how many others."""
+    x, y = groups(draw, n, apart=6.0)
+    rng = np.random.default_rng((draw, 1))
+    hidden = rng.choice(n, 10, replace=False)
+    y[hidden] = (y[hidden] + rng.integers(1, 4, 10)) % 4
+    member = subsets(n, references, n // 2, Seeded(draw))
+    told = np.stack([make(k).fit(x[rows], y[rows]).predict_proba(x) for k, rows in enumerate(member.T)], axis=1)
+    seen = Observations.from_probabilities(told, y, member=member)
+    named = {item.record for item in records(seen, Seeded(draw + 10**6))["exposures"]}
+    right = len(named & set(hidden.tolist()))
+    return right, len(named) - right
+
+
+def _read(work: Path | None) -> dict[tuple[str, int], tuple[int, int]]:
+    """What an interrupted campaign has done."""
+    if work is None or not work.is_file():
+        return {}
+    rows = [json.loads(line) for line in work.read_text(encoding="utf-8").splitlines()]
+    return {(name, draw): (right, wrong) for name, draw, (right, wrong) in rows}
 
 
 def false_discoveries(draws: int, n: int = 1000, models: int = 16) -> list[dict[str, Any]]:
@@ -134,13 +167,15 @@ def confounded(seeds: int, honest: int, n: int = 600, first: int = 1000) -> list
     return rows
 
 
-def run(quick: bool = False, part: str = "all") -> dict[str, Any]:
-    """All campaigns, or one of them."""
+def run(
+    quick: bool = False, part: str = "all", work: Path | None = None, share: tuple[int, int] = (0, 1)
+) -> dict[str, Any]:
+    """All campaigns, or one of them; `share` of the draws of `planted`."""
     import membership_coverage
 
     warnings.simplefilter("ignore")
     parts: dict[str, Callable[[], Any]] = {
-        "planted": lambda: planted(*((1, 300) if quick else (100, 1000))),
+        "planted": lambda: planted(1, 300) if quick else planted(100, work=work, part=share),
         "false discoveries": lambda: false_discoveries(2 if quick else 100),
         "coverage": lambda: membership_coverage.run(quick),
         "confounded": lambda: confounded(*((1, 2, 200) if quick else (20, 100, 600))),
