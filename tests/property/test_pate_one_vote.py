@@ -26,7 +26,17 @@ def small_network():
     return nn.Sequential(nn.Linear(FEATURES, 4), nn.Tanh(), nn.Linear(4, CLASSES))
 
 
-TRAININGS = {"function": centroids, "fleet": Network(small_network, steps=4, batch_size=4)}
+def shaken(x, generator):
+    import torch
+
+    return x + torch.randn(x.shape, generator=generator)
+
+
+TRAININGS = {
+    "function": centroids,
+    "fleet": Network(small_network, steps=4, batch_size=4),
+    "augmented": Network(small_network, steps=12, batch_size=4, lr=0.3, augment=shaken),
+}
 
 
 def voted(teacher, x, y, public, users):

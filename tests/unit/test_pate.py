@@ -152,6 +152,16 @@ def test_a_fleet_with_a_strange_record_abstains_in_one_shard_only():
     assert (each[:, [2, 3]] >= 0).all()
 
 
+def test_a_module_that_is_given_stays_as_it_is():
+    from torch import nn
+
+    x, y = data()
+    module = nn.Sequential(nn.Linear(3, 2))
+    before = [value.clone() for value in module.parameters()]
+    PATE(module, teachers=4, aggregator=GNMax(2.0), delta=1e-5, classes=[0, 1], random_state=0).fit(x, y, x[:20])
+    assert all((a == b).all() for a, b in zip(before, module.parameters(), strict=True))
+
+
 def test_an_optimizer_that_mixes_models_is_refused():
     import torch
     from torch import nn
@@ -254,6 +264,12 @@ def test_same_seed_same_labels_and_users_are_the_unit():
     assert "seed" in " ".join(run.evidence().not_covered)
 
 
+def _one_output():
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(3, 1))
+
+
 BAD = {
     "more teachers than records": ({"teachers": 300}, "There are 300 teachers and only 200 records"),
     "no classes": ({"classes": None}, "list of classes must be given"),
@@ -265,6 +281,7 @@ BAD = {
     "answers": ({"epsilon": 1.0, "answers": 90}, "above 1"),
     "teacher": ({"teacher": 3}, "A teacher cannot be made of int"),
     "broken teacher": ({"teacher": lambda x, y, rng: 1 / 0}, "raised ZeroDivisionError"),
+    "outputs": ({"teacher": _one_output}, "has 1 outputs for 2 classes"),
     "choice": ({"choose": "best"}, "first, random or spread"),
 }
 

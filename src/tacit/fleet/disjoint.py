@@ -94,9 +94,12 @@ def _trained(
     compiled: bool,
 ) -> Stack:
     seeds = [int(rng.integers(0, 2**63, dtype=np.int64)) for rng in rngs]
+    changes = torch.Generator(fleet.device).manual_seed(
+        int(rngs[0].integers(0, 2**62))
+    )  # before any shard is looked at
     models, draws = _started(fleet, seeds), Draws(seeds, fleet.device)
     check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
-    batches = _batches(data, rows, schedule, rngs, augment)
+    batches = _batches(data, rows, schedule, rngs, None if augment is None else lambda x: augment(x, changes))
     with _products(fleet.precision):
         how = _compiled(models, data, schedule) if compiled else _plain
         for _ in _train(models, fleet.optimizer, Epochs(1, schedule.batch_size), batches, draws, how):
@@ -129,7 +132,11 @@ def check_elementwise(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _batches(
-    data: Pool, rows: list[Rows], schedule: Steps, rngs: Sequence[np.random.Generator], augment: Augment | None
+    data: Pool,
+    rows: list[Rows],
+    schedule: Steps,
+    rngs: Sequence[np.random.Generator],
+    augment: Callable[[Tensor], Tensor] | None,
 ) -> Iterator[Batch]:
     """Batches of one width for every model, whatever is in its shard."""
     wanted = schedule.steps * schedule.batch_size
@@ -137,10 +144,9 @@ def _batches(
     order = order.to(data.x.device)
     held = torch.as_tensor(np.array([[mine.size > 0] for mine in rows])).to(data.x.device)
     mask = held.expand(-1, schedule.batch_size)
-    generator = torch.Generator(data.x.device).manual_seed(int(rngs[0].integers(0, 2**62)))
     for number in order.split(schedule.batch_size, 1):
         x = data.x.index_select(0, number.flatten()).unflatten(0, number.shape)
-        yield Batch(x if augment is None else augment(x, generator), data.y[number], mask)
+        yield Batch(x if augment is None else augment(x), data.y[number], mask)
 
 
 def endless(rows: Rows, wanted: int, rng: np.random.Generator) -> Rows:

@@ -94,7 +94,10 @@ class Cost:
         for moved in range(most + 1):
             if float(table[place].sum()) * (1 + ROOM) > limit:
                 return moved - 1
-            table = widened(table)
+            wider = widened(table)
+            if np.array_equal(wider, table):  # nobody can make it cost more
+                break
+            table = wider
         return most
 
     def _jumps(self) -> Floats:

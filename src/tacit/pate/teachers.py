@@ -11,7 +11,7 @@ import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -158,7 +158,7 @@ def as_training(teacher: Any, x: Any, classes: int) -> Network | Fit:
     if callable(getattr(teacher, "fit", None)) and callable(getattr(teacher, "predict", None)):
         return lambda a, b, rng: copied(teacher, rng).fit(a, b)
     if _is_module(teacher):
-        return Network(lambda: teacher)
+        return Network(lambda: copy.deepcopy(teacher))
     if not callable(teacher):
         raise BadInput(
             f"A teacher cannot be made of {type(teacher).__name__}.",
@@ -194,16 +194,10 @@ def tried(teacher: Any, public_x: Any, classes: int) -> None:
     rows = np.arange(min(len(public_x), max(4 * classes, 32)))
     x, y = public_x[rows], rows % classes
     if isinstance(how, Network):
-        from dataclasses import replace
-
-        _fleet(
-            replace(how, steps=1, compiled=False),
-            x,
-            y,
-            np.zeros(len(x), dtype=np.int64),
-            [np.random.default_rng(0)],
-            classes,
-        ).each(x)
+        once, alone = replace(how, steps=1, compiled=False), np.zeros(len(x), dtype=np.int64)
+        outputs = _fleet(once, x, y, alone, [np.random.default_rng(0)], classes).models.logits(x).shape[2]
+        if outputs < classes:
+            raise BadInput(f"The network has {outputs} outputs for {classes} classes.")
         return
     try:
         found = class_numbers(how(x, y, np.random.default_rng(0)), x)
