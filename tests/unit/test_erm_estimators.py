@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import tacit
 from tacit import BadInput, PrivacyWarning, Schema
 from tacit.erm import PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, PrivateSVC
+from tacit.erm.linear import EXCESS, GAP
 from tacit.erm.losses import Logistic, SmoothHinge
 from tacit.erm.problem import Problem
 from tacit.erm.rows import bounded
@@ -359,3 +360,28 @@ def test_a_ledger_of_other_neighbours_is_never_charged_too_little(tmp_path):
         model.fit(X, Y)
     model.set_params(adjacency="replace").fit(X, Y)
     assert model.bound_.epsilon <= 1
+
+
+@pytest.mark.parametrize(("method", "delta"), [("auto", 1e-6), ("gradient", 1e-6), ("output", 0.0)])
+def test_what_the_theorems_promise_holds(method, delta):
+    """The excess of the objective and the gap of accuracies, measured beside their bounds, at a small epsilon."""
+    few, strength = 400, 0.05
+    gaps, excesses = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(2 * few, 3)) / 4
+        y = (x @ [2.0, -1.0, 0.5] + 0.2 * rng.normal(size=2 * few) > 0).astype(int)
+        settings = {"method": method, "regularization": strength, "fit_intercept": False, "random_state": seed}
+        model = PrivateLogisticRegression(0.4, delta, classes=[0, 1], **settings).fit(x[:few], y[:few])
+        gaps.append(model.score(x[:few], y[:few]) - model.score(x[few:], y[few:]))
+        rows, sign = bounded(x[:few], 1.0, False), 2.0 * y[:few] - 1
+        problem = Problem(rows, sign, Logistic(), 1.0)
+        best = problem.minimum(strength * few, np.zeros(3), 1e-6)
+        means = [
+            float(np.mean(np.logaddexp(0, -sign * (rows @ t))) + strength / 2 * t @ t) for t in (model.coef_[0], best)
+        ]
+        excesses.append(means[0] - means[1])
+    gap, excess = (model.utility_.get(name) for name in (GAP, EXCESS))
+    assert np.mean(gaps) <= gap < 0.5
+    assert excess is None or np.mean(np.array(excesses) <= excess) >= 0.9
+    assert (excess is None) is (method == "gradient")

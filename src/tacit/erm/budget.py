@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..core import Adjacency, Bound, Event
-from ..core.events import Compose, Gaussian, Repeat
+from ..core.events import ApproximateDP, Compose, Gaussian, Repeat, walk
 from ..loss import privacy_loss
 from ..loss.calibration import least_noise
 from ..loss.conditions import upper_bound
@@ -49,6 +49,15 @@ class Budget:
         each = event if self.models == 1 else Repeat(event, self.models)
         return each if self.beside is None else Compose((self.beside, each))
 
+    def generalisation_gap(self, event: Event) -> float:
+        r"""A bound on E[loss on a new record] - E[loss on a record trained on], for losses between 0 and 1.
+
+        A record that is replaced moves the probability of anything by at most the total variation distance of
+        neighbours: delta(0) of the event for replaced records (Bousquet and Elisseeff 2002, Lemma 7; Dwork et al.
+        2015). A guarantee that is only stated for one record more or less counts twice.
+        """
+        return _gap(event, self.adjacency)
+
     def bound(self, event: Event, more: tuple[str, ...]) -> Bound:
         """What the event really costs, with all that its theorems assume."""
         found = privacy_loss(event, self.adjacency).epsilon(self.delta).upper
@@ -58,3 +67,11 @@ class Budget:
 @lru_cache(maxsize=1024)
 def _gaussian_noise(budget: Budget, steps: int) -> float:
     return budget.least_noise(lambda noise: Repeat(Gaussian(noise), steps))
+
+
+@lru_cache(maxsize=256)
+def _gap(event: Event, adjacency: Adjacency) -> float:
+    stated = any(isinstance(part, ApproximateDP) for part in walk(event))
+    if stated and adjacency is not Adjacency.REPLACE:
+        return privacy_loss(event, adjacency, group=2).delta(0.0).upper
+    return privacy_loss(event, Adjacency.REPLACE).delta(0.0).upper

@@ -24,6 +24,9 @@ from .rows import bounded, largest_norm, signs
 from .softmax import Softmax, descend
 from .tables import Schemas
 
+EXCESS = "excess of the mean objective, 95 %"
+GAP = "accuracy on records trained on, above that on new ones, on average at most"
+
 
 class PrivateLinearClassifier(PrivateClassifier):
     """What private linear classifiers share; use one that names its loss.
@@ -73,8 +76,11 @@ class PrivateLinearClassifier(PrivateClassifier):
         budget = replace(budget, beside=self._beside(x, budget))
         design = self._design(size, self._width(x, budget) + bool(self.fit_intercept), budget)
         self.method_, self.reason_, self.n_iter_ = design.method, design.reason, design.steps
-        self.utility_ = {} if design.excess is None else {"excess of the mean objective, 95 %": design.excess}
-        self._charge(self._event(design, budget), budget)
+        event = self._event(design, budget)
+        self.utility_ = {GAP: budget.generalisation_gap(event)}
+        if design.excess is not None:
+            self.utility_[EXCESS] = design.excess
+        self._charge(event, budget)
         rng = source(self.random_state)
         rows = bounded(self._prepared(x, budget, rng), norm, self.fit_intercept)
         theta = self._solved(rows, place, design, budget, rng)
