@@ -352,6 +352,8 @@ def test_no_heading_of_a_table_is_cut_within_a_word_on_a_narrow_screen(
 ) -> None:
     page = watch(400).open(files[name])
     assert page.evaluate(BROKEN_WORDS) == []
+    first = page.locator("table[id^=table-rates] thead th").nth(1).first.bounding_box()
+    assert first["x"] + first["width"] <= 400  # the first rate is seen without scrolling
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 

@@ -88,7 +88,8 @@ def test_a_game_that_sees_nothing_says_so():
     evidence = audit(prepared(public), table(), claim=CLAIM, canary="mislabelled", runs=500, rng=1, isolation="none")
     chance = {fault.name: fault.chance for fault in evidence.caught}[PREPROCESSING]
     assert chance.value < 0.5
-    assert "missed: preprocessing read off the data" in evidence.sentence
+    assert "refuted: preprocessing read off the data" not in evidence.sentence
+    assert "preprocessing read off the data" in evidence.sentence
 
 
 def told(lower, value, upper):
@@ -103,7 +104,7 @@ def told(lower, value, upper):
         (told(0.786, 1.0, 1.0), "may have missed: no clipping (refuted with a chance of 78 to 100 %).", "79 to 100 %"),
         (
             told(5e-17, 0.98, 1.0),
-            "may have missed: no clipping (its chance of being refuted is not known well).",
+            "gives no clear answer, with the few runs that were planted, on: no clipping.",
             "not known well: the chance is anything from 0 to 100 %",
         ),
         (told(1.0, 1.0, 1.0), "would probably have refuted: no clipping.", "chance 100 %"),

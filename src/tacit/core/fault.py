@@ -60,10 +60,13 @@ def panel_words(caught: tuple[Fault, ...]) -> str:
         return "Which of the usual faults this audit would have refuted is not known."
     sure = [fault.name for fault in known if fault.chance and fault.chance.lower >= LIKELY]
     lost = [fault.name for fault in known if fault.chance and fault.chance.upper <= UNLIKELY]
-    rest = [f"{fault.name}{_limits(fault)}" for fault in known if fault.name not in (*sure, *lost)]
+    rest = [fault for fault in known if fault.name not in (*sure, *lost)]
+    some = [f"{fault.name}{_limits(fault)}" for fault in rest if not _wide(fault)]
+    wide = [fault.name for fault in rest if _wide(fault)]
     parts = [f"would probably have refuted: {', '.join(sure)}"] if sure else []
     parts += [f"would probably have missed: {', '.join(lost)}"] if lost else []
-    parts += [f"may have missed: {', '.join(rest)}"] if rest else []
+    parts += [f"may have missed: {', '.join(some)}"] if some else []
+    parts += [f"gives no clear answer, with the few runs that were planted, on: {', '.join(wide)}"] if wide else []
     left = len(caught) - len(known)
     words = f" For {left} other usual fault{'s' * (left > 1)} the chance is not known." if left else ""
     return f"This audit {'; '.join(parts)}.{words}"
@@ -77,15 +80,18 @@ def chance_words(fault: Fault) -> str:
     low, value, high = (round(100 * part) for part in (chance.lower, chance.value or 0.0, chance.upper))
     if low == high:
         return f"chance {value} %"
-    if chance.upper - chance.lower > TELLING:
+    if _wide(fault):
         return f"not known well: the chance is anything from {low} to {high} %"
     return f"chance {value} % ({low} to {high} %)"
 
 
+def _wide(fault: Fault) -> bool:
+    """Whether the interval of a chance tells nothing."""
+    return fault.chance is not None and fault.chance.upper - fault.chance.lower > TELLING
+
+
 def _limits(fault: Fault) -> str:
-    """What is known of a chance that is neither certainly high nor certainly low."""
+    """The interval of a chance that is neither certainly high nor certainly low."""
     assert fault.chance is not None
-    low, high = fault.chance.lower, fault.chance.upper
-    if high - low > TELLING:
-        return " (its chance of being refuted is not known well)"
-    return f" (refuted with a chance of {math.floor(100 * low)} to {math.ceil(100 * high)} %)"
+    low, high = math.floor(100 * fault.chance.lower), math.ceil(100 * fault.chance.upper)
+    return f" (refuted with a chance of {low} to {high} %)"
