@@ -27,7 +27,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(page for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if "_build" not in page.parts)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\w+\.(?:py|toml))$")
-NUMBER = re.compile(r"\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
+NUMBER = re.compile(r"\d(?:[\d,]*\d)?(?:\.\d*)?(?:e[-+]?\d+)?")
 GROUP = typer.main.get_command(app)
 VERBS = {name: GROUP.get_command(None, name) for name in GROUP.list_commands(None)}
 NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
@@ -119,6 +119,7 @@ def found_numbers(line):
 
 def test_comparison_can_fail():
     assert unlike("a 1.0\n...\nb 2", "a 1.0\nx\nb 2", numbers=True) is None
+    assert unlike("#..., each of 1,000", "#6e3fb9, each of 1,000", numbers=True) is None
     assert unlike("a 1.0", "a 1.1", numbers=True) == "a 1.0"
     assert unlike("a 1.0", "a 1.1", numbers=False) is None
     assert unlike("b 2\na 1", "a 1\nb 2", numbers=False) == "a 1"
