@@ -85,6 +85,20 @@ def test_laplace_without_noise():
     assert LNMax(QUIET).told(COUNTS, source(0), 4).labels[[0, 3]].tolist() == [0, 2]
 
 
+@pytest.mark.parametrize(
+    "rule", [GNMax(QUIET), LNMax(QUIET), ConfidentGNMax(2, QUIET, QUIET), InteractiveGNMax(2, QUIET, QUIET)]
+)
+def test_short_whole_numbers_do_not_overflow(rule):
+    assert rule.told(np.array([[120, 3]], dtype=np.int8), source(0), 1).labels.tolist() == [0]
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.inf, math.nan, 1e9, "40"])
+def test_noise_that_cannot_be_drawn_is_refused_at_once(bad):
+    for make in (GNMax, LNMax, lambda noise: ConfidentGNMax(1, noise, 1), lambda noise: ConfidentGNMax(1, 1, noise)):
+        with pytest.raises(tacit.BadInput):
+            make(bad)
+
+
 def test_threshold_and_cap():
     told = ConfidentGNMax(4.5, QUIET, QUIET).told(COUNTS, source(0), 4)
     assert told.labels.tolist() == [0, -1, -1, 2]
@@ -150,6 +164,8 @@ def test_a_fleet_with_a_strange_record_abstains_in_one_shard_only():
     each = found.each(rng.normal(size=(7, 3)))
     assert (each[:, [0, 1, 4]] == -1).all()
     assert (each[:, [2, 3]] >= 0).all()
+    counts = found.counts(x[:7])
+    assert (counts == (found.each(x[:7])[:, :, None] == np.arange(2)).sum(axis=1)).all()
 
 
 def test_a_module_that_is_given_stays_as_it_is():

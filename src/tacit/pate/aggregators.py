@@ -31,8 +31,17 @@ Shares = NDArray[np.float64]
 NOT_ANSWERED = -1
 GRID = 2**20
 """Grid steps in one vote."""
+MOST_NOISE = 2**25
+"""Votes of noise beyond which a draw would not fit on the grid; no ensemble has as many teachers."""
 MOVE = math.sqrt(2.0)
 """How far one teacher's vote moves the counts, in Euclidean norm."""
+
+
+def scale_of(name: str, noise: float) -> float:
+    """Noise in votes that can be drawn on the grid."""
+    if check.positive(name, noise) > MOST_NOISE:
+        raise BadInput(f"{name} must be at most {MOST_NOISE:,} votes, got {noise!r}.")
+    return float(noise)
 
 
 def multiplier(noise: float, move: float, adjacency: Adjacency) -> float:
@@ -100,7 +109,7 @@ class GNMax(Aggregator):
     noise_answer: float = 40.0
 
     def __post_init__(self) -> None:
-        check.positive("noise_answer", self.noise_answer)
+        scale_of("noise_answer", self.noise_answer)
 
     def event(self, queries: int, answers: int, adjacency: Adjacency) -> Event:
         return Repeat(Gaussian(multiplier(self.noise_answer, MOVE, adjacency)), min(queries, answers))
@@ -118,7 +127,7 @@ class LNMax(Aggregator):
     noise_answer: float = 20.0
 
     def __post_init__(self) -> None:
-        check.positive("noise_answer", self.noise_answer)
+        scale_of("noise_answer", self.noise_answer)
 
     @property
     def epsilon(self) -> float:
@@ -149,8 +158,8 @@ class ConfidentGNMax(Aggregator):
 
     def __post_init__(self) -> None:
         check.real("threshold", self.threshold)
-        check.positive("noise_select", self.noise_select)
-        check.positive("noise_answer", self.noise_answer)
+        scale_of("noise_select", self.noise_select)
+        scale_of("noise_answer", self.noise_answer)
 
     @property
     def answers_all(self) -> bool:
@@ -169,7 +178,7 @@ class ConfidentGNMax(Aggregator):
 
     def agreement(self, counts: Counts, student: Belief | None) -> Counts:
         """What is compared with the threshold, in grid steps: it moves by at most one vote."""
-        return np.asarray(counts.max(axis=1) * GRID)
+        return np.asarray(counts.max(axis=1).astype(np.int64) * GRID)
 
     def passed(self, agreement: Counts, chance: Source) -> NDArray[np.bool_]:
         noisy = agreement + normal(self.noise_select, agreement.shape, chance)
@@ -207,10 +216,10 @@ class InteractiveGNMax(ConfidentGNMax):
             return super().agreement(counts, None)
         if student.shares.shape != counts.shape:
             raise BadInput("The student must say something of every query and class.")
-        return np.asarray((counts * GRID - student.votes).max(axis=1))
+        return np.asarray((counts.astype(np.int64) * GRID - student.votes).max(axis=1))
 
 
 def noisy_winner(counts: Counts, noise: float, chance: Source) -> Labels:
     """argmax_j n_j + N(0, noise^2) of every row."""
-    noisy = counts * GRID + normal(noise, counts.shape, chance)
+    noisy = counts.astype(np.int64) * GRID + normal(noise, counts.shape, chance)
     return np.asarray(noisy.argmax(axis=1), dtype=np.int64)
