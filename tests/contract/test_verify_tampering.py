@@ -46,6 +46,7 @@ from tacit.loss import privacy_loss
 ADD, DELTA = Adjacency.ADD_REMOVE, 1e-5
 EVENT = Repeat(Gaussian(4.0), 4)
 MANY, FEW = Counts(88, 4, 100, 100), Counts(52, 48, 100, 100)
+LEVELS = Counts(88, 4, 100, 100, ((99, 60), (95, 30), (88, 4), (40, 0)))
 SURE = Estimate(0.6, 0.5, 0.7, 0.95, 40)
 KINDS = {
     "exact": (EVENT, MANY, (Exact, ExactCurve)),
@@ -58,8 +59,14 @@ KINDS = {
     "cyclic": (BandedFactorisation(4.0, (1.0, 0.5), 6, 3, 2), MANY, (Exact, ExactCurve)),
     "cyclic-poisson": (CyclicPoisson(1.5, 0.5, (1.0, 0.5), 6, 3), MANY, (Exact, ExactCurve)),
     "passes": (Repeat(Allocation(1, 3, Gaussian(1.0)), 2), MANY, (Exact, ExactCurve)),
+    "levels": (EVENT, LEVELS, (Anytime, AnytimeCurve)),
 }
-PARTS = {"cyclic": ("claim", "budget"), "cyclic-poisson": ("claim", "budget"), "passes": ("budget",)}
+PARTS = {
+    "levels": ("demonstrations",),
+    "cyclic": ("claim", "budget"),
+    "cyclic-poisson": ("claim", "budget"),
+    "passes": ("budget",),
+}
 """Kinds whose games are like those of "exact": only what differs is changed field by field."""
 CANARIES = {"cyclic-poisson": ("blank", "backdoor")}
 """Kinds with several games."""
@@ -302,6 +309,44 @@ def test_every_part_of_the_schema_is_recomputed_or_listed():
     document = evidence("exact").to_json()
     for name in schema()["properties"]:
         assert document[name] not in ([], {}, None), name
+
+
+def schema_leaves(node, path=()):
+    """Dotted names of every field that the published schema allows; lists count as fields, too."""
+    if "$ref" in node:
+        yield from schema_leaves(schema()["$defs"][node["$ref"].rsplit("/", 1)[-1]], path)
+    elif "anyOf" in node or "oneOf" in node:
+        for item in node.get("anyOf", node.get("oneOf")):
+            yield from schema_leaves(item, path)
+    elif "properties" in node and path != ("claim", "event"):
+        for name, item in node["properties"].items():
+            yield from schema_leaves(item, (*path, name))
+    else:
+        yield ".".join(path)
+        if isinstance(node.get("items"), dict):
+            yield from schema_leaves(node["items"], path)
+
+
+def test_every_field_of_the_schema_is_changed_somewhere():
+    """Fields come from the schema: a new one, of any depth, must be in one of the files that the tests above change."""
+    changed = set()
+    for kind in KINDS:
+        document = evidence(kind).to_json()
+        changed |= {pattern(path) for path in leaves({name: document[name] for name in PARTS.get(kind, document)})}
+    asked = set(schema_leaves(schema()))
+    assert len(asked) > 100
+    open_objects = {name for name in asked if any(other.startswith(f"{name}.") for other in changed)}
+    assert asked - changed - open_objects == set()
+    assert {name for name in changed if name not in asked and name.rsplit(".", 1)[0] not in open_objects} == set()
+
+
+def test_a_field_that_no_file_has_is_told(monkeypatch):
+    """The mutant: a schema with one more optional field, deep inside."""
+    grown = copy.deepcopy(schema())
+    grown["$defs"]["counts"]["properties"]["ties"] = {"type": "integer"}
+    monkeypatch.setitem(globals(), "schema", lambda: grown)
+    with pytest.raises(AssertionError, match="ties"):
+        test_every_field_of_the_schema_is_changed_somewhere()
 
 
 def test_what_is_listed_is_told():

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from tacit.loss import window
 from tacit.loss.noise import DiscreteGaussianNoise, GaussianNoise, LaplaceNoise
 from tacit.loss.pairs import Discrete, Halves, Location, RangePair
-from tacit.loss.steps import lower_step, upper_step
+from tacit.loss.steps import Step, lower_step, upper_step
 
 
 def sampled(noise_multiplier: float, rate: float) -> Location:
@@ -81,3 +82,16 @@ def test_losses_above_37_keep_their_size_in_both_directions(noise, rate):
         for loss in (40.0, 100.0):
             there, back = (pair.masses(np.array([loss]))[0][1] for pair in (plain, plain.mirrored()))
             assert back == pytest.approx(there, rel=1e-9)
+
+
+def test_a_thinned_step_has_no_smaller_moments():
+    """The fast path for windows: blocks of points have moments that are at least those of the points, and close."""
+    rng = np.random.default_rng(3)
+    step = Step(0.3, 1e-3, -5000, rng.exponential(size=20_001) ** 4 / 1e6, 0.0)
+    coarse = window.thinned(step)
+    tilts = np.array([-20.0, -3.0, -0.1, 0.0, 0.1, 3.0, 20.0])
+    fine, rough = step.log_moments(tilts), coarse.log_moments(tilts)
+    assert coarse.mass.size <= window.BLOCKS + 1
+    assert np.all(rough >= fine - 1e-12)
+    assert np.all(rough <= fine + 1e-2)
+    assert window.thinned(coarse) is coarse

@@ -43,6 +43,8 @@ CELLS = 3000
 """Outcomes that are kept of the sum from below."""
 QUIET = np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore")
 """What is no number is found by its error bound, which is then no number either."""
+HOPELESS = 0.4
+"""Mass of P at ratios that cannot be added from which on no table is made."""
 NOTHING = Discrete(((1.0, 1.0),))
 """A pair that tells nothing."""
 
@@ -80,7 +82,9 @@ def from_above(pair: Pair, steps: int, reach: float) -> Tabulated:
     top = math.exp(min(pair.reach(reach)[1], 60.0))
     spread = math.sqrt(steps * _variance(pair, top))
     width = (30 * spread + 3 * top) / POINTS
-    for _ in range(5):
+    if pair.infinite + float(pair.masses(np.array([60.0]))[0][-1]) > HOPELESS:
+        width = math.inf
+    for _ in range(5 if math.isfinite(width) else 0):
         mass, p_far, q_far = _split(pair, width, min(math.ceil(top / width) + 1, 2 * POINTS))
         try:
             found = law_with_jumps(lattice_step(mass, width), steps, RARE)

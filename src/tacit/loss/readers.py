@@ -28,6 +28,8 @@ MODEST = 100.0
 """An epsilon above this, or from a lattice with a wide gap, is compared with what the plain theorems give."""
 SMALL = 1e-2
 """A gap below which they could not help much."""
+WIDE = 1.05
+"""Ends that are apart by more than this factor are read in another way, too, where there is one."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Levelled:
             return self._whole.epsilon(0.0, known)
         found = self._read(delta, delta, known)
         for size in SIZES:  # a way that is meant for smaller deltas may be sharper
-            if size < delta and found.gap > SMALL and found.upper > max(known, 0.0):
+            if size < delta and 0 < found.lower < found.upper / WIDE:
                 other = self._read(delta, size, known)
                 lower = max(found.lower, other.lower)
                 found = Interval(lower, max(min(found.upper, other.upper), lower))

@@ -39,7 +39,7 @@ class _Side:
             self.pair.losses, [epsilon, epsilon - CLOSE * (1 + abs(epsilon))], side="right"
         ).tolist()
         scale = math.exp(min(epsilon, 700.0))
-        first, second = float(above[at]), scale * float(over[at])
+        first, second = float(above[near]), scale * float(over[near])
         share = self.pair.off + EPS * (self.pair.p.size + 16 + epsilon)
         error = share * (first + second) + 4 * CLOSE * (1 + epsilon) * float(above[near] - above[at])
         told = self.pair.tells_all
@@ -47,16 +47,19 @@ class _Side:
 
     @property
     def largest(self) -> float:
-        """The supremum of the loss."""
+        """The supremum of the loss; a table that was computed from a pair has no larger one than that."""
+        plain = self.pair.plain
+        if plain is not None and plain.infinite == 0 and math.isfinite(plain.largest):
+            return max(plain.largest, 0.0)
         if self.pair.tells_all > 0:
             return math.inf
         return max(float(self.pair.losses[-1]), 0.0) if self.pair.losses.size else 0.0
 
     def epsilon(self, delta: float) -> Interval:
-        if self.pair.tells_all * (1 - 16 * EPS - self.pair.off) > delta:
+        if self.pair.tells_all * (1 - 16 * EPS - self.pair.off) > delta and math.isinf(self.largest):
             return Interval(math.inf, math.inf)
         if self.pair.tells_all * (1 + 16 * EPS + self.pair.off) >= delta:
-            return Interval(0.0, math.inf)
+            return Interval(0.0, self.largest * (1 + 8 * EPS))
         found = invert(self.parts, delta, start=1.0)
         if math.isinf(self.largest):
             return found
