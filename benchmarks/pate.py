@@ -5,7 +5,7 @@
 Files in FOLDER (else TACIT_DATA): pate2018_votes.npz (votes, svhn-votes), mnist.npz (speed, mnist, ways),
 adult.csv.gz (ways), svhn_jpeg.npz (svhn-votes, svhn; needs Pillow or torchvision). Results go to
 benchmarks/results/pate.json, or pate-gpu.json, part by part; one that is there is not measured again without --again.
-Teachers' votes are kept in the folder --cache, or the temporary one, so that an interrupted run goes on.
+Votes and rows are kept in the folder --cache, or the temporary one: an interrupted run goes on where it was.
 
 MNIST: teachers see the 60,000 training pictures, students the first 9,000 test pictures and released labels, and the
 last 1,000 test them. SVHN: students see the first 8,500 test pictures, and the others test them.
@@ -196,9 +196,14 @@ def student_row(bench, name, rule, counts, queries, propose, net, public, test, 
         order, paid = how
         found = released(rule, counts[:queries], delta, propose, order, teachers, epsilon=paid)
         row |= {"released epsilon": found["epsilon"], "proposed": propose, "order": order, "release epsilon": paid}
-    seeds = 1 if bench.quick else 3
+    seeds = 1 if bench.quick or len(truth) < 9000 else 3  # SVHN's students take minutes
+    row |= {"student": None, "student, supervised": None, "seeds": seeds}
+    kept = bench.cache / f"row-{len(truth)}-{bench.device.split(':')[0]}-{bench.quick}-{name.replace(' ', '-')}.json"
+    if kept.is_file() and not bench.again:
+        return json.loads(kept.read_text())
     row["student"] = taught(bench, net, public, labels, test, seeds=seeds)
     row["student, supervised"] = taught(bench, net, public, labels, test, semi=False, seeds=seeds)
+    kept.write_text(json.dumps(row))
     return row
 
 

@@ -376,6 +376,21 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         assert labels["label"].max() <= 9
 
 
+def test_the_command_releases_a_bound_and_takes_other_spellings(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = RUN.replace('"gnmax"', '"GNMax"').replace("epsilon = 9.0", "").replace("steps = 40", "steps = 100")
+    (tmp_path / "run.toml").write_text(text + 'student = "mlp"\nrelease_epsilon = 0.5\npropose = 200.0\n')
+    ledger = tacit.Ledger.create("budget.db", epsilon=100.0, delta=1e-4, unit="record")
+    status, out, err = Command(capsys, monkeypatch)(
+        "pate", "run.toml", "--seed", "1", "--json", "--ledger", "budget.db", "--out", "here"
+    )
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["released_bound"]["epsilon"] == pytest.approx(200.0)
+    assert found["released_bound"]["confidence"] == 0.999
+    assert found["receipt"]["seq"] == len(ledger.entries()) == 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

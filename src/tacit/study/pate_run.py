@@ -24,7 +24,7 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
     "interactive-gnmax": InteractiveGNMax,
 }
 RULE = ("threshold", "noise_select", "noise_answer", "reinforce")
-STUDENTS = ("supervised", "semi-supervised")
+STUDENTS = ("supervised", "semi-supervised", "linear", "mlp")
 SETTINGS = ("teachers", "queries", "answers", "choose", "rounds")
 
 
@@ -55,7 +55,7 @@ class PateRun:
             raise BadInput(f"{wanted} queries are wanted and only {public.size} records are public.")
         student = str(table.get("student", STUDENTS[0]))
         if student not in STUDENTS:
-            raise BadInput(f"student in [pate] must be {' or '.join(STUDENTS)}, got {student!r}.")
+            raise BadInput(f"student in [pate] must be one of {', '.join(STUDENTS)}, got {student!r}.")
         estimator = PATE(
             _teacher(file, records, make, table), student=student, aggregator=_aggregator(table),
             classes=range(_classes(file, records, table)), delta=check.delta(file.need("plan", "delta")),
@@ -86,9 +86,10 @@ class PateRun:
 
 def _aggregator(table: dict[str, Any]) -> Aggregator:
     name = str(table.get("aggregator", "confident-gnmax"))
-    if name not in AGGREGATORS:
+    spelled = {key.replace("-", ""): kind for key, kind in AGGREGATORS.items()}
+    kind = spelled.get(name.lower().replace("-", "").replace("_", ""))  # the names of the classes will do, too
+    if kind is None:
         raise BadInput(f"The aggregator {name!r} is not known.", fix=f"Use one of: {', '.join(AGGREGATORS)}.")
-    kind = AGGREGATORS[name]
     given = {key: table[key] for key in RULE if key in table}
     known = set(kind.__dataclass_fields__)
     if unknown := sorted(given.keys() - known):
