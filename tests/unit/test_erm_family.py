@@ -22,6 +22,7 @@ from tacit.erm import (
     PrivateGaussianNB,
     PrivateKMeans,
     PrivateLinearRegression,
+    PrivateLocalRegression,
     PrivateLogisticRegression,
     PrivatePCA,
     PrivateStandardScaler,
@@ -249,3 +250,38 @@ def test_an_account_in_front_of_a_ledger_hides_no_neighbours(tmp_path):
         model.fit(X, Y)
     model.set_params(adjacency="replace").fit(X, Y)
     assert [entry.analyst for entry in ledger.entries()] == ["ann"]
+
+
+WRONG = [
+    ("scaler", {"bounds": ([0, 0], [1, 1])}),
+    ("scaler", {"bounds": "guess"}),
+    ("scaler, bounds found", {"delta": 0.0}),
+    ("components", {"n_components": 9}),
+    ("components", {"norm_bound": 0.0}),
+    ("k-means", {"max_iter": 0}),
+    ("k-means", {"n_clusters": 2.5}),
+    ("naive Bayes", {"classes": [1, 1]}),
+    ("trees", {"bins": 1}),
+    ("trees", {"bounds": ([0, 0], 1)}),
+    ("own loss", {"regularization": "much"}),
+    ("own loss", {"penalty": "l1"}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), WRONG)
+def test_bad_settings_are_refused_before_anything_is_paid(name, settings):
+    till = Till(9)
+    model = MADE[name](ledger=till)
+    for key, value in settings.items():
+        setattr(model, key, value)
+    with pytest.raises(BadInput):
+        model.fit(X, Y)
+    assert till.asked == []
+
+
+@pytest.mark.parametrize("made", [PrivateLinearRegression, PrivateLocalRegression])
+def test_bad_ridges_are_refused_before_anything_is_paid(made):
+    till = Till(9)
+    with pytest.raises(BadInput, match="regularization"):
+        made(delta=1e-6, target_range=(0, 1), regularization="much", ledger=till).fit(X, Y)
+    assert till.asked == []

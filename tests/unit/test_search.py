@@ -1,13 +1,14 @@
 """Private selection of settings: what is charged, how many trials are drawn, and that only the winner is kept."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import tacit
-from tacit import BadInput, NotFinished
+from tacit import BadInput, Evidence, NotFinished
 from tacit.core import source
 from tacit.events import Compose, Gaussian, OneOf, Repeat, RepeatAndSelect
 from tacit.loss.renyi import TILTS
@@ -85,6 +86,22 @@ def test_the_whole_search_is_charged_once_and_the_best_trial_is_kept():
     assert 10 < len(seen) < 60
 
 
+@dataclass(frozen=True)
+class Model:
+    evidence: Evidence
+
+
+def test_a_model_that_brings_evidence_gets_the_claim_of_the_search():
+    bound = tacit.epsilon(Gaussian(9.0), delta=1e-6).upper
+    own = Evidence(subject="one run", not_covered=("its own",))
+    found = tacit.search(lambda c, r: (Model(own), 0.0), [1], event=Gaussian(9.0), delta=1e-6, rng=1)
+    told = found.result.evidence
+    assert told.claim == found.evidence.claim
+    assert told.upper.epsilon > bound
+    assert "its own" in told.not_covered
+    assert "private selection" in told.provenance["settings"]
+
+
 def test_no_trial_releases_nothing_and_was_paid_for():
     till = Till()
     with pytest.raises(NotFinished, match="drawn as 0"):
@@ -121,7 +138,9 @@ def test_a_grid_is_searched_within_its_budget():
     assert 0.95 < found.bound_.epsilon <= 1.0
     inner = found.event_.event
     assert isinstance(inner, Compose)
-    assert inner.events[0] == found.best_estimator_.event_
+    winner = found.best_estimator_
+    assert (winner.event_, winner.bound_) == (found.event_, found.bound_)  # not those of its own fit, which cost less
+    assert winner.evidence().claim.event == found.event_
     assert not any("settings" in line for line in found.evidence().not_covered)
     assert tacit.verify(found.evidence()).ok
     assert found.predict_proba(x[:3]).shape == (3, 2)

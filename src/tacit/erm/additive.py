@@ -18,7 +18,7 @@ from .bins import CELLS, WIDE, Bins, Cells, cells_of_array, cells_of_table, coun
 from .budget import Budget
 from .linear import PrivateLogisticRegression
 from .rows import bounded, read
-from .scaling import Bounds, public_bounds
+from .scaling import Bounds, of_width, public_bounds
 from .tables import Schemas, encoded, schema_of
 
 BINS_NOISE = 4.0
@@ -93,7 +93,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
             return cells_of_table(x, schema_of(self.schema)), labels
         bounds = public_bounds(self.bounds, self._name())
         x, labels = super()._training(X, y)
-        return cells_of_array(x, bounds), labels
+        return cells_of_array(x, of_width(bounds, x.shape[1])), labels
 
     def _asked(self, X: Any) -> Any:
         if self.schema is not None:
@@ -101,7 +101,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
             cells = cells_of_table(x, schema_of(self.schema))
         else:
             x = read(self, X, sparse=False, reset=False)
-            cells = cells_of_array(x, public_bounds(self.bounds, self._name()))
+            cells = cells_of_array(x, of_width(public_bounds(self.bounds, self._name()), x.shape[1]))
         return bounded(self.bins_.rows(cells), self._norm_bound(), False) * self._norm_bound()
 
     def _norm_bound(self) -> float:

@@ -50,7 +50,7 @@ class Cells:
 
 def cells_of_array(x: Floats, bounds: tuple[Floats, Floats]) -> Cells:
     """Cells of numbers within public bounds; a value that is not finite is missing."""
-    low, high = (np.broadcast_to(end, x.shape[1]) for end in bounds)
+    low, high = bounds
     grain = GRAIN * np.maximum(np.abs(low), np.abs(high))
     first, last = np.arcsinh(low / grain), np.arcsinh(high / grain)
     missing = ~np.isfinite(x)

@@ -12,6 +12,7 @@ from ..core import Adjacency, BadInput, Charger, Evidence, source
 from ..core.events import Gaussian
 from ..core.randomness import Source
 from .budget import Budget
+from .estimator import strength
 from .losses import Floats
 from .noise import from_products, gaussian, products_of_each
 from .regression import PrivateLinearRegression
@@ -90,6 +91,7 @@ class PrivateLocalRegression(PrivateLinearRegression):
     def _local(self) -> Budget:
         if self.sends not in SENT:
             raise BadInput(f"sends must be one of {', '.join(SENT)}, got {self.sends!r}.")
+        self._range(), strength(self.regularization)
         budget = self._budget(2)
         if budget.delta == 0 or budget.adjacency is not Adjacency.REPLACE:
             raise BadInput(f"{self._name()} needs a delta above 0.")

@@ -58,7 +58,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
     def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Train on rows X (n, features) and numbers y; one that is not finite counts as the middle of the range."""
         self._begin()
-        self._range()
+        self._range(), strength(self.regularization)
         x, target = self._training(X, y)
         rows, goal = bounded(x, self._norm_bound(), self.fit_intercept), self._goal(target)
         budget = self._budget(len(rows))

@@ -63,6 +63,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         self._begin()
         given = self._given()
         x = read(self, X, sparse=False, reset=True)
+        given = None if given is None else of_width(given, x.shape[1])
         budget = self._budget(len(x))
         if budget.delta == 0:
             raise BadInput("PrivateStandardScaler needs a delta above 0.")
@@ -78,7 +79,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
     def _solve(self, x: Floats, given: tuple[Floats, Floats] | None, noise: float) -> None:
         rng, (size, features) = source(self.random_state), x.shape
         low, high = found_bounds(x, noise, rng) if given is None else given
-        half = np.broadcast_to((high - low) / 2, features)
+        half = (high - low) / 2
         middle = low + half
         self.low_, self.high_ = middle - half, middle + half
         place = (self._clipped(x) - middle) / half
@@ -130,6 +131,14 @@ def public_bounds(bounds: Bounds, name: str, more: str = "") -> tuple[Floats, Fl
     if not (np.all(low < high) and np.all(np.isfinite(high - low))):
         raise BadInput("bounds must be (low, high), low below high, with a finite width.")
     return low, high
+
+
+def of_width(bounds: tuple[Floats, Floats], features: int) -> tuple[Floats, Floats]:
+    """Bounds of every feature, of which one number stands for all."""
+    low, high = bounds
+    if not {low.size, high.size} <= {1, features}:
+        raise BadInput(f"bounds must hold one number, or one for each of {features} features.")
+    return np.broadcast_to(low.ravel(), features), np.broadcast_to(high.ravel(), features)
 
 
 def found_bounds(x: Floats, noise: float, rng: Source) -> tuple[Floats, Floats]:

@@ -79,6 +79,9 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         found = best_of(lambda settings, own: self._trial(X, y, settings, share, own), candidates, event, rng)
         self.best_estimator_, self.best_score_, self.best_params_ = found
         self.settings_ = chosen_among(len(candidates), event)
+        # the winner was chosen among others, so that its own fit's claim does not hold for it
+        self.best_estimator_.event_, self.best_estimator_.bound_ = self.event_, self.bound_
+        self.best_estimator_.receipt_, self.best_estimator_.ledger = self.receipt_, self.ledger
         self.classes_ = self.best_estimator_.classes_
         return self
 

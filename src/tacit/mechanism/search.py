@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from ..core import Adjacency, BadInput, Charger, Event, Evidence, NotFinished, Receipt, Scoped, Source, check, source
 from ..core.events import OneOf, RepeatAndSelect
@@ -77,7 +77,20 @@ def search(
     evidence = _evidence(whole, delta, neighbours, len(candidates), source(rng).name)
     receipt = None if ledger is None else _paid(ledger, whole, neighbours)
     result, score, candidate = best_of(make_run, candidates, whole, source(rng))
-    return Searched(result, score, candidate, evidence, receipt)
+    return Searched(_told(result, evidence), score, candidate, evidence, receipt)
+
+
+def _told(result: Result, evidence: Evidence) -> Result:
+    """The winner with the claim of the whole search: that of its own run does not hold for one chosen among many."""
+    own = getattr(result, "evidence", None)
+    if not isinstance(own, Evidence) or not is_dataclass(result) or isinstance(result, type):
+        return result
+    whole = own.with_(
+        claim=evidence.claim,
+        not_covered=(*own.not_covered, *evidence.not_covered),
+        provenance={**own.provenance, **evidence.provenance},
+    )
+    return cast(Result, replace(result, evidence=whole))  # type: ignore[type-var]
 
 
 def selection_event(
