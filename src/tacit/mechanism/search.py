@@ -90,7 +90,7 @@ def _told(result: Result, evidence: Evidence) -> Result:
         not_covered=(*own.not_covered, *evidence.not_covered),
         provenance={**own.provenance, **evidence.provenance},
     )
-    return cast(Result, replace(result, evidence=whole))  # type: ignore[type-var]
+    return cast(Result, replace(result, evidence=whole))
 
 
 def selection_event(
