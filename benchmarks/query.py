@@ -67,7 +67,8 @@ context = dp.Context.compositor(
 )
 expression = dp.len() if which == "count" else pl.col("v").fill_nan(0).fill_null(0).dp.sum(bounds=(0.0, 100.0))
 query = context.query().truncate_per_group(3, by=["g"], keep="first").truncate_num_groups(5, by=["g"], keep="first")
-query.group_by("g").agg(expression).release().collect()
+keys = pl.LazyFrame({"g": list(range(100))}, schema={"g": pl.Int64})
+query.group_by("g").agg(expression).with_keys(keys).release().collect()
 spent, memory = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 print(json.dumps({"cpu_seconds": round(spent, 2), "gigabytes": round(memory, 3)}))
 """

@@ -39,6 +39,8 @@ class Answer(Released):
         values = {name: _number(part.value) if scalar else part.value for name, part in figures.items()}
         errors = {name: _number(part.error) if scalar else part.error for name, part in figures.items()}
         single = next(iter(figures)) if len(figures) == 1 else None
+        if not figures:
+            values = {name: np.asarray(values) for name, values in body["keys"].items()}
         return cls(
             value=values if single is None else values[single],
             error=errors if single is None else errors[single],  # type: ignore[arg-type]
@@ -116,6 +118,8 @@ class Answer(Released):
         return found if rest <= 0 else [*found[:most], f"and {rest} more"]
 
     def __repr__(self) -> str:
+        if not self.figures:
+            return f"Answer({self.release}: {self._size:,} made-up rows)"
         told = "\n  ".join(self.lines())
         return f"Answer({self.release}, each within its error at confidence {self.confidence:g}):\n  {told}"
 
@@ -130,7 +134,8 @@ class Answer(Released):
 
     @property
     def _size(self) -> int:
-        return len(next(iter(self.figures.values())).value)
+        held: Any = [figure.value for figure in self.figures.values()] or list(self.keys.values())
+        return len(held[0]) if held else 0
 
 
 def shown(value: float, error: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,11 @@ from .bounding import Shape
 from .conditions import Condition, condition
 from .functions import Limits
 from .keys import By, ByBin, ByColumn, known_keys
+from .marginals import Domain, Marginals, domain_of
 from .quantiles import Quantiles, checked_quantile
 from .release import Aggregation
 from .sources import Opened, opened
+from .synthesis import Synthesis
 from .top import Top
 from .values import number_of
 
@@ -128,10 +130,7 @@ class Table:
 
     def histogram(self, column: str, edges: Sequence[float]) -> Aggregation:
         """Rows in every bin: edges[k] <= x < edges[k + 1], and the last one with its end."""
-        ends = check.reals("edges", edges)
-        if len(ends) < 2 or any(a >= b for a, b in itertools.pairwise(ends)) or len(ends) > 1001:
-            raise BadInput("edges must be 2 to 1,001 numbers in rising order.")
-        item = ByBin(column, ends)
+        item = ByBin(column, check_edges(edges))
         item.held(self.source)
         return self._with(by=(*self.by, item))._one(functions.count())
 
@@ -151,7 +150,54 @@ class Table:
         shape = held if held.keys is None else replace(held, max_groups=len(held.keys.values))
         return Top(shape, k=check.whole("k", k), ledger=self.ledger)
 
+    def marginals(
+        self,
+        columns: Sequence[str],
+        ways: int = 2,
+        *,
+        keys: Mapping[str, Sequence[Any]] | None = None,
+        bins: Mapping[str, Sequence[float]] | None = None,
+    ) -> Marginals:
+        """Numbers of people in every cell of all tables of `ways` columns.
+
+        keys: the values of each column of words; bins: edges that cut a column of numbers. Else the schema's.
+        """
+        domain = self._domain(columns, keys, bins, check.whole("ways", ways))
+        return Marginals(self._shape(), domain=domain, ways=int(ways), ledger=self.ledger)
+
+    def synthesize(
+        self,
+        columns: Sequence[str],
+        rows: int | None = None,
+        *,
+        keys: Mapping[str, Sequence[Any]] | None = None,
+        bins: Mapping[str, Sequence[float]] | None = None,
+    ) -> Synthesis:
+        """Made-up rows of these columns that resemble the table; as many as there are people, unless told."""
+        count = None if rows is None else check.whole("rows", rows)
+        domain = self._domain(columns, keys, bins, min(2, len(columns)))
+        return Synthesis(self._shape(), domain=domain, count=count, ledger=self.ledger)
+
     # inside
+
+    def _domain(
+        self,
+        columns: Sequence[str],
+        keys: Mapping[str, Sequence[Any]] | None,
+        bins: Mapping[str, Sequence[float]] | None,
+        ways: int,
+    ) -> Domain:
+        if self.by:
+            raise BadInput("Tables of several columns are asked of the whole table.", fix="Leave group_by out.")
+        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
+            raise BadInput("columns must be a list of different names.")
+        edges = {name: check_edges(given) for name, given in (bins or {}).items()}
+        ranges = [] if self.schema is None else [c for c in self.schema.columns if c.kind == "number" and c.public]
+        edges |= {c.name: _equal(*c.limits) for c in ranges if c.name not in edges and c.name not in (keys or {})}
+        by = [ByBin(name, edges[name]) if name in edges else ByColumn(name) for name in columns]
+        for item in by:
+            item.held(self.source)
+        return domain_of(self.source, by, {**self._words(), **(keys or {})}, ways=ways)
 
     def _one(self, aggregate: Aggregate) -> Aggregation:
         return self._query({aggregate.name: aggregate})
@@ -191,6 +237,19 @@ class Table:
         for name, value in own.items():
             object.__setattr__(found, name, value)
         return found
+
+
+def check_edges(edges: Sequence[float]) -> tuple[float, ...]:
+    """Edges of bins in rising order."""
+    ends = check.reals("edges", edges)
+    if len(ends) < 2 or any(a >= b for a, b in itertools.pairwise(ends)) or len(ends) > 1001:
+        raise BadInput("edges must be 2 to 1,001 numbers in rising order.")
+    return ends
+
+
+def _equal(lower: float, upper: float, bins: int = 16) -> tuple[float, ...]:
+    """Bins of one width."""
+    return tuple(lower + (upper - lower) * k / bins for k in range(bins)) + (upper,)
 
 
 def _check_unit(table: Opened, unit: str) -> None:

@@ -1,0 +1,158 @@
+"""Many tables at once: all marginals of some columns, each cell a noisy number of people.
+
+A person counts in at most `max_groups` combinations of all columns, once in each, so moves every marginal by at most
+that. All marginals are asked of the engine in one pass, as the combinations that occur.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, Event, Source, check
+from ..core.events import Repeat
+from ..loss import calibrate
+from .aggregates import Figure
+from .answer import body_of
+from .bounding import Shape, query, totals
+from .keys import By, ByBin
+from .pricing import Noise, down
+from .question import Query
+from .sources import Opened
+from .terms import People
+from .values import Column
+
+Whole = NDArray[np.int64]
+MOST_CELLS = 2_000_000
+Subset = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Among:
+    """Rows whose value of a column is one that is known."""
+
+    by: By
+    values: tuple[Any, ...]
+
+    def holds(self, table: Opened) -> Column:
+        found = self.by.held(table)
+        return found.notnull() if isinstance(self.by, ByBin) else found.isin(list(self.values))
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Columns with all their values, known beforehand."""
+
+    by: tuple[By, ...]
+    values: tuple[tuple[Any, ...], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(len, self.values))
+
+    def within(self, shape: Shape) -> Shape:
+        """The question about rows whose values are all known, grouped by all columns at once."""
+        known = tuple(Among(item, values) for item, values in zip(self.by, self.values, strict=True))
+        return replace(shape, conditions=(*shape.conditions, *known), by=self.by, keys=None)
+
+    def shown(self, column: int, code: int) -> Any:
+        return self.by[column].shown(self.values[column][code])
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The combinations that occur, by code, and how many people have each. Never released as it is."""
+
+    codes: Whole
+    people: Whole
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def read(cls, shape: Shape, domain: Domain) -> Joint:
+        exact = totals(shape, (People(),), lost=False)
+        places = [{value: code for code, value in enumerate(values)} for values in domain.values]
+        codes = [[places[k][key[k]] for k in range(len(places))] for key in exact.keys]
+        return cls(np.array(codes, dtype=np.int64).reshape(-1, len(places)), exact.people, domain.sizes)
+
+    def marginal(self, columns: Subset) -> Whole:
+        """The table of some columns."""
+        sizes = [self.sizes[k] for k in columns]
+        flat = np.ravel_multi_index([self.codes[:, k] for k in columns], sizes) if len(self.codes) else np.zeros(0, int)
+        return np.bincount(flat, self.people, minlength=int(np.prod(sizes))).astype(np.int64).reshape(sizes)
+
+
+@dataclass(frozen=True)
+class Marginals(Query[Noise]):
+    """Noisy tables of all combinations of `ways` columns."""
+
+    domain: Domain = field(kw_only=True)
+    ways: int = field(kw_only=True)
+
+    @property
+    def _subsets(self) -> list[Subset]:
+        return list(itertools.combinations(range(len(self.domain.by)), self.ways))
+
+    @property
+    def _asked(self) -> Mapping[str, object]:
+        return {f"{self.ways}-way marginals": (self.domain, self.ways)}
+
+    def _prices(self, epsilon: float, delta: float) -> Noise:
+        """One noise for all tables: Laplace, or Gaussian where that reaches less far."""
+        count, moved = len(self._subsets), self.shape.max_groups if self.shape.unit is not None else 1
+        each = down(Fraction(check.positive("epsilon", epsilon)) / count)
+        plain = Noise.laplace(moved, each, self._neighbours)
+        if check.delta(delta) == 0:
+            return plain
+        found = calibrate(epsilon=epsilon, delta=delta, steps=count, adjacency=self._neighbours).noise_multiplier
+        normal = Noise.gaussian(moved, 1, found)  # all of a person's combinations may fall into one cell
+        return normal if normal.reach(0.05) < plain.reach(0.05) else plain
+
+    def _event(self, found: Noise) -> Event:
+        count = len(self._subsets)
+        return found.event if count == 1 else Repeat(found.event, count)
+
+    def _errors(self, found: Noise) -> Mapping[str, float | None]:
+        return dict.fromkeys(self._asked, found.reach(self._failure))
+
+    def _expression(self, found: Noise) -> Any:
+        return query(self.domain.within(self.shape), (People(),), lost=False)
+
+    def _drawn(self, found: Noise, chance: Source) -> dict[str, Any]:
+        joint = Joint.read(self.domain.within(self.shape), self.domain)
+        names, cells, values = [], [], []
+        for columns in self._subsets:
+            table = joint.marginal(columns)
+            values.append(table.ravel() + found.drawn(table.size, chance))
+            title = ", ".join(self.domain.by[k].name for k in columns)
+            for place in np.ndindex(*table.shape):
+                names.append(title)
+                cells.append(", ".join(str(self.domain.shown(k, code)) for k, code in zip(columns, place, strict=True)))
+        value = np.concatenate(values)
+        figure = Figure(value, np.full(value.shape, found.reach(self._failure)))
+        return body_of({"columns": tuple(names), "cell": tuple(cells)}, {"people": figure}, None)
+
+
+def domain_of(
+    table: Opened, by: Sequence[By], words: Mapping[str, Sequence[Any]], *, ways: int = 1, most: int = MOST_CELLS
+) -> Domain:
+    """All values of every column; columns without a list are refused, and so are tables that are too large."""
+    values = []
+    for item in by:
+        given = item.keys if isinstance(item, ByBin) else words.get(item.name)
+        if given is None:
+            raise BadInput(
+                f"The values of column {item.name!r} are not known beforehand.",
+                fix="List them in keys=, cut a number at edges in bins=, or give a schema.",
+            )
+        values.append(tuple(dict.fromkeys(item.typed(table, value) for value in given)))
+    found = Domain(tuple(by), tuple(values))
+    sizes = sorted(found.sizes)[-ways:]
+    if not 1 <= ways <= len(by) or int(np.prod(sizes)) > most:
+        raise BadInput(f"ways must be between 1 and {len(by)}, and a table at most {most:,} cells large.")
+    return found
