@@ -165,7 +165,7 @@ def mnist(bench):
     (x, y), (test_x, test_y) = digits(bench.quick)
     public, test = test_x[:9000], (test_x[9000:], test_y[9000:])
     gpu = bench.device.startswith("cuda")
-    steps = 3000 if gpu else 150
+    steps = 3000 if gpu else 500
     net = Network(student_cnn if gpu else mlp, steps=steps, batch_size=64, lr=2e-3, device=bench.device)
     plain = taught(bench, Network(student_cnn if gpu else mlp, steps=2 * steps, batch_size=128, lr=2e-3,
                                   device=bench.device), x, y, test, semi=False)  # fmt: skip
@@ -286,7 +286,7 @@ def mnist_way(bench):
     counts, _, _ = mnist_teachers(bench)
     _, (test_x, test_y) = digits(bench.quick)
     gpu = bench.device.startswith("cuda")
-    net = Network(student_cnn if gpu else mlp, steps=3000 if gpu else 100, batch_size=64, lr=2e-3, device=bench.device)
+    net = Network(student_cnn if gpu else mlp, steps=3000 if gpu else 500, batch_size=64, lr=2e-3, device=bench.device)
     return counts[9000:], counts[:9000], test_y[9000:], test_x[:9000], (test_x[9000:], test_y[9000:]), net
 
 

@@ -116,14 +116,16 @@ def private_accuracy(name, epsilon, delta, bench):
         (x, y), (test_x, test_y) = digits(bench.quick)
         test = test_x[9000:], test_y[9000:]
         model = small_cnn() if gpu else mlp()
-        plan = tacit.plan(len(y), epsilon=epsilon, delta=delta, epochs=20 if gpu else 1, batch_size=2048)
+        plan = tacit.plan(
+            len(y), epsilon=epsilon, delta=delta, epochs=20 if gpu else 4, batch_size=2048 if gpu else 1024
+        )
         optimizer = torch.optim.SGD(model.parameters(), lr=2.0 if gpu else 1.0)
     else:
         (x, y), (test_x, test_y) = adult()
         half = len(test_y) // 2
         test = test_x[half:], test_y[half:]
         model = nn.Sequential(nn.Linear(x.shape[1], 2))
-        plan = tacit.plan(len(y), epsilon=epsilon, delta=delta, epochs=10 if gpu else 3, batch_size=2048)
+        plan = tacit.plan(len(y), epsilon=epsilon, delta=delta, epochs=10, batch_size=1024)
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     model = model.to(bench.device)
     data = torch.as_tensor(x, device=bench.device), torch.as_tensor(y, device=bench.device)

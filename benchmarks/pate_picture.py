@@ -31,7 +31,7 @@ def picture(rows, path):
 
 
 def _panel(rows, left, top, title):
-    across = lambda number: left + EDGE + (WIDTH - EDGE - 10) * math.log10(number) / math.log10(LAST)  # noqa: E731
+    across = lambda number: left + EDGE + (WIDTH - EDGE - 22) * math.log10(number) / math.log10(LAST)  # noqa: E731
     upward = lambda share: top + HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * share  # noqa: E731
     parts = [f'<text x="{left + EDGE}" y="{top + 20}">{escape(title)}</text>']
     for share in (0.0, 0.5, 0.9, 1.0):
@@ -40,7 +40,9 @@ def _panel(rows, left, top, title):
             f'stroke="#ddd"/><text x="{left + 8}" y="{upward(share) + 3:.1f}">{share:g}</text>'
         )
     for number in (1, 100, LAST):
-        parts.append(f'<text x="{across(number):.1f}" y="{top + HEIGHT - EDGE + 12}">{number}</text>')
+        place = f'x="{across(number):.1f}" y="{top + HEIGHT - EDGE + 12}"'
+        parts.append(f'<text {place} text-anchor="middle">{number:,}</text>')
+    parts.append(f'<text x="{left + EDGE}" y="{top + HEIGHT - EDGE + 24}">predictions needed</text>')
     for way, colour in COLOURS.items():
         mine = [row for row in rows if row["way"] == way]
         points = [(row.get("predictions"), row["accuracy"]) for row in mine]

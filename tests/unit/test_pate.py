@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -260,6 +261,20 @@ def test_a_student_learns(teacher):
     assert tacit.verify(evidence).ok
     assert evidence.threat["who sees the votes"].startswith("the operator")
     assert evidence.provenance["answers given"] == 100
+
+
+def test_a_copy_holds_the_student_and_nothing_private():
+    x, y = data()
+    run = PATE(line, student="linear", teachers=10, aggregator=GNMax(2.0), delta=1e-5, classes=[0, 1], random_state=0)
+    run.fit(x[:200], y[:200], x[200:], users=np.arange(200))
+    assert not any(isinstance(value, np.ndarray) and len(value) == 200 for value in vars(run._given).values())
+    other = pickle.loads(pickle.dumps(run))
+    assert (other.predict(x) == run.predict(x)).all()
+    assert not {"_teachers", "_votes", "_noise"} & vars(other).keys()
+    for ask in (other.teacher_votes, lambda: other.release_bound(epsilon=0.2)):
+        with pytest.raises(tacit.BadInput, match="holds neither the teachers"):
+            ask()
+    assert run.teacher_votes().counts(x[:1]).sum() == 10
 
 
 def test_no_confident_answer_is_an_ordinary_case():

@@ -24,6 +24,8 @@ from .teachers import Teachers, train, tried
 
 Array = NDArray[Any]
 NAME = "PATE"
+PRIVATE = ("_teachers", "_votes", "_noise")
+"""Parts of a run that must not leave with the student."""
 
 
 class PATE:
@@ -92,6 +94,7 @@ class PATE:
             self.teacher, given.x, given.y, shard, teachers=self.teachers, classes=len(given.classes), rng=learning,
             progress=self.progress,
         )  # fmt: skip
+        self._given = given.forgotten()  # a student that is kept or sent on carries no records
         self._ask(design, given.public_x, noise, choosing, teaching)
         self._seeded, self._randomness, self._noise = not chance.cryptographic, chance.name, noise
         return self
@@ -143,7 +146,8 @@ class PATE:
         """
         self._fitted()
         design = self.design_
-        if len(self._votes) > 1:
+        votes = self._held("_votes")
+        if len(votes) > 1:
             raise BadInput(
                 "Queries that were chosen by looking at earlier answers have no data-dependent bound here.",
                 fix="Use rounds=1, or quote bound_.",
@@ -151,7 +155,7 @@ class PATE:
         how = releasing(design, epsilon=epsilon, propose=propose, order=order, confidence=confidence)
         cost = Cost.of(self.aggregator, self.teachers, len(self.classes_), how.order)
         self._paid(how.event(design.delta, design.adjacency), design)
-        counts = np.concatenate([counts for counts, _ in self._votes])
+        counts = np.concatenate([counts for counts, _ in votes])
         found = how.drawn(cost, counts, self._noise)
         return None if found is None else how.bound(found, design)
 
@@ -214,11 +218,25 @@ class PATE:
         for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_")]:
             delattr(self, name)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle holds: the student, and neither teachers, votes, noise nor ledger."""
+        return {name: value for name, value in vars(self).items() if name not in PRIVATE} | {
+            "ledger": None,
+            "progress": None,
+        }
+
+    def _held(self, name: str) -> Any:
+        """A private part, which a copy does not have."""
+        self._fitted()
+        if name not in vars(self):
+            raise BadInput("This is a copy, which holds neither the teachers nor their votes.", fix="Ask the original.")
+        return vars(self)[name]
+
     def _fitted(self) -> None:
         if "_student" not in vars(self) or "queries_" not in vars(self):
             raise BadInput("This PATE has not been fitted.", fix="Call fit(x, y, public_x) first.")
 
     def teacher_votes(self) -> Teachers:
         """The trained teachers, for the operator: what they say of any input is private."""
-        self._fitted()
-        return self._teachers
+        found: Teachers = self._held("_teachers")
+        return found

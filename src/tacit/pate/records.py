@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,10 @@ class Given:
     @property
     def unit(self) -> str:
         return "record" if self.users is None else "user"
+
+    def forgotten(self) -> Given:
+        """What is public of it: neither records, labels nor users."""
+        return replace(self, x=self.x[:0], y=self.y[:0], users=None)
 
     def asked(self, x: Any) -> Array:
         """Records that a student is asked about."""
