@@ -171,10 +171,12 @@ def plots(rows):
              "high": row["accuracy"] + 2 * row.get("accuracy_error", 0.0)}
             for row in own if row.get("epsilon")
         ]  # fmt: skip
-        least = max(min(row["accuracy"] for row in points), 0.4)
+        least = max(
+            min([row["accuracy"] for row in points] + [row["majority"] for row in own if "majority" in row]), 0.4
+        )
         axes = {
             "x": alt.X("epsilon:Q", scale=alt.Scale(type="log")),
-            "color": alt.Color("method:N", legend=alt.Legend(labelLimit=300)),
+            "color": alt.Color("method:N", legend=alt.Legend(labelLimit=400)),
         }
         y = alt.Y("accuracy:Q", scale=alt.Scale(domainMin=round(least - 0.01, 2), zero=False, clamp=True))
         base = alt.Chart(alt.Data(values=points)).encode(**axes)

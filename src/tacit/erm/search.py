@@ -21,7 +21,7 @@ from .noise import gaussian
 
 SCORE_NOISE = 3.0
 """Noise of a trial's score, in multiples of the noise that would spend the whole budget of its fit: a ninth of it."""
-HALVINGS = 8
+HALVINGS = 6
 """How finely the budget of a trial is searched."""
 Settings = Mapping[str, Any]
 
