@@ -169,6 +169,29 @@ def test_a_fleet_with_a_strange_record_abstains_in_one_shard_only():
     assert (counts == (found.each(x[:7])[:, :, None] == np.arange(2)).sum(axis=1)).all()
 
 
+def test_a_compiled_step_is_checked_on_made_up_records(monkeypatch):
+    """The check of a compiled step may stop the run, so it must not see anybody: one strange record would be told."""
+    from torch import nn
+
+    from tacit.fleet import disjoint
+
+    seen = []
+
+    class Spy:
+        def __init__(self, gradients, name, size):
+            self.gradients = gradients
+
+        def __call__(self, models, batch):
+            seen.append(batch.x.isfinite().all().item() and 0 <= batch.x.min().item() <= batch.x.max().item() <= 1)
+            return self.gradients(models, batch)
+
+    monkeypatch.setattr(disjoint, "Compiled", Spy)
+    net = Network(lambda: nn.Sequential(nn.Linear(3, 2)), steps=3, batch_size=4, compiled=True)
+    x = np.full((8, 3), np.nan)
+    train(net, x, np.arange(8) % 2, np.arange(8) % 2, teachers=2, classes=2, rng=source(0))
+    assert seen == [True, False, False, False]
+
+
 def test_a_module_that_is_given_stays_as_it_is():
     from torch import nn
 
