@@ -103,3 +103,28 @@ def test_a_release_from_postgresql(url, tmp_path):
     with pytest.raises(tacit.BadInput, match="cannot be opened"):
         Table("postgresql://nobody:secret@127.0.0.1:9/none#t", unit="who")
     assert len(ledger.entries()) == 1
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+def test_no_number_of_postgresql_raises(postgres):
+    """Decimals beyond all floats, NaN, infinities and the largest whole numbers are moved to the bounds."""
+    import psycopg
+
+    place = postgres.fresh("query_odd")
+    odd = ["1e400", "-1e400", "NaN", "0.5", "1e-400"]
+    with psycopg.connect(place) as connection:
+        connection.execute("create table odd (who int, a numeric, b double precision, c bigint, d real)")
+        for who, text in enumerate(odd):
+            real = text if "400" not in text else text.replace("400", "308")
+            values = (who, text, real, (-1) ** who * (2**63 - 1), "infinity" if who % 2 else "-infinity")
+            connection.execute("insert into odd values (%s, %s::numeric, %s::double precision, %s, %s::real)", values)
+    table = Table(f"{place}#odd", unit="who")
+    for column in "abcd":
+        query = table.aggregate(s=sum(column, (-3, 8)), m=mean(column, (-3, 8)), v=variance(column, (-3, 8)))
+        terms = query._terms(query.aggregates)
+        exact = totals(query.shape, terms, lost=True)
+        assert all(abs(int(exact.terms[term][0])) <= 5 * term.most(1) for term in terms), column
+        assert exact.everybody == 5
+    query = table.sum("c", "private").release(epsilon=1, rng=1)
+    assert math.isfinite(query.value)

@@ -314,6 +314,11 @@ def test_nothing_shows_rows():
         (lambda: table().where(lambda t: t.amount > t.amount.mean()), "Mean"),
         (lambda: table().where(lambda t: t.amount / t.visits > 1), "Divide"),
         (lambda: table().where(lambda t: t.amount), "true or false"),
+        (lambda: table().where(lambda t: t.city > date(2024, 1, 1)), "kind|fit"),
+        (lambda: table().where(lambda t: t.city == t.visits), "kind|fit"),
+        (lambda: table().where(lambda t: t.count() > 3), "Count"),
+        (lambda: table().where(lambda t: t.amount == t.amount.max()), "Max"),
+        (lambda: table().where(lambda t: t.mutate(m=t.amount.mean()).m > 3), "this table"),
         (lambda: table().histogram("amount", [3, 1]), "rising"),
         (lambda: table().histogram("city", [0, 1]).release(epsilon=1, rng=1), None),
         (lambda: Table("nowhere.parquet", unit="who"), "nowhere.parquet"),
@@ -389,6 +394,14 @@ def test_conditions():
         (lambda t: t.city.lower() == "bern", 2),
     ):
         assert exact(table().where(given).count())[1] == [[rows]], given
+
+
+def test_a_question_keeps_its_name_in_another_process():
+    """Conditions are described as the engine is told them, so functions of the table are too."""
+    names = [table().where(lambda t: t.amount > 3).count().name for _ in range(2)]
+    assert names[0] == names[1]
+    assert names[0] != table().where(lambda t: t.amount > 4).count().name
+    assert table().where("amount > 3").count().name != table().where("amount > 4").count().name
 
 
 def test_histogram_and_dates():

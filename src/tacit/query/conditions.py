@@ -46,7 +46,7 @@ class Comparison:
     sign: str
     value: str
 
-    def __str__(self) -> str:
+    def described(self, table: Opened) -> str:
         return f"{self.column} {self.sign} {self.value}"
 
     def holds(self, table: Opened) -> Column:
@@ -68,14 +68,16 @@ class Comparison:
         raise BadInput(f"Column {self.column!r} cannot be compared: it holds {kind}.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Expression:
     """An ibis expression, deferred (`_.age > 30`) or a function of the table."""
 
     given: Any
 
-    def __str__(self) -> str:
-        return str(self.given)
+    def described(self, table: Opened) -> str:
+        """The condition as the engine is told it, without the name of a table that lives in memory."""
+        text = str(table.backend.compile(table.relation.select(it=self.holds(table))))
+        return re.sub(r"ibis_[a-z]+_\w+", "table", text)
 
     def holds(self, table: Opened) -> Column:
         try:
@@ -116,8 +118,19 @@ def _check(found: Any, relation: Any) -> None:
                 f"A condition may not use {type(node).__name__}.",
                 fix="Compare columns with constants; prepare anything else in the table itself, row by row.",
             )
-        waiting += [part for part in node.__args__ if isinstance(part, operations.Value)]
-        waiting += [item for part in node.__args__ if isinstance(part, tuple) for item in part]
+        parts = [part for part in node.__args__ if isinstance(part, operations.Value)]
+        parts += [item for part in node.__args__ if isinstance(part, tuple) for item in part]
+        if len({_family(part.dtype) for part in parts} - {"null"}) > 1:
+            raise BadInput(
+                "A condition may only compare values of one kind: an engine would cast them, and could fail."
+            )
+        waiting += parts
+
+
+def _family(kind: Any) -> str:
+    """Kinds that engines compare without a cast that may fail on a value."""
+    names = ("null", "boolean", "numeric", "string", "date", "timestamp", "time")
+    return next((name for name in names if getattr(kind, f"is_{name}")()), str(kind))
 
 
 def _unquoted(text: str) -> str:

@@ -40,6 +40,9 @@ class Among:
     by: By
     values: tuple[Any, ...]
 
+    def described(self, table: Opened) -> str:
+        return repr(self)
+
     def holds(self, table: Opened) -> Column:
         found = self.by.held(table)
         return found.notnull() if isinstance(self.by, ByBin) else found.isin(list(self.values))

@@ -84,7 +84,7 @@ class Query(ABC, Generic[Prices]):
             "table": shape.table.name,
             "columns": {name: str(kind) for name, kind in shape.table.relation.schema().items()},
             "unit": shape.unit,
-            "where": [f"{type(item).__name__} {item!r}" for item in shape.conditions],
+            "where": [f"{type(item).__name__} {item.described(shape.table)}" for item in shape.conditions],
             "by": [repr(item) for item in shape.by],
             "keys": None if shape.keys is None else [repr(key) for key in shape.keys.values],
             "limits": [shape.max_groups, shape.max_rows, shape.portable],

@@ -85,9 +85,8 @@ def number_of(table: Opened, column: str) -> Column:
         return found.cast("int64").cast("float64")
     if kind.is_integer():
         return found.cast("float64")
-    if kind.is_decimal():  # PostgreSQL refuses to cast a decimal beyond 1e308
-        far = Decimal(10) ** 100
-        return ibis().greatest(ibis().least(found, ibis().literal(far)), ibis().literal(-far)).cast("float64")
+    if kind.is_decimal():
+        return _from_decimal(found) if table.engine == "postgres" else found.cast("float64")
     if kind.is_floating():
         return _without_nan(found.cast("float64"))
     if kind.is_string() and table.engine in ("duckdb", "pyspark"):
@@ -109,6 +108,20 @@ def whole(number: int) -> Column:
 def real(number: float | Fraction) -> Column:
     """A constant of double precision."""
     return ibis().literal(float(number), "float64")
+
+
+def _from_decimal(found: Column) -> Column:
+    """PostgreSQL refuses to cast a decimal beyond 1e308 or nearer to 0 than 1e-308: both are compared first.
+
+    NaN is above all numbers there, and so counts as the largest.
+    """
+    far, near = (ibis().literal(Decimal(text)) for text in ("1e100", "1e-100"))
+    return ibis().cases(
+        (found > far, real(1e100)),
+        (found < -far, real(-1e100)),
+        ((found < near) & (found > -near), real(0.0)),
+        else_=found.cast("float64"),
+    )
 
 
 def _without_nan(number: Column) -> Column:
