@@ -285,3 +285,17 @@ def test_bad_ridges_are_refused_before_anything_is_paid(made):
     with pytest.raises(BadInput, match="regularization"):
         made(delta=1e-6, target_range=(0, 1), regularization="much", ledger=till).fit(X, Y)
     assert till.asked == []
+
+
+def test_people_with_several_records_are_not_promised_anything(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": 40 + 10 * X[:, 0], "who": np.arange(len(X)) // 3, "buys": np.where(Y, "y", "n")})
+    columns = (tacit.Column("age", range=(0, 100)), tacit.Column("buys", kind="category", words=("n", "y")))
+    schema = Schema(columns, label="buys", unit="who")
+    model = PrivateLogisticRegression(1.0, 1e-6, schema=schema, random_state=0).fit(frame)
+    assert any("not one who" in line for line in model.evidence().not_covered)
+    ledger = tacit.Ledger.create(tmp_path / "users.db", epsilon=9.0, delta=1e-4, unit="user")
+    with pytest.raises(tacit.Mismatch, match="one user"):
+        PrivateGaussianNB(1.0, 1e-6, classes=[0, 1], ledger=ledger).fit(X, Y)
+    with pytest.raises(tacit.Mismatch, match="one user"):
+        tacit.search(lambda c, r: (c, 0.0), [1], event=tacit.events.Gaussian(9.0), delta=1e-6, ledger=ledger)

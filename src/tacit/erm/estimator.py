@@ -112,7 +112,8 @@ class PrivateEstimator(BaseEstimator):
 
 
 def paid(ledger: Charger, event: Event, adjacency: Adjacency, name: str) -> Receipt:
-    """Charge an event. A ledger that counts other neighbours is told for which it counts: it converts or refuses.
+    """Charge an event. A ledger that counts other neighbours, or people with several records, is told for whom the
+    event counts: it converts the charge or refuses it.
 
     An `Account` passes no adjacency on, so the ledger behind it is asked itself.
     """
@@ -121,7 +122,7 @@ def paid(ledger: Charger, event: Event, adjacency: Adjacency, name: str) -> Rece
         purpose, analyst, ledger = ledger.purpose or purpose, ledger.analyst or analyst, ledger.ledger
     key = f"fit-{secrets.token_hex(16)}"
     if isinstance(ledger, Scoped):
-        return ledger.charge(event, key=key, purpose=purpose, analyst=analyst, adjacency=adjacency)
+        return ledger.charge(event, key=key, purpose=purpose, analyst=analyst, adjacency=adjacency, unit="record")
     return ledger.charge(event, key=key, purpose=purpose, analyst=analyst)
 
 

@@ -31,8 +31,10 @@ def schema_of(given: Schemas) -> Schema:
 
 
 def read_off(schema: Schema) -> tuple[str, ...]:
-    """What no proof covers: ranges and words that were read off the data."""
-    return (f"ranges or words read off the data: {', '.join(schema.derived)}",) if schema.derived else ()
+    """What no proof covers: ranges and words that were read off the data, and people who have several records."""
+    own = (f"ranges or words read off the data: {', '.join(schema.derived)}",) if schema.derived else ()
+    several = (f"people with several records: one record is the unit here, not one {schema.unit}",)
+    return (*own, *(several if schema.unit is not None else ()))
 
 
 def row_norm(schema: Schema) -> float:

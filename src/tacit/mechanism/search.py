@@ -53,6 +53,7 @@ def search(
     mean: float | None = None,
     shape: float | str | None = "auto",
     adjacency: Adjacency | str = "add-remove",
+    unit: str = "record",
     ledger: Charger | None = None,
     rng: Random = None,
 ) -> Searched[Candidate, Result]:
@@ -61,7 +62,8 @@ def search(
     `make_run(candidate, source)` trains with these settings and scores the result; both draw from `source`.
     `event` says what one trial costs, with its score: an Event or a Plan, or a function of the candidate.
     `mean` is the average number of trials, by default three for each candidate and ten at least. `shape` None: their
-    number is Poisson; 1: geometric, which makes one trial at least; "auto" takes the cheaper of both.
+    number is Poisson; 1: geometric, which makes one trial at least; "auto" takes the cheaper of both. `unit` names
+    what the events count: a record, or a user.
 
     Guarantee: `RepeatAndSelect(OneOf(events), mean, shape)`, charged once, before the first trial.
     Caller ensures: `event` covers the trial and its score. A score on private records needs noise of its own (compose
@@ -74,8 +76,8 @@ def search(
         raise BadInput(f"A search needs at least one candidate, and a mean between 0 and {MOST} trials.")
     neighbours = Adjacency.of(adjacency)
     whole = selection_event([_event(event, each) for each in candidates], trials, shape, delta, neighbours)
-    evidence = _evidence(whole, delta, neighbours, len(candidates), source(rng).name)
-    receipt = None if ledger is None else _paid(ledger, whole, neighbours)
+    evidence = _evidence(whole, delta, neighbours, len(candidates), source(rng).name, unit)
+    receipt = None if ledger is None else _paid(ledger, whole, neighbours, unit)
     result, score, candidate = best_of(make_run, candidates, whole, source(rng))
     return Searched(_told(result, evidence), score, candidate, evidence, receipt)
 
@@ -159,9 +161,11 @@ def _event(given: Event | Plan | Callable[[Candidate], Event | Plan], candidate:
     return found
 
 
-def _evidence(event: RepeatAndSelect, delta: float, adjacency: Adjacency, candidates: int, randomness: str) -> Evidence:
+def _evidence(
+    event: RepeatAndSelect, delta: float, adjacency: Adjacency, candidates: int, randomness: str, unit: str
+) -> Evidence:
     found = privacy_loss(event, adjacency).epsilon(check.delta(delta)).upper
-    bound = upper_bound(found, delta, event, adjacency, method=METHOD, more=(COVERED,))
+    bound = upper_bound(found, delta, event, adjacency, method=METHOD, unit=unit, more=(COVERED,))
     return Evidence(
         subject="the best of a private search",
         claim=Claim(bound, event),
@@ -185,11 +189,11 @@ def chosen_among(candidates: int, event: RepeatAndSelect) -> str:
     )
 
 
-def _paid(ledger: Charger, event: Event, adjacency: Adjacency) -> Receipt:
+def _paid(ledger: Charger, event: Event, adjacency: Adjacency, unit: str) -> Receipt:
     purpose, analyst = "search", ""
     while isinstance(ledger, Account):
         purpose, analyst, ledger = ledger.purpose or purpose, ledger.analyst or analyst, ledger.ledger
     key = f"search-{secrets.token_hex(16)}"
     if isinstance(ledger, Scoped):
-        return ledger.charge(event, key=key, purpose=purpose, analyst=analyst, adjacency=adjacency)
+        return ledger.charge(event, key=key, purpose=purpose, analyst=analyst, adjacency=adjacency, unit=unit)
     return ledger.charge(event, key=key, purpose=purpose, analyst=analyst)
