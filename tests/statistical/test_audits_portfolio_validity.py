@@ -2,7 +2,7 @@
 
 Runs are simulated here: a model's answers are a public function of one noisy number. Pilot, choice and judgement are
 the library's own. Checks allow binom(REPLAYS, 0.05) up to its 1 - 1e-6 quantile; benchmarks/portfolio_nulls.py plays
-a thousand replays of each case. What a judgement by fixed numbers of runs does at worst is summed up exactly.
+thousands of replays of each case. What a judgement by fixed numbers of runs does at worst is summed up exactly.
 """
 
 import contextlib
@@ -128,10 +128,11 @@ CASES = {
 }
 
 
-def alarms(monkeypatch, name, replays=REPLAYS):
+def alarms(monkeypatch, name, replays=REPLAYS, first=0):
+    """How many of these replays, numbered from `first`, refute."""
     how, claim, more = CASES[name]
     ended, found = 0, 0
-    for seed in range(replays):
+    for seed in range(first, first + replays):
         with contextlib.suppress(NotFinished, BadInput):  # of so many failures nothing can be learned
             found += bool(refuted(monkeypatch, Simulated(seed, **how), claim, **more))
             ended += 1
