@@ -256,6 +256,16 @@ def test_a_frame_with_texts_keeps_its_names():
     assert model.n_features_in_ == 2
 
 
+def test_one_complex_entry_of_a_frame_changes_nothing_about_the_others():
+    """Once, pandas made all of the frame complex, and every record counted as 0."""
+    pd = pytest.importorskip("pandas")
+    rows, zero = X[:50].tolist(), X[:50].copy()
+    rows[7][1], zero[7, 1] = 1j, 0.0
+    with pytest.warns(UserWarning, match="not of a number type"):
+        found = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(pd.DataFrame(rows), Y[:50]).coef_
+    assert np.array_equal(found, PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(zero, Y[:50]).coef_)
+
+
 def test_labels_beside_a_table_are_read_one_by_one():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"age": 40 + 10 * X[:50, 0]})

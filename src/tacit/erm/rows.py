@@ -82,8 +82,11 @@ def numbers(x: Any) -> Any:
 
 
 def number(value: Any) -> float:
-    """The number that a value is or spells; NaN for any other."""
+    """The number that a value is or spells; NaN for any other. One complex entry makes a frame complex: the others stay
+    what they were."""
     try:
+        if isinstance(value, complex):
+            return value.real if value.imag == 0 else math.nan
         return float(value)
     except Exception:  # whatever one person's value does
         return math.nan
