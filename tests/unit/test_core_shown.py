@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import report_samples
 import tacit
 from report_samples import private
 from tacit.core import Claim
@@ -58,3 +59,11 @@ def test_the_repr_of_a_plan_names_every_field():
     one, two = tacit.Plan(1000, 0.1, 10, 1.0), tacit.Plan(1000, 0.1, 10, 1.0000001)
     assert repr(one) != repr(two)
     assert eval(repr(one).split("(")[0], {"Plan": tacit.Plan}) is tacit.Plan
+
+
+def test_a_false_claim_is_said_first():
+    """Before what an attack found, which may be little."""
+    refuted = report_samples.refuted()
+    assert refuted.attacks
+    assert refuted.sentence.startswith("The claim epsilon <= ")
+    assert "An attacker who" in refuted.sentence

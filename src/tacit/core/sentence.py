@@ -17,13 +17,14 @@ CEILING = 0.98
 
 
 def sentence(evidence: Evidence) -> str:
-    """What a person should take away; a failed control is said first."""
+    """What a person should take away; a failed control is said first, then that a claim is false."""
     failed = [control for control in evidence.controls if not control.passed]
     if failed:
         names = ", ".join(control.name for control in failed)
         return f"This experiment cannot be relied on: the control {names} did not behave ({failed[0].found})."
-    parts = [text for text in (_found(evidence), _understated(evidence), _judged(evidence)) if text]
-    return " ".join(parts) or "Nothing was measured and nothing is claimed."
+    found, judged = (_found(evidence), _understated(evidence)), _judged(evidence)
+    order = (judged, *found) if evidence.verdict is Verdict.REFUTED else (*found, judged)
+    return " ".join(text for text in order if text) or "Nothing was measured and nothing is claimed."
 
 
 def strongest(evidence: Evidence) -> tuple[Measurement, float, Estimate] | None:
