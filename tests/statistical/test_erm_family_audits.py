@@ -13,6 +13,7 @@ from tacit.erm import (
     PrivateGaussianNB,
     PrivateKMeans,
     PrivateLinearRegression,
+    PrivateLogisticRegression,
     PrivatePCA,
     PrivateStandardScaler,
     bayes,
@@ -70,3 +71,16 @@ def verdict(monkeypatch, name, factor):
 def test_an_estimator_keeps_its_claim_and_one_with_a_twentieth_of_the_noise_does_not(monkeypatch, name):
     assert verdict(monkeypatch, name, 1.0) is not tacit.Verdict.REFUTED
     assert verdict(monkeypatch, name, FEW) is tacit.Verdict.REFUTED
+
+
+@pytest.mark.parametrize("made", [PrivateGaussianNB, PrivateLogisticRegression])
+def test_an_audit_takes_estimators_as_they_are(made):
+    """It fits clones with seeds of their own, which are no trials of a search."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    model = made(1.0, 1e-5, norm_bound=4.0, classes=[0, 1])
+    found = tacit.audit(
+        model, (x, (x[:, 0] > 0).astype(int)), claim=(1.0, 1e-5), runs=200, isolation="none", canary="mislabelled",
+        confidence=CONFIDENCE, rng=0,
+    )  # fmt: skip
+    assert found.verdict in (tacit.Verdict.CONSISTENT, tacit.Verdict.UNINFORMATIVE)

@@ -60,7 +60,7 @@ class Budget:
 
     def bound(self, event: Event, more: tuple[str, ...]) -> Bound:
         """What the event really costs, with all that its theorems assume."""
-        found = privacy_loss(event, self.adjacency).epsilon(self.delta).upper
+        found = _cost(event, self.delta, self.adjacency)
         return upper_bound(found, self.delta, event, self.adjacency, method="privacy-loss distribution", more=more)
 
 
@@ -75,3 +75,9 @@ def _gap(event: Event, adjacency: Adjacency) -> float:
     if stated and adjacency is not Adjacency.REPLACE:
         return privacy_loss(event, adjacency, group=2).delta(0.0).upper
     return privacy_loss(event, Adjacency.REPLACE).delta(0.0).upper
+
+
+@lru_cache(maxsize=256)
+def _cost(event: Event, delta: float, adjacency: Adjacency) -> float:
+    """What an event costs; repeated fits, as an audit makes, ask for the same."""
+    return privacy_loss(event, adjacency).epsilon(delta).upper
