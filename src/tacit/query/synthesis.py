@@ -31,7 +31,7 @@ from .question import Query
 from .terms import People
 from .tree_model import Edge, Floats, TreeModel, fitted
 
-SHARES = (0.15, 0.25, 0.6)
+SHARES = (0.2, 0.2, 0.6)
 """Of the budget (in zCDP): single columns, the choice of pairs, the tables of pairs."""
 FINEST = 1e-3
 MOST_ROWS = 10_000_000

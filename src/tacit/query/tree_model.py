@@ -73,7 +73,7 @@ def fitted(
                 sums = sums + pair.sum(axis=1 if column == i else 0) / (other * pair_spread**2)
                 weights = weights + 1 / (other * pair_spread**2)
         shares.append(_simplex(sums / weights / total))
-    scaled = {(i, j): _scaled(_simplex(table / total), shares[i], shares[j]) for (i, j), table in pairs.items()}
+    scaled = {(i, j): _nearest(table / total, shares[i], shares[j]) for (i, j), table in pairs.items()}
     return TreeModel(tuple(shares), scaled, round(total))
 
 
@@ -83,6 +83,17 @@ def _simplex(values: Floats) -> Floats:
     above = np.cumsum(flat) - 1
     count = int(np.flatnonzero(flat - above / np.arange(1, flat.size + 1) > 0)[-1]) + 1
     return np.asarray(np.maximum(values - above[count - 1] / count, 0.0))
+
+
+def _nearest(table: Floats, rows: Floats, columns: Floats) -> Floats:
+    """The nearest non-negative table, in Euclidean norm, whose margins are given (Dykstra 1983)."""
+    height, width = table.shape
+    kept = np.zeros_like(table)
+    for _ in range(ROUNDS):
+        off_rows, off_columns = rows - table.sum(axis=1), columns - table.sum(axis=0)
+        table = table + off_rows[:, None] / width + off_columns[None, :] / height - off_rows.sum() / (height * width)
+        table, kept = np.maximum(table + kept, 0.0), np.minimum(table + kept, 0.0)
+    return _scaled(table, rows, columns)
 
 
 def _scaled(table: Floats, rows: Floats, columns: Floats) -> Floats:
