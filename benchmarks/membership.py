@@ -3,8 +3,8 @@
     python benchmarks/membership.py white-box [--scale small|large] [--device cuda] [--work FOLDER] [--part I/4]
     python benchmarks/membership.py defences [--data location30|baskets600]
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
-    python benchmarks/membership.py matrix [--quick]      (kinds of model x forms of output)
-    python benchmarks/membership.py honesty [--quick] [--campaign NAME]
+    python benchmarks/membership.py matrix [--quick] [--work FILE] [--part I/4] [--data adult] [--kind tree]
+    python benchmarks/membership.py honesty [--quick] [--campaign NAME] [--kind tree] [--work FILE] [--part I/4]
     python benchmarks/membership.py service [--quick]     (a model behind a local HTTP server)
     python benchmarks/membership.py scale [--quick]       (100,000 members, 1,000 classes)
     python benchmarks/membership.py           (all but LiRA, at small scale)
@@ -20,6 +20,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -59,9 +60,11 @@ def lira(options: argparse.Namespace) -> None:
 def matrix(options: argparse.Namespace) -> None:
     import membership_matrix
 
-    found = membership_matrix.run(Path(os.environ["TACIT_DATA"]), options.quick)
+    work = None if options.work is None else Path(options.work)
+    cells = membership_matrix.Cells(work, options.share, options.data, options.kind)
+    found = membership_matrix.run(Path(os.environ["TACIT_DATA"]), options.quick, seed=options.seed, cells=cells)
     print({name: value for name, value in found.items() if name != "matrix"})
-    if not options.quick:
+    if not options.quick and not found["missing"] and not options.seed:
         _kept("membership-matrix", options, found)
 
 
@@ -69,9 +72,18 @@ def honesty(options: argparse.Namespace) -> None:
     import membership_honesty
 
     work = None if options.work is None else Path(options.work)
-    found = membership_honesty.run(options.quick, options.campaign, work, options.share)
+    found = membership_honesty.run(options.quick, options.campaign, work, options.share, options.kind)
     if not options.quick and options.share == (0, 1):
-        _kept("membership-honesty", options, {**_earlier("membership-honesty"), **found})
+        earlier = _earlier("membership-honesty")
+        if options.kind is not None and "planted" in found:
+            found["planted"] = replaced(earlier.get("planted", []), found["planted"])
+        _kept("membership-honesty", options, {**earlier, **found})
+
+
+def replaced(rows: list[dict[str, Any]], fresh: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The kept rows of all kinds of model, with those that were measured again in place of the old ones."""
+    by_kind = {row["kind"]: row for row in (*rows, *fresh)}
+    return list(by_kind.values())
 
 
 def scale(options: argparse.Namespace) -> None:
@@ -91,7 +103,7 @@ def service(options: argparse.Namespace) -> None:
         _kept("membership-service", options, found)
 
 
-def _earlier(name: str) -> dict[str, object]:
+def _earlier(name: str) -> dict[str, Any]:
     """The campaigns that were kept before: one that is made again replaces its own alone."""
     path = RESULTS / f"{name}.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))["rows"]) if path.is_file() else {}
@@ -122,13 +134,14 @@ def main() -> None:
     parser.add_argument("verb", nargs="?", choices=VERBS)
     parser.add_argument("--scale", default="small", choices=("tiny", "small", "large"))
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data", help="of defences, one data set only: location30 or baskets600")
+    parser.add_argument("--data", help="of defences and matrix, one data set only, such as location30")
     parser.add_argument("--work", help="where finished models, or architectures, are kept to go on from")
     parser.add_argument("--part", default="0/1", metavar="I/N", help="do every N-th of them, from number I on")
     parser.add_argument("--quick", action="store_true", help="of matrix, honesty and scale: a sample, nothing is kept")
     parser.add_argument(
         "--campaign", default="all", choices=("all", "planted", "false discoveries", "coverage", "confounded")
     )
+    parser.add_argument("--kind", help="of matrix and of planted records, one kind of model only, such as tree")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     found = re.fullmatch(r"(\d+)/(\d+)", options.part)

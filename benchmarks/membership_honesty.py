@@ -35,11 +35,12 @@ def planted(
     first: int = 1000,
     work: Path | None = None,
     part: tuple[int, int] = (0, 1),
+    only: str | None = None,
 ) -> list[dict[str, Any]]:
     """Ten records with random wrong labels among `n`, which a model can fit by memory alone: how many are named?
 
     The rule that names them was set on draws below 100; it is judged on draws from `first` on. What is done is kept in
-    `work`, a line for each draw.
+    `work`, a line for each draw. `only` names one kind of model.
 
     Single trees and nearest neighbours fit some other records at the border of two groups by memory alone too, so that
     who else is named is counted and is no false discovery by itself.
@@ -56,6 +57,8 @@ def planted(
         ),
         "logistic (memorises nothing)": lambda seed: linear_model.LogisticRegression(C=1.0),
     }
+    if only is not None:
+        kinds = {only: kinds[only]}
     done = _read(work)
     for name, make in kinds.items():
         for draw in range(first, first + draws):
@@ -168,14 +171,18 @@ def confounded(seeds: int, honest: int, n: int = 600, first: int = 1000) -> list
 
 
 def run(
-    quick: bool = False, part: str = "all", work: Path | None = None, share: tuple[int, int] = (0, 1)
+    quick: bool = False,
+    part: str = "all",
+    work: Path | None = None,
+    share: tuple[int, int] = (0, 1),
+    only: str | None = None,
 ) -> dict[str, Any]:
-    """All campaigns, or one of them; `share` of the draws of `planted`."""
+    """All campaigns, or one of them; `share` of the draws and `only` one kind of model of `planted`."""
     import membership_coverage
 
     warnings.simplefilter("ignore")
     parts: dict[str, Callable[[], Any]] = {
-        "planted": lambda: planted(1, 300) if quick else planted(100, work=work, part=share),
+        "planted": lambda: planted(1, 300, only=only) if quick else planted(100, work=work, part=share, only=only),
         "false discoveries": lambda: false_discoveries(2 if quick else 100),
         "coverage": lambda: membership_coverage.run(quick),
         "confounded": lambda: confounded(*((1, 2, 200) if quick else (20, 100, 600))),

@@ -8,9 +8,12 @@ the papers, and see full-precision outputs of the target too.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -201,17 +204,54 @@ def attacked(outputs: Array, member: NDArray[np.bool_], y: Array, games: list[An
     return {"combined": rates["combined"], "best": best}
 
 
-def run(folder: Path, quick: bool = False, records: int = 600, seed: int = 0) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Cells:
+    """Which cells to measure, and the file that finished ones are kept in, one line for each cell."""
+
+    work: Path | None = None
+    share: tuple[int, int] = (0, 1)
+    data: str | None = None
+    kind: str | None = None
+
+    def wanted(self, number: int, data: str, kind: str) -> bool:
+        """Whether this cell is asked for; `number` counts all cells."""
+        asked = self.data in (None, data) and self.kind in (None, kind)
+        return asked and number % self.share[1] == self.share[0]
+
+    def done(self) -> dict[tuple[str, str, int, int], dict[str, Any]]:
+        """Finished cells by data set, kind of model, records and seed; a line that was cut off is measured again."""
+        found = {}
+        for line in self.work.read_text(encoding="utf-8").splitlines() if self.work and self.work.is_file() else ():
+            with contextlib.suppress(json.JSONDecodeError):
+                records, seed, row = json.loads(line)
+                found[row["data"], row["kind"], records, seed] = row
+        return found
+
+    def keep(self, row: dict[str, Any], records: int, seed: int) -> None:
+        """Append one finished cell."""
+        if self.work is not None:
+            with self.work.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([records, seed, row]) + "\n")
+
+
+def run(
+    folder: Path, quick: bool = False, records: int = 600, seed: int = 0, cells: Cells | None = None
+) -> dict[str, Any]:
     """The matrix, and what it says: cells below 0.9 of the plain implementation, and forms that lose over a tenth."""
     warnings.simplefilter("ignore")
-    sets = ("location30",) if quick else ("adult", "mnist", "location30")
-    rows = []
-    for name in sets:
-        x, y = data(folder, name, 200 if quick else records)
+    cells, records = cells or Cells(), 200 if quick else records
+    done, rows, number = cells.done(), [], 0
+    for name in ("location30",) if quick else ("adult", "mnist", "location30"):
+        x, y = data(folder, name, records)
         for kind, make in kinds(quick).items():
-            rows.append({"data": name, "kind": kind, **one(make, x, y, seed)})
-            print(name, kind, rows[-1]["plain"]["0.01"], rows[-1]["forms"]["float64"], rows[-1]["seconds"], flush=True)
-    return {"records": 200 if quick else records, "models": MODELS, "targets": TARGETS, **judged(rows), "matrix": rows}
+            number, key = number + 1, (name, kind, records, seed)
+            if key not in done and cells.wanted(number - 1, name, kind):
+                done[key] = {"data": name, "kind": kind, **one(make, x, y, seed)}
+                cells.keep(done[key], records, seed)
+                print(name, kind, done[key]["plain"]["0.01"], done[key]["forms"]["float64"], flush=True)
+            rows += [done[key]] if key in done else []
+    found = {"records": records, "models": MODELS, "targets": TARGETS, "seed": seed, "missing": number - len(rows)}
+    return {**found, **(judged(rows) if rows else {}), "matrix": rows}
 
 
 def judged(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -125,6 +125,26 @@ def test_the_judging_half_decides_between_candidates_that_tie():
     assert all(max(rows, default=0) < 18 for rows in found)
 
 
+def overconfident(seed, records=400, models=16):
+    """A network's margins: ten records are right only with training on them, all others are right either way.
+
+    Training makes the model surer of the others too, from odds of about e^12 to e^20, which nobody would call memory.
+    Wrong margins spread far more than right ones, so the middle of both medians lies among the wrong ones.
+    """
+    rng = np.random.default_rng(seed)
+    member = subsets(records, models, records // 2, Seeded(seed))
+    margin = np.where(member, 20.0, 12.0) + 4.0 * rng.normal(size=member.shape)
+    wrong = -6.0 - 12.0 * rng.gamma(1.5, 0.5, size=(10, models))
+    margin[:10] = np.where(member[:10], 2.0 + 0.5 * rng.normal(size=(10, models)), wrong)
+    return Observations.from_margin(margin, member=member)
+
+
+def test_sureness_beyond_right_is_not_taken_for_memory():
+    """Ranked by unlimited margins, 5 to 7 of the ten records are named: see `SURE`."""
+    found = [named(overconfident(seed), seed) & set(range(10)) for seed in range(6)]
+    assert min(map(len, found)) >= 9
+
+
 def test_records_that_no_model_remembers_are_seldom_named():
     """At 95 % one draw in 20 may name somebody; more than 5 of 20 do with a chance below 1 in 3,000."""
     empty = 0

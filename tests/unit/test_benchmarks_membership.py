@@ -156,3 +156,36 @@ def test_the_matrix_and_the_splits_at_their_smallest(lira):
         assert (x.shape, y.shape, member.sum()) == ((100, 10), (100,), 50)
     for name in ("membership_matrix", "membership_honesty"):
         sys.modules.pop(name, None)
+
+
+def test_the_matrix_goes_on_cell_by_cell(lira, tmp_path, monkeypatch):
+    """Parts share a file, a line that was cut off is measured again, and finished cells are not."""
+    import membership_matrix as matrix
+
+    measured = []
+
+    def one(make, x, y, seed):
+        rates = {"0.01": 0.5, "0.001": 0.1}
+        measured.append(make)
+        return {"plain": rates, "forms": {form: {"combined": rates, "best": rates} for form in matrix.FORMS}}
+
+    monkeypatch.setattr(matrix, "one", one)
+    monkeypatch.setattr(matrix, "data", lambda folder, name, records: (np.zeros((2, 1)), np.zeros(2)))
+    monkeypatch.setattr(matrix, "kinds", lambda quick: {"a": "a", "b": "b"})
+    work = tmp_path / "cells"
+    assert matrix.run(tmp_path, cells=matrix.Cells(work, (1, 2)))["missing"] == 3
+    assert measured == ["b", "b", "b"]
+    assert matrix.run(tmp_path, seed=1, cells=matrix.Cells(work, data="mnist", kind="a"))["missing"] == 5
+    lines = work.read_text(encoding="utf-8").splitlines()
+    work.write_text("\n".join((*lines[1:], lines[0][:40])) + "\n", encoding="utf-8")
+    assert len(matrix.run(tmp_path, cells=matrix.Cells(work))["matrix"]) == 6
+    assert sorted(measured) == ["a"] * 4 + ["b"] * 4  # b a fourth time where its line was cut
+    sys.modules.pop("membership_matrix", None)
+
+
+def test_one_kind_that_is_measured_again_replaces_its_own_row(lira):
+    import membership
+
+    kept = [{"kind": "tree", "draws": 1}, {"kind": "network", "draws": 1}]
+    found = membership.replaced(kept, [{"kind": "tree", "draws": 2}])
+    assert found == [{"kind": "tree", "draws": 2}, {"kind": "network", "draws": 1}]

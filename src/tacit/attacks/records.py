@@ -17,6 +17,9 @@ TIES = 1e-3
 """How much the difference of means counts beside that of medians: where medians tie, it decides."""
 REACH = 1 / 3
 """Of the largest difference: records below it are no candidates."""
+SURE = float(np.log(1e4))
+"""Margins beyond odds of 10,000 to 1, for or against a label, are ranked as these odds. Networks give odds of e^10 and
+e^30 to records that they get right without and with training on them; such a difference is no memorisation."""
 Randomness = Source | int | np.random.Generator | None
 
 
@@ -47,11 +50,12 @@ def exposed(observations: Observations, count: int, rng: Randomness, *, confiden
     """At most `count` records with a large memorisation on half of the models, estimated on the other half.
 
     Selecting and estimating on the same models would report luck (soundness rule 21). Records are ranked by the median
-    margin of models with the record minus that of models without: how wrong a model is without it counts, and no single
-    answer near 0 decides. The candidates are those of at least a third of the largest difference, `count` / 2 to
-    2 `count` of them. A model is sure of a record when its margin is above the middle of both medians on the selecting
-    half; the estimate is the difference of the shares of sure models with and without the record, and the candidates
-    that show it most clearly come first. Records whose models are too few to show anything are no candidates.
+    margin of models with the record minus that of models without, both limited to odds of 10,000 to 1: how wrong a
+    model is without the record counts, and no single answer near 0 decides. The candidates are those of at least a
+    third of the largest difference, `count` / 2 to 2 `count` of them. A model is sure of a record when its margin is
+    above the middle of both medians on the selecting half; the estimate is the difference of the shares of sure models
+    with and without the record, and the candidates that show it most clearly come first. Records whose models are too
+    few to show anything are no candidates.
 
     Guarantee: of the records whose lower limit is above 0, a share of at most 1 - confidence is not exposed, on average
     (exact p-values; the step-up rule of Benjamini and Hochberg 1995 over all candidates, stopped at `count`: it keeps
@@ -66,7 +70,7 @@ def exposed(observations: Observations, count: int, rng: Randomness, *, confiden
     name = "margin" if observations.margin is not None else "probability"
     first, second = _split(observations.need("member").astype(bool), source(rng))
     select, judge = observations.select(models=first), observations.select(models=second)
-    with_it, without = _medians(select, name)
+    with_it, without = (side.clip(-SURE, SURE) for side in _medians(select, name))
     score, member = with_it - without, judge.need("member").astype(bool)
     ranking = score + TIES * memorisation(select, name)
     tried = _candidates(np.where(_able(member, count, confidence), ranking, np.nan), count)
