@@ -20,6 +20,7 @@ NEEDED = {
     "lightning": ("private steps in the loops of Lightning", "pip install 'tacit[lightning]'"),
     "scikit-learn": ("embedded data, cloning estimators", "pip install 'tacit[erm]'"),
     "sqlalchemy": ("ledgers", "pip install 'tacit[ledger]'"),
+    "ibis-framework": ("private tables", "pip install 'tacit[query]'"),
     "psycopg": ("ledgers in PostgreSQL", "pip install 'tacit[postgres]'"),
     "altair": ("the report's charts", "pip install 'tacit[report]'"),
     "vl-convert-python": ("the report's charts", "pip install 'tacit[report]'"),
