@@ -306,3 +306,18 @@ def test_a_process_that_ends_while_it_destroys_a_checkpoint_leaves_none(tmp_path
     assert list(tmp_path.iterdir()) == [tmp_path / "run.secret.gone"]
     checkpoint.forget(path)
     assert not list(tmp_path.iterdir())
+
+
+def test_two_processes_that_clear_up_the_same_remains_do_not_mind_each_other(tmp_path, monkeypatch):
+    """Both see what a third left behind; one of them removes it first."""
+    left = tmp_path / "run.secret.gone"
+    left.write_bytes(b"secret")
+    synced = os.fsync
+
+    def meanwhile(handle: int) -> None:
+        synced(handle)
+        left.unlink(missing_ok=True)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    checkpoint.forget(tmp_path / "run.secret")
+    assert not left.exists()

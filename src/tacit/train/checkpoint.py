@@ -67,4 +67,4 @@ def forget(path: Path) -> None:
                 left -= file.write(bytes(min(left, CHUNK)))
             file.flush()
             os.fsync(file.fileno())
-        path.unlink()
+        path.unlink(missing_ok=True)  # another process of the run may have done so meanwhile
