@@ -1,11 +1,26 @@
 """Sphinx: MyST pages, the furo theme, nothing fetched from outside."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import reference
+
 project = "tacit"
 author = "the tacit authors"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest"]
+extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
-myst_enable_extensions = ["dollarmath"]
+exclude_patterns = ["_build", "api/examples"]
+myst_enable_extensions = ["dollarmath", "html_image", "attrs_inline", "attrs_block"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "tacit"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+
+
+def setup(app: object) -> None:
+    """The API reference is written while pages are read."""
+    app.connect("source-read", reference.source_read)

@@ -67,6 +67,11 @@ def runnable(page):
     return [block for block in blocks(page) if block.kind == "python" and not block.file]
 
 
+def under(folder):
+    """Pages of a folder that hold Python."""
+    return [f"{folder}/{page.stem}" for page in sorted((DOCS / folder).glob("*.md")) if runnable(page)]
+
+
 def played(page, folder):
     """What each Python block prints, all run in order in one process, as a reader would."""
     save_files(page, folder)
@@ -129,7 +134,10 @@ def test_comparison_can_fail():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tour", "lectures", "attacks", "mechanisms", "pate", "queries"])
+@pytest.mark.parametrize(
+    "name",
+    ["tour", "lectures", "attacks", "mechanisms", "pate", "queries", "datasets", *under("tutorials"), *under("howto")],
+)
 def test_python_blocks(name, tmp_path):
     """Accounting gives the numbers shown; experiments (which say "at least", "finds", TPR) the words."""
     page = DOCS / f"{name}.md"

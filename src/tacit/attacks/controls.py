@@ -41,7 +41,7 @@ def planted_leak(attack: AnyAttack, target: Observations, references: Observatio
 
 
 def leaking(seen: Observations, size: float | None = None) -> Observations:
-    """The same models, had they told: sure and right about members, near to no opinion about the others.
+    """What the models would show had they leaked: sure and right about members, nearly undecided about others.
 
     Models that are compared must leak alike: give all the same `size`, or each has its own reach.
     """

@@ -68,6 +68,7 @@ class Accusations:
 
     @property
     def accused(self) -> NDArray[np.bool_]:
+        """Which records are accused."""
         return self.p_value <= self.fpr
 
     @property

@@ -31,7 +31,7 @@ def rmia(target: Observations, references: Observations) -> Floats:
 
 @attack("rmia-offline", needs=("probability",), references=References.OUT)
 def rmia_offline(target: Observations, references: Observations) -> Floats:
-    r"""The same with p(x) = ((1 + a) mean without + (1 - a)) / 2, as models with the record are not at hand.
+    r"""RMIA without models that saw the record: p(x) = ((1 + a) mean without + (1 - a)) / 2.
 
     The slope a is chosen by attacking one reference with the others; with a single reference a = 1.
     """

@@ -31,7 +31,7 @@ def with_steps(
     batch: int = 128,
     move: Move | None = None,
 ) -> Observations:
-    r"""The same observations with every record's margin after each epoch of descent from the model on known records.
+    r"""Add to observations every record's margin after each epoch of descent from the model on known records.
 
     A copy of the model takes SGD steps on a random half of the `known` records (a truth value each), another copy on
     the other half; rates fall to 0. What generalises stays; what the model knew by heart of a record that is not among

@@ -33,7 +33,7 @@ def modified_entropy(target: Observations) -> Floats:
 
 @attack("modified-entropy-per-class", needs=("logits", "label"), references=References.BOTH)
 def modified_entropy_per_class(target: Observations, references: Observations) -> Floats:
-    """The same against each class's best threshold on the references (Song and Mittal 2021, section 3.3)."""
+    """Modified entropy against each class's best threshold on the references (Song and Mittal 2021, section 3.3)."""
     known, member = -_mentr(references), references.need("member").astype(bool)
     label = target.need("label").astype(np.int64)
     score = -_mentr(target)

@@ -36,13 +36,13 @@ def learned_black_box(target: Observations, known: Observations) -> Floats:
 
 @attack("white-box-outputs", needs=("internals", "logits", "label"), references=References.KNOWN)
 def white_box_outputs(target: Observations, known: Observations) -> Floats:
-    """The same with the outputs of layers inside."""
+    """A network from answers, losses, labels and the outputs of inner layers to membership."""
     return np.asarray(in_stages(target, known, 3)[-1])
 
 
 @attack("white-box-gradients", needs=("internals", "logits", "label"), references=References.KNOWN)
 def white_box_gradients(target: Observations, known: Observations) -> Floats:
-    """The same with per-example gradients of the loss, and with what `with_steps` saw after steps along others'."""
+    """The attack on inner layers with per-example gradients of the loss, and with what `with_steps` observed."""
     return np.asarray(in_stages(target, known)[-1])
 
 

@@ -53,7 +53,7 @@ def limits(claim: Claim, rates: ArrayLike) -> NDArray[np.float64]:
 
 
 def with_frontier(claim: Claim) -> Claim:
-    """The same claim with the rates that it allows."""
+    """Add to a claim the true-positive rates that it allows."""
     return replace(claim, frontier=tuple(zip(RATES, limits(claim, RATES).tolist(), strict=True)))
 
 

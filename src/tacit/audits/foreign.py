@@ -69,7 +69,7 @@ def margins(model: Any, x: Array, label: Array, classes: Array) -> NDArray[np.fl
 
 
 def margins_of(told: Array, names: Array | None, label: Array, classes: Array) -> NDArray[np.float64]:
-    """The same from what a model has told, and how it names its classes."""
+    """Margins from a model's output, given how the model names its classes."""
     if told.ndim != 2 or told.shape[0] != len(label) or told.shape[1] < 2:
         raise BadInput(f"predict must return (records, classes), got shape {told.shape}.")
     index = _columns(label, classes if names is None else np.asarray(names), told.shape[1])

@@ -93,6 +93,7 @@ class Recomputed:
 
     @classmethod
     def of(cls, method: str, stored: float, recomputed: float | None) -> Recomputed:
+        """A stored bound beside the one that is recomputed."""
         if recomputed is None:
             return cls(method, stored, None, method == STATED)
         close = stored == recomputed or math.isclose(stored, recomputed, rel_tol=TOLERANCE)

@@ -121,7 +121,7 @@ def _proof(entry: str, batch: str, loss: str | None) -> dict[str, Any]:
 
 
 def _rows(shown: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same, for a terminal."""
+    """What `doctor` found as rows for a terminal."""
     rows = [(row["parameter"], _line(row)) for row in shown["model"]]
     if "records" not in shown:
         return rows

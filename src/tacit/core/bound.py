@@ -91,6 +91,7 @@ class Bound:
         return self.epsilon > other.epsilon
 
     def to_json(self) -> dict[str, Any]:
+        """The bound as values for JSON."""
         data = asdict(self)
         data["epsilon"] = self.epsilon if math.isfinite(self.epsilon) else None
         data["side"], data["adjacency"] = self.side.value, self.adjacency.value
@@ -99,5 +100,6 @@ class Bound:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Bound:
+        """The bound that `to_json` wrote."""
         epsilon = data["epsilon"]
         return cls(**{**data, "epsilon": math.inf if epsilon is None else epsilon})

@@ -25,10 +25,12 @@ class Event:
         Event.registry[cls.__name__] = cls
 
     def to_json(self) -> dict[str, Any]:
+        """The event as values for JSON, with its schema."""
         return {"schema": SCHEMA, **_encode(self)}
 
     @staticmethod
     def from_json(data: dict[str, Any] | str) -> Event:
+        """The event that JSON values or text describe; bad input is refused in one sentence."""
         if isinstance(data, str):
             data = parsed(data, "The event")
         if not isinstance(data, dict):
@@ -84,7 +86,7 @@ def family(event: Event) -> str:
 
 
 def rescaled(event: Event, factor: float) -> Event:
-    """The same family with every noise multiplier times `factor`: more noise for a larger factor.
+    """Multiply every noise multiplier of an event by `factor`; the family stays, and a larger factor is more noise.
 
     An event without noise to scale is returned as it is.
     """

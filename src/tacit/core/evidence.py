@@ -182,6 +182,7 @@ class Evidence:
 
     @property
     def upper(self) -> Bound | None:
+        """The proven upper bound of the claim; None where nothing is claimed."""
         return None if self.claim is None else self.claim.bound
 
     @property
@@ -251,12 +252,14 @@ class Evidence:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
+        """The evidence as values for JSON."""
         from .evidence_json import encode
 
         return {"schema": SCHEMA, **encode(self)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Evidence:
+        """The evidence that `to_json` wrote."""
         from .evidence_json import decode
 
         return decode(data, SCHEMA)

@@ -30,6 +30,7 @@ class Interval:
         return self.lower <= value <= self.upper
 
     def to_json(self) -> dict[str, float | None]:
+        """Both ends as values for JSON."""
         return {"lower": finite(self.lower), "upper": finite(self.upper)}
 
 
@@ -45,10 +46,12 @@ class Estimate:
     note: str = ""
 
     def to_json(self) -> dict[str, float | int | str | None]:
+        """The estimate as values for JSON."""
         return {"value": self.value, "lower": self.lower, "upper": self.upper, "n": self.n, "note": self.note}
 
     @classmethod
     def from_json(cls, data: dict[str, object], confidence: float) -> Estimate:
+        """The estimate that `to_json` wrote."""
         value = data["value"]
         return cls(
             None if value is None else float(str(value)),

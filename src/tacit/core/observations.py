@@ -61,10 +61,12 @@ class Observations:
 
     @property
     def records(self) -> int:
+        """How many records were observed."""
         return self._shape[0]
 
     @property
     def models(self) -> int:
+        """How many models were observed."""
         return self._shape[1]
 
     @property

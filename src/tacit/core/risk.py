@@ -18,11 +18,13 @@ class Exposure:
     memorisation: Estimate
 
     def to_json(self) -> dict[str, Any]:
+        """The record's figures as values for JSON."""
         told = {"record": self.record, "selected_by": self.selected_by, "confidence": self.memorisation.confidence}
         return {**told, "memorisation": self.memorisation.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Exposure:
+        """The figures that `to_json` wrote."""
         estimate = Estimate.from_json(data["memorisation"], float(data["confidence"]))
         return cls(check.whole("record", data["record"], least=0), float(data["selected_by"]), estimate)
 
@@ -39,11 +41,13 @@ class GroupRisk:
     p_value: float
 
     def to_json(self) -> dict[str, Any]:
+        """The group's figures as values for JSON."""
         told = {"group": self.group, "p_value": self.p_value, "confidence": self.advantage.confidence}
         return {**told, "advantage": self.advantage.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GroupRisk:
+        """The figures that `to_json` wrote."""
         estimate = Estimate.from_json(data["advantage"], float(data["confidence"]))
         return cls(str(data["group"]), estimate, float(data["p_value"]))
 

@@ -99,7 +99,7 @@ class Problem:
         return self.accelerated(regularization, tilt, tolerance, theta)
 
     def accelerated(self, regularization: float, tilt: Floats, tolerance: float, theta: Floats) -> Floats:
-        """The same by gradient steps with momentum.
+        """Find a point of small gradient, as `minimum` does, by gradient steps with momentum.
 
         With q = sqrt(lambda/(n bend + lambda)), k steps reduce F - min F by 2 (1 - q)^k (Nesterov 2018, Lectures on
         convex optimization, Theorem 2.2.3); F - min F is at most |grad F|^2/2 lambda and at least |grad F|^2 q^2/2

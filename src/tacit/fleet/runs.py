@@ -160,7 +160,7 @@ def _sampled(count: int, rate: float, rng: np.random.Generator) -> Rows:
 
 
 def _even(order: Iterator[list[Rows]]) -> Iterator[list[Rows]]:
-    """The same steps, refused where one run has a step more than another: momentum would move the other, too."""
+    """Return the steps, and refuse runs of unequal numbers of steps: momentum would move the shorter one further."""
     for rows in order:
         if len({mine.size > 0 for mine in rows}) > 1:
             raise BadInput(

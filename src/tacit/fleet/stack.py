@@ -43,7 +43,7 @@ class Stack(ABC):
     """No sum over positions hides in a per-example gradient: rounding its factors rounds it by no larger share."""
 
     def like(self, parameters: dict[str, Tensor]) -> Self:
-        """The same architecture with other parameters."""
+        """A stack of this architecture with other parameters."""
         other = shallow(self)
         other.parameters = parameters
         return other
@@ -229,7 +229,7 @@ def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:
 
 
 def copies(model: nn.Module, count: int) -> dict[str, Tensor]:
-    """The same parameters `count` times along a first axis."""
+    """Repeat a model's parameters `count` times along a first axis."""
     return {name: value.detach().expand(count, *value.shape).clone() for name, value in model.named_parameters()}
 
 

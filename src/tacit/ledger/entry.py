@@ -34,6 +34,7 @@ class Entry:
     event: Event
 
     def to_json(self) -> dict[str, Any]:
+        """The entry as values for JSON."""
         return {**vars(self), "event": self.event.to_json()}
 
 

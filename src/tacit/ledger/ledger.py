@@ -80,10 +80,12 @@ class Ledger:
 
     @property
     def adjacency(self) -> Adjacency:
+        """The neighbours that the budget counts."""
         return self.terms.adjacency
 
     @property
     def unit(self) -> str:
+        """What counts as one person in this budget."""
         return self.terms.unit
 
     @property

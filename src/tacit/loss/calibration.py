@@ -57,6 +57,7 @@ class Setting:
         return upper_bound(self.epsilon.upper, self.delta, self.event, self.adjacency, method=method)
 
     def to_json(self) -> dict[str, object]:
+        """The setting as values for JSON."""
         return {
             "noise_multiplier": finite(self.noise_multiplier),
             "rate": self.rate,
@@ -98,7 +99,7 @@ def calibrate(
         return _over(readings[value], target)
 
     def limit(value: float) -> float:
-        """The same for the normal limit."""
+        """Log of risk over target in the normal limit."""
         mu = _limit(**{**known, solve: value}, shift=adjacency.sensitivity)
         return _over(read(privacy_loss(Gaussian(1 / mu), Adjacency.ADD_REMOVE)), target)
 

@@ -39,6 +39,7 @@ class Clipping:
 
     @staticmethod
     def of(clipping: Clipping | str) -> Clipping:
+        """The kind of clipping with this name, or the value itself."""
         if isinstance(clipping, Clipping):
             return clipping
         if clipping not in Clipping.registry:

@@ -118,7 +118,7 @@ class Contour:
         return below and self.delta(high)[1] <= delta
 
     def ends(self, epsilon: float, total: float) -> tuple[float, float]:
-        """The same, with the sum at hand."""
+        """Lower and upper end of delta(epsilon), given the sum over the contour."""
         size, moment = self._sizes
         exponent = 1 + self.tilt * epsilon + abs(self.log_m)
         rounding = 4 * EPS * ((4 + exponent + self.u.size) * size + epsilon * moment)
@@ -186,7 +186,7 @@ def _fine(tilted: Tilted, tilts: Array, u: Array, goal: float, work: int) -> tup
 
 
 def _finer(line: Line, tilts: Array, levels: Array, most: int) -> Iterator[tuple[Line, Array]]:
-    """The same line on finer and finer panels of at most so many nodes, with its errors."""
+    """Refine the panels of a line up to so many nodes, and return it with its errors."""
     if line.weights.size <= most:
         yield line, np.exp(np.minimum(line.quick_error(tilts[:2].tolist(), levels[2:]), 300.0))
         yield line, np.exp(np.minimum(line.log_error(tilts, levels), 300.0))

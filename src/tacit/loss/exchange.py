@@ -29,7 +29,7 @@ from ..core.events import (
 
 
 def to_dp_accounting(event: Event) -> Any:
-    """The same release as a dp_accounting.DpEvent."""
+    """Convert an event to a dp_accounting.DpEvent."""
     peer = _peer()
     match event:
         case Gaussian(noise_multiplier=z):
@@ -62,7 +62,9 @@ def to_dp_accounting(event: Event) -> Any:
 
 
 def from_dp_accounting(event: Any) -> Event:
-    """The same release as an Event; randomized response is read with its count of buckets and its noise parameter."""
+    """Convert a dp_accounting.DpEvent to an Event.
+
+    Randomized response is read with its count of buckets and its noise parameter."""
     name = type(event).__name__
     simple = {"NoOpDpEvent": NoOp(), "NonPrivateDpEvent": NonPrivate()}
     if name in simple:

@@ -152,7 +152,7 @@ class Plan:
         return self._bound(self._event(self.sampling.begun(self.rate, step)), delta)
 
     def calibrated(self, *, epsilon: float, delta: float) -> Plan:
-        """The same plan with the least noise that keeps its claim at most `epsilon`."""
+        """This plan with the least noise that keeps its claim at most `epsilon`."""
         self._warn(check.delta(delta))
         target = check.positive("epsilon", epsilon)
 

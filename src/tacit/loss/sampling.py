@@ -48,6 +48,7 @@ class Sampling:
 
     @staticmethod
     def of(sampling: Sampling | str) -> Sampling:
+        """The way of sampling with this name, or the value itself."""
         if isinstance(sampling, Sampling):
             return sampling
         if sampling not in Sampling.registry:

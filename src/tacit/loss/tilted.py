@@ -176,5 +176,5 @@ def best_tilt(total: Moments, bound: Bounding, start: float, *, sharp: bool = Fa
 
 
 def one_conversion(tilt: float) -> float:
-    """The same for one tilt."""
+    """The conversion's bound at one tilt."""
     return tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)

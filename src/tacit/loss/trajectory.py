@@ -40,7 +40,7 @@ def trajectory(
 
 
 def _older(event: LastIterate, adjacency: Adjacency) -> NoisyDescent | None:
-    """The same descent in the symbols of `NoisyDescent`, where its older theorem speaks of it."""
+    """The event's descent in the symbols of `NoisyDescent`, where its older theorem speaks of it."""
     beta = event.smoothness + event.regularization
     if event.rate < 1 or event.diameter is not None or not event.regularization or event.step_size * beta >= 1:
         return None

@@ -248,7 +248,7 @@ def convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float, float
 
 
 def _few_moves(tilted: Array, start: int, count: int, size: int) -> tuple[Array, float]:
-    r"""The same where most steps stay at one point, of mass m: m^n (1 + n x + [(1 + x)^n - 1 - n x]), x = r/m.
+    r"""The convolution where most steps stay at one point, of mass m: m^n (1 + n x + [(1 + x)^n - 1 - n x]), x = r/m.
 
     No move and one move need no transform, so the large mass that stays adds no rounding to the small ones that matter.
     """

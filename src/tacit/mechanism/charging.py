@@ -27,6 +27,7 @@ class Account:
     analyst: str = ""
 
     def charge(self, event: Event, *, key: str, purpose: str = "", analyst: str = "") -> Receipt:
+        """Charge the ledger, with this purpose and analyst where they are set."""
         return self.ledger.charge(event, key=key, purpose=self.purpose or purpose, analyst=self.analyst or analyst)
 
 

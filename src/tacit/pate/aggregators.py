@@ -181,6 +181,7 @@ class ConfidentGNMax(Aggregator):
         return np.asarray(counts.max(axis=1).astype(np.int64) * GRID)
 
     def passed(self, agreement: Counts, chance: Source) -> NDArray[np.bool_]:
+        """Which queries pass the noisy test that enough teachers agree."""
         noisy = agreement + normal(self.noise_select, agreement.shape, chance)
         return np.asarray(noisy >= round(self.threshold * GRID))
 

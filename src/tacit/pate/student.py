@@ -62,7 +62,7 @@ def student_of(given: Any, teacher: Any) -> Student:
 
 
 def constant(answer: int | None, classes: int) -> Predict:
-    """The same shares for everybody: of one class, or equal ones."""
+    """A student that gives everybody equal shares of all classes, or all of one class."""
     shares = np.full(classes, 1.0 / classes) if answer is None else np.eye(classes)[answer]
     return lambda asked: np.tile(shares, (len(asked), 1))
 

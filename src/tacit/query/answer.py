@@ -105,6 +105,7 @@ class Answer(Released):
         return self.raw.text()
 
     def to_json(self) -> dict[str, Any]:
+        """The answer as values for JSON."""
         assert self.raw is not None
         return self.raw.to_json()
 

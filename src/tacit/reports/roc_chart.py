@@ -86,7 +86,7 @@ def _series(curves: Sequence[Node], *, frontier: bool, proven: bool) -> list[Ser
 
 @cache
 def _spec(scale: str, floor: float, curves: int) -> dict[str, Any]:
-    """The same for every model with as many curves: data come in by name."""
+    """The chart's specification, shared by all models with this number of curves: data come in by name."""
     alt = altair()
     shown = alt.param(name="shown", value=[str(index) for index in range(curves)])
     layers = [*_limits(alt, scale, floor), *_curves(alt, scale, floor, curves), _hover(alt, scale, floor, curves)]

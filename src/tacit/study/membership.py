@@ -192,7 +192,7 @@ def measured(scores: Sequence[Scores], confidence: float, fpr: Sequence[float] =
 
 
 def observed_groups(seen: Observations, groups: ArrayLike) -> Observations:
-    """The same observations with every record's group."""
+    """Add every record's group to observations."""
     return replace(seen, group=np.asarray(groups).astype(str))
 
 

@@ -197,7 +197,7 @@ def observe(
 
 
 def inside(target: Any, x: Array, seen: Observations) -> Observations:
-    """The same observations with a torch model's layers and gradients beside them."""
+    """Add a torch model's layers and gradients to observations."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(target, torch.nn.Module) or hugging_face(target):
         raise BadInput(

@@ -36,7 +36,7 @@ def unnamed(models: int) -> tuple[str, ...]:
 
 
 def renamed(exposures: Sequence[Exposure], rows: NDArray[np.int64]) -> tuple[Exposure, ...]:
-    """The same records by their rows in other data: the k-th was `rows[k]` there."""
+    """Name exposed records by their rows in other data: the k-th was `rows[k]` there."""
     return tuple(replace(item, record=int(rows[item.record])) for item in exposures)
 
 
@@ -49,7 +49,7 @@ def groups(seen: Observations, attack: str, confidence: float, chance: Source) -
 
 
 def by_steps(claim: Claim | None) -> tuple[Spent, ...]:
-    """The same for a claimed event that is repeated; nothing for any other claim."""
+    """Epsilon by steps for a claimed event that is repeated; nothing for any other claim."""
     if claim is None or not isinstance(claim.event, Repeat):
         return ()
     event, bound = claim.event, claim.bound

@@ -52,7 +52,7 @@ def fresh(make: Callable[[], nn.Module], x: Array, y: Array, chance: Source) -> 
 
 
 def crafted(start: nn.Module, x: Array, y: Array) -> nn.Module:
-    """The same network with parameters that know these records well: its gradients on others like them are short.
+    """A copy of the network with parameters that know these records well: its gradients on others like them are short.
 
     A claim holds for any public start, so an audit may choose one that hides a canary least (Annamalai and De
     Cristofaro 2024). Caller ensures: no run of the audit trains on these records.

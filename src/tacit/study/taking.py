@@ -170,7 +170,7 @@ def told(model: Any, x: Array, y: Array, coins: NDArray[np.bool_], chance: Sourc
 
 
 def sharing(audit: Evidence, confidence: float) -> Evidence:
-    """The same evidence of one of two games; together they hold with this confidence."""
+    """Evidence of one of two games, restated so that both hold together with this confidence."""
     words = f"one of two games, which hold together with confidence {confidence:.10g}"
     return audit.with_(demonstrations=tuple(believing(item, words) for item in audit.demonstrations))
 
@@ -200,7 +200,7 @@ def _canaries(canaries: Any) -> tuple[Array, Array, NDArray[np.bool_]]:
 
 
 def believing(item: Demonstration, words: str) -> Demonstration:
-    """The same bound, with one thing more that must be believed."""
+    """Add one assumption to a bound."""
     return replace(item, bound=replace(item.bound, assumptions=(*item.bound.assumptions, words)))
 
 

@@ -256,7 +256,7 @@ class PrivateStep:
         return info
 
     def gradients(self, batch: Batch) -> StepInfo:
-        """The same without the optimizer's step: for loops that take it themselves, once.
+        """Set the private gradients without the optimizer's step: for loops that take it themselves, once.
 
         On a GPU the next step may add up where these gradients lie: whoever keeps some copies them, on the same stream.
         """
@@ -330,7 +330,7 @@ class PrivateStep:
         return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
 
     def _device_key(self, batch: Batch, summed: Summed) -> Tensor:
-        """The same, made where the sum lies."""
+        """The key of this step's noise, made on the device that holds the sum."""
         device = summed.total[0].device
         keys = words_of(self._two_keys(batch), device)
         mark = fingerprint(self._release.joined(self._release.own(summed.total)), keys)

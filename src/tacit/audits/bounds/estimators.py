@@ -31,6 +31,7 @@ class Limits:
 
     @classmethod
     def of(cls, counts: Counts, confidence: float) -> Limits:
+        """The two limits that counts give at this confidence."""
         tpr, fpr = both_limits(counts.true_positives, counts.false_positives, counts.n_in, counts.n_out, confidence)
         return cls(float(tpr), float(fpr))
 

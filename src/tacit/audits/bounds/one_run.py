@@ -107,7 +107,7 @@ class OneRun(OneRunEstimator):
 
 @dataclass(frozen=True)
 class OneRunCurve(OneRunEstimator, Family):
-    """The same for a claimed trade-off curve: v right guesses are too many for a member of the event's family.
+    """One run against a claimed trade-off curve: v right guesses are too many for a member of the event's family.
 
     Reference: Mahloujifar, Melis and Chaudhuri 2024 (arXiv 2410.22235), the theorem for a bounded number of guesses
     and its recursion, with two choices per canary.

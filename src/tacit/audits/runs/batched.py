@@ -218,7 +218,7 @@ def _some(jobs: Sequence[Job], among: Sequence[Result]) -> list[int]:
 
 
 def _mark(job: Job, result: Result) -> bytes:
-    """The same for two runs of one coin that scored exactly alike."""
+    """A mark that is equal for two runs with the same coin and exactly the same score."""
     return np.asarray(job.coin).tobytes() + np.asarray(result.score).tobytes()
 
 

@@ -109,11 +109,11 @@ class Budget:
         return usual if self.fleet is None else self.fleet.batch
 
     def unhurried(self) -> Budget:
-        """The same with all of the time for one run."""
+        """This budget with all of its time allowed for one run."""
         return self if math.isinf(self.deadline) else replace(self, limit=self.deadline - self.began)
 
     def patient(self, times: Sequence[float]) -> Budget:
-        """The same with a limit per run, or call, that none like these comes near."""
+        """This budget with a limit per run, or call, far above what such runs took."""
         return replace(self, limit=max(10.0, 20 * max(times) * (1 if self.fleet is None else self.fleet.at_once)))
 
     def affordable(self, runs: int, times: Sequence[float], least: int = 4) -> int:

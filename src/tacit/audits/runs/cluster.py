@@ -1,4 +1,4 @@
-"""The same runs on Ray's workers: a running cluster if there is one, else a local one; where a run is made changes
+"""Make the runs on Ray's workers: a running cluster if there is one, else a local one; where a run is made changes
 nothing, as its randomness comes with it."""
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Run:
         return self._margin(*outputs(model, self._probe))
 
     def together(self, coins: Sequence[bool], words: Sequence[tuple[int, ...]]) -> list[tuple[float, str]]:
-        """The same of many runs, in one call of fit.many."""
+        """Make many runs in one call of fit.many."""
         x, y, member = self.pair.pool(np.array(coins))
         told = answers(self.fit, x, y, member, [generator(item) for item in words], self._probe)
         return [(math.nan, told)] * len(words) if isinstance(told, str) else [self._margin(one, None) for one in told]
@@ -203,7 +203,7 @@ class ManyCanaries:
         return self._margins(*outputs(self.fit(x, y, generator(words)), self.canary_x))
 
     def together(self, coins: Sequence[NDArray[np.bool_]], words: Sequence[tuple[int, ...]]) -> list[tuple[Any, str]]:
-        """The same of many runs, in one call of fit.many."""
+        """Make many runs in one call of fit.many."""
         x, y = np.concatenate((self.x, self.canary_x)), np.concatenate((self.y, self.canary_y))
         member = np.concatenate((np.ones((len(self.x), len(words)), dtype=bool), np.stack(coins, axis=1)))
         told = answers(self.fit, x, y, member, [generator(item) for item in words], self.canary_x)

@@ -147,7 +147,7 @@ def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
 
 
 def _loose(loss: Composed) -> Composed:
-    """The same from above alone."""
+    """A loss that keeps its upper end only."""
     return Composed(tuple((replace(item, tight=False), count) for item, count in loss.releases), loss.curves)
 
 

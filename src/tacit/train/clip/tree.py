@@ -11,7 +11,7 @@ from ...core import BadInput
 
 
 def mapped(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
-    """The same batch with `function` applied to every tensor that holds examples (a scalar does not)."""
+    """Apply `function` to every tensor of a batch that holds examples (a scalar does not)."""
     if isinstance(batch, Tensor):
         return function(batch) if batch.ndim else batch
     if isinstance(batch, dict):

@@ -62,7 +62,7 @@ def add(joined: Joined, key: bytes | Tensor, scale: float, share: float) -> None
 
 
 def eager_into(joined: Joined, words: Tensor, scale: float, share: float) -> None:
-    """The same as torch operations, on any device."""
+    """Add noise by torch operations, on any device."""
     flat = torch.empty(joined.count, device=joined.device)
     on_device(flat, words, scale, eager)
     put(iter([flat]), joined.arrays, share)

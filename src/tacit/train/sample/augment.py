@@ -36,7 +36,7 @@ class Several(NamedTuple):
 
 
 def averaged(loss: Loss) -> Loss:
-    """The same loss for single rows and for `Several`: one number per unit."""
+    """Make a loss that takes single rows and `Several` alike: one number per unit."""
 
     def run(model: nn.Module, batch: Any) -> Tensor:
         if not isinstance(batch, Several):

@@ -131,7 +131,7 @@ class Totals:
         return self.slowly(batch)
 
     def slowly(self, batch: Batch) -> Summed:
-        """The same by the eager clipper, which gives a gradient that is not finite no weight."""
+        """Add up by the eager clipper, which gives no weight to a gradient that is not finite."""
         found = self._summed(batch, self.clipper)
         return replace(found, parts=found.coming.here() or found.parts)
 

@@ -69,7 +69,7 @@ class Level:
         return C._add_batch_dim(values, axis, self.number)
 
     def leaf(self, values: Tensor) -> Tensor:
-        """The same numbers without history, with a gradient of their own."""
+        """A detached copy that records its own gradient."""
         with gradients_allowed():
             return values.detach().requires_grad_()
 

@@ -281,7 +281,7 @@ def flat(args: Any, kwargs: Any) -> Iterator[Tensor]:
 
 
 def replaced(item: Any, bare: Mapping[int, Tensor]) -> Any:
-    """The same arguments with some tensors exchanged."""
+    """Replace some tensors among arguments."""
     if isinstance(item, Tensor):
         return bare.get(id(item), item)
     if isinstance(item, dict):

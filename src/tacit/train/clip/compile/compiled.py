@@ -214,7 +214,7 @@ def _agree(fast: Clipped, slow: Clipped) -> bool:
 
 
 def _agree_roughly(fast: Clipped, slow: Clipped) -> bool:
-    """The same in reduced precision, where rounding may carry an example another way through a network by right.
+    """Compare in reduced precision, where rounding may legitimately change an example's path through the network.
 
     One in a hundred norms may be off by more than a twentieth of the longest, none by more than a third; a parameter's
     sum by half its length and a twentieth of all: less than if it were lost, or not clipped.

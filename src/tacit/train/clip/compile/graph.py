@@ -29,7 +29,7 @@ STRIDED = (
 
 
 def rewritten(traced: GraphModule) -> GraphModule:
-    """The same step for a compiler: nothing computed twice, views free in their layout, images with channels last."""
+    """Rewrite a traced step for a compiler: nothing computed twice, free layouts of views, channels-last images."""
     for node in traced.graph.find_nodes(op="call_function", target=aten.detach.default):
         node.replace_all_uses_with(node.args[0])
     for node in traced.graph.find_nodes(op="call_function", target=aten.t.default):

@@ -100,7 +100,7 @@ class Outer:
         return self._reaches(memo).view(len(self.left), -1).square().sum(1).sqrt()
 
     def _reaches(self, memo: Memo) -> Tensor:
-        """The same, (B groups)."""
+        """The reach of every group, (B groups)."""
         if self._by_inner():
             inner, other = (diagonal(self._inner(side, memo)).double() for side in (0, 1))
             return (inner.clamp(min=0).sqrt() * other.clamp(min=0).sqrt()).sum(1)

@@ -98,7 +98,7 @@ class Gather:
         return square(self._added(wide(self.rows)))
 
     def exact2(self) -> Tensor:
-        """The same, added up in float64."""
+        """The squared norm, added up in float64."""
         return self._added(self.rows.double()).flatten(1).square().sum(1)
 
     def _added(self, rows: Tensor) -> Tensor:

@@ -1,0 +1,228 @@
+"""Writes the API reference: signatures, docstrings, arguments and examples of every public name, as Markdown.
+
+A page of docs/api holds the line `<!-- reference: tacit.train -->`, which `source_read` replaces when Sphinx builds.
+Examples stand in docs/api/examples/ROOM.py under lines `# %% name name`; tests run them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE / "api" / "examples"
+MARK = re.compile(r"^<!-- reference: ([\w.]+) -->$", re.MULTILINE)
+CELL = re.compile(r"^# %% (.*)$", re.MULTILINE)
+LABEL = re.compile(r"^(Guarantee|Caller ensures|Edge cases|References?|Error|Raises)([^:\n]{0,20}): ", re.MULTILINE)
+ROOMS = (
+    "tacit", "tacit.events", "tacit.train", "tacit.erm", "tacit.mechanism", "tacit.query", "tacit.pate",
+    "tacit.ledger", "tacit.loss", "tacit.attacks", "tacit.audits", "tacit.reports", "tacit.data",
+)  # fmt: skip
+ARGUMENTS = dict(
+    line.split(" | ", 1)
+    for line in (HERE / "api" / "arguments.txt").read_text(encoding="utf-8").splitlines()
+    if " | " in line
+)
+"""What an argument means wherever it occurs, or in one function: `name | words`, `function(name) | words`."""
+
+
+def names_of(room: str) -> list[str]:
+    """The public names of a room that are not modules, each room's own once."""
+    module = importlib.import_module(room)
+    return [name for name in module.__all__ if not name.startswith("__") and not _is_module(module, name)]
+
+
+def own_names(room: str) -> list[str]:
+    """Those that are documented on the room's own page: the others are under `tacit`."""
+    front, module = importlib.import_module("tacit"), importlib.import_module(room)
+    if room == "tacit":
+        return names_of(room)
+    return [name for name in names_of(room) if getattr(front, name, None) is not getattr(module, name)]
+
+
+def text_of(item: Any) -> str:
+    """The docstring of a public object, empty where there is none of its own."""
+    if hasattr(item, "rule"):  # an attack: its rule says what it does
+        return inspect.getdoc(item.rule) or ""
+    if not (inspect.isclass(item) or inspect.isroutine(item)):
+        return ""
+    found = (vars(item).get("__doc__") or "") if inspect.isclass(item) else inspect.getdoc(item) or ""
+    return "" if found.startswith(f"{getattr(item, '__name__', '')}(") else inspect.cleandoc(found)
+
+
+def members_of(item: Any) -> list[tuple[str, Any]]:
+    """Public methods and properties that a class defines itself."""
+    if not inspect.isclass(item):
+        return []
+    found = []
+    for name, value in vars(item).items():
+        body = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+        if not name.startswith("_") and (isinstance(body, property) or inspect.isfunction(body)):
+            found.append((name, getattr(item, name)))
+    return found
+
+
+def undocumented(room: str) -> list[str]:
+    """Public names and members without a docstring; values other than classes and functions are in DATA."""
+    module, found = importlib.import_module(room), []
+    for name in own_names(room):
+        item = getattr(module, name)
+        if not text_of(item) and f"{room}.{name}" not in DATA:
+            found.append(name)
+        found += [f"{name}.{part}" for part, value in members_of(item) if not inspect.getdoc(value)]
+    return found
+
+
+def unexplained(room: str) -> list[str]:
+    """Arguments of public functions that neither a docstring nor the list of arguments explains."""
+    module = importlib.import_module(room)
+    return [
+        f"{name}({argument})"
+        for name in own_names(room)
+        for argument in arguments_of(getattr(module, name))
+        if not re.search(rf"\b{argument}\b", text_of(getattr(module, name))) and not meaning(name, argument)
+    ]
+
+
+def arguments_of(item: Any) -> list[str]:
+    if not inspect.isroutine(item) and not dataclasses.is_dataclass(item):
+        return []
+    try:
+        return [name for name in inspect.signature(item).parameters if not name.startswith("_")]
+    except (TypeError, ValueError):
+        return []
+
+
+def meaning(function: str, argument: str) -> str:
+    return ARGUMENTS.get(f"{function}({argument})") or ARGUMENTS.get(argument, "")
+
+
+DATA = {
+    "tacit.attacks.ATTACKS": "Every registered attack by its name.",
+    "tacit.audits.CANARIES": "Every kind of canary by its name, as `audit(canary=...)` takes it.",
+    "tacit.data.NAMES": "The public data sets that `load` knows, by name.",
+}
+
+
+def examples(room: str) -> dict[str, tuple[str, str]]:
+    """For every name its example and the name it stands under."""
+    path = EXAMPLES / f"{room.rpartition('.')[2]}.py"
+    if not path.exists():
+        return {}
+    _, *cells = CELL.split(path.read_text(encoding="utf-8"))
+    found = {}
+    for heading, code in zip(cells[::2], cells[1::2], strict=True):
+        first, *_ = names = heading.split()
+        found.update({name: (code.strip(), first) for name in names})
+    return found
+
+
+def page(room: str) -> str:
+    """The reference of one room as Markdown."""
+    module, shown, own = importlib.import_module(room), examples(room), own_names(room)
+    parts = [_entry(room, module, name, shown) for name in own]
+    elsewhere = [name for name in names_of(room) if name not in own]
+    if elsewhere:
+        links = ", ".join(f"[`{name}`](#{anchor('tacit', name, getattr(module, name))})" for name in elsewhere)
+        parts.append(f"## Also here\n\nDocumented under `tacit`: {links}.")
+    return "\n\n".join(parts)
+
+
+def anchor(room: str, name: str, item: Any) -> str:
+    kind = "class" if inspect.isclass(item) else "name"
+    return f"{kind}-{room}-{name}".replace(".", "-").lower()
+
+
+def _entry(room: str, module: ModuleType, name: str, shown: dict[str, tuple[str, str]]) -> str:
+    item = getattr(module, name)
+    lines = [f"({anchor(room, name, item)})=", f"## {name}", ""]
+    call = signature(name, item)
+    if call:
+        lines += ["```python", call, "```", ""]
+    lines += [markdown(text_of(item) or DATA.get(f"{room}.{name}", "")), "", _arguments(name, item), _members(item)]
+    if name in shown:
+        code, under = shown[name]
+        lines += [f"Example: see `{under}`."] if under != name else ["Example:", "", "```python", code, "```"]
+    return "\n".join(lines)
+
+
+def signature(name: str, item: Any) -> str:
+    """A call as one would write it, one argument per line where it is long."""
+    if not (inspect.isclass(item) or inspect.isroutine(item)) or (
+        inspect.isclass(item) and issubclass(item, Exception)
+    ):
+        return ""
+    try:
+        found = inspect.signature(item)
+    except (TypeError, ValueError):
+        return ""
+    parts = [_parameter(value) for key, value in found.parameters.items() if not key.startswith("_")]
+    keyword = [i for i, value in enumerate(found.parameters.values()) if value.kind is value.KEYWORD_ONLY]
+    if keyword and not any(value.kind is value.VAR_POSITIONAL for value in found.parameters.values()):
+        parts.insert(keyword[0], "*")
+    told = found.return_annotation not in (inspect.Signature.empty, None) and not inspect.isclass(item)
+    back = f" -> {found.return_annotation}".replace("'", "") if told else ""
+    one = f"{name}({', '.join(parts)}){back}"
+    return one if len(one) <= 90 else f"{name}(\n    " + ",\n    ".join(parts) + f",\n){back}"
+
+
+def _parameter(value: inspect.Parameter) -> str:
+    """An argument with its type and default as one would write them."""
+    bare = str(value.replace(default=value.empty)).replace("'", "")
+    if value.default is value.empty:
+        return bare
+    default = re.sub(r"<[^>]*>", "...", repr(value.default))
+    return f"{bare} = {default}" if ":" in bare else f"{bare}={default}"
+
+
+def _arguments(name: str, item: Any) -> str:
+    rows = [(key, meaning(name, key)) for key in arguments_of(item)]
+    told = [f"| `{key}` | {words} |" for key, words in rows if words]
+    return "\n".join(["| argument | meaning |", "|---|---|", *told, ""]) if told else ""
+
+
+def _members(item: Any) -> str:
+    rows = [f"- **`{name}`**: {_first(inspect.getdoc(value) or '')}" for name, value in members_of(item)]
+    return "\n".join([*rows, ""]) if rows else ""
+
+
+def _first(text: str) -> str:
+    """The first paragraph on one line, safe for Markdown."""
+    return escaped(" ".join(text.split("\n\n")[0].split()))
+
+
+def markdown(text: str) -> str:
+    """A docstring as Markdown: indented blocks become code, labels bold."""
+    text = LABEL.sub(r"\n**\1**\2: ", text)
+    out: list[str] = []
+    code = False
+    for line in text.split("\n"):
+        inside = line.startswith("    ") or (code and not line.strip())
+        if inside != code:
+            out += ["", "```text"] if inside else ["```", ""]
+        code = inside
+        out.append(line[4:] if inside else escaped(line))
+    return "\n".join([*out, "```"] if code else out)
+
+
+def escaped(line: str) -> str:
+    """Characters that Markdown would read, outside of code and bold labels."""
+    parts = re.split(r"(`[^`]*`|^\*\*[\w ]+\*\*)", line)
+    return "".join(
+        part if index % 2 else re.sub(r"([<$]|\*(?=\S)|(?<=\S)\*|^[#>])", r"\\\1", part)
+        for index, part in enumerate(parts)
+    )
+
+
+def source_read(app: object, docname: str, source: list[str]) -> None:
+    """Sphinx's hook: put the reference in place of its mark."""
+    source[0] = MARK.sub(lambda found: page(found[1]), source[0])
+
+
+def _is_module(module: ModuleType, name: str) -> bool:
+    return inspect.ismodule(getattr(module, name))

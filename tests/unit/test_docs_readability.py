@@ -1,0 +1,54 @@
+"""Prose can be read: short sentences, linked terms, docstrings that stand alone (benchmarks/readability.py)."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_spec = importlib.util.spec_from_file_location("readability", ROOT / "benchmarks" / "readability.py")
+readability = importlib.util.module_from_spec(_spec)
+sys.modules["readability"] = readability
+_spec.loader.exec_module(readability)
+KEPT = json.loads((ROOT / "benchmarks" / "results" / "readability.json").read_text(encoding="utf-8"))
+PAGES = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in readability.pages()}
+PLAIN = [name for name in PAGES if name.startswith(("docs/tutorials", "docs/howto", "docs/api")) or name in (
+    "README.md", "CONTRIBUTING.md", "docs/index.md", "docs/architecture.md", "docs/recipes.md", "docs/soundness.md",
+    "docs/datasets.md", "docs/regulations.md", "docs/tour.md", "docs/tables.md",
+)]  # fmt: skip
+
+
+def test_no_docstring_refers_to_another():
+    assert readability.begin_the_same() == []
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_people_read_first_has_no_long_sentence(name):
+    found = readability.judged(name, [PAGES[name]])
+    assert found.long == ()
+    assert found.median <= readability.MEDIAN
+
+
+def test_the_median_sentence_is_short():
+    assert readability.judged("all", list(PAGES.values())).median <= readability.MEDIAN
+
+
+def test_long_sentences_become_fewer():
+    """At most as many as were kept: whoever mends some runs benchmarks/readability.py and keeps its result."""
+    assert sum(len(found.long) for found in readability.all_prose()) <= KEPT["over_35"] + 10
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("docs/")])
+def test_terms_are_linked_at_their_first_use(name):
+    assert readability.unlinked(PAGES[name]) == ()
+
+
+def test_the_measure_can_fail():
+    long = " ".join(["word"] * 40) + "."
+    assert len(readability.judged("x", [f"Short one. {long}"]).long) == 1
+    assert readability.judged("x", [f"| {long} |\n\n```\n{long}\n```\n\n> {long}"]).sentences == 0
+    assert readability.unlinked("A canary sings.") == ("canary",)
+    assert readability.unlinked("A [canary](glossary.md) sings.") == ()
+    assert readability.words("`a b c` is code") == 3
