@@ -54,9 +54,9 @@ for event in (
     except tacit.Unsupported:
         print(event, tacit.privacy_loss(event, "add-remove").epsilon(1e-5).upper)
 
-# %% Event walk family
-from tacit.events import Event, Gaussian, Poisson, Repeat, family, walk
+# %% Event family
+from tacit.events import Event, Gaussian, Poisson, Repeat, family
 
 event = Repeat(Poisson(0.01, Gaussian(1.0)), 100)
-print([type(part).__name__ for part in walk(event)], family(event))
+print(family(event))
 assert Event.from_json(event.to_json()) == event
