@@ -204,6 +204,8 @@ def markdown(text: str) -> str:
     for line in text.split("\n"):
         inside = line.startswith("    ") or (code and not line.strip())
         if inside != code:
+            while code and not out[-1].strip():
+                out.pop()
             out += ["", "```text"] if inside else ["```", ""]
         code = inside
         out.append(line[4:] if inside else escaped(line))

@@ -67,6 +67,6 @@ def test_docstrings_become_markdown_that_is_safe():
         "Sum of `a*b` and c*d*e.\n\n    M(D) = f(D)\n\nGuarantee: epsilon < 1.\nCaller ensures: x."
     )
     assert "`a*b` and c\\*d\\*e" in text
-    assert "```text\nM(D) = f(D)\n```" in text.replace("\n\n```", "\n```")
+    assert "```text\nM(D) = f(D)\n```" in text
     assert "**Guarantee**: epsilon \\< 1." in text
     assert "\n**Caller ensures**: x." in text
