@@ -116,7 +116,7 @@ def test_an_attack_that_guesses_is_said_to_guess():
     leaky = replace(measurement(), auc=Estimate(0.8, 0.79, 0.81, 0.95, 3000), tpr_at_fpr=(rate,))
     words = replace(WHOLE, measurements=(leaky,)).sentence
     assert "no better than guessing at this rate as far as this sample can tell" in words
-    assert ", though better at others" in words
+    assert ", though better at others (area under the curve at least 0.790, guessing has 0.5)" in words
 
 
 @pytest.mark.parametrize(("fpr", "members", "scale"), [

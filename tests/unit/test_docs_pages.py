@@ -102,7 +102,8 @@ def unlike(shown, real, *, numbers):
 
 OUTCOME = re.compile(
     r", between \S+ and \S+|, no better than guessing( at this rate)?( as far as this sample can tell)?"
-    r"|, though better at others| \(the interval reaches higher because the sample is small\)|This audit would .*"
+    r"|, though better at others \(area under the curve at least \S+, guessing has 0\.5\)"
+    r"| \(the interval reaches higher because the sample is small\)|This audit would .*"
 )
 """Words that hang on what an experiment found: a processor that rounds otherwise may find one record more."""
 

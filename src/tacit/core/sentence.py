@@ -96,8 +96,14 @@ def _guessing(evidence: Evidence, fpr: float, estimate: Estimate, scale: int) ->
     if better(fpr, estimate):
         return ""
     sure = "" if (estimate.value or 0.0) <= fpr else " as far as this sample can tell"
-    here, rest = (" at this rate", ", though better at others") if better_elsewhere(evidence) else ("", "")
+    here, rest = (" at this rate", _elsewhere(evidence)) if better_elsewhere(evidence) else ("", "")
     return f", no better than guessing{here}{sure} (guessing finds {significant(fpr * scale)}){rest}"
+
+
+def _elsewhere(evidence: Evidence) -> str:
+    """How much better than guessing over all thresholds: few outsiders show little at one low rate, and much here."""
+    least = _whole(1000 * max(item.auc.lower for item in evidence.attacks)) / 1000
+    return f", though better at others (area under the curve at least {least:.3f}, guessing has 0.5)"
 
 
 def _limit(claim: Claim | None, fpr: float, estimate: Estimate, scale: int) -> str:
