@@ -195,3 +195,31 @@ def test_a_group_that_cannot_be_judged_is_named_without_a_number():
 
 def test_holm_by_hand():
     assert _holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+def unlike(odd, seed, records=400, models=11):
+    """Margins of models of two sorts; the first model is the target.
+
+    Most models keep what each record is like, so that only a comparison with other models finds members. The `odd` ones
+    do not, so that the margin itself finds them and a comparison misleads.
+    """
+    rng = np.random.default_rng(seed)
+    member = rng.random((records, models)) < 0.5
+    margin = 6.0 * member + rng.normal(size=member.shape)
+    plain = np.setdiff1d(np.arange(models), odd)
+    margin[:, plain] += 5.0 * rng.normal(size=(records, 1))
+    seen = Observations.from_margin(margin, member=member)
+    return seen.select(models=[0]), seen.select(models=np.arange(1, models))
+
+
+def at_one_percent(name, target, references):
+    return attacks.ATTACKS[name](target, references).roc().at(0.01)
+
+
+def test_every_reference_model_counts_when_combined_chooses():
+    """Three odd models of ten must not decide, wherever they stand: judged on them alone, the loss would be chosen."""
+    for odd in ([2, 6, 10], [1, 4, 7]):
+        target, references = unlike(odd, 0)
+        found = {name: at_one_percent(name, target, references) for name in ("combined", "lira", "student", "loss")}
+        assert found["loss"] < 0.3
+        assert found["combined"] >= 0.9 * max(found["lira"], found["student"])
