@@ -197,6 +197,55 @@ def test_a_trained_estimator_is_a_model(tacit_):
     assert tacit_(*words, "--references", "0", "--json")[0] in (0, 3)
 
 
+FRAMED = """
+import pandas
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+
+table = pandas.read_csv("in.csv")
+words = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+model = make_pipeline(
+    make_column_transformer((words, ["city"]), remainder="passthrough"),
+    HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2, random_state=0),
+).fit(table[["age", "city"]], table["ill"])
+"""
+
+
+def test_a_pipeline_that_was_fitted_to_a_frame_is_asked_about_frames(tacit_):
+    """Words, missing numbers, words for labels and columns in another order go to it as they are in the files."""
+    pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    for name, columns in (("in.csv", ("age", "city", "ill")), ("out.csv", ("ill", "city", "age"))):
+        cells = {
+            "age": [*rng.integers(20, 80, 38).astype(str), "", ""],
+            "city": rng.choice(["a", "b", "only here " + name[:2]], 40),
+            "ill": rng.choice(["yes", "no"], 40),
+        }
+        lines = [",".join(columns), *(",".join(cells[key][k] for key in columns) for k in range(40))]
+        Path(name).write_text("\n".join(lines) + "\n")
+    Path("framed_code.py").write_text(FRAMED)
+    words = ("attack", "--model", "framed_code:model", "--members", "in.csv", "--nonmembers", "out.csv")
+    status, out, err = tacit_(*words, "--label", "ill", "--references", "2", "--seed", "1", "--json")
+    assert status in (0, 3), err
+    assert {item["name"] for item in json.loads(out)["attacks"]} >= {"loss", "lira"}
+    status, _, err = tacit_(*words, "--label", "sick", "--out", "other")
+    assert (status, "has no column 'sick'" in err) == (2, True)
+
+
+def test_values_of_a_regression_are_no_classes(tacit_):
+    rng = np.random.default_rng(0)
+    for name in ("in.npz", "out.npz"):
+        x = rng.normal(size=(40, 2))
+        np.savez(name, x=x, y=np.exp(2 * x[:, 0] + rng.normal(size=40)))
+    Path("value_code.py").write_text("import numpy as np\n\ndef predict(x):\n    return np.exp(2 * x[:, 0])\n")
+    words = ("attack", "--model", "value_code:predict", "--members", "in.npz", "--nonmembers", "out.npz")
+    status, out, err = tacit_(*words, "--seed", "1", "--json")
+    assert status in (0, 3), err
+    assert [item["name"] for item in json.loads(out)["attacks"]] == ["loss"]
+
+
 def test_two_files_must_use_the_same_words(tacit_):
     """Numbered file by file, the second file's cats would be the first one's dogs."""
     Path("in.csv").write_text("a,b,y\n1,2,cat\n2,1,dog\n")

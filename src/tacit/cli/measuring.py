@@ -16,8 +16,9 @@ from ..core.run_folder import run_folder
 from ..data import Records
 from ..study.run_file import RunFile
 from .app import AGAIN, NO_ANSWER, SEED, STATUS_OF_VERDICT, Result, note, resumable, verb
+from .attack_data import Side, sides
 from .entry import Guarded, resolve_model
-from .inputs import PROGRESS, made, read_data, read_records, require, seeded, settings_of
+from .inputs import PROGRESS, made, read_records, require, seeded, settings_of
 
 
 @verb("attack")
@@ -61,8 +62,9 @@ def attack(
         else:
             if members is None or nonmembers is None:
                 raise BadInput("--model needs --members and --nonmembers.")
-            sides, count = _sides(members, nonmembers, label), 16 if references is None else references
-            evidence = _attacked(resolve_model(str(model)), *sides, names, count, seeded(seed), checkpoint=parts)
+            target, count = resolve_model(str(model)), 16 if references is None else references
+            pair = sides(target, members, nonmembers, label)
+            evidence = _attacked(target, *pair, names, count, seeded(seed), checkpoint=parts)
         evidence.save(held.results / "evidence.json")
         write(evidence.scores, held.results / "scores.csv")
         held.commit()
@@ -87,19 +89,19 @@ def _attack_run(
     inside = records.members
     if inside.all() or not inside.any():
         raise BadInput("An attack needs members and non-members: `members` must hold both 0 and 1.")
-    sides = [Records(records.x[rows], records.y[rows]) for rows in (inside, ~inside)]
+    pair = [Records(records.x[rows], records.y[rows]) for rows in (inside, ~inside)]
     seed = file.get("output").get("seed") if seed is None else seed
     fit, finished = None, Finished.of(parts, {}, (records.x, records.y, inside), seeded(seed))
     if how == "fit":
         note("training the target on the members")
         own = np.random.default_rng(seed) if seed is not None else finished.chance.generator()
-        fit, found = found, found(sides[0].x, sides[0].y, own)
+        fit, found = found, found(pair[0].x, pair[0].y, own)
     elif how == "make":
         found = loaded(found, Path(str(file.need("model", "file"))))
     groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
     more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups, "checkpoint": finished}
     count = table.get("references", 16) if references is None else references
-    evidence = _attacked(found, *sides, names or table.get("attacks"), count, finished.chance, **more)
+    evidence = _attacked(found, *pair, names or table.get("attacks"), count, finished.chance, **more)
     rows = np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))
     return evidence.with_(exposures=renamed(evidence.exposures, rows))
 
@@ -122,7 +124,13 @@ def loaded(make: Any, path: Path) -> Any:
 
 
 def _attacked(
-    target: Any, inside: Records, outside: Records, names: Any, references: int, chance: Any, **more: Any
+    target: Any,
+    inside: Records | Side,
+    outside: Records | Side,
+    names: Any,
+    references: int,
+    chance: Any,
+    **more: Any,
 ) -> Evidence:
     from ..study import attack as measure
 
@@ -135,17 +143,6 @@ def _attacked(
         rng=chance,
         **{key: value for key, value in more.items() if value is not None},
     )
-
-
-def _sides(members: str, nonmembers: str, label: str | None) -> list[Records]:
-    """Two files as one: a word must have one number in both."""
-    sides = [read_data(path, label=label) for path in (members, nonmembers)]
-    if sides[0].words != sides[1].words:
-        raise BadInput(
-            "The two files hold different words, which would be numbered differently.",
-            fix="Put all records into one file with a column of members, and name it in a run.toml.",
-        )
-    return sides
 
 
 def _attack_scores(path: str) -> Evidence:
