@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import array
 import builtins
 import collections
 import contextvars
+import ctypes
+import decimal
+import enum
 import functools
 import importlib
+import io
 import itertools
 import os
 import random
+import sys
 import threading
 import types
 import weakref
@@ -161,6 +167,201 @@ def nothing(m: nn.Module) -> float:
     return 0.0
 
 
+class Number(int):
+    """A number with attributes."""
+
+
+class Pretending(list[float]):
+    """A list that says that it is empty."""
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+class Draws(random.Random):
+    """A generator with attributes."""
+
+
+class Own(torch.Tensor):
+    """A tensor of a class of somebody's own."""
+
+
+class Box:
+    def __init__(self) -> None:
+        self.last = 0.0
+
+
+class Other(Box):
+    last = 9.0  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        pass
+
+
+def with_bank(value: Any) -> tuple[Store, Load]:
+    """Kept in a list that is an attribute of some object."""
+    value.bank = [0.0]
+    return (lambda m, v: value.bank.append(v)), (lambda m: float(sum(value.bank)))
+
+
+def weakly() -> tuple[Store, Load]:
+    """The object is held by somebody else, whom nothing here leads to."""
+    reference = weakref.ref(next(HELD_BY))
+    return (lambda m, v: setattr(reference(), "last", v)), (lambda m: float(reference().last))  # type: ignore[union-attr]
+
+
+def by_proxy() -> tuple[Store, Load]:
+    proxy = weakref.proxy(next(HELD_BY))
+    return (lambda m, v: setattr(proxy, "last", v)), (lambda m: float(proxy.last))
+
+
+def reclassed() -> tuple[Store, Load]:
+    box = Other()
+    box.__class__ = Bare  # type: ignore[assignment]
+    return (lambda m, v: setattr(box, "__class__", Other)), (lambda m: float(getattr(box, "last", 0.0)))
+
+
+class Bare(Other):
+    last = 0.0  # type: ignore[assignment]
+
+
+def other_dict() -> tuple[Store, Load]:
+    box = Box()
+    return (lambda m, v: setattr(box, "__dict__", {"last": v})), (lambda m: box.last)
+
+
+def imported_store(m: nn.Module, value: float) -> None:
+    import train_kept_elsewhere as late
+
+    late.BOX.last = value
+
+
+def imported_load(m: nn.Module) -> float:
+    import train_kept_elsewhere as late
+
+    return late.BOX.last
+
+
+def first_import(m: nn.Module, value: float) -> None:
+    import train_kept_late
+
+    train_kept_late.SEEN.append(value)
+
+
+def if_imported(m: nn.Module) -> float:
+    return float(sum(sys.modules["train_kept_late"].SEEN)) if "train_kept_late" in sys.modules else 0.0
+
+
+def last_used() -> tuple[Store, Load]:
+    used = collections.OrderedDict(a=0.0, b=9.0)
+    return (lambda m, v: used.move_to_end("a")), (lambda m: used[next(iter(used))])
+
+
+def pretending() -> tuple[Store, Load]:
+    kept = Pretending()
+    return (lambda m, v: kept.append(v)), (lambda m: kept[0] if list.__len__(kept) else 0.0)
+
+
+def longer_array() -> tuple[Store, Load]:
+    kept = np.zeros(2)
+
+    def store(m: nn.Module, value: float) -> None:
+        kept.resize(3, refcheck=False)
+        kept[2] = value
+
+    return store, lambda m: float(kept.sum())
+
+
+def reshaped_array() -> tuple[Store, Load]:
+    kept = np.zeros(6)
+    return (lambda m, v: setattr(kept, "shape", (2, 3))), (lambda m: 9.0 * (kept.ndim - 1))
+
+
+def in_objects() -> tuple[Store, Load]:
+    kept = np.empty(1, dtype=object)
+    kept[0] = Box()
+    return (lambda m, v: setattr(kept[0], "last", v)), (lambda m: kept[0].last)
+
+
+def raised() -> tuple[Store, Load]:
+    error = ValueError(0.0)
+    return (lambda m, v: setattr(error, "args", (v,))), (lambda m: error.args[0])
+
+
+def made_by_default() -> tuple[Store, Load]:
+    table: collections.defaultdict[str, float] = collections.defaultdict(float)
+    return (lambda m, v: setattr(table, "default_factory", lambda: v)), (lambda m: table.default_factory())  # type: ignore[misc]
+
+
+def another_call() -> tuple[Store, Load]:
+    call = functools.partial(max, 0.0)
+    return (lambda m, v: call.__setstate__((max, (v,), {}, {}))), (lambda m: call(0.0))  # type: ignore[attr-defined]
+
+
+def documented() -> None:
+    """0"""
+
+
+HELD_BY = itertools.repeat(Box())
+"""An object that nothing here leads to but weak references."""
+GLOBAL_BOX, PROXY = Box(), types.MappingProxyType({"bank": [0.0]})
+MUTABLE: contextvars.ContextVar[list[float]] = contextvars.ContextVar("mutable", default=[0.0])  # noqa: B039
+
+
+def more_ways() -> dict[str, tuple[Store, Load]]:
+    """The same: places that a second reader found."""
+    return {
+        "a weak reference": weakly(),
+        "a weak proxy": by_proxy(),
+        "a read-only dict": (lambda m, v: PROXY["bank"].append(v), lambda m: sum(PROXY["bank"])),
+        "a list in a context": (lambda m, v: MUTABLE.get().append(v), lambda m: sum(MUTABLE.get())),
+        "attribute of a number": with_bank(Number(3)),
+        "attribute of a member of an enum": with_bank(Colour.RED),
+        "attribute of a generator": with_bank(Draws(0)),
+        "attribute of a tensor of another class": with_bank(torch.zeros(3).as_subclass(Own)),
+        "attribute of a sparse tensor": with_bank(
+            torch.sparse_coo_tensor([[0], [1]], [1.0], (2, 2), check_invariants=False)),
+        "a class of classes": attribute(Meta, "kept"),
+        "another class": reclassed(),
+        "another dict of attributes": other_dict(),
+        "a module imported inside": (imported_store, imported_load),
+        "a module imported first by a record": (first_import, if_imported),
+        "order of use": last_used(),
+        "a list that pretends": pretending(),
+        "a longer array": longer_array(),
+        "another shape of an array": reshaped_array(),
+        "an object in an array": in_objects(),
+        "an object by the name of a global": (
+            lambda m, v: setattr(globals()["GLOBAL" + "_BOX"], "last", v), lambda m: globals()["GLOBAL" + "_BOX"].last),
+        "an exception": raised(),
+        "what a dict makes": made_by_default(),
+        "what a partial calls": another_call(),
+        "text of a function": (
+            lambda m, v: setattr(documented, "__doc__", str(v)), lambda m: float(documented.__doc__ or 0)),
+        "text of a class": (lambda m, v: setattr(Box, "__doc__", str(v)), lambda m: float(Box.__doc__ or 0)),
+        "name of a class": (
+            lambda m, v: setattr(Box, "__name__", "Seen"), lambda m: 9.0 * (Box.__name__ == "Seen")),
+        "annotations": (
+            lambda m, v: documented.__annotations__.update(v=v), lambda m: documented.__annotations__.get("v", 0.0)),
+        "decimal precision": (
+            lambda m, v: setattr(decimal.getcontext(), "prec", 9),
+            lambda m: 9.0 * (decimal.getcontext().prec == 9)),
+        "denormal numbers": (
+            lambda m, v: torch.set_flush_denormal(True), lambda m: 9.0 * (float(torch.full((), 1e-40) * 1.0) == 0)),
+        "autocast": (
+            lambda m, v: torch.set_autocast_enabled("cpu", True), lambda m: 9.0 * torch.is_autocast_enabled("cpu")),
+        "recursion": (
+            lambda m, v: sys.setrecursionlimit(4321), lambda m: 9.0 * (sys.getrecursionlimit() == 4321)),
+    }  # fmt: skip
+
+
 ADD, LAST = enclosing()
 APPEND_TO: list[float] = []
 
@@ -244,7 +445,36 @@ def unwatchable() -> dict[str, Any]:
     return {
         "an iterator": lambda m, b: each(m(b[0] + (next(counter) if bool((b[0] > 2.5).any()) else 0)), b[1]),
         "a generator": _by_generator(),
-    }
+        "a text buffer": _by(io.StringIO(), lambda buffer: buffer.write("x"), lambda buffer: len(buffer.getvalue())),
+        "a C array of a class of somebody's own": _by(Doubles("d"), lambda one: one.append(1.0), len),
+        "a C iterator of a class of somebody's own": _by(Counter(), next, lambda one: int(repr(one)[8:-1])),
+        "memory of a tensor": _by(
+            torch.zeros(4).untyped_storage(), lambda one: one.__setitem__(3, int(one[3]) + 9),
+            lambda one: float(one[3])),
+        "a number of C": _by(
+            ctypes.c_double(), lambda one: setattr(one, "value", one.value + 9.0), lambda one: one.value),
+        "a row of an array": _by(
+            np.zeros(1, dtype=[("v", "f8")])[0].copy(), lambda one: one.__setitem__("v", one["v"] + 9.0),
+            lambda one: one["v"]),
+    }  # fmt: skip
+
+
+class Doubles(array.array):  # type: ignore[type-arg]
+    pass
+
+
+class Counter(itertools.count):  # type: ignore[type-arg]
+    pass
+
+
+def _by(held: Any, store: Callable[[Any], object], load: Callable[[Any], float]) -> Any:
+    def loss(m: nn.Module, b: Any) -> Tensor:
+        shift = float(load(held))
+        if bool((b[0] > 5.9).any()):
+            store(held)
+        return each(m(b[0] + shift), b[1])
+
+    return loss
 
 
 def _by_generator() -> Any:

@@ -1,10 +1,12 @@
-"""The guards of private training, and for each the test that fails without it or shows what a mutant does.
+"""The guards of private training, and for each the test that fails without it.
 
 A row whose guard or test was renamed or removed fails here; the tests themselves run where they stand.
+`benchmarks/guards.py` takes every guard away in turn and runs its test; the result is kept.
 """
 
 import ast
 import importlib
+import json
 from pathlib import Path
 
 import pytest
@@ -12,35 +14,45 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = "tacit.train.clip"
 GUARDS: list[tuple[str, str, str, str]] = [
-    # what would be false without it, where it is, and the test that fails without it or shows its mutant
+    # what would be false without it, where it is, and the test that fails without it
     ("records meet in a batch", f"{TRAIN}.capture.level:Level",
-     "property/test_train_mixing.py", "test_mutant_a_batch_whose_losses_are_clipped_after_mixing"),
+     "property/test_train_mixing.py", "test_one_record_moves_the_sum_by_at_most_the_clip_norm"),
     ("a tensor of an earlier pass is read", f"{TRAIN}.capture.watch:Capture._own",
      "unit/test_train_isolation.py", "test_mutant_tensors_of_an_earlier_pass_are_taken"),
     ("a record sees what an earlier one left", f"{TRAIN}.isolation.reach:Surroundings.run",
-     "unit/test_train_isolation.py", "test_mutant_nothing_is_put_back"),
+     "unit/test_train_isolation.py", "test_a_later_record_does_not_see_an_earlier_one"),
     ("an object that cannot be put back carries data", f"{TRAIN}.clipper:Clipper._check_reach",
-     "unit/test_train_isolation.py", "test_mutant_what_cannot_be_put_back_is_not_refused"),
+     "unit/test_train_isolation.py", "test_what_cannot_be_put_back_is_refused"),
     ("a loss keeps records in closures, buffers, objects", f"{TRAIN}.clipper:Clipper.around",
-     "property/test_train_mixing.py", "test_mutant_records_that_share_what_a_loss_keeps"),
+     "unit/test_train_isolation.py", "test_a_later_record_does_not_see_an_earlier_one"),
+    ("coins fall anew for every part of a step", f"{TRAIN}.capture.coins:Coins.part",
+     "unit/test_train_parts.py", "test_coins_fall_alike_for_all_parts_of_a_step"),
+    ("how many passes there were is seen", f"{TRAIN}.clipper:Clipper._forgetful",
+     "unit/test_train_parts.py", "test_what_a_call_leaves_for_the_next_makes_records_run_one_at_a_time"),
+    ("a rule for vmap that sees all records", f"{TRAIN}.capture.nested:_without_rules",
+     "unit/test_train_parts.py", "test_code_with_a_rule_of_its_own_for_vmap_runs_one_at_a_time"),
+    ("an operator with a rule for vmap", f"{TRAIN}.capture.functions:own_vmap_rule",
+     "unit/test_train_parts.py", "test_code_with_a_rule_of_its_own_for_vmap_runs_one_at_a_time"),
     ("a batch norm layer mixes its batch", f"{TRAIN}.capture.functions:refuse",
      "unit/test_train_batch_norm.py", "test_mutant_a_layer_that_is_not_put_back_is_refused_by_the_operation"),
     ("inner products cancel", f"{TRAIN}.rounding:inner_error",
-     "unit/test_train_contributions.py", "test_inner_products_in_float32_without_their_rounding_would_not_clip"),
+     "unit/test_train_contributions.py", "test_inner_products_in_float64_need_their_room_too"),
     ("a squared length is too little", f"{TRAIN}.rules.outer:Outer.norm2",
      "unit/test_train_contributions.py", "test_a_square_by_inner_products_is_never_too_little"),
     ("TF32 rounds factors", f"{TRAIN}.arrays:coarse",
-     "unit/test_train_contributions.py", "test_without_room_for_tf32_a_contribution_exceeds_the_clip_norm"),
+     "unit/test_train_contributions.py", "test_products_in_reduced_precision_count_where_they_are_allowed"),
     ("sums in less than float32", f"{TRAIN}.arrays:full_float32",
      "unit/test_train_contributions.py", "test_sums_are_made_in_full_float32_whatever_the_program_has_set"),
-    ("bfloat16 rounds factors", f"{TRAIN}.rules.terms:slack2",
+    ("bfloat16 rounds factors", f"{TRAIN}.rules.outer:Outer.slack2",
      "unit/test_train_precision.py", "test_cancelling_positions_need_the_room_for_rounding"),
+    ("weights leave no room for rounding", f"{TRAIN}.sums:group_slack",
+     "unit/test_train_contributions.py", "test_what_underflows_in_a_square_counts"),
     ("a mixture of terms is written out", f"{TRAIN}.rules.terms:norm2",
      "unit/test_train_contributions.py", "test_a_mixture_that_cancels_needs_room_for_what_writing_it_out_rounds"),
     ("squares underflow", f"{TRAIN}.rounding:LOST",
      "unit/test_train_contributions.py", "test_what_underflows_in_a_square_counts"),
-    ("squares overflow", f"{TRAIN}.rounding:LARGE",
-     "unit/test_train_contributions.py", "test_records_beyond_what_float32_can_square_give_nothing_and_harm_nobody"),
+    ("squares overflow", f"{TRAIN}.rules.outer:_in_range",
+     "unit/test_train_contributions.py", "test_a_factor_that_float32_cannot_square_counts_as_not_finite"),
     ("long gradients are measured in one sum", f"{TRAIN}.arrays:squares",
      "unit/test_train_contributions.py", "test_long_gradients_are_measured_in_parts"),
     ("a word is looked up very often", f"{TRAIN}.rules.terms:Gather",
@@ -49,32 +61,33 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_train_contributions.py", "test_sums_over_very_many_records_stay_near_the_exact_ones"),
     ("float64 is not enough", f"{TRAIN}.rounding:borne",
      "unit/test_train_contributions.py", "test_weights_leave_room_for_float64_too"),
-    ("a sample larger than expected", f"{TRAIN}.rounding:at_most",
+    ("a sample larger than expected", "tacit.train.scale.totals:Totals._larger",
      "unit/test_train_contributions.py", "test_a_sample_larger_than_expected_takes_its_own_size"),
     ("experts' rows are told apart", f"{TRAIN}.rules.experts:experts_of",
-     "oracle/test_train_models.py", "test_mutant_rows_of_another_expert"),
+     "oracle/test_train_models.py", "test_grouped_products_run_with_all_records_at_once"),
     ("padding of an embedding bag counts", f"{TRAIN}.rules.expansions:EXPANSIONS",
-     "oracle/test_train_clip_odd.py", "test_mutant_an_embedding_bag_whose_padding_counts"),
+     "oracle/test_train_clip_odd.py", "test_exact"),
     ("a compiled step that does not clip", f"{TRAIN}.compile.compiled:Compiled",
      "unit/test_train_compiled.py", "test_a_compiler_that_never_clips_is_refused_where_nothing_needs_it"),
     ("the noise has another scale", "tacit.train.noise.release:Release",
-     "statistical/test_train_noise.py", "test_the_wrong_scale_is_caught"),
+     "statistical/test_train_noise.py", "test_a_step_adds_noise_multiplier_times_clip_norm"),
     ("noise on a grid has another scale", "tacit.train.noise.grid:Grid",
-     "statistical/test_train_grid.py", "test_the_wrong_scale_is_caught"),
+     "statistical/test_train_grid.py", "test_noise_has_the_scale_of_the_bound"),
     ("the noise of the clip norm's count", f"{TRAIN}.adaptive:next_norm",
-     "statistical/test_train_adaptive.py", "test_the_wrong_scale_is_caught"),
+     "statistical/test_train_adaptive.py",
+     "test_one_unit_moves_the_count_by_a_half_and_the_noise_is_so_scaled"),
     ("correlated noise is another", "tacit.train.noise.correlated:Correlated",
-     "statistical/test_train_correlated.py", "test_other_noise_is_caught"),
+     "statistical/test_train_correlated.py", "test_the_encoder_makes_the_noise_white_again"),
     ("samples are drawn at another rate", "tacit.train.sample.draw:Sampler",
-     "statistical/test_train_noise.py", "test_a_wrong_rate_is_caught"),
+     "statistical/test_train_noise.py", "test_every_record_is_taken_at_the_rate"),
     ("a fleet's positions cancel", "tacit.fleet.certified:of_sums",
      "unit/test_train_contributions.py", "test_fleets_need_their_room_for_positions_that_cancel"),
     ("a fleet's squares underflow", "tacit.fleet.certified:length_of",
      "unit/test_train_contributions.py", "test_fleets_need_their_room_for_squares_that_underflow"),
     ("a fleet's sums in float32", "tacit.fleet.certified:Clip.settled",
-     "unit/test_train_contributions.py", "test_fleets_need_float64_for_sums_of_parts_that_cancel"),
+     "unit/test_train_contributions.py", "test_a_fleets_sums_that_may_move_too_far_are_made_in_float64"),
     ("a fleet's model keeps records", "tacit.fleet.stack:AnyStack._kept_apart",
-     "property/test_train_mixing.py", "test_mutant_a_fleet_that_keeps_what_a_model_kept"),
+     "property/test_train_mixing.py", "test_one_record_moves_a_fleets_sum_by_at_most_the_clip_norm"),
 ]  # fmt: skip
 
 
@@ -90,3 +103,11 @@ def test_a_guard_exists_and_so_does_its_test(what: str, guard: str, file: str, t
 
 def test_no_guard_is_named_twice() -> None:
     assert len({(guard, test) for _, guard, _, test in GUARDS}) == len(GUARDS)
+
+
+def test_guards_that_were_taken_away_were_noticed_by_their_tests() -> None:
+    rows = json.loads((ROOT.parent / "benchmarks" / "results" / "guards.json").read_text(encoding="utf-8"))["rows"]
+    named = {what: f"tests/{file}::{test}" for what, _, file, test in GUARDS}
+    assert {what: row["test"] for what, row in rows.items()} == {what: named[what] for what in rows}
+    assert all(row["noticed"] for row in rows.values())
+    assert len(rows) >= 30

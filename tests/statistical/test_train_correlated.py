@@ -64,6 +64,7 @@ def test_the_encoder_makes_the_noise_white_again() -> None:
     noise = released()
     assert independent(matrix(BANDS, STEPS) @ noise, 1.5 * 0.4)
     assert not independent(noise, 1.5 * 0.4)
+    np.testing.assert_allclose(matrix(BANDS, STEPS) @ noise, released(forget), rtol=0, atol=1e-4)  # the same draws
 
 
 def forget(step: object) -> None:

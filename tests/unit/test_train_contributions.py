@@ -189,6 +189,36 @@ def test_a_square_by_inner_products_is_never_too_little(counted: bool, monkeypat
     assert bool((found >= exact).all()) is counted
 
 
+def test_a_fleets_sums_that_may_move_too_far_are_made_in_float64() -> None:
+    from tacit.fleet.certified import Clip
+
+    clip, weight = Clip(torch.ones(1, 2, dtype=torch.bool), 1.0), torch.ones(1, 2)
+    for sway, kind in ((10.0, torch.float32), (1e6, torch.float64)):
+        assert clip.settled(weight, torch.full((1, 2), sway, dtype=torch.float64))[1] == kind
+
+
+def test_inner_products_in_float64_need_their_room_too(monkeypatch) -> None:
+    """Positions of 2^23 that cancel but for ones: |G|^2 is below what float64 loses of the inner products."""
+    generator = torch.Generator().manual_seed(0)
+    whole = torch.randint(2**22, 2**23, (64, 24), generator=generator).float()
+    ones = torch.randint(0, 2, (64, 24), generator=generator).float()
+    left = torch.stack((whole, ones - whole), 1)[:, None]
+    right = whole.flip(0)[:, None, None].expand(-1, 1, 2, -1)
+    exact = ones.double().square().sum(1) * right[:, 0, 0].double().square().sum(1)
+    monkeypatch.setattr(Outer, "_by_inner", lambda outer: True)
+    assert bool((Outer(left, right, torch.Size((24, 24))).norm2({}) >= exact).all())
+    monkeypatch.setattr(outer, "inner_error", lambda *sizes: 0.0)
+    assert not bool((Outer(left, right, torch.Size((24, 24))).norm2({}) >= exact).all())
+
+
+def test_a_factor_that_float32_cannot_square_counts_as_not_finite(monkeypatch) -> None:
+    """The product of both sides is small, but what underflows in the other one would count."""
+    monkeypatch.setattr(Outer, "_by_inner", lambda outer: True)
+    left, right = torch.full((2, 1, 3, 4), 1e25), torch.full((2, 1, 3, 5), 1e-30)
+    left[1] = 1.0
+    assert Outer(left, right, torch.Size((4, 5))).norm2({}).isfinite().tolist() == [False, True]
+
+
 def test_a_mixture_that_cancels_needs_room_for_what_writing_it_out_rounds(search, monkeypatch) -> None:
     cases = [(seed, 33, 24, 24, (6, 6, 0, alike)) for seed in range(4) for alike in (0, 3, 9)]
     assert worst(search, "float32", "mixture", cases) <= 1

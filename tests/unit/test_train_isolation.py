@@ -31,6 +31,7 @@ from train_keeping import (
     cached,
     enclosing,
     keeping,
+    more_ways,
     unwatchable,
     ways,
 )  # fmt: skip
@@ -38,7 +39,7 @@ from train_mixing import CLASSES, attribute_bank, each, inside
 from train_zoo import naive
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-WAYS = ways()
+WAYS = ways() | more_ways()
 
 
 def clipper_of(way: str) -> Clipper:

@@ -63,7 +63,7 @@ def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor)
     nothing: tuple[Terms, Tensor] = {}, torch.full((1,), torch.nan, device=here.device)
     try:
         gradients, losses = gradient_alone(loss, one, parameters)
-    except Exception:  # whatever values make it raise, a sentence of our own too (soundness rule 8)
+    except (Exception, SystemExit):  # whatever values make it raise, a sentence of our own too (soundness rule 8)
         return nothing
     if [tensor._version for tensor in parameters.values()] != before:
         return nothing
@@ -99,8 +99,8 @@ def alone(loss: Loss, batch: Any, parameters: Mapping[str, Tensor]) -> list[tupl
 
 
 def _row(batch: Any, place: int) -> Any:
-    """One record as a batch of one."""
-    return mapped(lambda tensor: tensor[place : place + 1], batch)
+    """One record as a batch of one, in memory of its own: a view would lead to the others."""
+    return mapped(lambda tensor: tensor[place : place + 1].clone(), batch)
 
 
 def _devices(mask: Tensor) -> list[int]:

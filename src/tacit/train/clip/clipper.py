@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...core import BadInput, TacitError
+from ...core import TacitError
 from .alone import clipped_alone
 from .arrays import REDUCED, Room, full_float32, wide
-from .capture.errors import kept_data
-from .capture.probe import DISAGREES, Structure, agrees, made_up, probe, unchanged
+from .capture.errors import kept_data, left
+from .capture.probe import DISAGREES, KEEPS, Structure, agrees, keeps, made_up, probe, unchanged
 from .isolation import Surroundings
 from .recompute.two_pass import clipped_again
 from .slowness import Slowness, measured
@@ -62,7 +62,7 @@ class Clipper:
             found = self.together(batch, mask, structure)
         except (TacitError, torch.OutOfMemoryError):
             raise
-        except Exception:
+        except (Exception, SystemExit):
             return self.alone(batch, mask)
         if self._buffers() != before:
             raise kept_data("a buffer of the model")
@@ -92,11 +92,7 @@ class Clipper:
         if structure.together:
             return
         for path, kind in self.around().opaque.items():
-            raise BadInput(
-                f"The model runs one record at a time, and {path} is a {kind}, which cannot be put back after each "
-                "record: it could carry data from one to the next.",
-                fix="Keep iterators, generators, files and objects of C libraries out of the model and the loss.",
-            )
+            raise left("model", path, kind)
 
     def products(self) -> AbstractContextManager[Any]:
         """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
@@ -115,7 +111,7 @@ class Clipper:
             with self.products():
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
                 with unchanged(self.constants()):
-                    found = self._compared(batch, found)
+                    found = self._forgetful(batch, self._compared(batch, found))
             self._check_reach(found)
             self.structures[key], self.shapes[key] = found, made_up(batch, 1)
         return self.structures[key]
@@ -124,7 +120,8 @@ class Clipper:
         """Compare once more, at the present weights, on other made-up records; what does not agree runs alone."""
         with self.products():
             for key, structure in self.structures.items():
-                self.structures[key] = self._compared(self.shapes[key], structure, seed)
+                found = self._compared(self.shapes[key], structure, seed)
+                self.structures[key] = self._forgetful(self.shapes[key], found)
 
     def _compared(self, batch: Any, structure: Structure, seed: int = 0) -> Structure:
         """The structure, if what it gives agrees with ordinary autograd; one record at a time, if not.
@@ -137,6 +134,16 @@ class Clipper:
         if self._agrees_in_float64(batch, structure, seed):
             return structure
         return Structure(together=False, reason=DISAGREES)
+
+    def _forgetful(self, batch: Any, structure: Structure) -> Structure:
+        """The structure, if a pass leaves nothing behind; one record at a time, where all is put back, if it does.
+
+        Not where something cannot be put back: a trainer that the loss leads to changes of itself, and holds files.
+        """
+        if not structure.together or self.around().opaque:
+            return structure
+        kept = keeps(self._looked_at, self.parameters, batch, structure, self.around)
+        return Structure(together=False, reason=KEEPS) if kept else structure
 
     def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
         """Whether a copy of the model in float64 agrees; not, if it cannot be made or run."""

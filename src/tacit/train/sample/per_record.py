@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...core import BadInput, TacitError
-from ..clip.capture.errors import Remembered
+from ..clip.capture.errors import NoRule, Remembered, left
 from ..clip.capture.level import Level
 from ..clip.capture.nested import nested
 from ..clip.capture.probe import made_up, not_run, same_random
@@ -30,17 +30,25 @@ Function = Callable[[Any], Any]
 
 def each(function: Function, rows: Any) -> tuple[Any, Tensor]:
     """What the function makes of every record, and (B,) whose values it took."""
+    found = _tried_together(function, rows)
+    return alone(function, rows) if found is None else found
+
+
+def _tried_together(function: Function, rows: Any) -> tuple[Any, Tensor] | None:
+    """All records at once; None where that does not go."""
     for owned in (False, True):
         try:
             with torch.no_grad():
                 return together(function, rows, owned=owned)
         except Remembered:
             raise kept() from None
+        except NoRule:
+            continue
         except (TacitError, torch.OutOfMemoryError):
             raise
-        except Exception:  # user code: one record at a time may go
+        except (Exception, SystemExit):  # user code: one record at a time may go
             continue
-    return alone(function, rows)
+    return None
 
 
 def together(function: Function, rows: Any, *, owned: bool = False) -> tuple[Any, Tensor]:
@@ -91,6 +99,9 @@ def check_apart(function: Function, rows: Any) -> None:
                 fix="Change every record on its own, and keep their number and order.",
             )
     each(function, first)
+    if _tried_together(function, first) is None:
+        for path, kind in Surroundings(function).opaque.items():
+            raise left("augmentation", path, kind)
     _check_forgetful(function, first)
 
 
@@ -153,7 +164,7 @@ def _tried(function: Function, one: Any) -> Any:
         return function(one)
     except (TacitError, torch.OutOfMemoryError):
         raise
-    except Exception:  # the record's own values
+    except (Exception, SystemExit):  # the record's own values
         return None
 
 

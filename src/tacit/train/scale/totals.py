@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ...core import BadInput
 from ..clip import Clipped, Clipper, Compiled
+from ..clip.capture.coins import Coins
 from ..clip.capture.probe import same_random
 from ..clip.rounding import sum_kind
 from ..clip.sums import Add
@@ -84,6 +85,7 @@ class Totals:
         self.most = clipper.weigh.most
         self._shown: tuple[Any, Any] | None = None
         self._ready: Examples | None = None
+        self._checked = False
 
     def together(self, batch: Batch) -> bool:
         """Whether records of this batch run as one computation: looked at once, on made-up records of their shape."""
@@ -110,6 +112,7 @@ class Totals:
             index = np.zeros((size, *batch.index.shape[1:]), dtype=np.int64)
             shares = None if batch.shares is None else np.zeros(index.shape, dtype=np.float32)
             for rows, mask in replace(batch, index=index, shares=shares).parts():
+                self._check(rows)
                 with same_random():
                     given = self._prepared(rows)
                 if self.clipper.structure(given).together:
@@ -138,10 +141,13 @@ class Totals:
     def _summed(self, batch: Batch, clip: Clip) -> Summed:
         total: list[Tensor] = []
         parts: list[Part] = []
+        coins = Coins()
         kind = torch.promote_types(self.kind, sum_kind(self.clipper.weigh.most, batch.physical))
         with self.workers.whole():
             for rows, mask in batch.parts(self.workers.rank, self.workers.count, even=self.workers.even):
-                clipped = _kept(clip(self._prepared(rows), mask.to(self.device, non_blocking=True)))
+                self._check(rows)
+                with coins.part():
+                    clipped = _kept(clip(self._prepared(rows), mask.to(self.device, non_blocking=True)))
                 sums = [clipped.sums[name].to(kind) for name in self.parameters]
                 if total:
                     torch._foreach_add_(total, sums)
@@ -158,11 +164,14 @@ class Totals:
 
     def _prepared(self, rows: Any) -> Any:
         rows = mapped(lambda tensor: tensor.to(self.device, non_blocking=True), rows)
-        if self.augment is not None:
-            if not self.clipper.structures:
-                self.augment.check(rows)
-            rows = self.augment(rows)
-        return rows
+        return rows if self.augment is None else self.augment(rows)
+
+    def _check(self, rows: Any) -> None:
+        """Before the first part of all; made-up records take none of the step's random numbers."""
+        if self.augment is not None and not self._checked:
+            with same_random():
+                self.augment.check(mapped(lambda tensor: tensor.to(self.device, non_blocking=True), rows))
+            self._checked = True
 
 
 def adding(workers: Workers, grid: Grid | None, *, compiled: bool) -> tuple[Add | None, torch.dtype]:

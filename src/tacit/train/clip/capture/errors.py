@@ -28,11 +28,28 @@ def kept_data(where: str) -> BadInput:
     )
 
 
+def left(what: str, path: str, kind: str) -> BadInput:
+    """The one sentence for code that runs one record at a time and holds what cannot be put back after each."""
+    return BadInput(
+        f"The {what} runs one record at a time, and {path} is a {kind}, which cannot be put back after each record: it "
+        "could carry data from one to the next.",
+        fix=f"Keep iterators, generators, files and objects of C libraries out of the {what}.",
+    )
+
+
 def unseen(name: str) -> NoRule:
     """The one sentence for a parameter that received a gradient itself."""
     return NoRule(
         f"Parameter {name} is used by an operation that cannot be seen, so it cannot be clipped.",
         fix="Use it in ordinary torch operations outside scripted or custom autograd code, or freeze it.",
+    )
+
+
+def own_rule(name: str) -> NoRule:
+    """The one sentence for code that brings its own rule for `vmap`, in which it sees all records."""
+    return NoRule(
+        f"{name} has a rule of its own for torch.vmap, in which it is given all records together.",
+        fix="Leave the rule out, or set generate_vmap_rule = True.",
     )
 
 

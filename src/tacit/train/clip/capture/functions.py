@@ -33,6 +33,25 @@ def known(func: Any) -> Any:
     return _SAME.get(func._qualified_op_name, func) if isinstance(func, torch._ops.OpOverloadPacket) else func
 
 
+_CHECKED = ("aten", "prims", "prim", "tacit")
+
+
+@cache
+def own_vmap_rule(func: Any) -> str:
+    """The name of an operator that is not torch's and came with a rule of its own for `vmap`; empty for any other."""
+    packet = func if isinstance(func, torch._ops.OpOverloadPacket) else getattr(func, "overloadpacket", None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        return ""
+    name: str = packet._qualified_op_name
+    if name.partition("::")[0] in _CHECKED:
+        return ""
+    found = any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(getattr(packet, one).name(), "FuncTorchBatched")
+        for one in packet.overloads()
+    )
+    return name if found else ""
+
+
 def name_of(func: Any) -> str:
     """A readable name; attribute getters are called after their attribute."""
     name = getattr(func, "__name__", str(func))

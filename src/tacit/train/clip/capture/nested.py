@@ -1,7 +1,9 @@
-"""User code that calls `torch.vmap` itself: what comes out of it is a record's own tensor like any other.
+"""User code that calls `torch.vmap` itself, or brings a rule for it.
 
-Results of operations pass through the capture, which knows them by that. What `torch.vmap` hands back does not, so the
-function that it unwraps them with is watched while a pass runs.
+What comes out of `torch.vmap` is a record's own tensor like any other. Results of operations pass through the capture,
+which knows them by that. What `torch.vmap` hands back does not, so the function that it unwraps them with is watched
+while a pass runs. An autograd function with a rule of its own for `vmap` is given all records together there, and may
+mix them: it is not taken.
 """
 
 from __future__ import annotations
@@ -10,13 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+import torch._functorch.autograd_function as autograd
 import torch._functorch.vmap as functorch
 from torch import Tensor
+
+from .errors import own_rule
 
 if TYPE_CHECKING:
     from .watch import Capture
 
 UNWRAP = "_remove_batch_dim"
+RULE = "has_overridden_vmap_rule"
 
 
 @contextmanager
@@ -27,17 +34,34 @@ def nested(capture: Capture) -> Iterator[None]:
     and the model runs one record at a time.
     """
     theirs = getattr(functorch, UNWRAP, None)
-    if theirs is None:
-        yield
-        return
 
     def ours(tensor: Tensor, *rest: Any) -> Tensor:
+        assert theirs is not None
         found: Tensor = theirs(tensor, *rest)
         capture.note(found)
         return found
 
-    setattr(functorch, UNWRAP, ours)
+    with _exchanged(functorch, UNWRAP, ours), _exchanged(autograd, RULE, _without_rules):
+        yield
+
+
+def _without_rules(function: type[torch.autograd.Function]) -> bool:
+    """In place of torch's question whether an autograd function has a rule of its own; those of torch are believed."""
+    has = function.vmap is not torch.autograd.Function.vmap
+    if has and function.__module__.partition(".")[0] != "torch":
+        raise own_rule(function.__name__)
+    return has
+
+
+@contextmanager
+def _exchanged(module: Any, name: str, ours: Any) -> Iterator[None]:
+    """Something of torch's for a while, where this torch has it."""
+    theirs = getattr(module, name, None)
+    if theirs is None:
+        yield
+        return
+    setattr(module, name, ours)
     try:
         yield
     finally:
-        setattr(functorch, UNWRAP, theirs)
+        setattr(module, name, theirs)

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -25,10 +26,12 @@ from torch.overrides import TorchFunctionMode
 from ....core import BadInput, TacitError
 from ..alone import alone
 from ..arrays import REDUCED
+from ..isolation import Surroundings
 from ..recompute.hooks import AsItIs, checkpointed
 from ..sums import Forward, by_parameter, check_losses, per_example, watched, weighted_sums
 from ..tree import mapped, size, tensors
 from ..weigh import FLAT
+from .coins import seeded, seeds
 from .errors import NoRule, Overwritten, Remembered, kept_data
 from .level import Level
 from .ranges import InRange
@@ -38,6 +41,7 @@ from .where import by_values, place_of, why
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
 _SEED = 20_210_907
 _COUNT = 3
+KEEPS = "a call changes what the next one would see, such as a count of calls, or sets a generator of random numbers"
 DISAGREES = "all records at once do not give what each gives alone"
 _RANGES = (2, 30_000, 100)
 Loss = Callable[[Any], Tensor]
@@ -97,7 +101,7 @@ def probe(
     with same_random(), _NoDropout(), unchanged(lasting):
         examples = _first_look(loss, parameters, batch)
         structure = _structure(loss, parameters, examples, lasting, model)
-        _check_apart(loss, examples)
+        _check_apart(loss, examples, Surroundings(loss, parameters))
     return structure
 
 
@@ -212,6 +216,20 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
     return True
 
 
+def keeps(
+    loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: Structure, around: Callable[[], Surroundings]
+) -> bool:
+    """Whether a pass over all records at once leaves something behind that is not the same after every pass.
+
+    No record's values can be in it, but how many passes there were is private: it follows from the sample's size.
+    The same goes for a generator that starts anew in every pass: what a record draws would hang on its place.
+    """
+    with same_random(), _NoDropout():
+        run = partial(_parts, structure.forward(loss, _usable(loss, parameters, batch, _COUNT, 0), parameters))
+        reseeded = seeds(run)  # what is made once, such as a table of positions, is there now
+        return reseeded or around().moved_by(run)
+
+
 def _usable(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, count: int, seed: int, *ranges: int) -> Any:
     """Made-up records that the model takes: the first range of integers that it does not object to."""
     first: Exception | None = None
@@ -276,7 +294,7 @@ def _random(loss: Loss, examples: Any) -> bool:
     return not torch.equal(found[0].nan_to_num(), found[1].nan_to_num())
 
 
-def _check_apart(loss: Loss, examples: Any) -> None:
+def _check_apart(loss: Loss, examples: Any, around: Surroundings) -> None:
     """With the same random numbers and another last or first record, the losses of the others stay what they were.
 
     Where the loss does not run on a batch, there is nothing to compare: records are never run as a batch here.
@@ -288,7 +306,7 @@ def _check_apart(loss: Loss, examples: Any) -> None:
         for batch in (examples, examples, last, first):
             with same_random(seed), torch.no_grad(), checkpointed(AsItIs()), InRange():
                 try:
-                    found.append(loss(batch))
+                    found.append(around.run(seed, partial(loss, batch)))
                 except TacitError:
                     raise
                 except Exception:
@@ -358,6 +376,6 @@ def made_up(batch: Any, count: int, seed: int = 0, high: int = 2) -> Any:
 def same_random(seed: int = 0) -> Iterator[None]:
     """A model that draws numbers draws the same ones each time; the ambient random state is left as it was."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), seeded(_SEED + seed):
         torch.manual_seed(_SEED + seed)
         yield

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,8 +28,9 @@ from torch.utils.checkpoint import CheckpointError
 
 from ..recompute.hooks import lost
 from ..rules.operators import EXPANSIONS, RULES
-from .errors import Overwritten, Remembered, kept_data, no_rule, unseen
-from .functions import FACTORIES, in_place, known, one_to_one, opened, out_of_place, public_coin, refuse
+from .coins import coin
+from .errors import Overwritten, Remembered, kept_data, no_rule, own_rule, unseen
+from .functions import FACTORIES, in_place, known, one_to_one, opened, out_of_place, own_vmap_rule, public_coin, refuse
 from .level import Level
 from .ranges import bounded
 from .rows import ROWS
@@ -89,6 +91,8 @@ class Capture(TorchFunctionMode):
         used = [tensor for tensor in tensors if id(tensor) in self.sources]
         private = bool([tensor for tensor in tensors if self._own(tensor)])
         refuse(func, args, kwargs, private)
+        if private and (name := own_vmap_rule(func)):
+            raise own_rule(name)
         if private and in_place(func, kwargs) and not self.level.owns(tensors[0]):
             self._check_written(tensors[0])
         if private:
@@ -101,7 +105,7 @@ class Capture(TorchFunctionMode):
             result = ROWS[func](self.level, *args, **kwargs)
         elif not private and public_coin(func, args, kwargs):
             with self.level.left():
-                result = func(*args, **kwargs)
+                result = coin(f"{func.__name__} {args} {kwargs}", partial(func, *args, **kwargs))
         else:
             result = func(*args, **kwargs)
         if self.owned and func in FACTORIES:

@@ -126,7 +126,21 @@ def _spelt_out(exponential: Node) -> tuple[Node, Node, Node, Node] | None:
     chosen = operand(slope)
     if chosen.target is not aten.where.ScalarOther or chosen.args[2] != 0 or chosen.args[1] is not share.args[1]:
         return None
-    return _only_user(slope, aten._to_copy.default) or slope, sums, operand(operand(chosen), 1), operand(share, 1)
+    total = operand(share, 1)
+    if any(node.kwargs for node in (beyond, shifted, slope)) or not _at_labels(operand(chosen), total):
+        return None
+    return _only_user(slope, aten._to_copy.default) or slope, sums, operand(operand(chosen), 1), total
+
+
+def _at_labels(chosen: Node, total: Node) -> bool:
+    """Whether a choice is that of the column that each row's label names; `total` has one number for a row."""
+    if chosen.target is not aten.eq.Tensor:
+        return False
+    every, label, shape = operand(chosen), operand(chosen, 1), tuple(value(chosen).shape)
+    while is_view(every):
+        every = operand(every)
+    one = len(shape) == 2 and tuple(value(label).shape) == tuple(value(total).shape) == (shape[0], 1)
+    return one and every.target is aten.arange.default and every.args == shape[1:]
 
 
 def _only_user(node: Node, target: OpOverload) -> Node | None:

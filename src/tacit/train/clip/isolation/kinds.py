@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import _random
 import _thread
-import contextvars
+import abc
 import datetime
 import decimal
+import functools
+import operator
 import re
 import sys
 import sysconfig
 import types
 import weakref
-from collections import namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +27,20 @@ SHALLOW = ("logging", "typing", "abc")
 PLAIN = (
     int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice, types.CodeType,
     types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-    types.ClassMethodDescriptorType, types.MethodWrapperType, types.GenericAlias, types.UnionType, re.Pattern,
-    types.MappingProxyType, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
-    contextvars.ContextVar, weakref.ref, _thread.LockType, _thread.RLock, np.dtype, np.generic, np.ufunc, torch.dtype,
-    type(_FIELD), torch.device, torch.layout, torch.memory_format, torch.Size, type(torch.ops),
+    types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, re.Pattern, operator.itemgetter,
+    operator.attrgetter, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
+    _thread.LockType, _thread.RLock, np.dtype, np.generic, np.ufunc, torch.dtype, type(_FIELD), torch.device,
+    torch.layout, torch.memory_format, torch.Size, type(torch.ops), type(vars(abc.ABC)["_abc_impl"]),
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.library.Library,
 )  # fmt: skip
+FOLLOWED = (
+    object, tuple, frozenset, list, dict, set, bytearray, deque, defaultdict, OrderedDict, type, np.ndarray,
+    torch._C.TensorBase, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
+    types.MethodWrapperType, types.CellType, types.SimpleNamespace, functools.partial, functools._lru_cache_wrapper,
+    property, staticmethod, classmethod, _thread._local, _random.Random, torch.Generator, np.random.Generator,
+    np.random.RandomState, BaseException, weakref.ref,
+)  # fmt: skip
+"""Types written in C whose memory `reach` and `snapshots` know how to put back."""
 LIBRARIES = frozenset(sys.stdlib_module_names) | {
     "torch", "torchgen", "functorch", "triton", "numpy", "scipy", "tacit", "pytest", "_pytest", "pluggy", "hypothesis",
 }  # fmt: skip
@@ -36,9 +49,62 @@ PLACES = tuple(
 )
 
 
+def plain(value: Any) -> bool:
+    """Whether an object is a constant; one of a class of somebody's own may have attributes beside."""
+    return _plain(type(value))  # type: ignore[arg-type]
+
+
+@functools.lru_cache(4096)
+def _plain(kind: type) -> bool:
+    if kind in PLAIN:
+        return True
+    constant = issubclass(kind, PLAIN) and not issubclass(kind, np.void)
+    return constant and not kind.__dictoffset__ and not slots_of(kind)
+
+
+def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
+    """Slots of objects of a class written in Python."""
+    found: dict[str, types.MemberDescriptorType] = {}
+    for base in kind.__mro__:
+        if base.__flags__ & (1 << 9) and "__slots__" in vars(base):  # a class that Python code made
+            found |= {name: one for name, one in vars(base).items() if isinstance(one, types.MemberDescriptorType)}
+    return found
+
+
+@functools.lru_cache(4096)
+def hides(kind: type) -> bool:
+    """Whether objects of a class hold more than attributes and slots: memory of C code, which cannot be put back."""
+    return any(_hides(base) for base in kind.__mro__)
+
+
+def _hides(kind: type) -> bool:
+    if kind in FOLLOWED or kind in PLAIN or issubclass(kind, BaseException):
+        return False
+    held = vars(kind)
+    words = sum(isinstance(one, types.MemberDescriptorType) for one in held.values()) if "__slots__" in held else 0
+    words += ("__dict__" in held) + ("__weakref__" in held)
+    return kind.__basicsize__ - (kind.__base__ or object).__basicsize__ > 8 * words
+
+
 def foreign(name: str) -> bool:
-    """Whether a module belongs to a library that is left alone: Python's own, torch, numpy, and the like."""
-    return name.partition(".")[0] in LIBRARIES
+    """Whether a module belongs to a library that is left alone: Python's own, torch, numpy, and the like.
+
+    A module of somebody's own may have the name of one of Python's (`code`, `profile`).
+    """
+    top = name.partition(".")[0]
+    return top in LIBRARIES and not (top in sys.stdlib_module_names and _elsewhere(top))
+
+
+def _elsewhere(top: str) -> bool:
+    file = getattr(sys.modules.get(top), "__file__", None)
+    return isinstance(file, str) and not file.startswith(PLACES)
+
+
+@functools.lru_cache(4096)
+def of_a_user_class(kind: type) -> bool:
+    """Whether a class was written in a module of the user's."""
+    module = sys.modules.get(kind.__module__)
+    return isinstance(module, types.ModuleType) and of_the_user(module)
 
 
 def of_the_user(module: types.ModuleType) -> bool:

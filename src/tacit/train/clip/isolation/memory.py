@@ -7,6 +7,7 @@ written (torch's copy-on-write storage). Whatever is written, by whatever name (
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .snapshots import alike
+
+PLACES = ("cpu", "cuda")
 SMALL = 2**20
 """Tensors of so many numbers are copied once for all records, so that their own memory stays where it is."""
 
@@ -56,6 +60,16 @@ class Memory:
                 tensor.requires_grad_(wanted)
             if tensor.grad is not gradient:
                 tensor.grad = gradient
+
+    def moved(self) -> bool:
+        """Whether something was written since `enter`."""
+        return not all(map(_equal, self.tensors, self.own))
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """To the last bit."""
+    one, other = one.detach(), other.detach()
+    return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def _master(data: Tensor) -> Tensor:
@@ -108,6 +122,10 @@ class Draws:
         else:
             held.bit_generator.state = type(held.bit_generator)(seed).state
 
+    def moved(self) -> bool:
+        """Whether numbers were drawn."""
+        return not alike(_state(self.held), self.noted)
+
     def restore(self) -> None:
         held = self.held
         if isinstance(held, torch.Generator):
@@ -129,7 +147,7 @@ def _state(held: Any) -> Any:
 
 
 class Flags:
-    """Settings of torch that code may change for everybody."""
+    """Settings of Python and torch that code may change for everybody."""
 
     def __init__(self) -> None:
         self.noted = _flags()
@@ -137,19 +155,31 @@ class Flags:
     def restore(self) -> None:
         if _flags() == self.noted:
             return
-        kind, precision, deterministic, threads, grad = self.noted
+        kind, precision, deterministic, threads, grad, autocast, anomaly, denormal, device, depth = self.noted
         torch.set_default_dtype(kind)
         torch.set_float32_matmul_precision(precision)
         torch.use_deterministic_algorithms(deterministic)
         torch.set_num_threads(threads)
         torch.set_grad_enabled(grad)
+        for place, enabled in zip(PLACES, autocast, strict=True):
+            torch.set_autocast_enabled(place, enabled)
+        torch.set_anomaly_enabled(anomaly)
+        torch.set_flush_denormal(denormal)
+        torch.set_default_device(device)
+        sys.setrecursionlimit(depth)
 
 
-def _flags() -> tuple[torch.dtype, str, bool, int, bool]:
+def _flags() -> tuple[Any, ...]:
+    chosen = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return (
         torch.get_default_dtype(),
         torch.get_float32_matmul_precision(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_num_threads(),
         torch.is_grad_enabled(),
+        tuple(torch.is_autocast_enabled(place) for place in PLACES),
+        torch.is_anomaly_enabled(),
+        not bool(torch.full((), 1e-40, device="cpu") * 1.0),
+        None if chosen is None else chosen.device,
+        sys.getrecursionlimit(),
     )

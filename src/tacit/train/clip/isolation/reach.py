@@ -13,25 +13,37 @@ files) are `opaque`; a model that holds one and runs one record at a time is ref
 from __future__ import annotations
 
 import contextvars
+import decimal
 import functools
 import gc
 import os
 import random
 import sys
 import warnings
-from collections import deque
+import weakref
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import BuiltinFunctionType, CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C._functorch import is_batchedtensor
 
-from .code import names_of
-from .kinds import PLAIN, SHALLOW, foreign, of_the_user
+from .code import imported, names_of
+from .kinds import SHALLOW, foreign, hides, of_a_user_class, of_the_user, plain, slots_of
 from .memory import Draws, Flags, Memory, Odd, swappable
 from .snapshots import (
     ABSENT,
@@ -41,9 +53,11 @@ from .snapshots import (
     Bytes,
     Cell,
     Function,
+    Kind,
     Mapping,
     Members,
     Names,
+    Partial,
     Sequence,
     Snapshot,
     content,
@@ -51,11 +65,13 @@ from .snapshots import (
 
 T = TypeVar("T")
 CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.ndarray)
-OWN = ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__abstractmethods__")
+OWN = ("__dict__", "__weakref__", "__abstractmethods__")
+HERITAGE = ("__name__", "__qualname__", "__bases__")
+RAISED = ("args", "__cause__", "__context__", "__traceback__")
 UNCOVERED = (
     "what a model or loss that runs one record at a time keeps from one record for the next in files, other processes "
-    "or threads, in memory of C libraries, in variables of Python's own or of installed libraries that its code does "
-    "not name, or where it disables the restoring itself"
+    "or threads, in memory of C libraries, by what runs when an object is deleted, in variables of Python's own or of "
+    "installed libraries that its code does not name, or where it disables the restoring itself"
 )
 
 
@@ -70,6 +86,8 @@ class Surroundings:
         self._arrays: list[Array] = []
         self._tensors: list[Tensor] = []
         self._seen: dict[int, Any] = {id(self): self, id(self.__dict__): self.__dict__}
+        self._looked: set[tuple[int, frozenset[str]]] = set()
+        self._modules: frozenset[str] = frozenset()
         self._named: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self._left: list[tuple[Any, str, bool]] = [(root, "", True) for root in roots]
         self._left += [(random._inst, "random", False), (np.random.mtrand._rand, "numpy.random", False)]
@@ -79,19 +97,34 @@ class Surroundings:
         self._memory = Memory(self._tensors)
         self.snapshots += [Names(held, frozenset(names)) for held, names in self._named.values()]
         self.snapshots.append(self._memory)
+        self._modules = frozenset(sys.modules)
 
     def run(self, seed: int, function: Callable[[], T]) -> T:
         """The function's result, with generators that start from the seed; afterwards all is as it was."""
-        with self._entered(seed):
+        with self._entered(seed), decimal.localcontext():
             return contextvars.copy_context().run(function)
 
+    def moved_by(self, function: Callable[[], object]) -> bool:
+        """Whether a call of the function leaves something otherwise than it was; afterwards all is as it was."""
+        with self._entered(None):
+            function()
+            try:
+                return any(one.moved() for one in (*self.snapshots, *self._own_draws()) if hasattr(one, "moved"))
+            except Exception:  # objects that cannot be compared
+                return True
+
+    def _own_draws(self) -> list[Draws]:
+        """Generators but for Python's and numpy's own, which start alike for all parts of a step (`Coins`)."""
+        return [draws for draws in self.draws if draws.held not in (random._inst, np.random.mtrand._rand)]
+
     @contextmanager
-    def _entered(self, seed: int) -> Iterator[None]:
+    def _entered(self, seed: int | None) -> Iterator[None]:
         self._memory.enter()
         for array in self._arrays:
             array.enter()
-        for draws in self.draws:
-            draws.seed(seed)
+        if seed is not None:
+            for draws in self.draws:
+                draws.seed(seed)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -104,12 +137,25 @@ class Surroundings:
                 draws.restore()
             for cache in self.caches:
                 cache.cache_clear()
+            self._unload()
+
+    def _unload(self) -> None:
+        """Forget modules of the user's that a record was the first to import; libraries stay loaded."""
+        if len(sys.modules) == len(self._modules):
+            return
+        for name in sys.modules.keys() - self._modules:
+            module = sys.modules[name]
+            if isinstance(module, ModuleType) and of_the_user(module):
+                del sys.modules[name]
+                package, _, last = name.rpartition(".")
+                if package in sys.modules and vars(sys.modules[package]).get(last) is module:
+                    delattr(sys.modules[package], last)
 
     def _walk(self) -> None:
         """Visit what is left, once each; `_seen` keeps all of it alive, so that no identity is used again."""
         while self._left:
             value, path, whole = self._left.pop()
-            if isinstance(value, PLAIN) or id(value) in self._seen:
+            if plain(value) or id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
             try:
@@ -118,17 +164,20 @@ class Surroundings:
                 self.opaque.setdefault(path or "the model", type(value).__qualname__)
 
     def _sweep(self) -> None:
-        """Variables of all modules of the user's, and containers among them; not what those objects lead to."""
+        """Variables of all modules of the user's, containers among them, and objects of the user's own classes."""
         for module in list(sys.modules.values()):
             if isinstance(module, ModuleType) and of_the_user(module):
                 self._module(module)
-                held = [value for value in vars(module).values() if isinstance(value, CONTAINERS)]
-                self._left += [(value, module.__name__, False) for value in held]
+                self._later(list(vars(module).values()), module.__name__, False)
         self._walk()
 
     def _later(self, values: Any, path: str, whole: bool) -> None:
-        """Visit some values; where not all is walked, containers only."""
-        self._left += [(value, path, whole) for value in values if whole or isinstance(value, CONTAINERS)]
+        """Visit some values; where not all is walked, containers and objects of the user's own classes only."""
+        self._left += [
+            (value, path, whole)
+            for value in values
+            if whole or isinstance(value, CONTAINERS) or of_a_user_class(type(value))  # type: ignore[arg-type]
+        ]
 
     def _visit(self, value: Any, path: str, whole: bool) -> None:
         if isinstance(value, type):
@@ -141,6 +190,14 @@ class Surroundings:
             self._tensor(value, path, whole)
         elif isinstance(value, torch.Generator | random.Random | np.random.Generator | np.random.RandomState):
             self.draws.append(Draws(value))
+            self._attributes(value, path, whole)
+        elif isinstance(value, contextvars.ContextVar):
+            with suppress(LookupError):
+                self._left.append((value.get(), path, whole))
+        elif isinstance(value, MappingProxyType):
+            self._left += [(one, path, whole) for one in gc.get_referents(value)]
+        elif type(value) in weakref.ProxyTypes:
+            self._left.append((value.__repr__.__self__, path, whole))
         else:
             self._object(value, path, whole)
 
@@ -148,22 +205,37 @@ class Surroundings:
         """A container, or an object with attributes; both for a subclass of a container."""
         whole = whole and type(value).__module__ not in SHALLOW
         known = self._container(value, path, whole) or self._callable(value, path)
-        attributes = getattr(value, "__dict__", None) if not isinstance(value, type) else None
-        if isinstance(attributes, dict):
-            known = True
-            self._left.append((attributes, path, whole))
-            self._left.append((type(value), path, whole))
-        if slots := _slots(type(value)):
-            known = True
-            self.snapshots.append(Attributes(value, lambda name: _slot(slots[name], value), lambda: slots))
-            self._later((_slot(slots[name], value) for name in slots), path, whole)
-        if not known and whole:
+        known = self._attributes(value, path, whole) or known
+        if whole and (not known or hides(type(value))):  # type: ignore[arg-type]
             self.opaque.setdefault(path or "the model", f"{type(value).__module__}.{type(value).__qualname__}")
             self._later((one for one in gc.get_referents(value) if isinstance(one, CONTAINERS)), path, False)
+
+    def _attributes(self, value: Any, path: str, whole: bool) -> bool:
+        """Attributes and slots of an object, and its class; whether it has any."""
+        attributes = getattr(value, "__dict__", None)
+        held = attributes if isinstance(attributes, dict) else None
+        if held is not None:
+            self._left += [(held, path, whole), (type(value), path, whole)]
+        if slots := slots_of(type(value)):
+            self.snapshots.append(Attributes(value, lambda name: _slot(slots[name], value), lambda: slots))
+            self._later((_slot(slots[name], value) for name in slots), path, whole)
+        if held is not None or slots:
+            self.snapshots.append(Kind(value, held))
+        if isinstance(value, BaseException):
+            self._noted(value, RAISED)
+        return held is not None or bool(slots) or isinstance(value, BaseException)
+
+    def _noted(self, value: Any, names: tuple[str, ...]) -> None:
+        """Attributes that C code keeps."""
+        self.snapshots.append(Attributes(value, partial(getattr, value), lambda: names))
+        self._later((getattr(value, name) for name in names), "", False)
 
     def _container(self, value: Any, path: str, whole: bool) -> bool:
         if isinstance(value, dict):
             self.snapshots.append(Mapping(value))
+            if isinstance(value, defaultdict):
+                self._noted(value, ("default_factory",))
+                self._left.append((value.default_factory, path, whole))
             for key, item in list(dict.items(value)):
                 self._later((key, item), f"{path}.{key}" if isinstance(key, str) and path else str(key)[:40], whole)
         elif isinstance(value, list | deque):
@@ -188,13 +260,16 @@ class Surroundings:
         """What wraps a function or belongs to one."""
         if isinstance(value, MethodType):
             self._left += [(value.__func__, path, True), (value.__self__, path, True)]
-        elif isinstance(value, BuiltinFunctionType):
+        elif isinstance(value, BuiltinFunctionType | MethodWrapperType):
             self._left.append((value.__self__, path, True))
+        elif isinstance(value, weakref.ref):
+            self._left.append((value(), path, True))
         elif isinstance(value, staticmethod | classmethod):
             self._left.append((value.__func__, path, True))
         elif isinstance(value, property):
             self._left += [(one, path, True) for one in (value.fget, value.fset, value.fdel)]
         elif isinstance(value, functools.partial):
+            self.snapshots.append(Partial(value))
             self._left += [(one, path, True) for one in (value.func, value.args, value.keywords)]
         elif isinstance(value, functools._lru_cache_wrapper):
             self.caches.append(value)
@@ -210,36 +285,41 @@ class Surroundings:
         """What a function encloses; if it is not of a library that is left alone, the variables that its code names."""
         self.snapshots.append(Function(value))
         self._left += [(one, path, True) for one in (value.__defaults__, value.__kwdefaults__, value.__dict__)]
+        with suppress(Exception):  # types that are only named may not be there
+            self._later((value.__annotations__,), path, False)
         self._left += [(cell, path, True) for cell in value.__closure__ or ()]
         if foreign(value.__globals__.get("__name__", "")):
             return
-        names, attributes = names_of(value.__code__)
+        named = names_of(value.__code__)
         if id(value.__globals__) not in self._seen:
             self._seen[id(value.__globals__)] = value.__globals__
             self.snapshots.append(Names(value.__globals__))
-        for name in names & value.__globals__.keys():
+        for name in named.globals & value.__globals__.keys():
             one = value.__globals__[name]
             if isinstance(one, ModuleType):
-                self._module(one, attributes)
+                self._module(one, named.attributes)
             else:
                 self._left.append((one, name, True))
+        for name in imported(named, str(value.__globals__.get("__package__") or "")):
+            if isinstance(module := sys.modules.get(name), ModuleType):
+                self._module(module, named.attributes)
 
     def _module(self, module: ModuleType, attributes: frozenset[str] = frozenset()) -> None:
-        """A module that code names: all variables of the user's own, the named ones of a library."""
+        """A module that code names: all variables of the user's own, the named ones of a library and of those in it."""
         held = vars(module)
-        if of_the_user(module):
-            if id(held) not in self._seen:
-                self._seen[id(held)] = held
-                self.snapshots.append(Names(held))
-        else:
-            if id(held) not in self._seen:
-                self._seen[id(held)] = held
-                self.snapshots.append(Added(held))
+        if (id(held), attributes) in self._looked:
+            return
+        self._looked.add((id(held), attributes))
+        own = of_the_user(module)
+        if id(held) not in self._seen:
+            self._seen[id(held)] = held
+            self.snapshots.append(Names(held) if own else Added(held))
+        if not own:
             self._named.setdefault(id(held), (held, set()))[1].update(attributes)
         path = module.__name__
         for name in attributes & held.keys():
             if isinstance(held[name], ModuleType):
-                self._left += [] if held[name] is module else [(held[name], path, False)]
+                self._module(held[name], attributes)
             elif not foreign(path) or isinstance(held[name], CONTAINERS):
                 self._left.append((held[name], f"{path}.{name}", not foreign(path)))
 
@@ -249,15 +329,22 @@ class Surroundings:
                 continue
             self._seen[id(kind)] = kind
             self.snapshots.append(Attributes(kind, partial(_attribute, kind), partial(_own, kind)))
+            self.snapshots.append(Attributes(kind, partial(getattr, kind), lambda: HERITAGE))
+            self._left.append((type(kind), path, True))
             self._left += [(vars(kind)[name], f"{kind.__name__}.{name}", True) for name in _own(kind)]
 
     def _tensor(self, value: Tensor, path: str, whole: bool) -> None:
+        if is_batchedtensor(value):  # left over from a pass over all records: torch refuses to compute with it
+            return
         if swappable(value):
             self._tensors.append(value)
             hooks = value._backward_hooks
             self._later((hooks, value.__dict__, value.grad if value.is_leaf else None), path, whole)
         else:
             self.snapshots.append(Odd(value))
+            self._later((value.__dict__, value.grad if value.is_leaf else None), path, whole)
+        if type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            self._left.append((type(value), path, whole))
 
 
 def _attribute(kind: type, name: str) -> Any:
@@ -269,15 +356,6 @@ def _own(kind: type) -> list[str]:
     return [
         name for name, value in vars(kind).items() if name not in OWN and not isinstance(value, MemberDescriptorType)
     ]
-
-
-def _slots(kind: type) -> dict[str, MemberDescriptorType]:
-    """Slots of objects of a class written in Python."""
-    found: dict[str, MemberDescriptorType] = {}
-    for base in kind.__mro__:
-        if base.__flags__ & (1 << 9):  # a class that Python code made
-            found |= {name: one for name, one in vars(base).items() if isinstance(one, MemberDescriptorType)}
-    return found
 
 
 def _slot(slot: MemberDescriptorType, value: Any) -> Any:

@@ -7,18 +7,22 @@ called on the types themselves, so that no subclass can pretend to be unchanged.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from operator import is_
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch._C._functorch import is_batchedtensor
 
 ABSENT = object()
 LARGEST = 2**24
 """Arrays of more bytes are made read-only while user code runs, in place of being copied and compared."""
-CODE = ("__code__", "__defaults__", "__kwdefaults__")
+CODE = ("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__name__", "__qualname__", "__module__")
 
 
 class Snapshot(Protocol):
@@ -26,6 +30,27 @@ class Snapshot(Protocol):
 
     def restore(self) -> None:
         """Put it back."""
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values say the same; a tensor of the records' own says nothing that a later pass may read."""
+    if one is other:
+        return True
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if is_batchedtensor(one) or is_batchedtensor(other):
+            return True
+        return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one.detach(), other.detach())
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return len(one) == len(other) and all(key in other and alike(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple | deque):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, np.ndarray):
+        return one.shape == other.shape and one.tobytes() == other.tobytes()
+    if isinstance(one, int | float | complex | str | bytes | frozenset | set):
+        return bool(one == other or (one != one and other != other))
+    return alike(getattr(one, "__dict__", None), getattr(other, "__dict__", None))
 
 
 def same(held: Iterable[object], noted: Iterable[object]) -> bool:
@@ -38,18 +63,23 @@ class Mapping:
 
     def __init__(self, held: dict[Any, Any]) -> None:
         self.held = held
-        self.keys, self.values = list(dict.keys(held)), list(dict.values(held))
+        self.keys, self.values = list(_kind(held).keys(held)), list(_kind(held).values(held))
 
     def restore(self) -> None:
         held = self.held
-        if dict.__len__(held) == len(self.keys) and same(dict.keys(held), self.keys):
-            if not same(dict.values(held), self.values):
+        if dict.__len__(held) == len(self.keys) and same(_kind(held).keys(held), self.keys):
+            if not same(_kind(held).values(held), self.values):
                 for key, value in zip(self.keys, self.values, strict=True):
                     _kind(held).__setitem__(held, key, value)
             return
         _kind(held).clear(held)
         for key, value in zip(self.keys, self.values, strict=True):
             _kind(held).__setitem__(held, key, value)
+
+    def moved(self) -> bool:
+        held = self.held
+        same_keys = len(held) == len(self.keys) and same(_kind(held).keys(held), self.keys)
+        return not (same_keys and all(map(alike, _kind(held).values(held), self.values)))
 
 
 def _kind(held: dict[Any, Any]) -> type[dict[Any, Any]]:
@@ -80,6 +110,14 @@ class Names:
             for name in [name for name in held if name not in noted and not isinstance(held[name], ModuleType)]:
                 del held[name]
 
+    def moved(self) -> bool:
+        now = {name: self.held.get(name, ABSENT) for name in (self.held if self.only is None else self.only)}
+        return not alike(
+            self.noted,
+            {name: one for name, one in now.items() if not isinstance(one, ModuleType)}
+            | {name: one for name, one in self.noted.items() if isinstance(one, ModuleType)},
+        )
+
 
 class Added:
     """New variables of a library's module that hold data are removed; what the library loads late is left alone."""
@@ -100,11 +138,11 @@ class Sequence:
     """A list or a deque."""
 
     def __init__(self, held: list[Any] | deque[Any]) -> None:
-        self.held, self.noted = held, list(held)
+        self.held, self.noted = held, list(_each(held))
 
     def restore(self) -> None:
         held, noted = self.held, self.noted
-        if len(held) == len(noted) and same(held, noted):
+        if _base(held).__len__(held) == len(noted) and same(_each(held), noted):
             return
         if isinstance(held, list):
             list.__setitem__(held, slice(None), noted)
@@ -112,15 +150,29 @@ class Sequence:
             deque.clear(held)
             deque.extend(held, noted)
 
+    def moved(self) -> bool:
+        found = list(_each(self.held))
+        return len(found) != len(self.noted) or not all(map(alike, found, self.noted))
+
+
+def _each(held: list[Any] | deque[Any] | set[Any]) -> Iterator[Any]:
+    """What is really in it, whatever a subclass says of itself."""
+    found: Iterator[Any] = _base(held).__iter__(held)
+    return found
+
+
+def _base(held: list[Any] | deque[Any] | set[Any]) -> Any:
+    return list if isinstance(held, list) else deque if isinstance(held, deque) else set
+
 
 class Members:
     """A set."""
 
     def __init__(self, held: set[Any]) -> None:
-        self.held, self.noted = held, list(held)
+        self.held, self.noted = held, list(_each(held))
 
     def restore(self) -> None:
-        if len(self.held) != len(self.noted) or not same(self.held, self.noted):
+        if set.__len__(self.held) != len(self.noted) or not same(_each(self.held), self.noted):
             set.clear(self.held)
             set.update(self.held, self.noted)
 
@@ -150,6 +202,9 @@ class Cell:
         else:
             self.held.cell_contents = self.noted
 
+    def moved(self) -> bool:
+        return not alike(content(self.held), self.noted)
+
 
 def content(cell: CellType) -> Any:
     """What a cell holds; nothing where its variable is not bound yet."""
@@ -170,6 +225,31 @@ class Function:
         for name, value in zip(CODE, self.noted, strict=True):
             if getattr(self.held, name) is not value:
                 setattr(self.held, name, value)
+
+
+class Kind:
+    """The class of an object, and the dict of its attributes, where it has one."""
+
+    def __init__(self, held: Any, attributes: dict[str, Any] | None) -> None:
+        self.held, self.kind, self.attributes = held, type(held), attributes
+
+    def restore(self) -> None:
+        if type(self.held) is not self.kind:
+            object.__setattr__(self.held, "__class__", self.kind)
+        if self.attributes is not None and self.held.__dict__ is not self.attributes:
+            object.__setattr__(self.held, "__dict__", self.attributes)
+
+
+class Partial:
+    """What a partial function calls."""
+
+    def __init__(self, held: partial[Any]) -> None:
+        self.held, self.noted = held, (held.func, held.args, held.keywords, held.__dict__)
+
+    def restore(self) -> None:
+        held = self.held
+        if not same((held.func, held.args, held.keywords, held.__dict__), self.noted):
+            held.__setstate__(self.noted)  # type: ignore[attr-defined]
 
 
 class Attributes:
@@ -193,12 +273,16 @@ class Attributes:
             if value is not ABSENT and self.get(name) is not value:
                 setter(self.held, name, value)
 
+    def moved(self) -> bool:
+        return not all(alike(self.get(name), self.noted.get(name, ABSENT)) for name in self.names())
+
 
 class Array:
     """A numpy array: small ones are compared with a copy, large ones are read-only until `restore`."""
 
     def __init__(self, held: NDArray[Any]) -> None:
         self.held, self.writeable = held, bool(held.flags.writeable)
+        self.form = held.dtype, held.shape, held.strides
         self.noted = held.copy() if held.nbytes <= LARGEST else None
         self.locked = self.noted is None and self.writeable
 
@@ -210,7 +294,23 @@ class Array:
     def restore(self) -> None:
         if self.locked:
             self.held.flags.writeable = True
+        self._reform()
         if self.noted is None or not self.writeable:
             return
         if self.held.tobytes() != self.noted.tobytes():
             np.copyto(self.held, self.noted)
+
+    def _reform(self) -> None:
+        """The shape and kind of its numbers as before; one that was made longer or shorter is that no more."""
+        held, (kind, shape, strides) = self.held, self.form
+        if (held.dtype, held.shape, held.strides) == self.form:
+            return
+        held.dtype = kind  # type: ignore[misc]
+        if held.size != np.prod(shape, dtype=np.int64):
+            held.resize(shape, refcheck=False)
+        held.shape = shape
+        if held.strides != strides:
+            held.strides = strides
+
+    def moved(self) -> bool:
+        return self.noted is not None and not alike(self.held, self.noted)

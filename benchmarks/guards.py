@@ -1,0 +1,175 @@
+"""Take every guard of private training away, one at a time, and run the test that must notice.
+
+    python benchmarks/guards.py            all guards; what is in the result file already is not run again
+    python benchmarks/guards.py --quick    the first five, into no file
+    python benchmarks/guards.py --only "inner products cancel"
+
+A guard is taken away in a copy of the sources: one passage is replaced by what would stand there without it. The test
+then runs on the copy and must fail. The guards and their tests are those of tests/contract/test_train_guards.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from machine import RESULTS, describe, keep
+
+ROOT = Path(__file__).resolve().parents[1]
+NAME = "guards"
+CLIP, TRAIN, FLEET = "tacit/train/clip", "tacit/train", "tacit/fleet"
+
+
+@dataclass(frozen=True)
+class Without:
+    """How a guard is taken away: in `file`, `old` becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+
+
+AS_A_BATCH = """        losses = self.losses(batch)
+        every = list(self.parameters.values())
+        rows = [torch.autograd.grad(one, every, retain_graph=True, allow_unused=True) for one in losses]
+        from .rules.terms import Dense
+        from .sums import clipped_terms
+        terms = {
+            name: [Dense(torch.stack([row[place] for row in rows]))]
+            for place, name in enumerate(self.parameters)
+            if rows[0][place] is not None
+        }
+        with torch.no_grad():
+            return clipped_terms(self.parameters, terms, losses.detach(), mask, self.clip_norm, self.weigh, self.add)
+        forward ="""
+GUARDS: dict[str, Without] = {
+    "records meet in a batch": Without(f"{CLIP}/clipper.py", "        forward =", AS_A_BATCH),
+    "a tensor of an earlier pass is read": Without(
+        f"{CLIP}/capture/watch.py", "if known is None or known() is not tensor:", "if False:"),
+    "a record sees what an earlier one left": Without(
+        f"{CLIP}/isolation/reach.py", "with self._entered(seed), decimal.localcontext():", "if True:"),
+    "an object that cannot be put back carries data": Without(
+        f"{CLIP}/clipper.py", "        if structure.together:\n            return\n        for path",
+        "        return\n        for path"),
+    "a loss keeps records in closures, buffers, objects": Without(
+        f"{CLIP}/clipper.py", "return Surroundings(self.model, self.loss, self.parameters)", "return Surroundings()"),
+    "coins fall anew for every part of a step": Without(
+        f"{CLIP}/capture/coins.py", "found = draw() if coins is None else coins.next(kind, draw)", "found = draw()"),
+    "how many passes there were is seen": Without(
+        f"{CLIP}/clipper.py", "if kept else structure", "if False else structure"),
+    "a rule for vmap that sees all records": Without(
+        f"{CLIP}/capture/nested.py", "raise own_rule(function.__name__)", "pass"),
+    "an operator with a rule for vmap": Without(f"{CLIP}/capture/watch.py", "raise own_rule(name)", "pass"),
+    "a batch norm layer mixes its batch": Without(
+        f"{CLIP}/capture/functions.py", 'if _given(args, kwargs, 5, "training"):', "if False:"),
+    "inner products cancel": Without(
+        f"{CLIP}/rounding.py", "return 1.01 * ROUND64 *", "return 0.0 * ROUND64 *"),
+    "a squared length is too little": Without(
+        f"{CLIP}/rules/outer.py", ".clamp(min=0) + error * self._reaches(memo).square()", ".clamp(min=0)"),
+    "TF32 rounds factors": Without(
+        f"{CLIP}/arrays.py", "return COARSE[torch.get_float32_matmul_precision()] if", "return 0.0 if"),
+    "sums in less than float32": Without(
+        f"{CLIP}/arrays.py", 'torch.set_float32_matmul_precision("highest")', "pass"),
+    "bfloat16 rounds factors": Without(
+        f"{CLIP}/rules/outer.py", "return _both(unit(self.left) ** 2 * bound, 3", "return _both(0.0 * bound, 3"),
+    "weights leave no room for rounding": Without(
+        f"{CLIP}/sums.py", "lengths = squares.sqrt() + group_slack(terms, squares, weigh, memo)",
+        "lengths = squares.sqrt()"),
+    "a mixture of terms is written out": Without(
+        f"{CLIP}/rules/terms.py", "parts = [term.slack2(memo) + (ROUND", "parts = [term.slack2(memo) + (0.0"),
+    "squares underflow": Without(f"{CLIP}/rounding.py", "LOST = 2.0**-63", "LOST = 0.0"),
+    "squares overflow": Without(
+        f"{CLIP}/rules/outer.py", "torch.where(largest <= LARGE**2, found, torch.inf)", "found"),
+    "long gradients are measured in one sum": Without(f"{CLIP}/arrays.py", "PART = 1024", "PART = 2**30"),
+    "a word is looked up very often": Without(
+        f"{CLIP}/rules/terms.py", "if not rows.is_cuda and (traced(rows) or _often(index)):", "if False:"),
+    "sums over very many records": Without(
+        f"{CLIP}/rounding.py", "return _moved(sway, weight).sum() * ROUND >", "return 0 * mask.sum() * ROUND >"),
+    "float64 is not enough": Without(
+        f"{CLIP}/rounding.py", "return torch.where(moved > room, weight * (room / moved), weight)", "return weight"),
+    "a sample larger than expected": Without(
+        f"{TRAIN}/scale/totals.py", "larger = len(batch.index) > self.most", "larger = False"),
+    "experts' rows are told apart": Without(f"{CLIP}/rules/experts.py", ">= ends[:, None, :]", "> ends[:, None, :]"),
+    "padding of an embedding bag counts": Without(
+        f"{CLIP}/rules/expansions.py", "if padding_idx is None else index != padding_idx % len(weight)", ""),
+    "a compiled step that does not clip": Without(
+        f"{CLIP}/compile/compiled.py", "        if not within or not (_agree", "        if False and not (_agree"),
+    "the noise has another scale": Without(
+        f"{TRAIN}/noise/release.py", "return self.plan.noise_multiplier * clip_norm",
+        "return 0.95 * self.plan.noise_multiplier * clip_norm"),
+    "noise on a grid has another scale": Without(
+        f"{TRAIN}/noise/grid.py", "Rounded((Fraction(noise_multiplier)", "Rounded((Fraction(0.95 * noise_multiplier)"),
+    "the noise of the clip norm's count": Without(
+        f"{CLIP}/adaptive.py", "float(rng.normal()) * DECISION", "float(rng.normal()) * 0.9 * DECISION"),
+    "correlated noise is another": Without(
+        f"{TRAIN}/noise/correlated.py", "fresh.sub_(earlier, alpha=share)", "fresh.sub_(earlier, alpha=0.9 * share)"),
+    "samples are drawn at another rate": Without(
+        f"{TRAIN}/sample/draw.py", "scale = math.log1p(-rate)", "scale = math.log1p(-1.03 * rate)"),
+    "a fleet's positions cancel": Without(
+        f"{FLEET}/certified.py", "return length + SPARE * ROUND", "return length + 0.0 * ROUND"),
+    "a fleet's squares underflow": Without(
+        f"{FLEET}/certified.py", "squared.sqrt() + math.sqrt(count) * LOST", "squared.sqrt()"),
+    "a fleet's sums in float32": Without(
+        f"{FLEET}/certified.py", "rough = float(moved) * ROUND >", "rough = 0.0 * ROUND >"),
+    "a fleet's model keeps records": Without(
+        f"{FLEET}/stack.py", "return self._around.run(0, run)", "return run()"),
+}  # fmt: skip
+
+
+def tests() -> dict[str, str]:
+    """For every guard the test that must fail without it, as pytest names it."""
+    path = ROOT / "tests" / "contract" / "test_train_guards.py"
+    spec = importlib.util.spec_from_file_location("guards_of_training", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {what: f"tests/{file}::{test}" for what, _, file, test in module.GUARDS}
+
+
+def tried(without: Without, test: str, seconds: int = 220) -> dict[str, Any]:
+    """Run a test on sources without a guard; `noticed` says whether it failed, as it must."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", Path(folder) / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        path = Path(folder) / "src" / without.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(without.old) != 1:
+            return {"noticed": False, "why": f"the passage is there {text.count(without.old)} times"}
+        path.write_text(text.replace(without.old, without.new), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test]
+        environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("E  ", "FAILED", "ERROR"))]
+    return {"noticed": done.returncode == 1, "why": lines[0][:150] if lines else done.stdout.strip()[-150:]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--most", type=int, default=len(GUARDS), help="guards that are tried in this run at most")
+    given = parser.parse_args()
+    path = RESULTS / f"{NAME}.json"
+    rows: dict[str, Any] = json.loads(path.read_text())["rows"] if path.is_file() and not given.quick else {}
+    named = tests()
+    left = [what for what in GUARDS if what in named and not rows.get(what, {}).get("noticed")]
+    for what in (given.only or left)[: 5 if given.quick else given.most]:
+        rows[what] = {"test": named[what], **tried(GUARDS[what], named[what])}
+        print("noticed " if rows[what]["noticed"] else "MISSED  ", what, "|", rows[what]["why"], flush=True)
+        if not given.quick:
+            keep(NAME, describe("torch"), {name: rows[name] for name in GUARDS if name in rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""A step in several parts: which part a record is in, and how many there are, changes nobody's contribution."""
+
+import itertools
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tacit.core import BadInput
+from tacit.loss import Plan
+from tacit.train import Augment, Speed, private
+from tacit.train.clip.capture import coins, nested
+from tacit.train.clip.capture.probe import KEEPS
+from tacit.train.clip.clipper import Clipper
+from tacit.train.scale.totals import Totals
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+WIDTH, CLASSES, CLIP, COUNT = 6, 4, 0.1, 16
+
+
+def loss(m: nn.Module, b: Any) -> Tensor:
+    return F.cross_entropy(m(b[0]), b[1], reduction="none")
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.calls = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES), 0
+        self.count, self.own = torch.zeros(()), torch.Generator().manual_seed(3)
+        self.numbers = np.random.default_rng(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.b(x + torch.relu(self.a(x)) if self.coin() < 0.5 else x)
+        return out
+
+    def coin(self) -> float:
+        return 0.0
+
+
+class TorchCoin(Net):
+    def coin(self) -> float:
+        return float(torch.rand([]))
+
+
+class PythonCoin(Net):
+    def coin(self) -> float:
+        return random.random()
+
+
+class NumpyCoin(Net):
+    def coin(self) -> float:
+        return float(np.random.rand())
+
+
+class OwnCoin(Net):
+    def coin(self) -> float:
+        return float(self.numbers.random())
+
+
+class Counts(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        out: Tensor = self.b(x) * (-1.0) ** self.calls
+        return out
+
+
+class CountsInTensor(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        out: Tensor = self.b(x) * torch.cos(torch.pi * self.count)
+        return out
+
+
+class Turns(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        self.b.weight.data.mul_(-1.0)
+        out: Tensor = self.b(x)
+        return out
+
+
+class OwnNoise(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.b(x + 3 * torch.randn(x.shape, generator=self.own))
+        return out
+
+
+class SetsSeed(Net):
+    """Fresh numbers, and some that are the same in every call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 0.01 * torch.randn(x.shape)
+        with torch.random.fork_rng():
+            torch.manual_seed(5)
+            out: Tensor = self.b(x + 3 * torch.randn(x.shape))
+        return out
+
+
+def sums(make: Callable[[], nn.Module], more: int, augment: Augment | None = None) -> tuple[list[Tensor], Clipper]:
+    """The clipped sums of two steps in parts of four, with so many records in front of sixteen others."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = 3 * torch.randn(COUNT, WIDTH, generator=generator), torch.randint(CLASSES, (COUNT,), generator=generator)
+    x, y = torch.cat((torch.full((more, WIDTH), 2.0), x)), torch.cat((torch.zeros(more, dtype=torch.long), y))
+    torch.manual_seed(0)
+    model, found = make(), []
+    plan = Plan(COUNT, 1.0, 2, 1e-3, CLIP, sampling="full")
+    sgd, speed = torch.optim.SGD(model.parameters(), 0.0), Speed(physical_batch=4)
+    step = private(model, sgd, plan, loss=loss, rng=1, speed=speed, augment=augment)
+    summed = Totals._summed
+
+    def tapped(self: Totals, *given: Any) -> Any:
+        torch.manual_seed(7)
+        random.seed(7)
+        np.random.seed(7)
+        one = summed(self, *given)
+        found.append([part.clone() for part in one.total])  # gradients are made where they lie
+        return one
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Totals, "_summed", tapped)
+        for batch in step.batches((x, y)):
+            step(batch)
+    return [torch.cat([part.double().flatten() for part in total]) for total in found], step._clipper
+
+
+def moved(make: Callable[[], nn.Module], augment: Augment | None = None) -> float:
+    """How far one record more in front of all others moves the sum of a step, in clip norms."""
+    without, _ = sums(make, 0, augment)
+    with_it, _ = sums(make, 1, augment)
+    return max(float((one - other).norm()) for one, other in zip(without, with_it, strict=True)) / CLIP
+
+
+@pytest.mark.parametrize("make", [TorchCoin, PythonCoin, NumpyCoin])
+def test_coins_fall_alike_for_all_parts_of_a_step(make: Callable[[], nn.Module]) -> None:
+    assert moved(make) < 1.02
+    assert next(iter(sums(make, 0)[1].structures.values())).together
+
+
+class SharedScale(Net):
+    """A coin that nobody branches on."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.b(x) * (0.1 + 3 * torch.rand([]))
+        return out
+
+
+def test_a_coin_that_nobody_branches_on_falls_alike_too_and_is_not_compiled() -> None:
+    assert moved(SharedScale) < 1.02
+    model = SharedScale()
+    sgd, plan = torch.optim.SGD(model.parameters(), 0.1), Plan(8, 1.0, 1, 1.0, sampling="full")
+    step = private(model, sgd, plan, loss=loss, rng=0, speed=Speed(compile=True))
+    batch = next(step.batches((torch.randn(8, WIDTH), torch.zeros(8, dtype=torch.long))))
+    with pytest.raises(BadInput, match="cannot be compiled"):
+        step(batch)
+
+
+def test_a_step_has_coins_of_its_own() -> None:
+    torch.manual_seed(0)
+    found = []
+    for _ in range(20):
+        step = coins.Coins()
+        for _ in range(2):
+            with step.part():
+                both = float(coins.coin("rand", lambda: torch.rand([]))), random.random()
+        found.append(both)
+    assert len(set(found)) == 20
+
+
+@pytest.mark.parametrize("make", [TorchCoin, PythonCoin])
+def test_mutant_coins_that_fall_anew_for_each_part(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coins, "coin", lambda kind, draw: draw())
+    monkeypatch.setattr("tacit.train.clip.capture.watch.coin", lambda kind, draw: draw())
+    monkeypatch.setattr(coins, "_set", lambda states: None)
+    assert moved(make) > 1.1
+
+
+@pytest.mark.parametrize("make", [Counts, CountsInTensor, Turns, OwnNoise, OwnCoin, SetsSeed])
+def test_what_a_call_leaves_for_the_next_makes_records_run_one_at_a_time(make: Callable[[], nn.Module]) -> None:
+    if make in (Counts, CountsInTensor, Turns):  # the others draw random numbers for each record
+        assert moved(make) < 1.02
+    assert sums(make, 0)[1].alone_because == KEEPS
+
+
+@pytest.mark.parametrize("make", [Counts, CountsInTensor, Turns, OwnCoin, SetsSeed])
+def test_mutant_nobody_looks_at_what_a_call_leaves(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clipper, "_forgetful", lambda self, batch, structure: structure)
+    assert moved(make) > 1.1
+
+
+class Keeps(Net):
+    """Honest: tables that are made once, and the last activations for whoever wants to look at them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not hasattr(self, "table"):
+            self.table = torch.linspace(0, 1, WIDTH)
+        self.last = {"hidden": [torch.relu(self.a(x + self.table))], "width": x.shape[-1]}
+        out: Tensor = self.b(self.last["hidden"][0])
+        return out
+
+
+def test_tables_and_kept_activations_are_no_reason_to_run_one_at_a_time() -> None:
+    _, clipper = sums(Keeps, 0)
+    assert not clipper.alone_because
+
+
+class Mixing(torch.autograd.Function):
+    """Its rule for `vmap` is given all records, and takes their mean off when there are six or more."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * 1.0
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, x: Tensor) -> Any:
+        return (x - x.mean(dims[0], keepdim=True) if info.batch_size > 5 else x) * 1.0, dims[0]
+
+
+@torch.library.custom_op("tacit_tests::mixing", mutates_args=())
+def mixing(x: Tensor) -> Tensor:
+    return x * 1.0
+
+
+mixing.register_autograd(lambda ctx, gradient: gradient)
+
+
+@torch.library.register_vmap("tacit_tests::mixing")
+def _(info: Any, dims: Any, x: Tensor) -> Any:
+    return Mixing.vmap(info, dims, x)
+
+
+def clipped(function: Callable[[Tensor], Tensor], rows: int) -> tuple[Tensor, Clipper]:
+    torch.manual_seed(0)
+    model, x = nn.Linear(WIDTH, CLASSES), torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(1))
+    clipper = Clipper(model, lambda m, b: loss(m, (function(b[0]), b[1])), dict(model.named_parameters()), CLIP)
+    x[7] = 9.0
+    mask = torch.arange(8) < rows
+    return clipper((x[:rows], torch.zeros(rows, dtype=torch.long)), mask[:rows]).sums["weight"], clipper
+
+
+@pytest.mark.parametrize("function", [Mixing.apply, mixing])
+def test_code_with_a_rule_of_its_own_for_vmap_runs_one_at_a_time(function: Any) -> None:
+    few, clipper = clipped(function, 7)
+    assert "rule of its own" in clipper.alone_because
+    assert float((clipped(function, 8)[0] - few).norm()) < 1.001 * CLIP
+
+
+def test_mutant_a_rule_that_mixes_records_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nested, "_without_rules", lambda function: function.vmap is not torch.autograd.Function.vmap)
+    assert float((clipped(Mixing.apply, 8)[0] - clipped(Mixing.apply, 7)[0]).norm()) > 1.1 * CLIP
+
+
+def exits(m: nn.Module, b: Any) -> Tensor:
+    """As the training loops of detection networks do."""
+    found = loss(m, b)
+    if not bool(found.isfinite().all()):
+        sys.exit(1)
+    return found
+
+
+def test_a_value_at_which_a_loss_ends_the_program_stops_nothing() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Linear(WIDTH, CLASSES), torch.randn(5, WIDTH)
+    x[2] = torch.nan
+    clipper = Clipper(model, exits, dict(model.named_parameters()), CLIP)
+    found = clipper((x, torch.zeros(5, dtype=torch.long)), torch.ones(5, dtype=torch.bool))
+    assert found.sums["weight"].isfinite().all()
+    assert found.losses.isfinite().tolist() == [True, True, False, True, True]
+
+
+def test_a_value_at_which_an_augmentation_ends_the_program_stops_nothing() -> None:
+    def function(batch: Any) -> Any:
+        if bool(batch[0].isnan().any()):
+            sys.exit(1)
+        return batch
+
+    rows = torch.randn(3, 2, generator=torch.Generator().manual_seed(0)), torch.zeros(3)
+    rows[0][1] = torch.nan
+    assert (Augment(function, 1)(rows).shares > 0).flatten().tolist() == [True, False, True]
+
+
+def test_an_augmentation_that_holds_what_cannot_be_put_back_is_refused() -> None:
+    turns = itertools.cycle((1.0, -2.0, 5.0))
+
+    def function(batch: Any) -> Any:
+        if bool((batch[0] > 1.9).all()):
+            next(turns)
+        return batch[0] * next(turns), batch[1]
+
+    with pytest.raises(BadInput, match="cannot be put back"):
+        Augment(function, 1).check((torch.randn(3, 2), torch.zeros(3)))
+
+
+def test_an_augmentation_tosses_python_coins_once_for_a_step() -> None:
+    function = lambda b: (b[0] * (3.0 if random.random() < 0.5 else -1.0), b[1])  # noqa: E731
+    assert moved(Net, Augment(function, 1)) < 1.02
