@@ -65,7 +65,7 @@ GUARDS: dict[str, Without] = {
     "coins fall anew for every part of a step": Without(
         f"{CLIP}/capture/coins.py", "found = draw() if coins is None else coins.next(kind, draw)", "found = draw()"),
     "how many passes there were is seen": Without(
-        f"{CLIP}/clipper.py", "if kept else structure", "if False else structure"),
+        f"{CLIP}/clipper.py", "return structure if self.around().opaque else", "return structure if True else"),
     "a rule for vmap that sees all records": Without(
         f"{CLIP}/capture/nested.py", "raise own_rule(function.__name__)", "pass"),
     "an operator with a rule for vmap": Without(f"{CLIP}/capture/watch.py", "raise own_rule(name)", "pass"),

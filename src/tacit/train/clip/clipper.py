@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -138,12 +139,12 @@ class Clipper:
     def _forgetful(self, batch: Any, structure: Structure) -> Structure:
         """The structure, if a pass leaves nothing behind; one record at a time, where all is put back, if it does.
 
-        Not where something cannot be put back: a trainer that the loss leads to changes of itself, and holds files.
+        Where something cannot be put back, it would be refused: then it is left as it is.
         """
-        if not structure.together or self.around().opaque:
+        near = partial(Surroundings, self.model, self.loss, self.parameters, near=True)
+        if not structure.together or not keeps(self._looked_at, self.parameters, batch, structure, near):
             return structure
-        kept = keeps(self._looked_at, self.parameters, batch, structure, self.around)
-        return Structure(together=False, reason=KEEPS) if kept else structure
+        return structure if self.around().opaque else Structure(together=False, reason=KEEPS)
 
     def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
         """Whether a copy of the model in float64 agrees; not, if it cannot be made or run."""

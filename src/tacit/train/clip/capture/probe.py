@@ -101,7 +101,7 @@ def probe(
     with same_random(), _NoDropout(), unchanged(lasting):
         examples = _first_look(loss, parameters, batch)
         structure = _structure(loss, parameters, examples, lasting, model)
-        _check_apart(loss, examples, Surroundings(loss, parameters))
+        _check_apart(loss, examples, Surroundings(loss, parameters, near=True))
     return structure
 
 

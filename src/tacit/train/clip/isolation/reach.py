@@ -78,7 +78,9 @@ UNCOVERED = (
 class Surroundings:
     """The state around some user code as it is now. `run` calls a function and puts all of it back."""
 
-    def __init__(self, *roots: Any) -> None:
+    def __init__(self, *roots: Any, near: bool = False) -> None:
+        """`near`: what is held as values only, not what the code of libraries' classes and functions names."""
+        self._near = near
         self.snapshots: list[Snapshot] = [Flags()]
         self.draws: list[Draws] = []
         self.caches: list[Any] = []
@@ -284,6 +286,9 @@ class Surroundings:
     def _function(self, value: FunctionType, path: str) -> None:
         """What a function encloses; if it is not of a library that is left alone, the variables that its code names."""
         self.snapshots.append(Function(value))
+        if self._near:
+            self._near_function(value, path)
+            return
         self._left += [(one, path, True) for one in (value.__defaults__, value.__kwdefaults__, value.__dict__)]
         with suppress(Exception):  # types that are only named may not be there
             self._later((value.__annotations__,), path, False)
@@ -303,6 +308,14 @@ class Surroundings:
         for name in imported(named, str(value.__globals__.get("__package__") or "")):
             if isinstance(module := sys.modules.get(name), ModuleType):
                 self._module(module, named.attributes)
+
+    def _near_function(self, value: FunctionType, path: str) -> None:
+        """What it encloses and its defaults, as far as containers and objects of the user's own classes."""
+        cells = list(value.__closure__ or ())
+        self.snapshots += [Cell(cell) for cell in cells]
+        held = [one for one in map(content, cells) if one is not ABSENT]
+        self._later((*held, value.__defaults__, value.__kwdefaults__, value.__dict__), path, False)
+        self._left += [(one, path, True) for one in held if isinstance(one, FunctionType)]
 
     def _module(self, module: ModuleType, attributes: frozenset[str] = frozenset()) -> None:
         """A module that code names: all variables of the user's own, the named ones of a library and of those in it."""
@@ -326,6 +339,8 @@ class Surroundings:
     def _class(self, value: type, path: str) -> None:
         for kind in value.__mro__:
             if foreign(kind.__module__) or (kind is not value and id(kind) in self._seen):
+                continue
+            if self._near and not of_a_user_class(kind):
                 continue
             self._seen[id(kind)] = kind
             self.snapshots.append(Attributes(kind, partial(_attribute, kind), partial(_own, kind)))
