@@ -99,8 +99,9 @@ def failing(x, y, rng):
 
 class Stopped(nn.Linear):
     def forward(self, x):
-        CALLS[0] += 1
-        if Path("stop").exists() and CALLS[0] > 60:
+        with open("calls", "a") as file:  # what is in memory is put back after every pass
+            file.write(".")
+        if Path("stop").exists() and Path("calls").stat().st_size > 60:
             raise KeyboardInterrupt(f"{{x.max()}} {WORD}")
         return super().forward(x)
 
