@@ -1,5 +1,6 @@
 """Hypothesis draws the shapes; the naive loop says what is right."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,8 @@ def agree(model: nn.Module, x: torch.Tensor, clip_norm: float) -> None:
     assert furthest(found.sums, sums) < 1e-4
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
 @given(rows=small, axes=st.lists(small, max_size=3), width=small, out=st.integers(2, 4), clip=st.floats(0.01, 10))
 def test_linear_of_any_rank(rows, axes, width, out, clip) -> None:
     torch.manual_seed(0)
@@ -30,7 +32,8 @@ def test_linear_of_any_rank(rows, axes, width, out, clip) -> None:
     agree(model, torch.randn(rows, *axes, width), clip)
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
 @given(
     rows=small,
     groups=st.integers(1, 3),
