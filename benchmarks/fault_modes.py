@@ -134,7 +134,8 @@ def _verb(*words: str, state: str | None = None) -> Callable[[Path], int]:
         try:
             command()
         except SystemExit as left:
-            return 0 if Path(OUT, "manifest.json").exists() else int(left.code or 0)
+            done = Path(OUT, "manifest.json").exists() and not Path(f"{OUT}.unfinished").exists()
+            return 0 if done else int(left.code or 0)
         return 0
 
     return run

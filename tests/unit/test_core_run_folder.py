@@ -195,3 +195,40 @@ def test_what_led_to_results_is_removed_once_the_disk_confirms_them(tmp_path, mo
     with pytest.raises(BadInput, match="nothing to resume"):
         run_folder("out", "train", state="c", resume=True).__enter__()
     assert not Path("out.unfinished").exists()
+
+
+class Killed(BaseException):
+    """Ends a process; nothing catches it."""
+
+
+@pytest.mark.parametrize("name", ["unlink", "fsync", "rmdir"])
+def test_a_process_that_ends_while_it_cleans_up_leaves_nothing_for_ever(tmp_path, monkeypatch, name):
+    """At every operation of the cleaning: the next command finds out what was being removed, and ends it."""
+    from tacit.core import leftovers, run_folder as module  # noqa: I001
+
+    real, ended = getattr(os, name), 0
+    for place in range(8):
+        out = tmp_path / str(place)
+        with run_folder(out, "train", state="c") as held, monkeypatch.context() as patch:
+            held.state.write_bytes(b"a secret")
+            (held.results / "a").write_text("a")
+            patch.setattr(module, "sweep", lambda work: None)
+            held.commit()
+        left = [place]
+
+        def dies(*arguments, left=left, **named):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return real(*arguments, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, dies)
+            try:
+                leftovers.forget(held.work, out)
+            except Killed:
+                ended += 1
+        with pytest.raises(BadInput, match="finished run"):
+            run_folder(out, "train", state="c").__enter__()
+        assert not held.work.exists(), (name, place)
+    assert ended >= 1

@@ -99,7 +99,7 @@ def test_train_then_report_then_verify(tacit_, tmp_path):
 @pytest.mark.slow
 def test_bracket_from_a_run_file(tacit_, tmp_path):
     text = Path("examples/digits.toml").read_text()
-    Path("small.toml").write_text(text.replace("references = 24", "references = 6").replace("runs = 400", "runs = 200"))
+    Path("small.toml").write_text(text.replace("references = 24", "references = 6").replace("runs = 400", "runs = 40"))
     status, out, _ = tacit_("bracket", "small.toml", "--seed", "2", "--json")
     found = json.loads(out)
     assert (status, found["verdict"]) == (0, "consistent")

@@ -55,7 +55,7 @@ def _led_to(work: Path, final: Path) -> bool:
 def sweep(work: Path) -> None:
     """Overwrite and remove everything in a folder of unfinished work: it holds secrets."""
     last = (work / COMMITTED, work / LOCK)  # a process that ends in between leaves what says that this may be removed
-    for path in [*sorted((path for path in work.rglob("*") if path not in last), reverse=True), last[0]]:
+    for path in sorted((path for path in work.rglob("*") if path not in last), reverse=True):
         with contextlib.suppress(OSError):
             if path.is_dir() and not path.is_symlink():
                 path.rmdir()
@@ -64,7 +64,8 @@ def sweep(work: Path) -> None:
                 _overwrite(path)
             path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
-        last[1].unlink(missing_ok=True)  # whoever takes the lock next finds the folder empty
+        for path in last:  # no secrets: whole until they are gone; whoever takes the lock next finds the folder empty
+            path.unlink(missing_ok=True)
         work.rmdir()
 
 
