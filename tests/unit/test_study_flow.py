@@ -13,7 +13,9 @@ from tacit.study.experiment import Effort
 from tacit.study.quickstart import Settings, quickstart
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = Settings(epochs=25, effort=Effort(references=16, targets=8, runs=400), plain_runs=100)
+SMALL = Settings(
+    records=1000, steps=40, epochs=25, effort=Effort(references=12, targets=6, runs=300, fault_runs=40), plain_runs=60
+)
 
 
 @pytest.fixture
@@ -99,7 +101,13 @@ def test_train_then_report_then_verify(tacit_, tmp_path):
 @pytest.mark.slow
 def test_bracket_from_a_run_file(tacit_, tmp_path):
     text = Path("examples/digits.toml").read_text()
-    Path("small.toml").write_text(text.replace("references = 24", "references = 6").replace("runs = 400", "runs = 40"))
+    for large, small in (
+        ("references = 24", "references = 6"),
+        ("runs = 400", "runs = 200"),
+        ("steps = 100", "steps = 15"),
+    ):
+        text = text.replace(large, small)
+    Path("small.toml").write_text(text)
     status, out, _ = tacit_("bracket", "small.toml", "--seed", "2", "--json")
     found = json.loads(out)
     assert (status, found["verdict"]) == (0, "consistent")

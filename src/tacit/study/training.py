@@ -98,7 +98,8 @@ def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost
     if not in_fleets:
         asked["own_runs"] = asked.pop("runs", 64 if cost < LARGE else 2 * FEWEST)
     elif cost <= LARGE:
-        asked["fault_runs"] = max(100, min(300, asked.get("runs", Effort.runs) // 2))
+        runs = asked.get("runs", Effort.runs)
+        asked |= {"fault_runs": max(40, min(300, runs // 2)), "own_runs": max(16, min(Effort.own_runs, runs))}
     else:
         asked = {"own_runs": 16, "runs": 500, "references": 16, **asked}
     return Effort(targets=1, **asked)
