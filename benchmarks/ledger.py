@@ -2,9 +2,9 @@
 
     python benchmarks/ledger.py [kills|spenders|rate|disk|filters ...] [--quick]
 
-Without names all parts run. Each part is kept as it ends, in results/ledger.json. `kills` goes on where it stopped
-when it is run again with the same --folder. `disk` mounts a small tmpfs and needs the right to do so. Parts that need
-PostgreSQL start a server of their own.
+Without names all parts run. Each part is kept as it ends, in results/ledger.json. `kills` stops after some minutes and
+goes on where it stopped when it is run again with the same --folder, which may lie in memory. `disk` mounts a small
+tmpfs and needs the right to do so. Parts that need PostgreSQL start a server of their own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ from tacit.ledger import Ledger
 from tacit.ledger.costs import costs
 from tacit.ledger.criteria import STATED, best_tilt, criteria, renyi_limit
 
+PIECE, SECONDS = 500, 150.0
+"""Kills on one ledger, and how long one run of `kills` begins new pieces; run it again to go on."""
+JUDGED = ("charges", "releases", "uncharged", "lost", "twice", "whole")
+
 
 def made(url: str, **more: Any) -> str:
     Ledger.create(url, **{"epsilon": 1e6, "delta": 0.0, "unit": "record", **more}).close()
@@ -37,25 +41,28 @@ def made(url: str, **more: Any) -> str:
 
 
 def kills(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """10,000 spenders killed with signal 9 at random moments, a hundred at a time.
+    """10,000 spenders killed with signal 9 at random moments, in pieces of 500 on a ledger each, which then is judged.
 
     A kill does not lose what the system has taken, so a folder in memory serves as well as one on a disk, and faster.
     """
     kind = subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True, check=False).stdout
-    url, log, state = str(folder / "kills.db"), folder / "kills.log", folder / "kills.json"
-    done = json.loads(state.read_text())["done"] if state.exists() else 0
-    if not done:
-        made(url)
-    while done < (100 if quick else 10_000):
-        started = time.perf_counter()
-        longest = fire.killed(url, log, kills=100, rng=random.Random(done), tag=str(done))
-        done += 100
-        found = {"store": "sqlite", "file_system": kind.strip(), "kills": done, **fire.judged(url, log)}
-        state.write_text(json.dumps({"done": done}))
-        print(found, f"{time.perf_counter() - started:.1f} s, up to {longest * 1000:.0f} ms each", flush=True)
-        if not quick:
-            _kept(f"kills on {kind.strip()}", [found])
+    state, each, wanted = folder / "kills.json", 50 if quick else PIECE, 100 if quick else 10_000
+    totals = json.loads(state.read_text()) if state.exists() else dict.fromkeys(("pieces", "kills", *JUDGED), 0)
+    started = time.perf_counter()
+    while totals["kills"] < wanted and time.perf_counter() - started < SECONDS:
+        piece = totals["pieces"]
+        url, log = made(str(folder / f"kills-{piece}.db")), folder / f"kills-{piece}.log"
+        longest = fire.killed(url, log, kills=each, rng=random.Random(piece), tag=str(piece))
+        found = fire.judged(url, log)
         assert (found["uncharged"], found["lost"], found["twice"], found["whole"]) == (0, 0, 0, 1), found
+        totals = {name: totals[name] + found[name] for name in JUDGED} | {"pieces": piece + 1}
+        totals["kills"] = (piece + 1) * each
+        state.write_text(json.dumps(totals))
+        for path in folder.glob(f"kills-{piece}.*"):
+            path.unlink()
+        print(totals, f"{time.perf_counter() - started:.0f} s, up to {longest * 1000:.0f} ms each", flush=True)
+        if not quick:
+            _kept(f"kills on {kind.strip()}", [{"store": "sqlite", "file_system": kind.strip(), **totals}])
     return []
 
 

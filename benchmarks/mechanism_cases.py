@@ -6,6 +6,7 @@ floating-point noise of the right size; the twin of a selection has half the noi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -82,6 +83,11 @@ def _above(data: Any, epsilon: float) -> int:
     return _first(mechanism.above_threshold(data, 0, sensitivity=1, epsilon=epsilon).value)
 
 
+def _board(value: float, epsilon: float) -> float:
+    board = mechanism.Thresholdout(size=1, threshold=0.01, epsilon=epsilon, budget=1)
+    return board.query([0.5], [value])
+
+
 def selections(epsilon: float = 1.0) -> list[Case]:
     """All others, at this epsilon but claiming 1: with epsilon 2 they are the twins of half the noise."""
     m, e = mechanism, {"epsilon": epsilon}
@@ -101,7 +107,13 @@ def selections(epsilon: float = 1.0) -> list[Case]:
             adjacency="replace",
         ),
         Case("median", crypto(m.median, **bounds, **e), ([0.5, 0.5], [0.5, 0.5, 0.0])),
-        Case("clipping_bound", crypto(m.clipping_bound, share=0.5, **e), ([2.0**-52] * 2, [2.0**-52, 2.0**-52, 0.0])),
+        Case(
+            "clipping_bound",
+            lambda d, rng: math.log2(m.clipping_bound(d, share=0.5, adjacency="replace", **e).value),
+            ([0.0, 0.0, 2.0**-54], [0.0, 2.0**-54, 2.0**-54]),
+            adjacency="replace",
+        ),
+        Case("thresholdout", lambda d, rng: _board(d, epsilon), (1.0, 0.0), adjacency="replace"),
         Case(
             "exponential_range",
             crypto(lambda d, **k: m.exponential_range(d, [9.0], **k), sensitivity=1, **bounds, **e),

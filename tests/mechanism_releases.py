@@ -39,4 +39,5 @@ RELEASES = {
     ),
     "randomized_response": lambda v, **k: mechanism.randomized_response(v, epsilon=1, categories=10, **k),
 }
-REPLACE_ONLY = {"smooth_median", "propose_test_release"}
+REPLACE_ONLY = {"smooth_median", "propose_test_release", "randomized_response"}
+"""Releases that show how many records there are."""

@@ -36,7 +36,7 @@ def weights(monkeypatch):
         return 0
 
     auction = importlib.import_module("tacit.mechanism.auction")
-    for room in (selection, quantiles, ranges, auction):
+    for room in (selection, ranges, auction):
         monkeypatch.setattr(room, "by_weight", seen)
     return caught
 
@@ -83,7 +83,6 @@ RANKED = {
     "quantile": lambda values, how: mechanism.quantile(
         values, 0.9, bounds=(-1, 2), epsilon=0.8, grid=8, adjacency=how, rng=1
     ),
-    "clipping_bound": lambda values, how: mechanism.clipping_bound(values, epsilon=0.8, adjacency=how, rng=1),
     "auction": lambda values, how: mechanism.auction(values, [0.3, 1.0, 5.0], epsilon=0.8, adjacency=how, rng=1),
 }
 
@@ -213,7 +212,9 @@ def test_medians_with_fitted_noise_keep_epsilon_and_delta(epsilon, delta):
 def test_the_first_query_above_costs_what_is_charged(adjacency, monotone, monkeypatch):
     scales = []
     monkeypatch.setattr(thresholds, "FINE", 1)
-    monkeypatch.setattr(thresholds, "_one", lambda scale, source: scales.append(scale) or 0)
+    monkeypatch.setattr(
+        thresholds, "discrete_laplace", lambda scale, size, source: (scales.append(scale), np.zeros(size, np.int64))[1]
+    )
     mechanism.above_threshold([0.0], 1.0, sensitivity=1, epsilon=1.5, monotone=monotone, adjacency=adjacency, rng=1)
     level, noise = (laplace_law(float(scale)) for scale in scales)
     below = np.concatenate([np.zeros(20), np.cumsum(noise), np.full(20, noise.sum())])  # P(noise <= k)
@@ -231,6 +232,64 @@ def test_the_first_query_above_costs_what_is_charged(adjacency, monotone, monkey
     for start, move in itertools.product([(0, 0, 0), (-2, 2, 1)], sorted(moves)):
         p, q = first_above(start), first_above(np.add(start, move))
         assert max(np.abs(np.log(p / q))) <= 1.5 + 1e-9
+
+
+def first_of(queries, level, noise):
+    """P that each query is the first found at or above a noisy 0, and last that none is; noises as P on -r .. r."""
+    reach = level.size // 2
+    below = np.concatenate([[0.0], np.cumsum(noise)])  # P(noise < k)
+    left, found = level.copy(), []
+    for query in queries:
+        under = below[np.clip(np.arange(-reach, reach + 1) - query + reach, 0, below.size - 1)]
+        found.append((left * (1 - under)).sum())
+        left = left * under
+    return np.array([*found, left.sum()])
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace", "zero-out"])
+@pytest.mark.parametrize("share", [0.25, 0.9])
+def test_clipping_bounds_cost_what_is_charged(adjacency, share, monkeypatch):
+    """The number of values within each power, less its share of all: every pair of neighbours, on a grid of 1/8."""
+    monkeypatch.setattr(quantiles, "FINE", 8)
+    caught = []
+
+    def seen(scale, count, source):
+        caught.append((scale, count))
+        return np.zeros(count, np.int64)
+
+    monkeypatch.setattr(quantiles, "discrete_laplace", seen)
+    mechanism.clipping_bound([1.0], epsilon=0.8, share=share, adjacency=adjacency, rng=1)
+    (first, one), (second, candidates) = caught
+    assert (one, candidates) == (1, quantiles.HIGHEST - quantiles.LOWEST + 1)
+    level, noise = laplace_law(float(first), 0, 800), laplace_law(float(second), 0, 800)
+    wanted = round(share * 8)
+
+    def queries(values):
+        sizes = np.sort(np.abs(np.nan_to_num(np.array(values, dtype=float))))
+        return 8 * np.searchsorted(sizes, [0.25, 0.5, 1.0, 8.0], side="right") - wanted * sizes.size
+
+    moved = against = 0
+    for one, other in neighbours(adjacency, 4, (0.0, 0.3, 0.7, 7.0)):
+        change = queries(one) - queries(other)
+        moved, against = max(moved, np.abs(change).max()), max(against, np.ptp(change))
+        p, q = (first_of(queries(data), level, noise) for data in (one, other))
+        assert max(np.abs(np.log(p / q))) <= 0.8 + 1e-6, (one, other)
+    assert moved / first + int(against) / second == Fraction(0.8)  # what the proof of sparse vector adds up
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_a_thresholdout_pays_for_what_one_holdout_record_moves(adjacency):
+    """A mean of 7 values moves by a seventh: by as many steps as its noises are made for, and hardly fewer."""
+    board = mechanism.Thresholdout(size=7, threshold=0.1, epsilon=1.0, budget=1, adjacency=adjacency, rng=1)
+    moved = max(
+        abs(board._mean([*rest, one], 7) - board._mean([*rest, other], 7))
+        for rest in ([0.0] * 6, [1 / 3] * 6, [0.1, 0.2, 0.9, 1.0, math.nan, 0.7])
+        for one, other in ((0.0, 1.0), (math.nan, 1.0), (0.5, 2.0))
+    )
+    level, queries, answer = board._noises[0], board._noises[1], board._answer
+    losses = [moved / level, 2 * moved / queries, moved / answer]
+    assert max(losses[0] + losses[1], losses[2]) <= 0.5
+    assert min(losses[0] + losses[1], losses[2]) >= 0.49
 
 
 @pytest.mark.parametrize(("adjacency", "share"), [("add-remove", 1), ("replace", 2)])

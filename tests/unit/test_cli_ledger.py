@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from command import Command
-from tacit.core import BudgetExceeded, Evidence, Mismatch
+from tacit.core import BadInput, BudgetExceeded, Evidence, Mismatch, NotFinished
 from tacit.events import Gaussian, Laplace
 from tacit.ledger import Ledger
 from tacit.loss import Plan
@@ -240,3 +240,51 @@ def test_a_plan_for_other_neighbours_or_units_is_refused(budget):
     with pytest.raises(BudgetExceeded):
         fit(small(), DATA, Plan(60, 0.5, 20, 0.5), rng=3, ledger=Ledger("b.db"))
     assert Ledger("b.db").entries() == []
+
+
+class Unsure:
+    """A ledger whose connection is lost as soon as the charge is written: nobody knows whether it is."""
+
+    def __init__(self, ledger):
+        self.ledger, self.lost = ledger, False
+
+    def charge(self, event, *, key, purpose="", analyst=""):
+        receipt = self.ledger.charge(event, key=key, purpose=purpose, analyst=analyst)
+        if not self.lost:
+            self.lost = True
+            raise NotFinished("The connection was lost while a charge was written.")
+        return receipt
+
+    def fence(self, key, *, number, step, mark, last=False):
+        return self.ledger.fence(key, number=number, step=step, mark=mark, last=last)
+
+
+@pytest.mark.parametrize("fault", ["connection", "step"])
+def test_a_run_that_may_have_been_paid_for_can_go_on(budget, tmp_path, fault, monkeypatch):
+    """A state at step 0 holds the run's key: without it the same run would be paid for a second time."""
+    budget()
+    ledger, kept = Ledger("b.db"), tmp_path / "run.ckpt"
+
+    def failing(step, batch):
+        raise BadInput("A step that fails after it was paid for.")
+
+    more = {"rng": 3, "checkpoint": kept, "ledger": Unsure(ledger) if fault == "connection" else ledger}
+    with monkeypatch.context() as patch:
+        if fault == "step":
+            patch.setattr("tacit.train.step.PrivateStep.gradients", failing)
+        with pytest.raises(NotFinished if fault == "connection" else BadInput):
+            fit(small(), DATA, PLAN, **more)
+    assert kept.exists()
+    with pytest.raises(BadInput, match="other data"):  # a mistake in between destroys nothing
+        fit(small(), (DATA[0] + 1, DATA[1]), PLAN, **more)
+    assert kept.exists()
+    fit(small(), DATA, PLAN, **more)
+    assert len(ledger.entries()) == 1
+    assert not kept.exists()
+
+
+def test_a_run_that_was_refused_leaves_no_state(budget, tmp_path):
+    budget()
+    with pytest.raises(BudgetExceeded):
+        fit(small(), DATA, Plan(60, 0.5, 20, 0.5), rng=3, ledger=Ledger("b.db"), checkpoint=tmp_path / "run.ckpt")
+    assert not (tmp_path / "run.ckpt").exists()

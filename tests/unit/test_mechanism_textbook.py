@@ -292,7 +292,7 @@ def test_thresholdout_answers_from_the_training_set_until_it_overfits():
     assert board.query([0.9, math.nan], np.full(10_000, 0.1)) == pytest.approx(0.1, abs=0.01)
     with pytest.raises(tacit.BudgetExceeded):
         board.query([0.5], np.full(10_000, 0.5))
-    assert tacit.privacy_loss(board.event, "add-remove").epsilon(0.0).upper <= 10 + 1e-9
+    assert tacit.privacy_loss(board.event, board.adjacency).epsilon(0.0).upper <= 10 + 1e-9
 
 
 def test_the_example_pays_for_all_its_releases(tmp_path):

@@ -1,9 +1,12 @@
 """Hugging Face's Trainer with private steps."""
 
+import shutil
+
 import pytest
 import torch
 
-from tacit.core import BadInput
+from tacit.core import BadInput, BudgetExceeded, Mismatch
+from tacit.events import Laplace
 from tacit.loss import Plan
 from tacit.train import private
 
@@ -105,14 +108,11 @@ def test_schedules_run_and_what_does_not_fit_is_refused(tmp_path) -> None:
         PrivateTrainer(model(words=False), arguments(tmp_path), plan=PLAN)
 
 
-class Account:
-    """A ledger that keeps the keys it was charged under."""
+def budget(path):
+    pytest.importorskip("sqlalchemy")
+    from tacit.ledger import Ledger
 
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-
-    def charge(self, event: object, *, key: str, **_: object) -> None:
-        self.keys.append(key)
+    return Ledger.create(path, epsilon=50.0, delta=1e-6, unit="record")
 
 
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path) -> None:
@@ -132,9 +132,9 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path) -> None:
         saved = arguments(folder, save_strategy="steps", save_steps=2, save_only_model=False)
         return PrivateTrainer(net, saved, train_dataset=Sentences(words=True), plan=PLAN, rng=3, ledger=account, **more)
 
-    account = Account()
+    account = budget(tmp_path / "a.db")
     torch.manual_seed(0)
-    whole = trainer(tmp_path / "whole", Account())
+    whole = trainer(tmp_path / "whole", budget(tmp_path / "b.db"))
     whole.train()
     torch.manual_seed(0)
     first = trainer(tmp_path / "killed", account, callbacks=[Kill()])
@@ -146,13 +146,34 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path) -> None:
     assert all("secret" not in path.name for path in (tmp_path / "killed" / "checkpoint-4").iterdir())
     with pytest.raises(BadInput, match="Resume from checkpoint-4"):
         trainer(tmp_path / "killed", account).train(str(tmp_path / "killed" / "checkpoint-2"))
+    shutil.copytree(tmp_path / "killed", tmp_path / "copy")
     torch.manual_seed(77)
     second = trainer(tmp_path / "killed", account)
     assert second.train(resume_from_checkpoint=True).global_step == PLAN.steps
     assert torch.equal(flat(second.model), flat(whole.model))
     assert second.evidence(1e-3).provenance["steps"] == PLAN.steps
-    assert len(set(account.keys)) == 1
+    (entry,) = account.entries()
+    assert (entry.event, entry.purpose) == (PLAN.event, "training")
+    assert account.verify()
     assert not secret.exists()
+    shutil.copytree(tmp_path / "copy", tmp_path / "killed", dirs_exist_ok=True)
+    with pytest.raises(Mismatch, match="ended"):  # a copy of the secret does not make a second run of one charge
+        trainer(tmp_path / "killed", account).train(resume_from_checkpoint=True)
+
+
+def test_a_budget_that_is_too_small_stops_the_trainer_before_its_first_step(tmp_path) -> None:
+    from tacit.train import PrivateTrainer
+
+    account = budget(tmp_path / "a.db")
+    account.charge(Laplace(1 / 49.9), key="earlier")
+    net = model(words=False)
+    start = flat(net).clone()
+    data = Sentences(words=False)
+    trainer = PrivateTrainer(net, arguments(tmp_path), train_dataset=data, plan=PLAN, rng=0, ledger=account)
+    with pytest.raises(BudgetExceeded):
+        trainer.train()
+    assert torch.equal(flat(net), start)
+    assert len(account.entries()) == 1
 
 
 def test_words_that_are_ignored_do_not_count() -> None:

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tacit.core import BadInput
+from tacit.core import BadInput, BudgetExceeded
+from tacit.events import Laplace
 from tacit.loss import Plan
 from tacit.train import Speed, private
 
@@ -71,11 +72,12 @@ def by_hand(plan: Plan = PLAN, **asked) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("options", [{}, {"dict": True}])
-def test_the_trainer_takes_the_steps_of_the_three_line_loop(options) -> None:
-    """Schedules included: the same parameters as the loop with `tacit.private`."""
+def test_the_trainer_takes_the_steps_of_the_three_line_loop(options, tmp_path) -> None:
+    """Schedules included: the same parameters as the loop with `tacit.private`; one charge pays for the whole plan."""
     from tacit.train import PrivateCallback
 
-    callback, module = PrivateCallback(PLAN, rng=3), make(**options)
+    ledger = budget(tmp_path)
+    callback, module = PrivateCallback(PLAN, rng=3, ledger=ledger), make(**options)
     run = trainer(callback, val_check_interval=3, limit_val_batches=2)
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA), batch_size=20)
     run.fit(module, callback.batches(DATA), loader)
@@ -92,6 +94,28 @@ def test_the_trainer_takes_the_steps_of_the_three_line_loop(options) -> None:
     assert "training_step" not in vars(module)
     with pytest.raises(BadInput, match="once, from its start"):
         run.fit(module, callback.batches(DATA))
+    assert [(entry.event, entry.purpose) for entry in ledger.entries()] == [(PLAN.event, "training")]
+    assert not any("no ledger" in text for text in evidence.not_covered)
+    assert ledger.verify()
+
+
+def budget(folder):
+    pytest.importorskip("sqlalchemy")
+    from tacit.ledger import Ledger
+
+    return Ledger.create(folder / "a.db", epsilon=50.0, delta=1e-6, unit="record")
+
+
+def test_a_budget_that_is_too_small_stops_the_trainer_before_its_first_step(tmp_path) -> None:
+    from tacit.train import PrivateCallback
+
+    ledger, module = budget(tmp_path), make()
+    ledger.charge(Laplace(1 / 49.9), key="earlier")
+    before, callback = flat(module).clone(), PrivateCallback(PLAN, rng=3, ledger=ledger)
+    with pytest.raises(BudgetExceeded):
+        trainer(callback).fit(module, callback.batches(DATA))
+    assert torch.equal(flat(module), before)
+    assert len(ledger.entries()) == 1
 
 
 def test_users_and_losses_of_ones_own() -> None:

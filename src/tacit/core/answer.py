@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,16 @@ SCHEMA = "tacit.answer/1"
 DATA_DEPENDENT = "error depends on the data"
 TRUST = ("central", "local")
 
+WRITTEN: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "float": (float, repr, float),
+    "date": (date, date.isoformat, date.fromisoformat),
+    "time": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "decimal": (Decimal, str, Decimal),
+    "bytes": (bytes, bytes.hex, bytes.fromhex),
+    "text": (type(None), str, str),
+}
+"""Keys that JSON cannot hold, and how they are written; any other object is kept as its text, and never raises: an
+answer that could not be stored would be drawn a second time for one charge."""
 Value = Any
 """A number, an array, an index, a list of keys, a dictionary of keys and numbers, or None."""
 
@@ -124,7 +138,12 @@ def _encode(value: Value) -> Any:
         return {"pairs": [[_encode(key), _encode(item)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
         return [_encode(item) for item in value]
-    return value
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    for name, (kind, write, _) in WRITTEN.items():
+        if type(value) is kind:
+            return {name: write(value)}
+    return {"text": str(value)}
 
 
 def _decode(value: Any) -> Value:
@@ -133,5 +152,8 @@ def _decode(value: Any) -> Value:
     if isinstance(value, dict):
         if "pairs" in value:
             return {_decode(key): _decode(item) for key, item in value["pairs"]}
+        for name, (_, _, read) in WRITTEN.items():
+            if name in value:
+                return read(value[name])
         return np.array(value["array"], dtype=np.dtype(value["dtype"])).reshape(value["shape"])
     return value

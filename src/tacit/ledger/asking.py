@@ -9,7 +9,7 @@ from ..core.adjacency import Adjacency
 from ..core.errors import BadInput, Unsupported
 from ..core.event import Event, rescaled
 from ..loss.dispatch import privacy_loss
-from .amounts import Amounts, added, plain
+from .amounts import Amount, Amounts, added, exact, limit, plain
 from .costs import costs
 from .criteria import STATED, SUM, Criterion, accepts
 from .state import Terms
@@ -23,12 +23,20 @@ def fits_alone(event: Event, adjacency: Adjacency, group: int, terms: Terms) -> 
 
     Where a criterion accepts it, nobody needs to know.
     """
-    if accepts(terms.criteria, costs(event, adjacency, group, terms.criteria)):
+    own = costs(event, adjacency, group, terms.criteria)
+    if accepts(terms.criteria, own):
         return False
+    if _adds_up(own[SUM], terms.epsilon) and _adds_up(own[STATED], terms.delta):
+        return True
     try:
         return privacy_loss(event, adjacency, group=group).delta(terms.epsilon).upper <= terms.delta
     except BadInput:  # a loss larger than numbers can hold
         return False
+
+
+def _adds_up(total: Amount, most: float) -> bool:
+    """Whether stated numbers add up to at most `most`, all as they are written (basic composition)."""
+    return total is not None and total <= limit(exact(most))
 
 
 def asked(event: Event, adjacency: Adjacency, group: int, terms: Terms) -> float:

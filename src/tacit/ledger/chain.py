@@ -1,7 +1,8 @@
 """The hash chain: every entry names the hash of the one before it, so that no entry can be changed, removed or moved.
 
-hash_n = SHA-256(hash_{n-1} newline body_n), hash_{-1} = 64 zeros; a body is JSON with sorted keys. Whoever owns the
-database can still write a whole new chain, or put back an old copy: a receipt, kept elsewhere, detects both.
+hash_n = SHA-256(hash_{n-1} newline body_n), hash_{-1} = 64 zeros; a body is JSON with sorted keys, and holds a hash of
+the sums after it. Whoever owns the database can still write a whole new chain, or put back an old copy: a receipt, kept
+elsewhere, detects both.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ def text(body: dict[str, Any]) -> str:
 def linked(before: str, body: str) -> str:
     """The hash of an entry."""
     return hashlib.sha256(f"{before}\n{body}".encode()).hexdigest()
+
+
+def digest(state: str) -> str:
+    """What an entry keeps of the sums after it, so that sums cannot be changed without an entry."""
+    return hashlib.sha256(state.encode()).hexdigest()
 
 
 def row(before: str, body: dict[str, Any]) -> Row:

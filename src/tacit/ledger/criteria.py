@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from scipy.special import log_ndtr, ndtri
 
-from .amounts import Amount, Amounts, below, cost, exact, limit, plain
+from .amounts import PARTS, Amount, Amounts, below, cost, exact, limit, plain
 
 SUM, GDP, ZCDP, STATED = "sum", "gdp", "zcdp", "stated delta"
 SHARES = ((ZCDP, 0.65, 1.0), ("renyi-low", 0.025, 0.8), ("renyi-high", 0.025, 1.5))
@@ -72,6 +73,26 @@ def criteria(epsilon: float, delta: float, stated: float = STATED_SHARE) -> tupl
     mu = gaussian_limit(epsilon, GDP_SHARE * rest)
     gaussian = Criterion(GDP, limit(mu * mu * (1 - SAFE)), GDP_SHARE * rest)
     return (plain_sum, *(item for item in (*renyi, gaussian) if item.limit > 0), own)
+
+
+def sound(found: tuple[Criterion, ...], epsilon: float, delta: float) -> bool:
+    """Whether these criteria keep (epsilon, delta): each limit is what its share of delta allows, and no more."""
+    names = [item.name for item in found]
+    if len(set(names)) < len(names) or not {SUM, STATED} <= set(names):
+        return False
+    shares = sum(exact(item.delta) for item in found if item.name != STATED)
+    stated = next(item for item in found if item.name == STATED)
+    if shares + Fraction(stated.limit, PARTS) > exact(delta) * (1 + Fraction(1, 10**9)) or stated.limit < 0:
+        return False
+    return all(_allowed(item, epsilon) for item in found if item is not stated)
+
+
+def _allowed(item: Criterion, epsilon: float) -> bool:
+    if item.name == SUM:
+        return item.limit <= limit(exact(epsilon)) and item.delta == 0
+    if not item.delta > 0 or not (item.tilt or item.name == GDP):
+        return False
+    return item.limit <= resized(item, epsilon).limit * (1 + Fraction(1, 10**9))
 
 
 def _renyi(name: str, epsilon: float, delta: float, tilt: float) -> Criterion:

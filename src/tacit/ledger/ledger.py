@@ -25,7 +25,7 @@ from .entry import Entry, check_depth, check_label, entry_of, new_terms, read_re
 from .planned import place_of
 from .state import ADAPTIVE, PLANNED, State, Terms
 from .store import WAIT, Row, Store, opened
-from .verification import verified
+from .verification import ended, started, verified
 
 T = TypeVar("T")
 METHODS = {
@@ -53,6 +53,8 @@ class Ledger:
                 f"The ledger in {self._store.shown} has lost its first entry.", fix="Restore it from a copy."
             )
         self.terms = terms_of(first, self._store)
+        self._seen: tuple[int, str] = (-1, "")
+        self._trusted = False
 
     @classmethod
     def create(
@@ -149,7 +151,7 @@ class Ledger:
     def stored(self, key: str) -> str | None:
         """The answer that was stored for a key; None when there is none."""
         with self._store.reading() as connection:
-            row = self._store.at(connection, slot=f"answer {key}")
+            row = self._kept(connection, f"answer {key}")
         return None if row is None else str(self._body(row)["answer"])
 
     def store(self, key: str, answer: str) -> str:
@@ -157,7 +159,7 @@ class Ledger:
         if not isinstance(answer, str):
             raise BadInput("An answer is stored as text.")
         with self._store.writing() as connection:
-            if (row := self._store.at(connection, slot=f"answer {key}")) is not None:
+            if (row := self._kept(connection, f"answer {key}")) is not None:
                 return str(self._body(row)["answer"])
             if self._store.at(connection, slot=f"charge {key}") is None:
                 raise Mismatch("No charge was made under this key, so no answer can be stored for it.")
@@ -238,9 +240,9 @@ class Ledger:
 
         return page(self)
 
-    def __reduce__(self) -> tuple[type[Ledger], tuple[str]]:
-        """A copy, and a ledger that is sent to another process, is the same place opened again."""
-        return type(self), (self._store.url,)
+    def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[str, float]]:
+        """A copy, and a ledger that is sent to another process, is the same place opened again; no password goes."""
+        return _reopened, (self._store.place, self._store.wait)
 
     # inside
 
@@ -263,7 +265,7 @@ class Ledger:
     def _charged(self, event: Event, body: dict[str, Any], alone: bool) -> Receipt:
         with self._store.writing() as connection:
             head, state = self._state(connection)
-            known = self._store.at(connection, slot=f"charge {body['key']}")
+            known = self._kept(connection, f"charge {body['key']}")
             after = None if known else self._accepted(state, body, alone)
             if after is not None:
                 row = self._write(connection, head, state, {**body, "total": written(after.totals)})
@@ -275,6 +277,7 @@ class Ledger:
 
     def _receipt(self, row: Row, state: State) -> Receipt:
         """Made when the charge is on disk, never before."""
+        self._seen = max(self._seen, (row.seq, row.hash))
         return Receipt(row.seq, row.hash, self._bound(state), state.remaining(self.terms))
 
     def _accepted(self, state: State, body: dict[str, Any], alone: bool) -> State | None:
@@ -313,17 +316,39 @@ class Ledger:
 
     def _write(self, connection: Any, head: Any, state: State, body: dict[str, Any]) -> Row:
         body |= {"seq": head.seq + 1, "time": time_after(state.time)}
-        row = chain.row(head.hash, body)
-        self._store.append(connection, row, state.after(body).to_text())
+        after = state.after(body).to_text()
+        row = chain.row(head.hash, {**body, "state": chain.digest(after)})
+        self._store.append(connection, row, after)
         return row
 
-    def _state(self, connection: Any) -> tuple[Any, State]:
+    def _state(self, connection: Any, seen: tuple[int, str] | None = None) -> tuple[Any, State]:
+        """The head with its sums, where they are those of the last entry and follow what this object saw before."""
         head = self._store.head(connection)
-        return head, self._read(lambda: State.of_head(head, self.terms))
+        state = self._read(lambda: State.of_head(head, self.terms))
+        if not self._trusted:
+            first = self._store.start(connection)
+            self._whole(self._read(lambda: started(first, self.terms)))
+            self._trusted = True
+        last = self._store.end(connection, head)
+        self._whole(self._read(lambda: ended(last, head, seen or self._seen)))
+        self._seen = max(self._seen, (head.seq, head.hash))
+        return head, state
+
+    def _whole(self, wrong: str) -> None:
+        if wrong:
+            raise NotFinished(f"The ledger in {self.url} is damaged: {wrong}.", fix="See `tacit ledger verify`.")
 
     def _body(self, row: Any) -> dict[str, Any]:
-        """What an entry says; whether it is the one that was written is for `verify` to say."""
+        """What an entry says; whether the chain is whole is for `verify` to say."""
         return self._read(lambda: dict(json.loads(row.body).items()))
+
+    def _kept(self, connection: Any, slot: str) -> Row | None:
+        """The entry of this slot, if it is the one that was written."""
+        row = self._store.at(connection, slot=slot)
+        if row is not None:
+            before = self._store.at(connection, seq=row.seq - 1)
+            self._whole(self._read(lambda: chain.problem(row, row.seq, "" if before is None else before.hash)))
+        return row
 
     def _read(self, read: Callable[[], T]) -> T:
         """Around reading: whatever is not as this library writes it is one sentence."""
@@ -335,8 +360,9 @@ class Ledger:
             raise NotFinished(f"The ledger in {self.url} is damaged.", fix="See `tacit ledger verify`.") from None
 
     def _now(self) -> tuple[Any, State]:
+        seen = self._seen  # of before: another thread may see more while this one reads
         with self._store.reading() as connection:
-            return self._state(connection)
+            return self._state(connection, seen)
 
     def _bound(self, state: State) -> Bound:
         limit = self.terms.epsilon if self.terms.planned_epsilon is None else self.terms.planned_epsilon
@@ -350,6 +376,12 @@ class Ledger:
             unit=self.unit,
             assumptions=(ALL_CHARGED, *state.conditions),
         )
+
+
+def _reopened(place: str, wait: float) -> Ledger:
+    from .postgres import with_password
+
+    return Ledger(with_password(place), wait=wait)
 
 
 def _remaining(state: State, terms: Terms, analyst: str, purpose: str) -> float:

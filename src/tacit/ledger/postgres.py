@@ -17,6 +17,14 @@ GUARD = (
 )
 
 
+_secrets: dict[str, str] = {}
+
+
+def with_password(place: str) -> str:
+    """The URL as this process opened it before; another process has the password from PGPASSWORD or a password file."""
+    return _secrets.get(place, place)
+
+
 class Postgres(Store):
     """Entries in a PostgreSQL database: spenders queue at an exclusive lock on the table, which the server hands out in
     turn. The lock is taken before the transaction's first view of the data, so that SERIALIZABLE has nothing to redo.
@@ -29,6 +37,17 @@ class Postgres(Store):
         except (sa.exc.ArgumentError, ValueError):
             raise BadInput("The URL of the ledger cannot be read.", fix="Give postgresql://user@host/name.") from None
         self._url = parsed.set(drivername="postgresql+psycopg")
+        if self.place != url:
+            _secrets[self.place] = url
+
+    @property
+    def place(self) -> str:
+        """The URL without its password, which neither a pickled ledger nor a copy holds."""
+        full = sa.make_url(self.url).difference_update_query(["password"])
+        bare = sa.URL.create(
+            full.drivername, full.username, host=full.host, port=full.port, database=full.database, query=full.query
+        )
+        return str(bare.render_as_string(hide_password=False))
 
     @property
     def shown(self) -> str:
@@ -39,7 +58,12 @@ class Postgres(Store):
         try:
             # the driver begins no transaction of its own: every BEGIN and COMMIT here is ours
             return sa.create_engine(
-                self._url, isolation_level="AUTOCOMMIT", connect_args=options, pool_size=1, pool_pre_ping=True
+                self._url,
+                isolation_level="AUTOCOMMIT",
+                connect_args=options,
+                pool_size=1,
+                pool_pre_ping=True,
+                hide_parameters=True,  # a noisy answer that was not stored must not be read in an error
             )
         except ModuleNotFoundError:
             raise MissingExtra("postgres") from None

@@ -48,16 +48,37 @@ class Sqlite(Store):
     def _engine(self) -> Any:
         self._turn = _turns[str(self.path)] = threading.Lock()
         engine = sa.create_engine(
-            sa.URL.create("sqlite", database=str(self.path)), connect_args={"timeout": self.wait}, pool_size=1
+            sa.URL.create("sqlite", database=str(self.path)),
+            connect_args={"timeout": self.wait},
+            pool_size=1,
+            hide_parameters=True,  # a noisy answer that was not stored must not be read in an error
         )
         sa.event.listen(engine, "connect", self._connected)
         return engine
 
-    def _connected(self, connection: Any, record: object) -> None:
+    def _connected(self, connection: Any, record: Any) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
         cursor.execute("PRAGMA trusted_schema=OFF")
+        record.info["file"] = self._identity()
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Which file lies at the path now."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _still_there(self, connection: Any) -> None:
+        """A connection goes on writing into a file that was moved away or replaced; nobody would find the charge."""
+        if connection.info.get("file") != self._identity():
+            self.engine.dispose()
+            raise NotFinished(
+                f"{self.shown} was moved, removed or replaced while it was open; this charge is not in it.",
+                fix="Verify it with the last receipt, then charge again.",
+            )
 
     def check(self) -> None:
         """The file is there, and is one."""
@@ -99,10 +120,15 @@ class Sqlite(Store):
         return [GUARD.format(verb=verb) for verb in ("UPDATE", "DELETE")]
 
     def _begin(self, connection: Any) -> None:
+        self._still_there(connection)
         mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
         if mode != JOURNAL.lower():  # the setting of a connection, not of the file
             connection.exec_driver_sql(f"PRAGMA journal_mode={JOURNAL}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def _begin_reading(self, connection: Any) -> None:
+        self._still_there(connection)
+        super()._begin_reading(connection)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:

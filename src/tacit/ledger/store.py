@@ -75,6 +75,11 @@ class Store(ABC):
         self.tables = data
 
     @property
+    def place(self) -> str:
+        """The URL without what is secret, for a copy or another process."""
+        return self.url
+
+    @property
     @abstractmethod
     def shown(self) -> str:
         """The place as it may be printed: no password, no folder."""
@@ -130,6 +135,7 @@ class Store(ABC):
                 yield connection
                 committing = True
                 connection.exec_driver_sql("COMMIT")
+                self._still_there(connection)
         except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # the second: damage that SQLite quotes
             self._raise(error, writing=committing)
 
@@ -143,6 +149,9 @@ class Store(ABC):
                 connection.exec_driver_sql("COMMIT")
         except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # the second: damage that SQLite quotes
             self._raise(error, writing=False)
+
+    def _still_there(self, connection: Any) -> None:  # noqa: B027  a server's tables cannot be moved away
+        """Refuse a charge that was written to what no longer is the ledger's place."""
 
     def _begin_reading(self, connection: Any) -> None:
         connection.exec_driver_sql("BEGIN")
@@ -187,6 +196,17 @@ class Store(ABC):
         columns = self.entries.c
         chosen = sa.select(self.entries).where(columns.kind == kind, columns.name == name).order_by(columns.seq)
         return [Row(*found) for found in connection.execute(chosen)]
+
+    def end(self, connection: Any, head: Head) -> list[Row]:
+        """The entry before the last one and the last, by what the head says; more where the head is behind."""
+        place = self.entries.c.seq
+        found = connection.execute(sa.select(self.entries).where(place >= head.seq - 1).order_by(place).limit(3))
+        return [Row(*item) for item in found]
+
+    def start(self, connection: Any) -> list[Row]:
+        """The first two entries."""
+        place = self.entries.c.seq
+        return [Row(*item) for item in connection.execute(sa.select(self.entries).where(place <= 1).order_by(place))]
 
     def rows(self, connection: Any) -> list[Row]:
         """All entries in their order."""

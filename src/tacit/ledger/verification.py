@@ -9,16 +9,20 @@ from ..core.adjacency import Adjacency
 from ..core.charger import Receipt
 from ..core.errors import TacitError
 from ..core.event import Event
+from ..loss.dispatch import privacy_loss
+from . import chain
 from .amounts import Amount, read
 from .asking import fits_alone
 from .chain import START, Chain, problem
 from .costs import costs
+from .criteria import sound
 from .state import PLANNED, State, Terms
 from .store import Head, Row
 
 Found = tuple[int, str]
 CUT = "entries are missing at the end, or the sums were changed"
 OLDER = "the ledger is older than the receipt: it was rolled back"
+OLDER_HERE = "it is older than it was a moment ago: it was rolled back"
 
 
 def verified(rows: list[Row], head: Head, receipt: Receipt | None) -> Chain:
@@ -30,14 +34,46 @@ def verified(rows: list[Row], head: Head, receipt: Receipt | None) -> Chain:
         if receipt is not None and row.seq == receipt.seq and row.hash != receipt.head:
             return Chain(False, walk.seq, walk.head, row.seq, "the receipt names another entry at its place")
     if walk.state is None or (head.seq, head.hash, head.state) != (walk.seq, walk.head, walk.state.to_text()):
-        return Chain(
-            False, walk.seq, walk.head, walk.seq + 1, "entries are missing at the end, or the sums were changed"
-        )
+        return Chain(False, walk.seq, walk.head, walk.seq + 1, CUT)
     if receipt is not None and receipt.seq > walk.seq:
-        return Chain(
-            False, walk.seq, walk.head, walk.seq + 1, "the ledger is older than the receipt: it was rolled back"
-        )
+        return Chain(False, walk.seq, walk.head, walk.seq + 1, OLDER)
     return Chain(True, walk.seq, walk.head)
+
+
+def kept(terms: Terms) -> bool:
+    """Whether the terms of a ledger keep the budget that they name."""
+    if not sound(terms.criteria, terms.epsilon, terms.delta):
+        return False
+    if terms.composition != PLANNED:
+        return True
+    found = privacy_loss(terms.whole, terms.adjacency).epsilon(terms.delta).upper
+    stated = terms.planned_epsilon
+    return stated is not None and found <= stated * (1 + 1e-6) and stated <= terms.epsilon
+
+
+def started(rows: list[Row], terms: Terms) -> str:
+    """What is wrong with the first two entries, which hold the terms and their hash; empty when nothing is."""
+    before, wrong = START, ""
+    for seq, row in enumerate(rows):
+        wrong, before = wrong or problem(row, seq, before), row.hash
+    if not wrong and not sound(terms.criteria, terms.epsilon, terms.delta):
+        return "the first entry allows more than the budget that it names"
+    return wrong
+
+
+def ended(rows: list[Row], head: Head, seen: tuple[int, str]) -> str:
+    """What is wrong with the last entry or the sums after it, beside what was seen before; empty when nothing is."""
+    if head.seq < seen[0]:
+        return OLDER_HERE
+    if head.seq == seen[0] and head.hash != seen[1]:
+        return f"entry {head.seq} was changed"
+    if not rows or (rows[-1].seq, rows[-1].hash) != (head.seq, head.hash):
+        return CUT
+    before = rows[-2].hash if len(rows) > 1 else START
+    if wrong := problem(rows[-1], head.seq, before):
+        return wrong
+    stated = json.loads(rows[-1].body).get("state")
+    return CUT if stated is not None and stated != chain.digest(head.state) else ""
 
 
 class Walk:
@@ -67,6 +103,8 @@ class Walk:
             if body["kind"] != "open":
                 return "the first entry is not that of a ledger"
             self.terms = Terms.from_json(body)
+            if not kept(self.terms):
+                return "the first entry allows more than the budget that it names"
             self.state = State.start(self.terms).after(body)
             return ""
         assert self.state is not None
@@ -78,7 +116,10 @@ class Walk:
                 return f"entry {body['seq']} has a negative cost"
             if read(body["total"]) != self.state.totals:
                 return f"entry {body['seq']} states other sums than those of all charges"
-            return self._cost(body)
+            if wrong := self._cost(body):
+                return wrong
+        if body.get("state", digest := chain.digest(self.state.to_text())) != digest:
+            return f"entry {body['seq']} states other sums than those of all entries"
         return ""
 
     def _earned(self, body: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from ..core import Adjacency, Answer, BadInput, Charger, Source, check
 from ..core.events import BoundedRange, DiscreteLaplace
 from . import scales
 from .charging import Offer, Random, Terms
-from .draws import discrete_laplace
+from .draws import check_scale, discrete_laplace
 from .exact import uniform_below
 from .inputs import Floats, on_grid, power_of_two, span
 from .ranges import CELLS, Cells, chosen_cell
@@ -44,7 +44,8 @@ def subsample_and_aggregate(
 
     Guarantee: mean: `DiscreteLaplace(z, S)`, S = steps of the bounds' width; median: `BoundedRange(epsilon)`;
     epsilon-DP under every adjacency, drawn exactly and charged before anything is computed.
-    Caller ensures: a row of `data` is a person; `function` keeps nothing between calls, and its run time is not seen.
+    Caller ensures: a row of `data` (an array, a list or a DataFrame) is a person; `function` keeps nothing between
+    calls, and its run time is not seen.
     Edge cases: a block on which the function raises or returns no number, or that is empty, counts as the middle of the
     bounds; answers beyond the bounds are moved to them.
     Error: of the mean of the blocks' answers, with probability `confidence`; of the median, depends on the data.
@@ -53,8 +54,8 @@ def subsample_and_aggregate(
     terms = Terms(ledger, key, rng, adjacency)
     lower, upper = span(bounds)
     count = check.whole("blocks", blocks)
-    check.positive("epsilon", epsilon)
-    rows = data if isinstance(data, np.ndarray) else list(data)
+    epsilon = check.positive("epsilon", epsilon)
+    rows = data if isinstance(data, np.ndarray) or hasattr(data, "columns") else list(data)
 
     def answers(chance: Source) -> Floats:
         return np.clip(_answers(rows, function, count, (lower + upper) / 2, chance), lower, upper)
@@ -81,6 +82,7 @@ def _mean(
     steps = math.ceil(Fraction(math.ceil(width / spacing)) / factor)
     event = DiscreteLaplace(scales.pure_multiplier(epsilon, terms.neighbours.sensitivity), steps)
     scale = Fraction(event.noise_multiplier) * steps
+    check_scale(scale)
     off = scales.laplace_reach(scale, scales.each_failure(confidence, 1)) + Fraction(count, 2)
     offer = Offer(
         "subsample_and_aggregate", event, terms.neighbours, float(off * spacing / count), confidence, notes=(BLOCKS,)
@@ -114,6 +116,15 @@ def _median(
     return offer.drawn(draw, terms)
 
 
+def _taken(rows: Any, where: NDArray[np.int64]) -> Any:
+    """Some of the rows, as what they came in: an array, a list, or a DataFrame of pandas or polars."""
+    if isinstance(rows, np.ndarray):
+        return rows[where]
+    if hasattr(rows, "iloc"):
+        return rows.iloc[where]
+    return rows[where] if hasattr(rows, "columns") else [rows[j] for j in where]
+
+
 def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: float, chance: Source) -> Floats:
     """The function's answer on every block; whatever goes wrong inside is one person's doing, and is not shown."""
     block = uniform_below(chance, count, len(rows))
@@ -123,8 +134,8 @@ def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: fl
         if not where.size:
             continue
         try:
-            answer = float(function(rows[where] if isinstance(rows, np.ndarray) else [rows[j] for j in where]))
-        except Exception:  # an error that depends on records is a release
+            answer = float(function(_taken(rows, where)))
+        except (Exception, SystemExit):  # an error that depends on records is a release
             continue
         found[i] = middle if math.isnan(answer) else answer
     return found

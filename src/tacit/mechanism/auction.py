@@ -11,7 +11,7 @@ from ..core.events import BoundedRange
 from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
-from .inputs import reals, records
+from .inputs import array_of, reals, records
 from .selection import reach, scale_of
 
 
@@ -35,15 +35,15 @@ def auction(
     Error: the revenue is below the best of the list by at most `error`, with probability `confidence`.
     Reference: McSherry and Talwar 2007, section 4.1.
     """
-    if prices is bids or (
-        isinstance(prices, np.ndarray) and isinstance(bids, np.ndarray) and np.shares_memory(prices, bids)
-    ):
+    columns = [array_of(item) for item in (prices, bids) if isinstance(item, np.ndarray) or hasattr(item, "to_numpy")]
+    if prices is bids or (len(columns) == 2 and np.shares_memory(*columns)):
         raise BadInput("The prices are the bids themselves.", fix="Give a public list: prices=np.arange(1, 101).")
     terms = Terms(ledger, key, rng, adjacency)
     listed = [check.positive("price", float(price)) for price in np.asarray(prices, dtype=np.float64).ravel()]
     if not listed:
         raise BadInput("There must be at least one price.")
-    event = BoundedRange(check.positive("epsilon", epsilon))
+    epsilon = check.positive("epsilon", epsilon)
+    event = BoundedRange(epsilon)
     scale = scale_of(max(listed), epsilon, True, terms.neighbours)
     error = reach(scale, len(listed), scales.each_failure(confidence, 1))
     unit = Fraction(1, max(Fraction(price).denominator for price in listed))  # powers of two: the largest is common

@@ -57,6 +57,20 @@ class Terms:
             )
         return counted
 
+    def of_public_size(self, records: str) -> Terms:
+        """These terms for a release that shows how many records there are, under replace unless told otherwise.
+
+        Neighbours by adding or removing a record differ in that number, so no epsilon holds for them.
+        """
+        if self.adjacency is None and self.ledger is None:
+            return replace(self, adjacency=Adjacency.REPLACE)
+        if self.neighbours is Adjacency.ADD_REMOVE:
+            raise BadInput(
+                f"The number of {records} is public here, so nothing is proven for add-remove neighbours.",
+                fix='Use adjacency="replace", and a ledger that counts so.',
+            )
+        return self
+
 
 @dataclass(frozen=True)
 class Offer:

@@ -23,7 +23,7 @@ from .draws import _direct
 from .exact import MARGIN, Bounds, Uniform, exp_bounds, exp_flips, flips, kept, uniform_below, weight_bounds
 from .inputs import MOST, Floats, array_of, is_whole, numbers, wholes
 
-BATCH = 1 << 16
+BATCH, FEW = 1 << 16, 64
 TIE = 2.0**-46
 
 
@@ -58,22 +58,27 @@ class Distances:
             return np.asarray(np.minimum(below / float(self.scale), MOST))
 
     def exact(self, i: int) -> Fraction:
-        return (Fraction(self.values.max()) - Fraction(self.values[i])) / self.scale
+        """x_i, of Python's own whole numbers: those of numpy would overflow inside a fraction."""
+        best, own = (Fraction(item.item() if isinstance(item, np.generic) else item) for item in self._ends(i))
+        return (best - own) / self.scale
+
+    def _ends(self, i: int) -> tuple[Any, Any]:
+        return self.values.max(), self.values[i]
 
     def place(self, i: int) -> Fraction:
         return -self.exact(i)
 
 
 def by_weight(distances: Distances, source: Source, counts: NDArray[np.int64] | None = None) -> int:
-    r"""A candidate with probability proportional to count_i e^{-x_i}; every count is 1 if none are given."""
+    r"""A candidate with probability proportional to count_i e^{-x_i}, counts above 0; each is 1 if none are given."""
     rough = distances.rough
     if counts is None:
         chance = np.exp(-rough)
         best = None
     else:
-        logs = np.log(np.maximum(counts, 1)) - rough
-        best = int(np.argmax(np.where(counts > 0, logs, -np.inf)))
-        chance = np.where(counts > 0, np.exp(logs - logs[best]) / 2, 0.0)
+        logs = np.log(counts) - rough
+        best = int(np.argmax(logs))
+        chance = np.exp(logs - logs[best]) / 2
 
     def bounds(i: int) -> Bounds:
         if best is None or counts is None:
@@ -131,22 +136,24 @@ Exponentials = tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64], d
 def _exponentials(count: int, source: Source) -> Exponentials:
     """Exponential numbers k + f with fair signs: k geometric, f real with density proportional to e^{-f} on [0, 1).
 
-    Of f the first 64 bits are returned; where a decision took more of them, that number itself.
+    f is the first of several uniform numbers that is kept with probability e^{-f}; of few numbers, eight at a time are
+    looked at. Of f the first 64 bits are returned; where a decision took more of them, that number itself.
     """
     whole, sign = _direct(Fraction(1), count, source)
     part, longer, open_ = np.zeros(count, np.uint64), dict[int, Uniform](), np.arange(count)
     while open_.size:
-        words, marks = source.words(2 * open_.size).reshape(2, -1)
-        part[open_] = words
-        chance = np.exp(-(words.astype(np.float64) * 2.0**-64))
-        uniform = marks.astype(np.float64) * 2.0**-64
-        heads = uniform < chance
-        for j in np.flatnonzero(np.abs(uniform - chance) <= MARGIN).tolist():
-            number = Uniform(int(words[j]), 64, source)
-            heads[j] = kept(number, Uniform(int(marks[j]), 64, source), lambda f: f)
-            if heads[j]:
-                longer[int(open_[j])] = number
-        open_ = open_[~heads]
+        words, marks = source.words(2 * open_.size * (tries := 8 if count <= FEW else 1)).reshape(2, -1, tries)
+        chance = np.exp(words * -(2.0**-64))
+        uniform = marks * 2.0**-64
+        heads, decided = uniform < chance, dict[tuple[int, int], Uniform]()
+        for j, k in np.argwhere(np.abs(uniform - chance) <= MARGIN).tolist():
+            decided[j, k] = Uniform(int(words[j, k]), 64, source)
+            heads[j, k] = kept(decided[j, k], Uniform(int(marks[j, k]), 64, source), lambda f: f)
+        first, found = heads.argmax(1), heads.any(1)
+        done = np.flatnonzero(found)
+        part[open_[done]] = words[done, first[done]]
+        longer |= {int(open_[j]): number for (j, k), number in decided.items() if found[j] and first[j] == k}
+        open_ = open_[~found]
     return whole, part, sign, longer
 
 

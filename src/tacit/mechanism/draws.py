@@ -37,7 +37,7 @@ HALF = Fraction(1, 2)
 
 def discrete_laplace(scale: Fraction, count: int, source: Source) -> Whole:
     """Independent numbers with P(k) proportional to e^{-|k|/scale}."""
-    _check(float(scale))
+    check_scale(scale)
     nothing = min(1 / float(scale), 700.0)
     keep = 1 - 0.5 * -math.expm1(-nothing)  # what is not -0
     draw = _direct if scale <= DIRECT else _split
@@ -46,7 +46,7 @@ def discrete_laplace(scale: Fraction, count: int, source: Source) -> Whole:
 
 def discrete_gaussian(variance: Fraction, count: int, source: Source) -> Whole:
     """Independent numbers with P(k) proportional to e^{-k^2/(2 variance)}."""
-    _check(math.sqrt(variance))
+    check_scale(math.sqrt(variance))
     t = math.isqrt(int(variance)) + 1
     deviation, middle = math.sqrt(variance), float(variance / t)
 
@@ -64,7 +64,7 @@ def discrete_gaussian(variance: Fraction, count: int, source: Source) -> Whole:
 
 def rounded_normal(deviation: Fraction, count: int, source: Source) -> Whole:
     """Independent numbers distributed as round(N(0, deviation^2))."""
-    _check(float(deviation))
+    check_scale(deviation)
     scale = float(deviation)
 
     def accepted(size: int) -> Whole:
@@ -160,6 +160,11 @@ def _filled(count: int, rate: float, accepted: Callable[[int], Whole]) -> Whole:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _check(scale: float) -> None:
-    if not 0 < scale <= LARGEST:
-        raise BadInput(f"The noise would have to span {scale:.3g} steps of its grid; at most 2^46 are drawn here.")
+def check_scale(*scales: Fraction | float) -> None:
+    """Refuse noise that is too wide to be drawn: to be called before the charge, so that nothing is paid for it."""
+    for scale in scales:
+        if not 0 < scale <= LARGEST:
+            raise BadInput(
+                f"The noise would have to span {float(scale):.3g} steps of its grid; at most 2^46 are drawn here.",
+                fix="Give a larger epsilon.",
+            )

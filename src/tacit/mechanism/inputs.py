@@ -9,7 +9,7 @@ Reference: docs/proofs/sampling.md, Lemma 7.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
@@ -45,41 +45,57 @@ def array_of(values: object) -> NDArray[Any]:
         raise BadInput("A number, or an array of numbers in which all rows have one length, was expected.") from None
 
 
+def collected(values: object) -> object:
+    """A generator's items as a list, since it can be read only once; anything else as it is."""
+    return list(values) if isinstance(values, Iterator) else values
+
+
 def records(values: object) -> NDArray[Any]:
-    """A flat array with one entry for each record; a record that is itself a list counts as one that is no number."""
-    if isinstance(values, list | tuple) and any(isinstance(item, list | tuple | np.ndarray) for item in values):
-        values = [None if isinstance(item, list | tuple | np.ndarray) else item for item in values]
-    return array_of(values).ravel()
+    """A flat array with one entry for each record; a record that is itself a list counts as one that is no number.
+
+    Items of a list keep their own types: an array of one type would turn everybody's values into text, or into complex
+    numbers, because of one person's. An array of several columns is refused, since a row would count several times.
+    """
+    if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | np.ndarray):
+        values = values if hasattr(values, "to_numpy") else list(values)
+    if isinstance(values, list | tuple):
+        if all(type(item) is float for item in values):
+            return np.array(values, dtype=np.float64)
+        alone = (None if isinstance(item, list | tuple | np.ndarray) else item for item in values)
+        return np.fromiter(alone, dtype=object, count=len(values))
+    array = array_of(values)
+    if array.ndim > 1 and array.size != array.shape[0]:
+        raise BadInput("One column of values was expected: one value for each person.", fix="Give a single column.")
+    return array.ravel()
 
 
 def reals(values: object, *, missing: float = 0.0) -> Floats:
     """An array of finite numbers, shape kept; whatever is no number counts as `missing`.
 
-    Whole numbers beyond 2^53, which floating point would round, count as 2^53: rounding could move two of them apart.
+    Every item is rounded to the nearest float by itself, whatever its type and the others' types are.
     """
     array = array_of(values)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         raise BadInput("Numbers of more than 64 bits are not taken here.", fix="Round them to float64 first.")
-    if array.dtype.kind in "iu":
-        array = np.clip(array, -EXACT if array.dtype.kind == "i" else 0, EXACT) if array.dtype.itemsize == 8 else array
     if array.dtype.kind not in "biuf":
         flat = [_real(item) for item in array.ravel().tolist()]
         array = np.array(flat, dtype=np.float64).reshape(array.shape)
     found = array.astype(np.float64)
-    return np.clip(np.where(np.isnan(found), missing, found), -MOST, MOST)
+    return np.maximum(np.minimum(np.where(np.isnan(found), missing, found), MOST), -MOST)
 
 
 def numbers(values: object) -> NDArray[Any]:
     """An array of finite numbers, shape kept and nothing rounded: floats, or fractions where floats would round.
 
-    Decimal numbers, fractions, text and whole numbers among floats are read exactly: rounding each of them to a float
+    Decimal numbers, fractions, text and whole numbers beyond 2^53 are read exactly: rounding each of them to a float
     first could move two of them farther apart than they are. What is no number counts as 0.
     """
     array = array_of(values)
-    if isinstance(values, list | tuple) and array.dtype.kind == "f":
-        items = np.array(values, dtype=object)
-        rounded = any(isinstance(item, int) and abs(item) > EXACT for item in items.ravel().tolist())
-        array = items if rounded and items.shape == array.shape else array
+    if isinstance(values, list | tuple) and not all(map(_floating, items := _listed(values))):
+        if len(items) == array.size:
+            array = np.fromiter(items, dtype=object, count=array.size).reshape(array.shape)
+    elif array.dtype.kind in "iu" and array.size and (int(array.max()) > EXACT or int(array.min()) < -EXACT):
+        array = array.astype(object)
     if array.dtype.kind in "biuf":
         return reals(array)
     return np.array([*map(_fraction, array.ravel().tolist()), None], dtype=object)[:-1].reshape(array.shape)
@@ -88,7 +104,8 @@ def numbers(values: object) -> NDArray[Any]:
 def clamped(values: object, bounds: tuple[float, float], *, missing: float | None = None) -> Floats:
     """A flat array of numbers within public bounds; whatever is no number counts as `missing`, or the lower bound."""
     lower, upper = bounds
-    return np.clip(reals(records(values), missing=lower if missing is None else missing), lower, upper)
+    found = reals(records(values), missing=lower if missing is None else missing)
+    return np.minimum(np.maximum(found, lower), upper)
 
 
 def span(bounds: object) -> tuple[float, float]:
@@ -122,7 +139,7 @@ def wholes(values: object) -> Steps:
     array = array_of(values)
     if array.dtype == np.uint64:
         array = np.minimum(array, np.uint64(ROOM))
-    return np.clip(array.astype(np.int64), -ROOM, ROOM)
+    return np.minimum(np.maximum(array.astype(np.int64), -ROOM), ROOM)
 
 
 def on_grid(values: NDArray[Any], spacing: Fraction) -> Steps:
@@ -165,8 +182,17 @@ def _listed(values: object) -> list[Any]:
         return [values]
 
 
+def _floating(item: object) -> bool:
+    """Whether an item of a list is a number that a float holds exactly."""
+    return isinstance(item, float) or (isinstance(item, int) and abs(item) <= EXACT)
+
+
 def _fraction(value: object) -> Fraction:
     """The number that an object is, exactly; 0 where it is none, and 2^1000 where it is beyond."""
+    if isinstance(value, np.integer):
+        return Fraction(int(value))
+    if isinstance(value, np.longdouble) and np.isfinite(value):
+        return min(max(Fraction(*value.as_integer_ratio()), Fraction(-FARTHEST)), Fraction(FARTHEST))
     if isinstance(value, int | Fraction):
         return Fraction(min(max(value, -FARTHEST), FARTHEST))
     if not isinstance(value, Decimal | str):
@@ -195,9 +221,10 @@ def _exponent(spacing: Fraction) -> int:
 
 
 def _real(value: object) -> float:
+    """The nearest float; NaN where the object is no number, whatever it raises when it is asked."""
     if isinstance(value, int):
-        return float(min(max(value, -EXACT), EXACT))
+        return float(min(max(value, -FARTHEST), FARTHEST))
     try:
         return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # an error that one person's value can cause is a release
         return math.nan

@@ -16,7 +16,7 @@ from ..core import Adjacency, Answer, BadInput, Charger, Source, check
 from ..core.events import PartitionSelection
 from . import scales
 from .charging import Offer, Random, Terms
-from .draws import discrete_laplace
+from .draws import check_scale, discrete_laplace
 from .inputs import ROOM
 
 
@@ -46,11 +46,13 @@ def unknown_keys(
     neighbours, most = terms.neighbours, check.whole("keys_per_person", keys_per_person)
     if not isinstance(counts, Mapping):
         raise BadInput("counts must be a dictionary from keys to numbers of people.")
-    if check.delta(delta) == 0:
+    if (delta := check.delta(delta)) == 0:
         raise BadInput("Unknown keys need a delta above 0.", fix="Release a public list of keys with laplace.")
-    event = PartitionSelection(check.positive("epsilon", epsilon), delta)
+    epsilon = check.positive("epsilon", epsilon)
+    event = PartitionSelection(epsilon, delta)
     factor = int(neighbours.sensitivity)
     scale = most * factor / Fraction(epsilon)
+    check_scale(scale)
     limit = threshold(scale, delta / factor, most)
     error = scales.laplace_reach(scale, scales.each_failure(confidence, 1))
     notes = (f"keys are released from a noisy number of {limit} on; which ones depends on the data",)

@@ -20,7 +20,7 @@ from ..core import Adjacency, BadInput, BudgetExceeded, Charger, Mismatch, Recei
 from ..core.events import AboveThreshold, Compose, DiscreteLaplace, Event, Repeat
 from . import scales
 from .charging import Random, Terms
-from .draws import discrete_laplace
+from .draws import check_scale, discrete_laplace
 from .inputs import array_of, clamped, on_grid, power_of_two, reals
 from .thresholds import FINE
 
@@ -86,8 +86,9 @@ class Thresholdout:
     overfitting answers is used up.
 
     Guarantee: `Repeat(Compose(AboveThreshold(e), DiscreteLaplace(..)), budget)`, each part epsilon/(2 budget), for the
-    holdout records, charged when the object is made. Training records are not protected.
-    Caller ensures: holdout records are a random sample, one per person, and their number is public.
+    holdout records under replace (unless told otherwise) or zero-out, charged when the object is made. Add-remove is
+    refused: the number of holdout records is public. Training records are not protected.
+    Caller ensures: holdout records are a random sample, one per person.
     Edge cases: one charge pays for one object, so it cannot be copied, pickled or asked in a forked process.
     Reference: Dwork et al. 2015, The reusable holdout, Theorem 25.
     """
@@ -103,18 +104,20 @@ class Thresholdout:
         ledger: Charger | None = None,
         rng: Random = None,
     ) -> None:
-        terms = Terms(ledger, None, rng, adjacency)
+        terms = Terms(ledger, None, rng, adjacency).of_public_size("holdout records")
         self.size, self.left = check.whole("size", size), check.whole("budget", budget)
         self._spacing = power_of_two(Fraction(1, self.size * FINE))
-        steps = math.ceil(Fraction(1, self.size) / self._spacing) + 1
+        moved = math.ceil(Fraction(1, self.size) / self._spacing) + 1  # of the mean, whatever one record becomes
         factor = terms.neighbours.sensitivity
+        steps = math.ceil(moved / Fraction(factor))
         each = scales.round_epsilon(check.positive("epsilon", epsilon), 0.0, 2 * self.left, terms.neighbours)
         answer = DiscreteLaplace(scales.pure_multiplier(each, factor), steps)
         self.event: Event = Repeat(Compose((AboveThreshold(each), answer)), self.left)
         self.adjacency = terms.neighbours
         self._level = Fraction(check.positive("threshold", threshold))
-        unit = 2 * steps * Fraction(factor) / Fraction(each)
+        unit = 2 * moved / Fraction(each)
         self._noises, self._answer = (unit, 2 * unit), Fraction(answer.noise_multiplier) * steps
+        check_scale(2 * unit, self._answer)
         self.receipt: Receipt | None = None
         if ledger is not None:
             self.receipt = ledger.charge(self.event, key=f"thresholdout-{os.urandom(16).hex()}", purpose="thresholdout")

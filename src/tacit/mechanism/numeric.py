@@ -20,7 +20,7 @@ from ..core import Adjacency, Answer, BadInput, Charger, Source, check
 from ..core.events import DiscreteGaussian, DiscreteLaplace, Gaussian
 from . import draws, scales
 from .charging import Offer, Random, Terms
-from .inputs import Steps, array_of, is_whole, numbers, off_grid, on_grid, power_of_two, wholes
+from .inputs import Steps, array_of, collected, is_whole, numbers, off_grid, on_grid, power_of_two, wholes
 
 FINE = 1024
 """Grid steps in the share of the sensitivity that one entry of an array has."""
@@ -94,14 +94,18 @@ def laplace(
     Guarantee: `DiscreteLaplace(z, S)`, epsilon-DP, drawn exactly (distance 0) and charged before the draw.
     Caller ensures: one record moves `value`, as it was computed, by at most `sensitivity` in L1 norm. A sum of rounded
     floating-point numbers can move by more than the mathematical sum: add whole numbers, or enlarge the sensitivity.
+    Whether `value` is whole or real, and its shape, are public: Python's `sum([])` is the whole number 0, so give
+    `float(sum(...))` where the numbers are real.
     Edge cases: NaN counts as 0, infinities as the largest number; an empty array is returned empty.
     Error: all entries at once are within `error`, with probability `confidence`.
     Reference: Ghosh, Roughgarden and Sundararajan 2009; docs/proofs/sampling.md, Theorem 4 and Lemma 7.
     """
-    terms = Terms(ledger, key, rng, adjacency)
-    check.positive("epsilon", epsilon)
+    terms, value = Terms(ledger, key, rng, adjacency), collected(value)
+    epsilon = check.positive("epsilon", epsilon)
     grid = Grid.of(value, check.positive("sensitivity", sensitivity))
-    offer, scale = _laplace_offer(grid, float(sensitivity), float(epsilon), float(confidence), terms.neighbours)
+    offer, scale = _laplace_offer(
+        grid, float(sensitivity), float(epsilon), check.probability("confidence", confidence), terms.neighbours
+    )
     return offer.drawn(lambda chance: grid.noisy(value, lambda n: draws.discrete_laplace(scale, n, chance)), terms)
 
 
@@ -124,21 +128,24 @@ def gaussian(
     the rounded value of a Gaussian mechanism on whole numbers, so its event is `Gaussian(z)` in any dimension.
 
     Guarantee: `DiscreteGaussian(z, s)` or `Gaussian(z)`, (epsilon, delta)-DP, drawn exactly, charged before the draw.
-    Caller ensures: one record moves `value`, as it was computed, by at most `sensitivity` in Euclidean norm.
+    Caller ensures: one record moves `value`, as it was computed, by at most `sensitivity` in Euclidean norm; whether
+    `value` is whole or real, and its shape, are public (`sum([])` is a whole number).
     Edge cases: NaN counts as 0, infinities as the largest number; an empty array is returned empty.
     Error: all entries at once are within `error`, with probability `confidence`.
     Reference: Balle and Wang 2018; Canonne, Kamath and Steinke 2020; docs/proofs/sampling.md, Theorems 5 and 6.
     """
-    terms = Terms(ledger, key, rng, adjacency)
+    terms, value = Terms(ledger, key, rng, adjacency), collected(value)
     neighbours = terms.neighbours
-    check.positive("epsilon", epsilon)
-    if check.delta(delta) == 0:
+    epsilon = check.positive("epsilon", epsilon)
+    if (delta := check.delta(delta)) == 0:
         raise BadInput("Gaussian noise needs a delta above 0.", fix="Use laplace, which is pure.")
     grid = Grid.of(value, check.positive("sensitivity", sensitivity))
     if grid.whole and isinstance(value, int | np.integer):
         return _discrete(int(wholes(int(value))), int(sensitivity), epsilon, delta, confidence, terms)
     multiplier = scales.gaussian_multiplier(float(epsilon), float(delta), neighbours)
-    offer, deviation = _gaussian_offer(grid, float(sensitivity), multiplier, float(confidence), neighbours)
+    offer, deviation = _gaussian_offer(
+        grid, float(sensitivity), multiplier, check.probability("confidence", confidence), neighbours
+    )
     return offer.drawn(lambda chance: grid.noisy(value, lambda n: draws.rounded_normal(deviation, n, chance)), terms)
 
 
@@ -149,6 +156,7 @@ def _laplace_offer(
     """The public part of a Laplace release, and the scale of its noise in steps."""
     event = DiscreteLaplace(scales.pure_multiplier(epsilon, neighbours.sensitivity), grid.l1(sensitivity))
     scale = Fraction(event.noise_multiplier) * event.sensitivity
+    draws.check_scale(scale)
     reach = scales.laplace_reach(scale, scales.each_failure(confidence, grid.count))
     return Offer("laplace", event, neighbours, grid.error(reach), confidence), scale
 
@@ -159,6 +167,7 @@ def _gaussian_offer(
 ) -> tuple[Offer, Fraction]:
     """The public part of a Gaussian release, and the deviation of its noise in steps."""
     deviation = Fraction(multiplier) * grid.l2(sensitivity)
+    draws.check_scale(deviation)
     failure = scales.each_failure(confidence, grid.count)
     reach = max(ceil(scales.normal_reach(float(deviation), failure) - 0.5), 0)
     return Offer("gaussian", Gaussian(multiplier), neighbours, grid.error(reach), confidence), deviation
@@ -170,6 +179,7 @@ def _discrete(value: int, sensitivity: int, epsilon: float, delta: float, confid
     multiplier = scales.discrete_gaussian_multiplier(float(epsilon), float(delta), sensitivity, neighbours)
     event = DiscreteGaussian(multiplier, sensitivity)
     deviation = Fraction(multiplier) * sensitivity
+    draws.check_scale(deviation)
     reach = ceil(scales.normal_reach(float(deviation), scales.each_failure(confidence, 1)))
     offer = Offer("gaussian", event, neighbours, float(reach), confidence)
 

@@ -6,20 +6,24 @@ most 1; so does one that is zeroed out, since a null record stays among the n an
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core import Adjacency, Answer, Charger, Source, check
 from ..core.answer import DATA_DEPENDENT
-from ..core.events import BoundedRange
+from ..core.events import AboveThreshold, BoundedRange
 from .charging import Offer, Random, Terms
-from .choices import Distances, by_weight
+from .draws import check_scale, discrete_laplace
 from .inputs import clamped, reals, records
 from .ranges import CELLS, Cells, chosen_cell, reach
-from .scales import each_failure
+from .scales import each_failure, laplace_reach
+from .thresholds import FINE
 
+SHORT = 30
+"""Bits of the share of a quantile: ranks times 2^30 are whole numbers that 64 bits hold."""
 LOWEST, HIGHEST = -64, 64
 """Powers of two that a clipping bound may be."""
 
@@ -41,10 +45,12 @@ def quantile(
 
     Guarantee: `BoundedRange(epsilon)`, epsilon-DP, drawn exactly and charged before the draw.
     Caller ensures: one value per person; `bounds` are public.
-    Edge cases: values beyond the bounds are moved to them, and NaN to the lower one; no values give a uniform number.
+    Edge cases: values beyond the bounds are moved to them, and NaN to the lower one; no values give a uniform number;
+    q is rounded to a multiple of 2^-30.
     Error: depends on the data; the rank is off by at most the number in the notes.
     Reference: Smith 2011, Algorithm 2 (the exponential mechanism on ranks); docs/proofs/sampling.md, Theorem 8.
     """
+    check.probability("q", q)
     terms = Terms(ledger, key, rng, adjacency)
     return _ranked("quantile", values, q, Cells.of(bounds, grid), epsilon, confidence, terms)
 
@@ -73,17 +79,28 @@ def median(
 def _ranked(
     name: str, values: object, q: float, cells: Cells, epsilon: float, confidence: float, terms: Terms
 ) -> Answer:
-    share = Fraction(check.probability("q", q))
-    event = BoundedRange(check.positive("epsilon", epsilon))
-    scale = _scale(share, epsilon, terms.neighbours)
-    notes = (DATA_DEPENDENT, f"the rank is within {reach(scale, cells, confidence):.4g} of that of the best candidate")
+    sure = check.probability("confidence", confidence)
+    offer, share, scale = _ranked_offer(
+        name, float(q), cells, check.positive("epsilon", epsilon), sure, terms.neighbours
+    )
 
     def draw(chance: Source) -> float:
         edges = np.sort(cells.index(clamped(values, (cells.lower, cells.upper))), kind="stable")
-        heights = _heights(np.arange(edges.size + 1), edges.size, share)
-        return cells.middle(chosen_cell(edges, heights, cells, scale * share.denominator, chance))
+        return cells.middle(chosen_cell(edges, _heights(edges.size, share), cells, scale, chance))
 
-    return Offer(name, event, terms.neighbours, None, confidence, notes=notes).drawn(draw, terms)
+    return offer.drawn(draw, terms)
+
+
+@lru_cache(maxsize=1024)
+def _ranked_offer(
+    name: str, q: float, cells: Cells, epsilon: float, confidence: float, neighbours: Adjacency
+) -> tuple[Offer, Fraction, Fraction]:
+    """The public part of a quantile, its share as a short fraction, and the scale in units of that."""
+    share = Fraction(round(q * 2**SHORT), 2**SHORT)
+    scale = _scale(share, epsilon, neighbours)
+    notes = (DATA_DEPENDENT, f"the rank is within {reach(scale, cells, confidence):.4g} of that of the best candidate")
+    offer = Offer(name, BoundedRange(epsilon), neighbours, None, confidence, notes=notes)
+    return offer, share, scale * share.denominator
 
 
 def clipping_bound(
@@ -97,29 +114,49 @@ def clipping_bound(
     key: str | None = None,
     rng: Random = None,
 ) -> Answer:
-    r"""Release a power of two that about `share` of the values are at most, in absolute value: a bound to clip at.
+    r"""Release the least power of two that about `share` of the values are at most: a bound to clip at.
 
-    Guarantee: `BoundedRange(epsilon)`, epsilon-DP, drawn exactly and charged before the draw.
+    Sparse vector over the public candidates 2^-64, 2^-63 .. 2^64 in rising order: the first of which the number of
+    values within it is at least share n, both with noise. Powers above all data are never asked, so they do not tie.
+
+    Guarantee: `AboveThreshold(epsilon)`, epsilon-DP, drawn exactly and charged before the draw.
     Caller ensures: one value per person.
-    Edge cases: NaN counts as 0. The candidates are 2^-64, 2^-63 .. 2^64, and public.
-    Error: depends on the data; the rank is off by at most the number in the notes.
-    Reference: as for `quantile`.
+    Edge cases: NaN counts as 0. `share` is rounded to a multiple of 1/1024. Where none is found, 2^64 is released.
+    Error: depends on the data; the number of values within the bound is off by at most the number in the notes.
+    Reference: Dwork and Roth 2014, Theorem 3.23; docs/proofs/sampling.md (sparse vector).
     """
     terms = Terms(ledger, key, rng, adjacency)
-    wanted = Fraction(check.probability("share", share))
-    event = BoundedRange(check.positive("epsilon", epsilon))
-    scale = _scale(wanted, epsilon, terms.neighbours)
+    wanted = round(check.probability("share", share) * FINE)
+    epsilon = check.positive("epsilon", epsilon)
+    event = AboveThreshold(epsilon)
+    noises = _rank_noises(wanted, epsilon, terms.neighbours)
+    check_scale(*noises)
     powers = np.exp2(np.arange(LOWEST, HIGHEST + 1.0))
-    off = float(scale) * (math.log(powers.size) - math.log(each_failure(confidence, 1)))
-    notes = (DATA_DEPENDENT, f"the rank is within {off:.4g} of that of the best candidate")
+    failure = each_failure(confidence, 1) / 2
+    off = (laplace_reach(noises[0], failure) + laplace_reach(noises[1], failure / powers.size)) / FINE
+    notes = (
+        DATA_DEPENDENT,
+        f"at least share n - {off:.4g} values are within it, at most share n + {off:.4g} within half",
+    )
 
     def draw(chance: Source) -> float:
         sizes = np.sort(np.abs(reals(records(values))))
-        within = np.searchsorted(sizes, powers, side="right")
-        heights = _heights(within, sizes.size, wanted)
-        return float(powers[by_weight(Distances.of(heights, scale * wanted.denominator), chance)])
+        above = FINE * np.searchsorted(sizes, powers, side="right") - wanted * sizes.size
+        limit = discrete_laplace(noises[0], 1, chance)[0]
+        found = np.flatnonzero(above + discrete_laplace(noises[1], powers.size, chance) >= limit)
+        return float(powers[found[0]] if found.size else powers[-1])
 
     return Offer("clipping_bound", event, terms.neighbours, None, confidence, notes=notes).drawn(draw, terms)
+
+
+def _rank_noises(wanted: int, epsilon: float, adjacency: Adjacency) -> tuple[Fraction, Fraction]:
+    """Noise of the threshold and of the queries #{x <= y} - share n, in steps of 1/1024.
+
+    One record added or removed moves a query by max(share, 1 - share) at most, and one replaced or zeroed by 1; two
+    queries move by at most 1 against each other, whatever happens. Sparse vector needs 2/epsilon times each of these.
+    """
+    moved = max(wanted, FINE - wanted) if adjacency is Adjacency.ADD_REMOVE else FINE
+    return Fraction(2 * moved) / Fraction(epsilon), Fraction(2 * FINE) / Fraction(epsilon)
 
 
 def _scale(share: Fraction, epsilon: float, adjacency: Adjacency) -> Fraction:
@@ -128,7 +165,6 @@ def _scale(share: Fraction, epsilon: float, adjacency: Adjacency) -> Fraction:
     return 2 * moved / Fraction(epsilon)
 
 
-def _heights(below: np.ndarray, count: int, share: Fraction) -> np.ndarray:
-    """-|#{x < y} - q n| in units of 1/denominator: whole numbers."""
-    wanted = share.numerator * count
-    return np.array([*(-abs(int(rank) * share.denominator - wanted) for rank in below.tolist()), None], object)[:-1]
+def _heights(count: int, share: Fraction) -> NDArray[np.int64]:
+    """-|rank - q n| for the ranks 0 .. n, in units of 1/denominator: whole numbers below 2^62."""
+    return -np.abs(np.arange(count + 1) * share.denominator - share.numerator * count)

@@ -9,7 +9,6 @@ over all cells, without listing them. Records touch the draw only through the wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,7 +21,7 @@ from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
 from .exact import uniform_below
-from .inputs import Floats, array_of, clamped, span
+from .inputs import Floats, array_of, clamped, records, span
 from .selection import scale_of
 
 Whole = NDArray[np.int64]
@@ -46,7 +45,7 @@ class Cells:
     def index(self, values: Floats) -> Whole:
         """The first cell whose midpoint is at or above each value, from 0 to `count`: one record at a time."""
         share = (values - self.lower) / (self.upper - self.lower)
-        return np.clip(np.ceil(share * self.count - 0.5), 0, self.count).astype(np.int64)
+        return np.minimum(np.maximum(np.ceil(share * self.count - 0.5), 0), self.count).astype(np.int64)
 
     def middle(self, cell: int) -> float:
         found = self.lower + (self.upper - self.lower) * ((cell + 0.5) / self.count)
@@ -54,7 +53,7 @@ class Cells:
 
 
 def exponential_range(
-    utility: Callable[[Whole], object] | object,
+    utility: object,
     breaks: object,
     *,
     bounds: tuple[float, float],
@@ -81,15 +80,16 @@ def exponential_range(
     """
     terms = Terms(ledger, key, rng, adjacency)
     cells = Cells.of(bounds, grid)
-    event = BoundedRange(check.positive("epsilon", epsilon))
+    epsilon = check.positive("epsilon", epsilon)
+    event = BoundedRange(epsilon)
     scale = scale_of(sensitivity, epsilon, monotone, terms.neighbours)
-    heights = array_of(utility).ravel()
-    if heights.size != array_of(breaks).size + 1:
+    heights, places = array_of(utility).ravel(), records(breaks)
+    if heights.size != places.size + 1:
         raise BadInput("utility must hold one number more than there are breakpoints.")
     offer = Offer("exponential_range", event, terms.neighbours, reach(scale, cells, confidence), confidence)
 
     def draw(chance: Source) -> float:
-        edges = np.sort(cells.index(clamped(breaks, (cells.lower, cells.upper))), kind="stable")
+        edges = np.sort(cells.index(clamped(places, (cells.lower, cells.upper))), kind="stable")
         return cells.middle(chosen_cell(edges, heights, cells, scale, chance))
 
     return offer.drawn(draw, terms)

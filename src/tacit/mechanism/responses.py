@@ -19,7 +19,7 @@ from ..core.events import RandomizedResponse
 from . import scales
 from .charging import Offer, Random, Terms
 from .exact import Bounds, exp_bounds, flips, uniform_below
-from .inputs import Floats, array_of
+from .inputs import Floats, records
 
 Whole = NDArray[np.int64]
 Categories = int | Sequence[Hashable]
@@ -33,7 +33,7 @@ def respond(answer: object, *, epsilon: float, categories: Categories = 2, rng: 
     Caller ensures: one response per person, or epsilon counts once for each.
     Edge cases: an answer outside the categories is replaced by a random one before it is randomized.
     """
-    check.positive("epsilon", epsilon)
+    epsilon = check.positive("epsilon", epsilon)
     return _randomized([answer], _words(categories), epsilon, source(rng))[1][0]
 
 
@@ -50,15 +50,17 @@ def randomized_response(
 ) -> Answer:
     r"""Randomize every answer and release the unbiased shares of the categories.
 
-    Guarantee: `RandomizedResponse(epsilon, k)` for each person, drawn exactly; the receiver needs no trust.
-    Caller ensures: one answer per person; the number of answers and the categories are public.
+    Guarantee: `RandomizedResponse(epsilon, k)` for each person under replace (unless told otherwise) or zero-out, drawn
+    exactly; the receiver needs no trust. Add-remove is refused: how many people answered is public.
+    Caller ensures: one answer per person; the categories are public.
     Edge cases: an answer outside the categories is replaced by a random one before it is randomized.
     Error: all shares at once are within `error` of those of the given answers, with probability `confidence`.
     Reference: Warner 1965; Kairouz, Bonawitz and Ramage 2016 (k categories); Hoeffding 1963, Theorem 2.
     """
-    terms = Terms(ledger, key, rng, adjacency)
+    terms = Terms(ledger, key, rng, adjacency).of_public_size("answers")
     words, given = _words(categories), _listed(answers)
-    event = RandomizedResponse(check.positive("epsilon", epsilon), len(words))
+    epsilon = check.positive("epsilon", epsilon)
+    event = RandomizedResponse(epsilon, len(words))
     error = _error(event, len(given), confidence)
     offer = Offer("randomized_response", event, terms.neighbours, error, confidence, "local", (COVERS,))
     return offer.drawn(lambda chance: _shares(_randomized(given, words, epsilon, chance)[0], event), terms)
@@ -71,9 +73,10 @@ def estimate(responses: object, *, epsilon: float, categories: Categories = 2, c
     Caller ensures: the responses were made with this epsilon and these categories, one for each person.
     """
     words = _words(categories)
-    event = RandomizedResponse(check.positive("epsilon", epsilon), len(words))
+    epsilon = check.positive("epsilon", epsilon)
+    event = RandomizedResponse(epsilon, len(words))
     place = {word: i for i, word in enumerate(words)}
-    found = [place[item] for item in _listed(responses) if _hashed(item) in place]
+    found = [place[item] for item in map(_hashed, _listed(responses)) if item in place]
     error = _error(event, len(found), confidence)
     offer = Offer("estimate", event, Adjacency.REPLACE, error, confidence, "local", (COVERS,))
     return offer.drawn(lambda chance: _shares(np.array(found, dtype=np.int64), event), Terms())
@@ -103,7 +106,7 @@ def _randomized(
 
 def _listed(answers: object) -> list[object]:
     """One item for each person, whatever it is."""
-    return list(answers) if isinstance(answers, list | tuple) else array_of(answers).ravel().tolist()
+    return list(answers) if isinstance(answers, list | tuple) else records(answers).tolist()
 
 
 def _hashed(item: object) -> Hashable:

@@ -24,7 +24,7 @@ from ..core.answer import DATA_DEPENDENT
 from ..core.events import ApproximateDP
 from .charging import Offer, Random, Terms
 from .draws import LARGEST, discrete_laplace
-from .inputs import clamped, records
+from .inputs import clamped, collected, records
 from .ranges import Cells
 
 Whole = NDArray[np.int64]
@@ -55,9 +55,10 @@ def smooth_median(
     Edge cases: values beyond the bounds are moved to them, and NaN to the lower one.
     Error: depends on the data, and is not released.
     """
+    values = collected(values)
     terms, cells = _start(values, bounds, grid, adjacency, ledger, key, rng)
-    check.positive("epsilon", epsilon)
-    if check.delta(delta) == 0:
+    epsilon = check.positive("epsilon", epsilon)
+    if (delta := check.delta(delta)) == 0:
         raise BadInput("The smooth median needs a delta above 0.", fix="Use median, which is pure.")
     if 4 * cells.count / epsilon > LARGEST:
         raise BadInput("epsilon is too small for so fine a grid.", fix="Give a coarser grid.")
@@ -98,9 +99,10 @@ def propose_test_release(
     Edge cases: the value is None when the test fails; that is a release too, and was paid for.
     Error: depends on the data: nothing may be released.
     """
+    values = collected(values)
     terms, cells = _start(values, bounds, grid, adjacency, ledger, key, rng)
-    check.positive("epsilon", epsilon)
-    if check.delta(delta) == 0:
+    epsilon = check.positive("epsilon", epsilon)
+    if (delta := check.delta(delta)) == 0:
         raise BadInput("Propose-test-release needs a delta above 0.", fix="Use median, which is pure.")
     most = math.ceil(Fraction(check.positive("proposal", proposal)) / _width(cells))
     if most >= cells.count:

@@ -65,7 +65,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
 
     Reference: Dwork and Roth 2014, Theorem A.1.
     """
-    check.positive("epsilon", epsilon)
+    epsilon = check.positive("epsilon", epsilon)
     check.probability("delta", delta, zero=False, one=False)
     if epsilon >= 1:
         raise BadInput(

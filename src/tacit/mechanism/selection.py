@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from ..core.events import BoundedRange, NoisyMax, Repeat
 from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_laplace, by_weight, permuted
-from .inputs import array_of
+from .inputs import array_of, collected
 
 Choose = Callable[[Distances, Source], int]
 NOISES: dict[str, Choose] = {"gumbel": by_weight, "exponential": permuted, "laplace": by_laplace}
@@ -129,7 +130,7 @@ def top(
     Error: every choice is below the best candidate left by at most `error`, all with probability `confidence`.
     Reference: Durfee and Rogers 2019 (peeling is one-shot Gumbel noise); Dong, Durfee and Rogers 2020.
     """
-    terms = Terms(ledger, key, rng, adjacency)
+    terms, scores = Terms(ledger, key, rng, adjacency), collected(scores)
     neighbours, size = terms.neighbours, _size(scores)
     if check.whole("k", k) > size:
         raise BadInput(f"k must be at most the number of candidates {size}, got {k}.")
@@ -183,8 +184,25 @@ def _chosen(
     terms: Terms,
     choose: Choose,
 ) -> Answer:
-    neighbours = terms.neighbours
-    scale = scale_of(sensitivity, event.epsilon, monotone, neighbours)
-    error = reach(scale, _size(utilities), scales.each_failure(confidence, 1), choose is by_laplace)
-    offer = Offer(name, event, neighbours, error, confidence)
+    utilities = collected(utilities)
+    moved, sure = check.positive("sensitivity", sensitivity), check.probability("confidence", confidence)
+    public = (name, event, moved, bool(monotone), sure, terms.neighbours)
+    offer, scale = _chosen_offer(_size(utilities), choose is by_laplace, *public)
     return offer.drawn(lambda chance: choose(Distances.of(utilities, scale), chance), terms)
+
+
+@lru_cache(maxsize=1024)
+def _chosen_offer(
+    size: int,
+    laplace: bool,
+    name: str,
+    event: BoundedRange | NoisyMax,
+    sensitivity: float,
+    monotone: bool,
+    confidence: float,
+    neighbours: Adjacency,
+) -> tuple[Offer, Fraction]:
+    """The public part of a choice, and the scale of its noise."""
+    scale = scale_of(sensitivity, event.epsilon, monotone, neighbours)
+    error = reach(scale, size, scales.each_failure(confidence, 1), laplace)
+    return Offer(name, event, neighbours, error, confidence), scale

@@ -55,7 +55,7 @@ def skellam(
     """
     terms = Terms(ledger, key, rng, adjacency)
     moved = check.whole("sensitivity", sensitivity) * int(terms.neighbours.sensitivity)
-    if check.delta(delta) == 0:
+    if (delta := check.delta(delta)) == 0:
         raise BadInput("Skellam noise needs a delta above 0.", fix="Use laplace, which is pure.")
     if not isinstance(value, int | np.integer):
         raise BadInput("Skellam noise is for one whole number.", fix="Use laplace or gaussian.")
@@ -72,7 +72,7 @@ def skellam(
 
 def profile(variance: Fraction, epsilon: float, moved: int) -> float:
     """An upper end of delta(epsilon): every sum is enlarged by more than its terms can be off."""
-    v = float(variance)
+    v, epsilon = float(variance), min(epsilon, 700.0)  # delta never rises with epsilon, and e^700 is still a number
     k = np.arange(-_far(v) - moved, _far(v) + moved + 1)
     here, there = ive(np.abs(k), v), ive(np.abs(k - moved), v)
     above = there - math.exp(epsilon) * here

@@ -8,7 +8,7 @@ answer "above" the run ends, or goes on with a new noisy threshold and a new cha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from fractions import Fraction
 
 from ..core import Adjacency, Answer, BadInput, Charger, Source, check
@@ -16,10 +16,11 @@ from ..core.answer import DATA_DEPENDENT
 from ..core.events import AboveThreshold, Event, Repeat
 from . import scales
 from .charging import Offer, Random, Terms
-from .draws import discrete_laplace
+from .draws import check_scale, discrete_laplace
 from .inputs import numbers, on_grid, power_of_two, reals
 
 FINE = 1024
+AHEAD = 16
 
 
 def above_threshold(
@@ -43,19 +44,26 @@ def above_threshold(
 
     Guarantee: `AboveThreshold(epsilon)`, or `Repeat(AboveThreshold(epsilon/count), count)`: epsilon-DP as a whole.
     Caller ensures: no query moves by more than `sensitivity`; `monotone` holds if claimed (all move the same way).
-    Edge cases: NaN counts as 0; the values themselves are not released.
+    Edge cases: NaN counts as 0; the values themselves are not released. With a key the queries must have a length: one
+    who could stop an iterator, and ask again under the same key, would see fresh noise for one charge.
     Error: for a sequence of known length, every query before a found one is at most threshold + error, and every found
     one at least threshold - error, all with probability `confidence`.
     Reference: Dwork and Roth 2014, Theorem 3.23; Lyu, Su and Li 2017 (what goes wrong); docs/proofs/sampling.md.
     """
     terms = Terms(ledger, key, rng, adjacency)
+    if key is not None:
+        if not isinstance(queries, Sized):
+            raise BadInput("A key needs queries of known length.", fix="Give a list, or leave key out.")
+        queries = list(queries)
     neighbours, rounds = terms.neighbours, check.whole("count", count)
     each = scales.round_epsilon(check.positive("epsilon", epsilon), 0.0, rounds, neighbours)
     event: Event = AboveThreshold(each) if rounds == 1 else Repeat(AboveThreshold(each), rounds)
-    spacing = power_of_two(Fraction(check.positive("sensitivity", sensitivity)) / FINE)
-    steps = math.ceil(Fraction(sensitivity) / spacing)
+    moved = Fraction(check.positive("sensitivity", sensitivity))
+    spacing = power_of_two(moved / FINE)
+    steps = math.ceil(moved / spacing)
     unit = 2 * steps * Fraction(neighbours.sensitivity) / Fraction(each)
     noises = unit, unit * (1 if monotone else 2)
+    check_scale(*noises)
     level = int(on_grid(reals(check.real("threshold", threshold)), spacing).item())
     error = _error(queries, noises, rounds, confidence)
     notes = () if error is not None else (DATA_DEPENDENT,)
@@ -73,23 +81,26 @@ def above_threshold(
 def _found(
     values: Iterator[int], level: int, noises: tuple[Fraction, Fraction], rounds: int, source: Source
 ) -> Iterator[int]:
-    limit, left = level + _one(noises[0], source), rounds
+    limits, extras = (_stream(scale, size, source) for scale, size in zip(noises, (1, AHEAD), strict=True))
+    limit, left = level + next(limits), rounds
     for i, value in enumerate(values):
-        if value + _one(noises[1], source) >= limit:
+        if value + next(extras) >= limit:
             yield i
             left -= 1
             if left == 0:
                 return
-            limit = level + _one(noises[0], source)
+            limit = level + next(limits)
 
 
-def _one(scale: Fraction, source: Source) -> int:
-    return int(discrete_laplace(scale, 1, source)[0])
+def _stream(scale: Fraction, size: int, source: Source) -> Iterator[int]:
+    """Fresh noise without end, `size` numbers drawn at a time; what is not used is thrown away."""
+    while True:
+        yield from discrete_laplace(scale, size, source).tolist()
 
 
 def _error(queries: object, noises: tuple[Fraction, Fraction], rounds: int, confidence: float) -> int | None:
     """Half of the failures for the thresholds, half for the queries, and one step for rounding."""
-    if not hasattr(queries, "__len__"):
+    if not isinstance(queries, Sized):
         return None
     failure = scales.each_failure(confidence, 1)
     if not 0 < len(queries) < 2**53:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..core import BadInput
-from ..core.charger import Fence, Scoped
+from ..core import BadInput, BudgetExceeded, Event, Mismatch, Unsupported
+from ..core.charger import Charger, Fence, Scoped
 from .descriptions import hashed
 from .sample.collate import Collate
 from .terms import DATA, Terms, check_same, data_term, optimizer_terms, terms
@@ -34,7 +34,10 @@ UNFENCED = "a copy of the saved state that was taken up a second time: no ledger
 
 @dataclass(eq=False)
 class Course:
-    """What makes the steps of a `PrivateStep` one run. `key` makes hashes of data that tell nothing without it."""
+    """What makes the steps of a `PrivateStep` one run. `key` makes hashes of data that tell nothing without it.
+
+    `paid`: a ledger was charged for the run, or may have been when its connection was lost.
+    """
 
     key: bytes = field(default_factory=lambda: os.urandom(32))
     terms: Terms = field(default_factory=dict)
@@ -42,6 +45,7 @@ class Course:
     number: int | None = None
     kept: bool = False
     fenced: bool = False
+    paid: bool = False
     _data: tuple[Any, Any, int | None, Collate | None] | None = None
 
     def agree(self, step: PrivateStep) -> None:
@@ -88,6 +92,16 @@ class Course:
         if step.ledger is None:
             return
         ledger, event, key = step.ledger, step.plan.event, f"train-{step.run}"
+        before, self.paid = self.paid, True  # also when it is not known whether the charge was written
+        try:
+            self._pay(step, ledger, event, key)
+        except (BudgetExceeded, Mismatch, BadInput, Unsupported):
+            self.paid = before
+            raise
+        if _fence(step) is not None:
+            self._report(step, None)
+
+    def _pay(self, step: PrivateStep, ledger: Charger, event: Event, key: str) -> None:
         if isinstance(ledger, Scoped):
             scoped, plan = ledger, step.plan
             step._workers.once(
@@ -95,8 +109,6 @@ class Course:
             )
         else:
             step._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
-        if _fence(step) is not None:
-            self._report(step, None)
 
     def check(self, step: PrivateStep) -> None:
         """At the public places of a run, before the step there."""

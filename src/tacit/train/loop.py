@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ..core import BadInput, Charger, Evidence, Source, TacitError
+from ..core import BadInput, Charger, Evidence, Source
 from ..core.files import Lasting
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD
 from ..core.run_folder import run_folder
@@ -208,6 +208,7 @@ def _run(
 ) -> None:
     """Take all steps that are left; what was done is on disk before the first of them, and at public places."""
     every, first = max(1, step.plan.steps // CHECKPOINTS), step.done
+    fresh = kept is not None and not kept.path.exists()
     if kept is not None and first < step.plan.steps:
         kept.write(step, mean, history)
     try:
@@ -220,8 +221,7 @@ def _run(
             last = step.done == step.plan.steps
             if kept is not None and (kept.lasting if last else step.done % every == 0):
                 kept.write(step, mean, history)
-    except Exception as error:
-        free = step.ledger is None or isinstance(error, TacitError)
-        if kept is not None and step.done == 0 and free:  # nothing was drawn or paid: nothing to go on with
+    except Exception:
+        if kept is not None and fresh and step.done == 0 and not step.course.paid:  # nothing was drawn or paid
             checkpoints.destroy(kept.path)
         raise

@@ -1,0 +1,225 @@
+"""Inputs that nobody expects: mixed types, numbers beyond floats, generators, keys that JSON cannot hold."""
+
+import datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mechanism_ledgers as ledgers
+from mechanism_releases import RELEASES, REPLACE_ONLY
+from tacit import mechanism
+from tacit.core import Adjacency, BadInput
+from tacit.mechanism.choices import Distances
+from tacit.mechanism.inputs import clamped, numbers, on_grid, records
+
+
+class Rude:
+    def __float__(self):
+        raise RuntimeError("no")
+
+
+ODD = [True, 7, 2.5, 2**60, 2**63, -1, 10**400, "x", "3", b"2", 1j, None, [1], (2, 3), {}, Decimal("sNaN"), Rude()]
+ODD += [np.longdouble(1), np.int64(2**60), np.timedelta64(1, "s"), np.datetime64("2026-01-01"), Fraction(1, 3)]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_one_person_s_type_changes_nobody_else_s_value(kind):
+    """An array of one type turned True into text beside a word, and every number into nothing beside a complex one."""
+    bounds = (0.0, 2.0**70)
+    alone = [clamped(kind([item]), bounds, missing=0.5)[0] for item in ODD]
+    together = clamped(kind(ODD), bounds, missing=0.5)
+    assert together.tolist() == alone
+    for place in range(len(ODD)):
+        rest = ODD[:place] + ODD[place + 1 :]
+        assert clamped(kind(rest), bounds, missing=0.5).tolist() == alone[:place] + alone[place + 1 :]
+
+
+def test_a_value_counts_alike_in_columns_of_any_type():
+    """One missing value turns a column of whole numbers into one of floats: the others' values must not move."""
+    bounds = (0.0, 2.0**70)
+    for value in (3, 2**53 + 1, 2**60 + 1, 2**63 - 1):
+        columns = [np.array([value]), np.array([value], dtype=float), np.array([value], dtype=object), [value]]
+        assert len({clamped(column, bounds)[0] for column in columns}) == 1
+
+
+@pytest.mark.parametrize("start", [0, 2**53 - 1, 2**53, 2**60, 2**62, 2**63 - 1, 2**64 - 1, 2**80])
+def test_numbers_one_apart_stay_one_apart(start):
+    """Whatever holds them; 2^64 - 1 used to count as 2^53, and 2^64 as itself."""
+
+    def makers(value):
+        yield from (value, [value], [value, 0.5], Decimal(value), [Fraction(value)], np.array([value], dtype=object))
+        if -(2**63) <= value < 2**63:
+            yield from (np.int64(value), np.array([value]), [np.int64(value), 0.5])
+        elif 0 <= value < 2**64:
+            yield np.array([value], dtype=np.uint64)
+
+    for sign in (1, -1):
+        places = set()
+        for value in (sign * start, sign * (start + 1)):
+            found = {int(on_grid(numbers(given), Fraction(1, 2)).ravel()[0]) for given in makers(value)}
+            assert found == {2 * value}
+            places |= found
+        assert len(places) == 2
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        lambda **k: mechanism.laplace(1.0, sensitivity=1, **k),
+        lambda **k: mechanism.laplace(1, sensitivity=1, **k),
+        lambda **k: mechanism.gaussian(1.0, sensitivity=1, delta=1e-14, **k),
+        lambda **k: mechanism.gaussian(1, sensitivity=2**40, delta=1e-6, **k),
+        lambda **k: mechanism.above_threshold([1.0], 1, sensitivity=1, **k),
+        lambda **k: mechanism.unknown_keys({"a": 1}, delta=1e-6, **k),
+        lambda **k: mechanism.clipping_bound([1.0], **k),
+        lambda **k: mechanism.subsample_and_aggregate([1.0], len, blocks=1, bounds=(0, 1), **k),
+        lambda **k: mechanism.smooth_median([1.0], bounds=(0, 1), delta=1e-6, **k),
+        lambda **k: mechanism.Thresholdout(size=9, threshold=0.1, budget=1, **k),
+    ],
+)
+def test_noise_that_cannot_be_drawn_is_refused_before_it_is_paid_for(release):
+    ledger = ledgers.Keeping(adjacency="replace")
+    with pytest.raises(BadInput):
+        release(epsilon=1e-15, ledger=ledger)
+    assert not ledger.charged
+
+
+@pytest.mark.parametrize("name", sorted(set(RELEASES) - {"unknown_keys", "skellam", "exponential_range"}))
+def test_a_generator_is_read_once_and_counts_like_its_list(name):
+    values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]
+    one, other = (RELEASES[name](given, rng=3) for given in (values, (value for value in values)))
+    assert np.array_equal(one.value, other.value)
+
+
+def test_queries_that_can_be_stopped_are_not_asked_twice_for_one_charge():
+    """Whoever stops the iterator, and asks again under the key, would learn of fresh noise each time."""
+    ledger = ledgers.Keeping()
+    with pytest.raises(BadInput, match="known length"):
+        mechanism.above_threshold(iter([1.0, 2.0]), 1, sensitivity=1, epsilon=1, ledger=ledger, key="a")
+    assert not ledger.charged
+    mechanism.above_threshold(iter([1.0, 2.0]), 1, sensitivity=1, epsilon=1, ledger=ledger)
+
+
+WORDS = [datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2, 3), Decimal("1.50"), b"x", float("inf"), None, 1.5]
+WORDS += [("a", datetime.date(2026, 1, 1)), frozenset([1]), 1 + 2j, True, np.int64(7)]
+
+
+@pytest.mark.parametrize("word", WORDS, ids=str)
+def test_every_key_can_be_stored_and_comes_back_the_same(word):
+    """An answer that cannot be stored is drawn again for one charge."""
+    ledger = ledgers.Keeping()
+    answers = [
+        mechanism.unknown_keys({word: 900}, epsilon=1, delta=1e-6, ledger=ledger, key="a", rng=seed) for seed in (1, 2)
+    ]
+    assert answers[0].text() == answers[1].text()
+    assert answers[0].value == answers[1].value
+    assert len(answers[0].value) == 1
+    if not isinstance(word, frozenset | complex):
+        assert list(answers[0].value) == [word]
+
+
+@pytest.mark.parametrize("name", sorted(REPLACE_ONLY))
+def test_releases_that_show_the_number_of_records_refuse_add_remove(name):
+    assert RELEASES[name]([1.0, 2.0], rng=1).adjacency is Adjacency.REPLACE
+    ledger = ledgers.Keeping(adjacency="add-remove")
+    for terms in ({"adjacency": "add-remove"}, {"ledger": ledger}):
+        with pytest.raises(BadInput, match="add-remove"):
+            RELEASES[name]([1.0, 2.0], rng=1, **terms)
+    assert not ledger.charged
+
+
+def test_a_thresholdout_is_for_a_public_number_of_records():
+    terms = {"size": 9, "threshold": 0.1, "epsilon": 1.0, "budget": 1}
+    assert mechanism.Thresholdout(**terms, rng=1).adjacency is Adjacency.REPLACE
+    with pytest.raises(BadInput, match="add-remove"):
+        mechanism.Thresholdout(**terms, adjacency="add-remove")
+
+
+def test_a_clipping_bound_is_near_the_data():
+    """100 values below 50: 64 and a few doublings; all larger powers used to tie, so that 2^52 was as likely as 64."""
+    values = np.random.default_rng(1).uniform(30, 50, 100)
+    found = [mechanism.clipping_bound(values, epsilon=1.0, rng=seed).value for seed in range(60)]
+    assert np.median(found) == 64
+    assert sorted(found)[-3] <= 2**11
+
+
+def test_rows_of_several_columns_are_one_person_each():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": np.arange(60.0), "b": 1.0})
+    for values in (table, table.to_numpy()):
+        with pytest.raises(BadInput, match="One column"):
+            mechanism.median(values, bounds=(0, 1), epsilon=1)
+    assert records(table[["a"]]).shape == (60,)
+    answer = mechanism.subsample_and_aggregate(
+        table, lambda rows: rows["a"].mean(), blocks=3, bounds=(0, 60), epsilon=50.0, rng=1
+    )
+    assert answer.value == pytest.approx(29.5, abs=8)
+
+
+def test_prices_that_are_a_column_of_the_bids_are_refused():
+    pandas = pytest.importorskip("pandas")
+    bids = pandas.Series([1.0, 2.0, 3.0])
+    with pytest.raises(BadInput, match="bids themselves"):
+        mechanism.auction(bids, bids.iloc[1:], epsilon=1.0)
+
+
+TERMS = {
+    "laplace": lambda e, s: mechanism.laplace([1.0, 2.0], sensitivity=s, epsilon=e, rng=1),
+    "gaussian": lambda e, s: mechanism.gaussian(5, sensitivity=s, epsilon=e, delta=1e-6, rng=1),
+    "skellam": lambda e, s: mechanism.skellam(5, sensitivity=s, epsilon=e, delta=1e-6, rng=1),
+    "exponential": lambda e, s: mechanism.exponential([1, 2], sensitivity=s, epsilon=e, rng=1),
+    "noisy_max": lambda e, s: mechanism.noisy_max([1, 2], sensitivity=s, epsilon=e, noise="laplace", rng=1),
+    "top": lambda e, s: mechanism.top([1, 2, 3], 2, sensitivity=s, epsilon=e, rng=1),
+    "quantile": lambda e, s: mechanism.quantile([1, 2], 0.5, bounds=(0, 9), epsilon=e, rng=1),
+    "clipping_bound": lambda e, s: mechanism.clipping_bound([1, 2], epsilon=e, rng=1),
+    "above_threshold": lambda e, s: mechanism.above_threshold([1, 2], 1, sensitivity=s, epsilon=e, rng=1),
+    "unknown_keys": lambda e, s: mechanism.unknown_keys({"a": 90}, epsilon=e, delta=1e-6, rng=1),
+    "smooth_median": lambda e, s: mechanism.smooth_median([1, 2], bounds=(0, 9), epsilon=e, delta=1e-6, rng=1),
+    "propose": lambda e, s: mechanism.propose_test_release(
+        [1] * 99, proposal=s, bounds=(0, 9), epsilon=e, delta=1e-6, rng=1
+    ),
+    "mean": lambda e, s: mechanism.subsample_and_aggregate([1.0], max, blocks=2, bounds=(0, 9), epsilon=e, rng=1),
+    "middle": lambda e, s: mechanism.subsample_and_aggregate(
+        [1.0], max, blocks=2, bounds=(0, 9), epsilon=e, aggregate="median", rng=1
+    ),
+    "auction": lambda e, s: mechanism.auction([1, 2], [1, 2], epsilon=e, rng=1),
+    "exponential_range": lambda e, s: mechanism.exponential_range(
+        [1, 2], [3.0], bounds=(0, 9), sensitivity=s, epsilon=e, rng=1
+    ),
+    "randomized_response": lambda e, s: mechanism.randomized_response([0, 1], epsilon=e, rng=1),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [np.int64, np.float32, np.float64, Fraction, Decimal])
+@pytest.mark.parametrize("name", TERMS)
+def test_parameters_count_alike_whatever_type_they_have(name, kind):
+    """numpy's whole numbers overflow inside fractions: the smooth median had noise of a wrong scale at np.int64(1)."""
+    plain = TERMS[name](1, 1)
+    for terms in ((kind(1), 1), (1, kind(1))):
+        other = TERMS[name](*terms)
+        assert np.array_equal(plain.value, other.value)
+        assert plain.event == other.event
+
+
+def test_distances_between_whole_numbers_are_exact():
+    """Products of numpy's whole numbers wrap around without a word."""
+    scale = Fraction(0.1) / Fraction(0.3)
+    for scores in (np.array([2**61, 0]), np.array([2**61, 0], dtype=object), [2**61, 0]):
+        assert Distances.of(scores, scale).exact(1) == 2**61 / scale
+
+
+def test_odd_parameters_and_responses_are_answered():
+    assert mechanism.skellam(5, sensitivity=1, epsilon=800.0, delta=1e-6, rng=1).value == 5
+    shares = mechanism.estimate([None, [1], "a", 3], epsilon=5.0, categories=[None, "a"]).value
+    assert shares.sum() == pytest.approx(1)
+
+
+def test_a_function_that_leaves_on_one_person_tells_nothing():
+    def leaves(block):
+        raise SystemExit
+
+    answer = mechanism.subsample_and_aggregate([1.0], leaves, blocks=2, bounds=(0, 10), epsilon=50.0, rng=1)
+    assert answer.value == pytest.approx(5, abs=answer.error)
