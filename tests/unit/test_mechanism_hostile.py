@@ -12,7 +12,7 @@ from mechanism_releases import RELEASES, REPLACE_ONLY
 from tacit import mechanism
 from tacit.core import Adjacency, BadInput
 from tacit.mechanism.choices import Distances
-from tacit.mechanism.inputs import clamped, numbers, on_grid, records
+from tacit.mechanism.inputs import clamped, float_of, numbers, off_grid, on_grid, records, step_of
 
 
 class Rude:
@@ -62,6 +62,18 @@ def test_numbers_one_apart_stay_one_apart(start):
             assert found == {2 * value}
             places |= found
         assert len(places) == 2
+
+
+def test_one_number_is_put_on_the_grid_like_an_array_of_one():
+    draws = np.random.default_rng(1)
+    scaled = draws.uniform(-9, 9, 200) * 2.0 ** draws.integers(-60, 60, 200)
+    odd = [0.0, -0.0, 5e-324, 1.7976931348623157e308, -1e308, 0.5, -0.5, 1.5, float("nan"), float("inf"), -float("inf")]
+    odd += [2**60, -(2**60) - 1, 2**1000, 2**1000 + 5, 10**400, True, np.float32(0.3), None, "x", Decimal("0.3")]
+    for value in [*odd, *scaled.tolist()]:
+        for spacing in (Fraction(1), Fraction(1, 1024), Fraction(8), Fraction(1, 2**80)):
+            step = int(on_grid(numbers(value), spacing).item())
+            assert step_of(value, spacing) == step
+            assert float_of(step, spacing) == off_grid(np.array(step, dtype=object), spacing)
 
 
 @pytest.mark.parametrize(

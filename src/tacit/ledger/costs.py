@@ -98,7 +98,7 @@ def _flat(event: Event, times: int) -> Iterator[Leaf]:
 def _bare(event: Event, group: int) -> tuple[Event, Fraction]:
     """An event without its stated delta, and that delta: (epsilon, delta)-DP is epsilon-DP but for delta.
 
-    Reference: Kairouz, Oh and Viswanath 2015, Theorem 3.3; docs/proofs/ledger.md, Theorem 1.
+    Reference: Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3; docs/proofs/ledger.md, Theorem 1.
     """
     if isinstance(event, ApproximateDP | PartitionSelection) and event.delta > 0:
         if group == 1:

@@ -137,7 +137,7 @@ def pure_renyi(epsilon: float, tilt: float) -> float:
     r"""D_{1+t} of randomized response, the worst of all epsilon-DP: log((e^{(1+t)e} + e^{-te})/(1 + e^e))/t.
 
     The moment is 1 + 2 sinh^2(te/2) + tanh(e/2) sinh(te), where nothing cancels however small e is.
-    Reference: every epsilon-DP pair is a function of it (Kairouz, Oh and Viswanath 2015, Theorem 3.3).
+    Reference: every epsilon-DP pair is a function of it (Kairouz, Oh and Viswanath 2015, proof of Theorem 3.3).
     """
     if tilt * epsilon < 1:
         more = 2 * math.sinh(tilt * epsilon / 2) ** 2 + math.tanh(epsilon / 2) * math.sinh(tilt * epsilon)

@@ -33,7 +33,7 @@ def auction(
     Caller ensures: one bid per person; `prices` were fixed without looking at the bids.
     Edge cases: NaN bids nothing; a bid above the largest price counts as that price.
     Error: the revenue is below the best of the list by at most `error`, with probability `confidence`.
-    Reference: McSherry and Talwar 2007, section 4.1.
+    Reference: McSherry and Talwar 2007 (unlimited supply auctions).
     """
     columns = [array_of(item) for item in (prices, bids) if isinstance(item, np.ndarray) or hasattr(item, "to_numpy")]
     if prices is bids or (len(columns) == 2 and np.shares_memory(*columns)):

@@ -89,7 +89,7 @@ def by_weight(distances: Distances, source: Source, counts: NDArray[np.int64] | 
     tries = int(min(max(2 * chance.size / chance.sum(), 8), BATCH))
     while True:
         which = uniform_below(source, chance.size, tries)
-        heads = np.flatnonzero(flips(source, chance[which], _through(bounds, which)))
+        heads = flips(source, chance[which], _through(bounds, which)).nonzero()[0]
         if heads.size:
             return int(which[heads[0]])
 

@@ -114,7 +114,7 @@ def _direct(scale: Fraction, size: int, source: Source) -> Signed:
     off, slack = x - found, b * 2.0**-41
     unclear = (off < slack) | (off > 1 - slack) | (words < np.uint64(1 << 44))
     found = found.astype(np.int64)
-    for i in np.flatnonzero(unclear).tolist():
+    for i in unclear.nonzero()[0].tolist():
         found[i] = _geometric(scale, int(found[i]), Uniform(int(words[i]), 63, source))
     return found, sign
 

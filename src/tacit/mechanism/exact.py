@@ -115,7 +115,7 @@ def flips(source: Source, chance: Floats, bounds: Callable[[int], Bounds]) -> Fl
     uniform = words.astype(np.float64) * 2.0**-64
     slack = chance * MARGIN + 2.0**-60
     heads = uniform < chance
-    for i in np.flatnonzero(np.abs(uniform - chance) <= slack).tolist():
+    for i in (np.abs(uniform - chance) <= slack).nonzero()[0].tolist():
         heads[i] = Uniform(int(words[i]), 64, source).below(bounds(i))
     return np.asarray(heads)
 
@@ -131,8 +131,8 @@ def exp_flips(source: Source, x: Floats, exact: Callable[[int], Fraction]) -> Fl
 def uniform_below(source: Source, high: int, count: int) -> NDArray[np.int64]:
     """Whole numbers uniform on 0 .. high - 1, high <= 2^63: words beyond the last whole multiple are drawn anew."""
     last = (1 << 64) // high * high
-    words = source.words(count).copy()
-    if last < 1 << 64:
-        while (again := np.flatnonzero(words >= np.uint64(last))).size:
-            words[again] = source.words(again.size)
+    words = source.words(count)
+    while last < 1 << 64 and (again := (words >= np.uint64(last)).nonzero()[0]).size:
+        words = words.copy()
+        words[again] = source.words(again.size)
     return np.asarray((words % np.uint64(high)).astype(np.int64))

@@ -156,6 +156,19 @@ def on_grid(values: NDArray[Any], spacing: Fraction) -> Steps:
     return _exactly_on_grid(values, spacing)
 
 
+def step_of(value: object, spacing: Fraction) -> int:
+    """floor(x/h + 1/2) of one number, by whole numbers where it is one of Python's own."""
+    if (isinstance(value, float) and math.isfinite(value)) or (isinstance(value, int) and abs(value) <= FARTHEST):
+        top, bottom = value.as_integer_ratio()
+        return (2 * top * spacing.denominator + bottom * spacing.numerator) // (2 * bottom * spacing.numerator)
+    return int(on_grid(numbers(value), spacing).item())
+
+
+def float_of(step: int, spacing: Fraction) -> float:
+    """h k as the nearest number of floating point, and the largest one beyond its range."""
+    return _float(step * spacing)
+
+
 def off_grid(steps: Steps, spacing: Fraction) -> Floats:
     """h k for every k, as the nearest number of floating point, and the largest one beyond its range."""
     if steps.dtype != object:

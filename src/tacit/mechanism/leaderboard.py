@@ -90,7 +90,7 @@ class Thresholdout:
     refused: the number of holdout records is public. Training records are not protected.
     Caller ensures: holdout records are a random sample, one per person.
     Edge cases: one charge pays for one object, so it cannot be copied, pickled or asked in a forked process.
-    Reference: Dwork et al. 2015, The reusable holdout, Theorem 25.
+    Reference: Dwork et al. 2015, The reusable holdout (the algorithm Thresholdout).
     """
 
     def __init__(

@@ -20,7 +20,19 @@ from ..core import Adjacency, Answer, BadInput, Charger, Source, check
 from ..core.events import DiscreteGaussian, DiscreteLaplace, Gaussian
 from . import draws, scales
 from .charging import Offer, Random, Terms
-from .inputs import Steps, array_of, collected, is_whole, numbers, off_grid, on_grid, power_of_two, wholes
+from .inputs import (
+    Steps,
+    array_of,
+    collected,
+    float_of,
+    is_whole,
+    numbers,
+    off_grid,
+    on_grid,
+    power_of_two,
+    step_of,
+    wholes,
+)
 
 FINE = 1024
 """Grid steps in the share of the sensitivity that one entry of an array has."""
@@ -46,6 +58,8 @@ class Grid:
 
     def noisy(self, value: object, noise: Callable[[int], Steps]) -> object:
         """The value on the grid plus noise, as a number or an array like the value."""
+        if isinstance(value, float):
+            return float_of(step_of(value, self.spacing) + int(noise(1)[0]), self.spacing)
         steps = self.steps(value)
         total = (
             steps.astype(object) + noise(steps.size).item()

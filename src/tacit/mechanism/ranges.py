@@ -97,11 +97,13 @@ def exponential_range(
 
 def chosen_cell(edges: Whole, heights: NDArray[np.generic], cells: Cells, scale: Fraction, source: Source) -> int:
     """A cell with probability proportional to e^{height/scale}; piece i holds the cells edges[i-1] .. edges[i] - 1."""
-    starts, ends = np.concatenate(([0], edges)), np.concatenate((edges, [cells.count]))
-    some = np.flatnonzero(ends > starts)
-    counts = (ends - starts)[some]
+    ends = np.empty(edges.size + 2, np.int64)
+    ends[0], ends[1:-1], ends[-1] = 0, edges, cells.count
+    sizes = ends[1:] - ends[:-1]
+    some = sizes.nonzero()[0]
+    counts = sizes[some]
     piece = by_weight(Distances.of(heights[some], scale), source, counts)
-    return int(starts[some[piece]]) + int(uniform_below(source, int(counts[piece]), 1)[0])
+    return int(ends[some[piece]]) + int(uniform_below(source, int(counts[piece]), 1)[0])
 
 
 def reach(scale: Fraction, cells: Cells, confidence: float) -> float:

@@ -17,7 +17,7 @@ from ..core.events import AboveThreshold, Event, Repeat
 from . import scales
 from .charging import Offer, Random, Terms
 from .draws import check_scale, discrete_laplace
-from .inputs import numbers, on_grid, power_of_two, reals
+from .inputs import power_of_two, step_of
 
 FINE = 1024
 AHEAD = 16
@@ -64,7 +64,7 @@ def above_threshold(
     unit = 2 * steps * Fraction(neighbours.sensitivity) / Fraction(each)
     noises = unit, unit * (1 if monotone else 2)
     check_scale(*noises)
-    level = int(on_grid(reals(check.real("threshold", threshold)), spacing).item())
+    level = step_of(check.real("threshold", threshold), spacing)
     error = _error(queries, noises, rounds, confidence)
     notes = () if error is not None else (DATA_DEPENDENT,)
     offer = Offer(
@@ -72,7 +72,7 @@ def above_threshold(
     )
 
     def draw(chance: Source) -> tuple[int, ...]:
-        values = (int(on_grid(numbers(value), spacing).item()) for value in queries)
+        values = (step_of(value, spacing) for value in queries)
         return tuple(_found(values, level, noises, rounds, chance))
 
     return offer.drawn(draw, terms)
