@@ -170,6 +170,24 @@ def test_rows_of_several_columns_are_one_person_each():
     assert answer.value == pytest.approx(29.5, abs=8)
 
 
+@pytest.mark.parametrize("values", [{"a": 1}, np.zeros((3, 2)), np.zeros(3, np.longdouble)], ids=["dict", "2", "long"])
+@pytest.mark.parametrize("name", ["median", "quantile", "clipping_bound", "auction", "smooth_median"])
+def test_what_is_no_column_of_numbers_is_refused_before_it_is_paid_for(name, values):
+    ledger = ledgers.Keeping(adjacency="replace")
+    with pytest.raises(BadInput):
+        RELEASES[name](values, ledger=ledger)
+    assert not ledger.charged
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "exponential", "noisy_max", "top"])
+def test_long_numbers_are_refused_before_they_are_paid_for(name):
+    ledger = ledgers.Keeping()
+    for values in (np.zeros(4, np.longdouble), {"a": 1}):
+        with pytest.raises(BadInput):
+            RELEASES[name](values, ledger=ledger)
+    assert not ledger.charged
+
+
 def test_prices_that_are_a_column_of_the_bids_are_refused():
     pandas = pytest.importorskip("pandas")
     bids = pandas.Series([1.0, 2.0, 3.0])

@@ -11,7 +11,7 @@ from ..core.events import BoundedRange
 from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
-from .inputs import array_of, reals, records
+from .inputs import array_of, check_column, reals, records
 from .selection import reach, scale_of
 
 
@@ -39,6 +39,7 @@ def auction(
     if prices is bids or (len(columns) == 2 and np.shares_memory(*columns)):
         raise BadInput("The prices are the bids themselves.", fix="Give a public list: prices=np.arange(1, 101).")
     terms = Terms(ledger, key, rng, adjacency)
+    check_column(bids)
     listed = [check.positive("price", float(price)) for price in np.asarray(prices, dtype=np.float64).ravel()]
     if not listed:
         raise BadInput("There must be at least one price.")

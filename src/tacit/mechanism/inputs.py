@@ -9,7 +9,7 @@ Reference: docs/proofs/sampling.md, Lemma 7.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
@@ -37,6 +37,8 @@ def array_of(values: object) -> NDArray[Any]:
         return values
     if hasattr(values, "to_numpy"):
         return np.asarray(values.to_numpy())
+    if isinstance(values, Mapping):
+        raise BadInput("Numbers were expected, not a dictionary.", fix="Give list(scores.values()).")
     if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | range):
         values = list(values)
     try:
@@ -56,17 +58,35 @@ def records(values: object) -> NDArray[Any]:
     Items of a list keep their own types: an array of one type would turn everybody's values into text, or into complex
     numbers, because of one person's. An array of several columns is refused, since a row would count several times.
     """
-    if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | np.ndarray):
+    if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | np.ndarray | Mapping):
         values = values if hasattr(values, "to_numpy") else list(values)
     if isinstance(values, list | tuple):
         if all(type(item) is float for item in values):
             return np.array(values, dtype=np.float64)
         alone = (None if isinstance(item, list | tuple | np.ndarray) else item for item in values)
         return np.fromiter(alone, dtype=object, count=len(values))
-    array = array_of(values)
+    return column(values).ravel()
+
+
+def column(values: object) -> NDArray[Any]:
+    """An array of one column, checked by its type and shape alone."""
+    array = plain(array_of(values))
     if array.ndim > 1 and array.size != array.shape[0]:
         raise BadInput("One column of values was expected: one value for each person.", fix="Give a single column.")
-    return array.ravel()
+    return array
+
+
+def check_column(values: object) -> None:
+    """Refuse what cannot be one column of numbers before it is charged; lists and iterators are not looked into."""
+    if isinstance(values, np.ndarray | Mapping) or hasattr(values, "to_numpy"):
+        column(values)
+
+
+def plain(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, unless its numbers are longer than float64."""
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        raise BadInput("Numbers of more than 64 bits are not taken here.", fix="Round them to float64 first.")
+    return array
 
 
 def reals(values: object, *, missing: float = 0.0) -> Floats:
@@ -74,9 +94,7 @@ def reals(values: object, *, missing: float = 0.0) -> Floats:
 
     Every item is rounded to the nearest float by itself, whatever its type and the others' types are.
     """
-    array = array_of(values)
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        raise BadInput("Numbers of more than 64 bits are not taken here.", fix="Round them to float64 first.")
+    array = plain(array_of(values))
     if array.dtype.kind not in "biuf":
         flat = [_real(item) for item in array.ravel().tolist()]
         array = np.array(flat, dtype=np.float64).reshape(array.shape)

@@ -29,6 +29,7 @@ from .inputs import (
     numbers,
     off_grid,
     on_grid,
+    plain,
     power_of_two,
     step_of,
     wholes,
@@ -48,7 +49,7 @@ class Grid:
 
     @classmethod
     def of(cls, value: object, sensitivity: float) -> Grid:
-        count = 1 if isinstance(value, int | float) else array_of(value).size
+        count = 1 if isinstance(value, int | float) else plain(array_of(value)).size
         if is_whole(value) and float(sensitivity).is_integer():
             return cls(Fraction(1), count, True)
         return cls(_spacing(float(sensitivity), count), count, False)

@@ -17,7 +17,7 @@ from ..core.answer import DATA_DEPENDENT
 from ..core.events import AboveThreshold, BoundedRange
 from .charging import Offer, Random, Terms
 from .draws import check_scale, discrete_laplace
-from .inputs import clamped, reals, records
+from .inputs import check_column, clamped, reals, records
 from .ranges import CELLS, Cells, chosen_cell, reach
 from .scales import each_failure, laplace_reach
 from .thresholds import FINE
@@ -79,6 +79,7 @@ def median(
 def _ranked(
     name: str, values: object, q: float, cells: Cells, epsilon: float, confidence: float, terms: Terms
 ) -> Answer:
+    check_column(values)
     sure = check.probability("confidence", confidence)
     offer, share, scale = _ranked_offer(
         name, float(q), cells, check.positive("epsilon", epsilon), sure, terms.neighbours
@@ -126,6 +127,7 @@ def clipping_bound(
     Reference: Dwork and Roth 2014, Theorem 3.23; docs/proofs/sampling.md (sparse vector).
     """
     terms = Terms(ledger, key, rng, adjacency)
+    check_column(values)
     wanted = round(check.probability("share", share) * FINE)
     epsilon = check.positive("epsilon", epsilon)
     event = AboveThreshold(epsilon)

@@ -21,7 +21,7 @@ from ..core.events import BoundedRange, NoisyMax, Repeat
 from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_laplace, by_weight, permuted
-from .inputs import array_of, collected
+from .inputs import array_of, collected, plain
 
 Choose = Callable[[Distances, Source], int]
 NOISES: dict[str, Choose] = {"gumbel": by_weight, "exponential": permuted, "laplace": by_laplace}
@@ -157,7 +157,7 @@ def scale_of(sensitivity: float, epsilon: float, monotone: bool, adjacency: Adja
 
 
 def _size(scores: object) -> int:
-    size = array_of(scores).size
+    size = plain(array_of(scores)).size
     if size == 0:
         raise BadInput("There must be at least one candidate.")
     return size
