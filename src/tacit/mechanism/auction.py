@@ -36,7 +36,7 @@ def auction(
     Reference: McSherry and Talwar 2007 (unlimited supply auctions).
     """
     columns = [array_of(item) for item in (prices, bids) if isinstance(item, np.ndarray) or hasattr(item, "to_numpy")]
-    if prices is bids or (len(columns) == 2 and np.shares_memory(*columns)):
+    if prices is bids or (len(columns) == 2 and np.shares_memory(columns[0], columns[1])):
         raise BadInput("The prices are the bids themselves.", fix="Give a public list: prices=np.arange(1, 101).")
     terms = Terms(ledger, key, rng, adjacency)
     check_column(bids)
