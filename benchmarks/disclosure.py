@@ -1,7 +1,8 @@
 """How much releases give away, and how little private ones do: python benchmarks/disclosure.py [--quick]
 
 Reconstruction: n fair bits, 2n random subset sums; errors uniform within 0.3 sqrt(n), and Laplace noise of total
-epsilon 1. The others are attacks on real data (TACIT_DATA), beside the same attack on a private release.
+epsilon 1. The others are attacks on real data (TACIT_DATA), beside the same attack on a private release; their pictures
+go to docs/images.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tacit import disclosure, mechanism
 from tacit.core import source
 
 RESULT = machine.RESULTS / "disclosure.json"
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 
 
 def reconstruction(people: int, seeds: int) -> dict[str, object]:
@@ -52,12 +54,16 @@ def main() -> None:
     found["reconstruction"] = reconstruction(256, 3) if quick else reconstruction(512, 20)
     if "TACIT_DATA" in os.environ and not quick:
         sys.path.insert(0, str(Path(__file__).parents[1]))
-        from examples.disclosures import census, genotypes, ratings, trips
+        from examples.disclosures import ATTACKS
 
         folder = Path(os.environ["TACIT_DATA"])
+        shown = {name: attack(folder) for name, attack in ATTACKS.items()}
         found["real data"] = {
-            "census": census(folder), "trips": trips(folder), "genotypes": genotypes(folder), "ratings": ratings()
-        }  # fmt: skip
+            name: {"sentence": item.sentence, "limit": item.limit, **{bar.label: bar.share for bar in item.bars}}
+            for name, item in shown.items()
+        }
+        for name, item in shown.items():
+            (IMAGES / f"disclosure-{name}.svg").write_text(item.picture, encoding="utf-8")
     print(json.dumps(found, indent=1))
     if not quick:
         RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

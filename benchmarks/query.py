@@ -1,6 +1,8 @@
 """Private counts and sums of 1e7 rows on DuckDB, beside OpenDP with Polars: python benchmarks/query.py [--quick]
 
     --peer PYTHON   an interpreter in whose environment `opendp[polars]` is installed (it pins a version of polars)
+    --engines       also compare the statistics before noise of DuckDB, PostgreSQL and local Spark, bit for bit
+                    (1e5 rows; PostgreSQL needs its server's programs, Spark needs pyspark and a Java)
 
 Every measurement is a process of its own with one thread: CPU seconds and the largest resident memory, the start of the
 interpreter and reading the file included in memory and not in time.
@@ -74,11 +76,58 @@ print(json.dumps({"cpu_seconds": round(spent, 2), "gigabytes": round(memory, 3)}
 """
 
 
-def made(folder: Path, rows: int, users: int) -> Path:
+ENGINES = """
+import hashlib, json, sys, time
+sys.path.insert(0, sys.argv[3])
+import ibis
+from tacit.query import Table, count, sum, users, mean, variance
+from tacit.query.bounding import totals
+path, which = sys.argv[1], sys.argv[2]
+
+def statistics(source):
+    held = Table(source, unit="uid", max_groups=5, max_rows=3, portable=True).group_by("g", keys=range(100))
+    query = held.aggregate(
+        n=count(), total=sum("v", (0, 100)), who=users(), average=mean("v", (0, 100)), spread=variance("v", (0, 100))
+    )
+    began = time.perf_counter()
+    exact = totals(query.shape, query._terms(query.aggregates), lost=True)
+    numbers = [[int(x) for x in values] for values in exact.terms.values()] + [[exact.lost, exact.everybody]]
+    digest = hashlib.sha256(json.dumps(numbers).encode()).hexdigest()
+    print(json.dumps({"digest": digest, "lost": exact.lost, "seconds": round(time.perf_counter() - began, 1)}))
+
+if which == "duckdb":
+    statistics(path)
+elif which == "pyspark":
+    import pyspark
+    from pyspark.sql import SparkSession
+    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    statistics(ibis.pyspark.connect(session).read_parquet(path))
+else:
+    import duckdb, postgres_server, psycopg
+    with postgres_server.server() as server:
+        place = server.fresh("rows")
+        with psycopg.connect(place) as connection:
+            connection.execute("create table visits (uid bigint, g bigint, v double precision)")
+            with connection.cursor().copy("copy visits from stdin") as copy:
+                for row in duckdb.sql(f"select * from '{path}'").fetchall():
+                    copy.write_row(row)
+        statistics(f"{place}#visits")
+"""
+
+
+def compared(path: str) -> dict[str, Any]:
+    """The statistics of every engine that is here, and whether they are the same bits."""
+    tests = str(Path(__file__).parents[1] / "tests")
+    found = {name: measured(sys.executable, ENGINES, path, name, tests) for name in ("duckdb", "postgres", "pyspark")}
+    digests = {part["digest"] for part in found.values() if "digest" in part}
+    return {**found, "identical": len(digests) == 1, "compared": sum("digest" in part for part in found.values())}
+
+
+def made(folder: Path, rows: int, users: int, name: str = "rows") -> Path:
     """Rows of users in groups with skewed values, some NaN; the same every time."""
     import duckdb
 
-    path = folder / "rows.parquet"
+    path = folder / f"{name}.parquet"
     duckdb.sql(
         f"""copy (select (hash(i * 7 + 1) % {users})::bigint as uid, (hash(i * 13 + 5) % {GROUPS})::bigint as g,
         case when i % 1000 = 0 then 'nan'::double else (hash(i * 3) % 20000) / 100.0 - 20 end as v
@@ -99,6 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="1e6 rows; nothing is written")
     parser.add_argument("--peer", help="an interpreter with opendp[polars]")
+    parser.add_argument("--engines", action="store_true", help="compare DuckDB, PostgreSQL and Spark bit for bit")
     options = parser.parse_args()
     rows, users = (10**6, 10**5) if options.quick else (10**7, 10**6)
     found: dict[str, Any] = {"machine": machine.describe("duckdb", "ibis-framework"), "rows": rows, "users": users}
@@ -109,6 +159,8 @@ def main() -> None:
             found[which] = measured(sys.executable, OURS, path, which, "native", "0")
         found["both, with what was lost"] = measured(sys.executable, OURS, path, "both", "native", "0.05")
         found["both, portable"] = measured(sys.executable, OURS, path, "both", "portable", "0")
+        if options.engines:
+            found["engines"] = compared(str(made(Path(folder), 10**5, 10**4, "few")))
         if options.peer:
             found["opendp"] = {which: measured(options.peer, PEER, path, which) for which in ("count", "sum")}
     print(json.dumps(found, indent=1))

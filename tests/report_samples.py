@@ -224,6 +224,14 @@ def of_users() -> Evidence:
     )  # fmt: skip
 
 
+def disclosed() -> Evidence:
+    """What attacks on a table found."""
+    from tacit.disclosure import evidence, of_table
+
+    table = {"zip": [1, 1, 1, 2, 2, 3], "born": [1, 1, 2, 2, 2, 3], "ill": [0, 0, 1, 1, 1, 0]}
+    return evidence(of_table(table, ["zip", "born"], "ill", k=2), release="patients.csv", known=["zip", "born"])
+
+
 SAMPLES = {
     "of users": of_users,
     "bracketed": bracketed,
@@ -234,6 +242,7 @@ SAMPLES = {
     "failed control": failed_control,
     "uninformative": uninformative,
     "bare": bare,
+    "disclosed": disclosed,
     "trained": trained,
 }
 

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections import defaultdict
+from datetime import date
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ ASKED = {
     "people": users(),
     "total": sum("amount", (0, 100)),
     "both": sum("amount", (-7.3, 2.1)),
+    "wide": sum("amount", (0, 1e9)),  # 5e-324 is far below a step: PostgreSQL would raise
+    "far": mean("amount", (-1e90, 1e90)),
     "whole": sum("visits", (-3, 8)),
     "average": mean("amount", (-20, 100)),
     "spread": variance("amount", (0, 100)),
@@ -42,8 +45,9 @@ def url(postgres):
     return f"{place}#visits"
 
 
-def statistics(source, keys=CITIES, **more):
-    table = Table(source, unit="who", max_groups=2, max_rows=3, portable=True, **more)
+def statistics(source, keys=CITIES, without=None):
+    table = Table(source, unit="who", max_groups=2, max_rows=3, portable=True)
+    table = table if without is None else table.where(f"who != {without}")
     query = table.group_by("city", keys=keys).aggregate(**ASKED)
     found = query._terms(query.aggregates)
     exact = totals(query.shape, found, lost=True)
@@ -60,6 +64,51 @@ def test_duckdb_and_postgresql_agree_bit_for_bit(url, keys):
     duckdb, postgresql = statistics(arrow(rows()), keys), statistics(url, keys)
     assert duckdb == postgresql
     assert duckdb[1] > 0
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+@pytest.mark.parametrize("keys", [CITIES, None], ids=["known", "unknown"])
+def test_nobody_moves_more_than_is_stated_on_postgresql(url, keys):
+    """The person of 300 odd rows leaves: every term moves by at most what its noise is scaled for."""
+    held, _, everybody = statistics(url, keys)
+    without, _, others = statistics(url, keys, without=10_000)
+    query = Table(url, unit="who").aggregate(**ASKED)
+    most = [term.most(3) for term in query._terms(query.aggregates)]
+    nobody = [0] * len(most)
+    moved = 0
+    for key in held.keys() | without.keys():
+        change = [abs(a - b) for a, b in zip(held.get(key, nobody), without.get(key, nobody), strict=True)]
+        assert all(a <= b for a, b in zip(change, most, strict=True)), key
+        moved += any(change)
+    assert 0 < moved <= 2
+    assert everybody - others == 1
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+def test_no_value_of_postgresql_is_seen(postgres):
+    """Dates that Python cannot hold, texts padded with blanks, decimals that no float holds."""
+    import psycopg
+    from ibis import _
+
+    place = postgres.fresh("query_values")
+    with psycopg.connect(place) as connection:
+        connection.execute("create table odd (who int, day date, word char(5), exact numeric, x double precision)")
+        connection.execute("""insert into odd values (1, '2020-01-01', 'a', 1, 1), (2, 'infinity', 'b', 1e400, 5e-324),
+            (3, '5874897-12-31', 'a', 'NaN', 1e308), (4, '4713-01-01 BC', null, '-infinity', '-infinity')""")
+    table = Table(f"{place}#odd", unit="who")
+
+    def people(held):
+        query = held.count()
+        return totals(query.shape, query._terms(query.aggregates), lost=False)
+
+    assert [key for (key,) in people(table.group_by("day")).keys] == [date(2020, 1, 1)]
+    assert people(table.group_by("word", keys=["a", "b"])).people.tolist() == [2, 1]
+    assert table.marginals(["word"], 1, keys={"word": ["a", "b"]}).release(epsilon=1e5, rng=1).value.tolist() == [2, 1]
+    assert people(table.where(_.exact == _.x)).people.tolist() == [1]
+    assert math.isfinite(table.quantile("x", 0.5, (0, 1e9)).release(epsilon=1, rng=1).value)
+    assert math.isfinite(table.sum("x", "private").release(epsilon=1, rng=1).value)
 
 
 def naive(keys):

@@ -16,6 +16,7 @@ ALL = {
     "total": sum("amount", (0, 100)),
     "both": sum("amount", (-7.3, 2.1)),
     "positive": sum("amount", (18, 90)),
+    "wide": sum("amount", (-1e9, 1e12)),
     "whole": sum("visits", (-3, 8)),
     "average": mean("amount", (-20, 100)),
     "spread": variance("amount", (0, 100)),

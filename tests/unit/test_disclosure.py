@@ -156,9 +156,80 @@ def test_census_rows_and_trips():
     assert disclosure.uniqueness(known).unique > 0.95  # an hour and two places name a trip, its fare and its tip
 
 
+def memory(x, y):
+    """A model that is sure of what it has seen."""
+    seen = {(tuple(row), int(label)) for row, label in zip(x, y, strict=True)}
+
+    def predict(rows):
+        sure = np.array([[0.9 if (tuple(row), k) in seen else 0.5 for k in (0, 1)] for row in rows])
+        return sure / sure.sum(axis=1, keepdims=True)
+
+    return predict
+
+
+def test_who_was_forgotten_between_two_versions():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((40, 3)), rng.integers(0, 2, 40)
+    for gone in (0, 7, 39):
+        kept = np.arange(40) != gone
+        found = disclosure.model_versions(memory(x, y), memory(x[kept], y[kept]), x, y)
+        assert (found.named, found.rank(gone)) == (gone, 1)
+    same = disclosure.model_versions(memory(x, y), memory(x, y), x, y)
+    assert same.rank(5) == 40  # all alike: nobody stands out
+    with pytest.raises(tacit.BadInput, match="place"):
+        same.rank(40)
+
+
+def test_naming_is_limited():
+    """Randomised response about who is missing reaches the limit, and nothing can do better."""
+    m, epsilon = 5, 0.7
+    likely = np.exp(2 * epsilon) / (np.exp(2 * epsilon) + m - 1)  # names the right one with odds e^{2 eps}
+    assert disclosure.naming_limit(epsilon, m) == pytest.approx(likely)
+    assert disclosure.naming_limit(0, 50) == pytest.approx(1 / 50)
+    assert disclosure.naming_limit(20, 50) > 0.999
+
+
+def test_pictures_are_sound_and_escaped():
+    bars = [disclosure.Bar("<plain>", 1.0), disclosure.Bar("private", 0.5, "private")]
+    text = disclosure.picture('a "title" & more', bars, limit=0.73)
+    assert "<plain>" not in text
+    assert "73.0%" in text
+    from xml.etree import ElementTree
+
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    for wrong in (
+        lambda: disclosure.Bar("x", 1.5),
+        lambda: disclosure.picture("x", []),
+        lambda: disclosure.Bar("x", 1, "k"),
+    ):
+        with pytest.raises(tacit.BadInput):
+            wrong()
+
+
+def test_findings_go_on_the_page(tmp_path):
+    people = frozenset(range(9))
+    found = disclosure.of_log([Asked(people, 9.0), Asked(people - {4}, 8.0)])
+    evidence = disclosure.evidence(found, release="log.json")
+    assert all(control.passed for control in evidence.controls)
+    assert evidence.verdict == "no claim"
+    assert "determine the value of 1 of 9 people" in evidence.sentence
+    evidence.save(tmp_path / "e.json")
+    again = tacit.Evidence.load(tmp_path / "e.json")
+    assert again.findings == evidence.findings
+    page = tacit.report(again, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "What the release gives away" in text
+    assert found[0].sentence in page.sentence
+    tacit.report(again, tmp_path / "public.html", public=True)
+    assert "determine the value" not in (tmp_path / "public.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("ask", "word"),
     [
+        (lambda: disclosure.model_versions(lambda x: [[0.5, 0.5]], lambda x: [[0.5, 0.5]], [[1]], [2]), "labels"),
+        (lambda: disclosure.model_versions(lambda x: [[3, 4]], lambda x: [[0.5, 0.5]], [[1]], [1]), "probabilities"),
+        (lambda: disclosure.model_versions(lambda x: [[1, 0]], lambda x: [[1, 0]], [[1]], ["a"]), "one label"),
         (lambda: disclosure.reconstruct([[2, 0]], [1]), "0 or 1"),
         (lambda: disclosure.reconstruct([[1, 0]], [1, 2]), "one row for each"),
         (lambda: disclosure.reconstruct([[1, 0]], [1], errors="none"), "bounded or heavy"),
@@ -184,6 +255,9 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert finding["severity"] == "severe"
     assert finding["figures"]["disclosed"] == 1
     assert json.loads((tmp_path / "found" / "findings.json").read_text())["findings"] == [finding]
+    assert tacit.Evidence.load(json.loads(out)["evidence"]).findings[0].severity == "severe"
+    status, out, err = command("report", tmp_path / "found" / "evidence.json", "--out", tmp_path / "page.html")
+    assert status == 0, err
     (tmp_path / "t.csv").write_text(
         "zip,born,name,ill\n" + "\n".join(f"{k % 4},{k % 7},n{k},{k % 2}" for k in range(90))
     )

@@ -99,7 +99,7 @@ def test_error_bars_cover(monkeypatch):
         "total": 30 * (10 + 20 + 90 + 30 + 128 + 50),
     }
     monkeypatch.setattr("tacit.query.release.totals", lambda *a, **k: found)
-    monkeypatch.setattr(type(query), "_expression", lambda *a: None)
+    monkeypatch.setattr(type(query), "_check_form", lambda *a: None)
     hits = dict.fromkeys(truth, 0)
     for seed in range(400):
         answer = query.release(epsilon=1, rng=seed)

@@ -12,7 +12,7 @@ from tacit.core import source
 from tacit.core.events import BoundedRange, DiscreteLaplace, Gaussian, walk
 from tacit.query import Table
 from tacit.query.marginals import Joint
-from tacit.query.tree_model import _scaled, _simplex, _spread, fitted
+from tacit.query.tree_model import _scaled, _simplex, fitted, spread
 
 KEYS = {"city": CITIES, "visits": list(range(9))}
 BINS = {"amount": [0, 20, 40, 60, 80, 100]}
@@ -81,6 +81,43 @@ def test_made_up_rows_resemble_the_table():
     assert len(Table(people(), unit="row").synthesize(["a"], 7, keys=DOMAIN).release(epsilon=1, delta=1e-6).table) == 7
 
 
+def test_a_label_keeps_its_dependence_on_every_column():
+    """Two columns that depend on the label alone, and on each other: a tree without it leaves one of three out."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 6000)
+    held = {name: np.where(rng.random(6000) < 0.8, y, rng.integers(0, 2, 6000)) for name in "abcd"}
+    table = Table(pyarrow.table({**held, "y": y}), unit="row")
+    query = table.synthesize([*held, "y"], keys=dict.fromkeys([*held, "y"], range(2)), label="y")
+    price = query.preview(epsilon=1, delta=1e-6)
+    assert tacit.privacy_loss(price.event, "add-remove").epsilon(1e-6).upper <= 1
+    assert "for each value of y" in price.notes[0]
+    made = query.release(epsilon=1, delta=1e-6, rng=1).to_pandas()
+    assert abs(len(made) - 6000) < 300
+    for name, values in held.items():
+        assert abs(np.mean(made[name] == made.y) - np.mean(values == y)) < 0.03, name
+    with pytest.raises(tacit.BadInput, match="label"):
+        table.synthesize(["a", "b"], keys=dict.fromkeys("ab", range(2)), label="y")
+
+
+def test_scores_move_by_no_more_than_is_stated():
+    """One person with three combinations joins: every score of a pair moves by at most 64 x 3 and its rounding."""
+    rng = np.random.default_rng(2)
+    rows = others(rng)
+    more = [(10_000, city, amount, k % 9) for k, (_, city, amount, _) in enumerate(nasty(rng))]
+    scores = []
+    for label in (None, "city"):
+        for held in (rows, rows + more):
+            table = Table(arrow(held), unit="who", max_groups=3)
+            query = table.synthesize(["city", "visits", "amount"], keys=KEYS, bins=BINS, label=label)
+            joint = Joint.read(query.domain.within(query.shape), query.domain)
+            last = 5 if label else 1
+            singles = [np.full((query.domain.sizes[k], last), 7.0) for k in query._others]
+            scores.append(query._scores(joint, singles, 10.0))
+    for before, after in (scores[:2], scores[2:]):
+        assert all(abs(before[edge] - after[edge]) <= 64 * 3 + 1 for edge in before)
+        assert before != after
+
+
 def test_made_up_rows_are_kept_and_charged_once(tmp_path):
     ledger = tacit.Ledger.create(tmp_path / "b.db", epsilon=2, delta=1e-5, unit="row")
     query = Table(people(300), unit="row", ledger=ledger).synthesize(["a", "b"], keys=DOMAIN)
@@ -107,7 +144,7 @@ def test_small_steps():
     table = _scaled(np.ones((2, 2)) / 4, np.array([0.3, 0.7]), np.array([0.1, 0.9]))
     assert table.sum(axis=1) == pytest.approx([0.3, 0.7])
     assert table.sum(axis=0) == pytest.approx([0.1, 0.9])
-    assert np.bincount(_spread(np.array([1.0, 1.0, 2.0]), 8, source(0))).tolist() == [2, 2, 4]
+    assert np.bincount(spread(np.array([1.0, 1.0, 2.0]), 8, source(0))).tolist() == [2, 2, 4]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ import typer
 from ..core.errors import BadInput
 from ..core.files import text as read_text
 from ..core.files import written
+from ..core.finding import Finding
 from ..core.json_text import parsed
 from ..core.run_folder import run_folder
 from ..data import columns_of
 from ..disclosure.differencing import read_log
-from ..disclosure.findings import Finding, of_log, of_table
+from ..disclosure.findings import evidence, of_log, of_table
 from .app import AGAIN, Result, verb
 
 SEVERE = "severe"
@@ -31,25 +32,30 @@ def disclose(
     secret: Annotated[str | None, typer.Option(metavar="COL", help="The column that must stay unknown.")] = None,
     unit: Annotated[str | None, typer.Option(metavar="COL", help="Whose row it is; this column is left out.")] = None,
     k: Annotated[int, typer.Option(help="How many rows a group should have at least.")] = 5,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="Where findings.json goes.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where findings.json and evidence.json go, for tacit report.")
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help=AGAIN)] = False,
 ) -> Result:
     """Say what a release gives away."""
     path = Path(source)
     if path.suffix.lower() == ".json":
-        found = of_log(read_log(parsed(read_text(path), path.name)))
+        found, known = of_log(read_log(parsed(read_text(path), path.name))), []
     else:
-        found = _table(path, columns, secret, unit, k)
+        found, known = _table(path, columns, secret, unit, k)
     data: dict[str, Any] = {"findings": [item.to_json() for item in found]}
     if out is not None:
         with run_folder(out, "disclose", again=again) as held:
             written(held.results / "findings.json", json.dumps(data, indent=1, allow_nan=False) + "\n")
+            evidence(found, release=path.name, known=known).save(held.results / "evidence.json")
             held.commit()
-        data["out"] = str(held.final)
+        data |= {"out": str(held.final), "evidence": str(held.final / "evidence.json")}
     return Result(data, [(item.severity, item.sentence) for item in found])
 
 
-def _table(path: Path, columns: str | None, secret: str | None, unit: str | None, k: int) -> list[Finding]:
+def _table(
+    path: Path, columns: str | None, secret: str | None, unit: str | None, k: int
+) -> tuple[list[Finding], list[str]]:
     table = columns_of(path)
     for name in filter(None, (secret, unit)):
         table[name]  # refuses a column that is absent
@@ -61,7 +67,7 @@ def _table(path: Path, columns: str | None, secret: str | None, unit: str | None
         raise BadInput(f"The table has {len(names)} columns.", fix="Say with --columns which an attacker may know.")
     wanted = [*names, *([secret] if secret is not None else [])]
     values = {name: _values(table[name]) for name in wanted}
-    return of_table(values, names, secret, k=k)
+    return of_table(values, names, secret, k=k), names
 
 
 def _values(column: Any) -> Any:

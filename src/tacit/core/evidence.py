@@ -15,6 +15,7 @@ from .errors import BadInput
 from .events import Event
 from .fault import Fault
 from .files import shown, text, written
+from .finding import Finding
 from .histogram import Histogram, histograms
 from .interval import Estimate
 from .risk import Bin, Exposure, GroupRisk, Spent
@@ -140,6 +141,7 @@ class Evidence:
     `caught` says with what chance the audit would have refuted each of the usual faults.
     `described` is what its owner says of it (title, owner, purpose, tuning, ...): nobody else can know.
     `histograms` show how the scores of the audit's runs fall; they are made of `scores` where none are given.
+    `findings` are what attacks on a release (a table, answered queries) disclose of single people.
     """
 
     subject: str
@@ -159,6 +161,7 @@ class Evidence:
     caught: tuple[Fault, ...] = ()
     described: Mapping[str, str] = field(default_factory=dict)
     histograms: tuple[Histogram, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
         for key, value in self.described.items():

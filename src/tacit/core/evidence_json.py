@@ -14,13 +14,14 @@ from .errors import BadInput, TacitError
 from .events import Event
 from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measurement
 from .fault import Fault
+from .finding import Finding
 from .histogram import Histogram
 from .interval import Estimate, finite
 from .risk import Bin, Exposure, GroupRisk, Spent
 from .schema_check import misfit
 
 PARTS: dict[str, Any] = {"exposures": Exposure, "risk": Bin, "groups": GroupRisk, "budget": Spent, "caught": Fault,
-                         "histograms": Histogram}  # fmt: skip
+                         "histograms": Histogram, "findings": Finding}  # fmt: skip
 """Lists that evidence of earlier versions does not have."""
 FORMERLY = {"untested": "uninformative"}
 """What evidence of earlier versions says instead of a verdict."""

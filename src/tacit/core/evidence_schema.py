@@ -12,6 +12,7 @@ from typing import Any
 from .adjacency import Adjacency
 from .bound import Side
 from .evidence import SCHEMA, Verdict
+from .finding import SEVERITIES
 
 Json = dict[str, Any]
 TEXT: Json = {"type": "string"}
@@ -45,6 +46,7 @@ def schema() -> Json:
             provenance={"type": "object", "additionalProperties": SCALAR},
             optional={"exposures": _list("exposure"), "risk": _list("bin"), "groups": _list("group"),
                       "budget": _list("spent"), "caught": _list("fault"), "histograms": _list("histogram"),
+                      "findings": _list("finding"),
                       "described": {"type": "object", "additionalProperties": TEXT}},
         ),
         "$defs": _definitions(),
@@ -90,6 +92,7 @@ def _definitions() -> Json:
             outside={"type": "array", "items": COUNT}, n_in=COUNT, n_out=COUNT,
         ),
         "spent": _object(step=COUNT, epsilon=EPSILON),
+        "finding": _object(attack=TEXT, sentence=TEXT, severity={"enum": list(SEVERITIES)}, figures={"type": "object"}),
     }  # fmt: skip
 
 

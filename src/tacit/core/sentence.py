@@ -8,6 +8,7 @@ import numpy as np
 
 from .evidence import Claim, Demonstration, Evidence, Measurement, Verdict
 from .fault import panel_words
+from .finding import worst
 from .interval import Estimate
 from .reasons import reason
 from .shown import significant, small
@@ -22,7 +23,7 @@ def sentence(evidence: Evidence) -> str:
     if failed:
         names = ", ".join(control.name for control in failed)
         return f"This experiment cannot be relied on: the control {names} did not behave ({failed[0].found})."
-    found, judged = (_found(evidence), _understated(evidence)), _judged(evidence)
+    found, judged = (_found(evidence), _understated(evidence), _disclosed(evidence)), _judged(evidence)
     order = (judged, *found) if evidence.verdict is Verdict.REFUTED else (*found, judged)
     return " ".join(text for text in order if text) or "Nothing was measured and nothing is claimed."
 
@@ -84,6 +85,15 @@ def _found(evidence: Evidence) -> str:
         f"({low:,} to {_whole(high, up=True):,}, {_sure(evidence)})"
     )
     return f"{text}{_guessing(evidence, fpr, estimate, scale)}{_limit(evidence.claim, fpr, estimate, scale)}."
+
+
+def _disclosed(evidence: Evidence) -> str:
+    """What attacks on a release found: the worst of it."""
+    found = worst(evidence.findings)
+    if found is None:
+        return ""
+    rest = len(evidence.findings) - 1
+    return f"{found.sentence}{f' (The worst of {rest + 1} findings.)' if rest else ''}"
 
 
 def _whole(value: float, *, up: bool = False) -> int:

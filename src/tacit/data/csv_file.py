@@ -47,9 +47,10 @@ def header_of(path: Path) -> tuple[list[str], str]:
     """The names of the columns of a CSV file, and what separates its values: both from its first line alone."""
     _refuse_workbook(path)
     try:
-        with _opened(path) as file:
+        with _opened(path, errors="surrogateescape") as file:
             header, delimiter = _header(file, path.name)
-    except UnicodeDecodeError:
+        "".join(header).encode()  # bytes of later lines are nobody's business here
+    except UnicodeError:
         raise BadInput(f"{path.name} is not text in UTF-8.", fix=ENCODING) from None
     except (*_UNREADABLE, csv.Error):
         raise BadInput(f"{path.name} cannot be read as a CSV file with a header.") from None
@@ -71,11 +72,11 @@ def _refuse_numbers(header: list[str], name: str) -> None:
         raise BadInput(f"{name}: the first line holds numbers, not the names of columns.", fix="Add a header line.")
 
 
-def _opened(path: Path) -> IO[str]:
-    return io.TextIOWrapper(_bytes(path), newline="", encoding="utf-8-sig")
+def _opened(path: Path, errors: str = "strict") -> IO[str]:
+    return io.TextIOWrapper(bytes_of(path), newline="", encoding="utf-8-sig", errors=errors)
 
 
-def _bytes(path: Path) -> Any:
+def bytes_of(path: Path) -> Any:
     """The file's bytes, decompressed; more than so small a file can sensibly hold are refused."""
     file = opened(path, MOST)
     if path.suffix not in OPENERS:
@@ -107,7 +108,7 @@ def _by_arrow(path: Path, header: list[str], delimiter: str) -> Table | None:
         return None
     text = pyarrow.string()
     try:
-        with _bytes(path) as file:
+        with bytes_of(path) as file:
             read = pyarrow.csv.read_csv(
                 file,
                 read_options=pyarrow.csv.ReadOptions(column_names=header, skip_rows=0, block_size=1 << 22),

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..core import Control, Evidence
+from ..core.finding import NONE, NOTABLE, SEVERE, Finding
 from .differencing import Asked, differencing
-from .uniqueness import combinations, homogeneity
+from .uniqueness import combinations, homogeneity, uniqueness
 
-SEVERE, NOTABLE, NONE = "severe", "notable", "none"
 SHOWN = 5
 MANY, SOME = 0.05, 0.001
 """Shares of rows that are alone from which on a combination is severe, or notable."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One attack and its outcome. `severity`: severe (people are disclosed), notable, none."""
-
-    attack: str
-    sentence: str
-    severity: str
-    figures: Mapping[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "attack": self.attack,
-            "sentence": self.sentence,
-            "severity": self.severity,
-            "figures": dict(self.figures),
-        }
 
 
 def of_log(log: Sequence[Asked]) -> list[Finding]:
@@ -64,3 +46,36 @@ def of_table(
         figures = {"k": told.k, "hidden": told.hidden, "disclosed": told.disclosed}
         found.append(Finding("homogeneity", told.sentence, severity, figures))
     return found
+
+
+def evidence(findings: Sequence[Finding], *, release: str, known: Sequence[str] = ()) -> Evidence:
+    """Findings as evidence, with controls: a planted person is found, and nobody where there is nobody to be found.
+
+    known: the facts that the attacker was taken to know.
+    """
+    facts = ", ".join(known)
+    attacker = f"the release, and of a person: {facts}" if facts else "the release"
+    return Evidence(
+        subject=release,
+        findings=tuple(findings),
+        controls=_controls(),
+        not_covered=(
+            "attackers who know more than is stated, and other attacks: only a proof bounds all of them",
+            "severity is a rule of thumb",
+        ),
+        threat={"what is released": release, "what the attacker sees": attacker},
+    )
+
+
+def _controls() -> tuple[Control, ...]:
+    everybody = frozenset(range(9))
+    planted = len(differencing([Asked(everybody, 9.0), Asked(everybody - {4}, 8.0)]))
+    innocent = len(differencing([Asked(everybody, 9.0)]))
+    alone = uniqueness({"zip": [1, 1, 1, 1, 2]}).unique
+    copies = uniqueness({"zip": [1, 1, 1, 1]}).unique
+    return (
+        Control("planted difference", "1 person", f"{planted} person", planted == 1),
+        Control("lone answer", "0 people", f"{innocent} people", innocent == 0),
+        Control("planted lone row", "20.0 %", f"{alone:.1%}".replace("%", " %"), alone == 0.2),
+        Control("rows that are alike", "0.0 %", f"{copies:.1%}".replace("%", " %"), copies == 0.0),
+    )

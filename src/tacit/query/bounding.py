@@ -26,6 +26,7 @@ from .terms import Held, People, Person, Share, Term
 from .values import Column, Value, clipped, outside, whole
 
 SALT = "tacit.query/1"
+ROOM = 2**61
 Whole = NDArray[np.int64]
 
 
@@ -113,7 +114,7 @@ def query(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Any:
     if shape.unit is not None and shape.by:
         return _over_groups(_ranked(shape, bounded, names, lost=lost), names, list(added), shape.max_groups, lost=lost)
     sums = {"people": bounded.count().cast("int64")}
-    sums |= {name: bounded[name].sum().cast("int64") for name in added}
+    sums |= {name: _added(bounded[name]) for name in added}
     if lost:
         sums |= {"lost": _number(bounded["cut"]).sum().cast("int64"), "everybody": bounded.count().cast("int64")}
     return bounded.group_by(names).aggregate(**sums) if names else bounded.aggregate(**sums)
@@ -138,15 +139,14 @@ def numbers(shape: Shape, value: Value) -> Any:
 def rows_of(shape: Shape, extra: Mapping[str, Column]) -> Any:
     """The rows that the question is about: `u` (whose), `k0` .. (which group), and what is asked for besides."""
     table, columns = shape.table, dict(extra)
-    keys = [item.held(table) for item in shape.by]
-    columns |= {f"k{place}": key for place, key in enumerate(keys)}
+    columns |= {f"k{place}": item.held(table) for place, item in enumerate(shape.by)}
     checks = [condition.holds(table) for condition in shape.conditions]
     if shape.unit is not None:
         columns["u"] = table.column(shape.unit)
         checks.append(present(columns["u"]))
-    checks += [key.notnull() for key in keys]
+    checks += [item.present(table) for item in shape.by]
     if shape.keys is not None and shape.by:
-        checks.append(shape.keys.among(keys))
+        checks += shape.keys.among(shape.by, table)
     relation = table.relation.filter(*checks) if checks else table.relation
     return relation.select(**columns) if columns else relation.select(one=whole(1))
 
@@ -185,6 +185,15 @@ def _narrow(contribution: Column, most: int) -> Column:
     return contribution.cast("int32") if most < 2**31 else contribution
 
 
+def _added(contributions: Column) -> Column:
+    """A sum that stays within 62 bits, with room for noise: clipping moves no two sums farther apart.
+
+    An engine would raise where a sum leaves 64 bits, and one person could be the one who makes it.
+    """
+    total = contributions.sum().fill_null(whole(0))
+    return ibis().greatest(ibis().least(total, whole(ROOM)), whole(-ROOM)).cast("int64")
+
+
 def _cut(person: Person, terms: tuple[Term, ...], rows: int) -> Column:
     return _flag(ibis().or_(*(term.cut(person, rows) for term in terms)))
 
@@ -207,7 +216,8 @@ def _hash(shape: Shape, columns: list[Column]) -> Column:
     library = ibis()
     if shape.table.engine == NATIVE and not shape.portable:
         kinds = [*(column.type() for column in columns), "string"]
-        return _engines_own("hash", kinds, "uint64")(*columns, SALT)
+        hashed = _engines_own("hash", kinds, "uint64")(*columns, SALT)
+        return (hashed >> library.literal(32, "uint64")).cast("uint32")  # less to sort by; equal ones go by their keys
     joined = columns[0].cast("string")
     for column in columns[1:]:
         joined = joined + library.literal("|") + column.cast("string")
@@ -229,11 +239,11 @@ def _over_groups(ranked: Any, names: list[str], added: list[str], most: int, *, 
     kept = ranked["r"] < whole(most)
     if not lost:
         rest = ranked.filter(kept)
-        sums = {name: rest[name].sum().cast("int64") for name in added}
+        sums = {name: _added(rest[name]) for name in added}
         return rest.group_by(names).aggregate(people=rest.count().cast("int64"), **sums)
     rest = ranked.filter(ranked["r"] <= whole(most))
     kept, first, beyond = (_flag(place) for place in _places(rest, most))
-    sums = {name: (rest[name] * kept).sum().cast("int64") for name in added}
+    sums = {name: _added(rest[name] * kept) for name in added}
     sums["lost"] = (first * rest["any"] + beyond * (whole(1) - rest["any"])).sum().cast("int64")
     return rest.group_by(names).aggregate(people=kept.sum().cast("int64"), everybody=first.sum().cast("int64"), **sums)
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import BadInput
-from .sources import Opened, ibis
+from .sources import Opened
+from .total import constant, described, total
 from .values import Column, number_of, real
 
 COMPARISON = re.compile(
@@ -29,13 +30,6 @@ SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-ALLOWED = frozenset({
-    "And", "Or", "Not", "Xor", "Equals", "NotEquals", "Less", "LessEqual", "Greater", "GreaterEqual", "Between",
-    "InValues", "IsNull", "NotNull", "IsNan", "IsInf", "Field", "Literal", "NULL", "Lowercase", "Uppercase", "Strip",
-    "LStrip", "RStrip", "StartsWith", "EndsWith", "StringContains", "StringLength", "StringSQLLike", "StringSQLILike",
-    "ExtractYear", "ExtractMonth", "ExtractDay", "ExtractHour", "ExtractQuarter", "Coalesce", "FillNull", "IdenticalTo",
-})  # fmt: skip
-"""Operations of ibis that look at one row and fail on no value."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class Comparison:
     value: str
 
     def described(self, table: Opened) -> str:
-        return f"{self.column} {self.sign} {self.value}"
+        return repr(self)
 
     def holds(self, table: Opened) -> Column:
         found = table.column(self.column)
@@ -62,7 +56,7 @@ class Comparison:
                 return compare(found, text)
             return compare(number_of(table, self.column), real(float(text)))
         if kind.is_date() or kind.is_timestamp():
-            return compare(found, _moment(text, self.column, kind))
+            return compare(found, constant(_moment(text, self.column, kind), kind))
         if kind.is_string():
             return compare(found, text)
         raise BadInput(f"Column {self.column!r} cannot be compared: it holds {kind}.")
@@ -75,9 +69,8 @@ class Expression:
     given: Any
 
     def described(self, table: Opened) -> str:
-        """The condition as the engine is told it, without the name of a table that lives in memory."""
-        text = str(table.backend.compile(table.relation.select(it=self.holds(table))))
-        return re.sub(r"ibis_[a-z]+_\w+", "table", text)
+        """The condition as it stands, whatever name the table has."""
+        return described(self.holds(table).op())
 
     def holds(self, table: Opened) -> Column:
         try:
@@ -86,8 +79,9 @@ class Expression:
             raise BadInput(
                 f"The condition does not fit the table ({type(error).__name__}).", fix="Compare columns that are there."
             ) from None
-        _check(found, table.relation.op())
-        return found
+        if not found.type().is_boolean():
+            raise BadInput("A condition must be true or false in every row.")
+        return total(found, table)
 
 
 Condition = Comparison | Expression
@@ -102,35 +96,6 @@ def condition(given: object) -> Condition:
             "A condition is written as: column, sign, value.", fix='where("age >= 30") or where("city = Bern").'
         )
     return Comparison(match["column"].strip("`"), match["sign"], match["value"])
-
-
-def _check(found: Any, relation: Any) -> None:
-    operations = ibis().expr.operations
-    if not found.type().is_boolean():
-        raise BadInput("A condition must be true or false in every row.")
-    waiting = [found.op()]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, operations.Field) and node.rel != relation:
-            raise BadInput("A condition may only use columns of this table.")
-        if type(node).__name__ not in ALLOWED:
-            raise BadInput(
-                f"A condition may not use {type(node).__name__}.",
-                fix="Compare columns with constants; prepare anything else in the table itself, row by row.",
-            )
-        parts = [part for part in node.__args__ if isinstance(part, operations.Value)]
-        parts += [item for part in node.__args__ if isinstance(part, tuple) for item in part]
-        if len({_family(part.dtype) for part in parts} - {"null"}) > 1:
-            raise BadInput(
-                "A condition may only compare values of one kind: an engine would cast them, and could fail."
-            )
-        waiting += parts
-
-
-def _family(kind: Any) -> str:
-    """Kinds that engines compare without a cast that may fail on a value."""
-    names = ("null", "boolean", "numeric", "string", "date", "timestamp", "time")
-    return next((name for name in names if getattr(kind, f"is_{name}")()), str(kind))
 
 
 def _unquoted(text: str) -> str:

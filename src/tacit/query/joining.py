@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -36,4 +37,11 @@ def joined(table: Opened, frame: object, on: str | Sequence[str]) -> Opened:
     other = public.relation.rename({f"{JOINED}_{name}": name for name in names})
     matches = [table.relation[name] == other[f"{JOINED}_{name}"] for name in names]
     found = table.relation.left_join(other, matches)
-    return replace(table, relation=found.drop(*(f"{JOINED}_{name}" for name in names)))
+    place = f"{table.place} joined on {names} with {_digest(public)}"
+    return replace(table, relation=found.drop(*(f"{JOINED}_{name}" for name in names)), place=place)
+
+
+def _digest(public: Opened) -> str:
+    """What a public table holds: a question about another one is another question."""
+    held = public.backend.to_pyarrow(public.relation)
+    return hashlib.sha256(repr([str(held.schema), held.to_pydict()]).encode()).hexdigest()

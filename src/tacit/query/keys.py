@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from ..core.errors import BadInput
@@ -20,19 +21,27 @@ LISTED = 2_000
 
 @dataclass(frozen=True)
 class ByColumn:
-    """A column of texts, whole numbers, truth values or dates."""
+    """A column of texts, whole numbers, truth values or dates; dates beyond the years 1 to 9999 count as missing."""
 
     name: str
 
     def held(self, table: Opened) -> Column:
         found = table.column(self.name)
         kind = found.type()
-        if kind.is_string() or kind.is_integer() or kind.is_boolean() or kind.is_date():
+        if kind.is_date():
+            return ibis().ifelse(found.between(date.min, date.max), found, ibis().null("date"))
+        if kind.is_string() and table.engine == "postgres":
+            return found + ibis().literal("")  # character(n) pads with blanks, which its comparisons pass over
+        if kind.is_string() or kind.is_integer() or kind.is_boolean():
             return found
         raise BadInput(
             f"Column {self.name!r} cannot be grouped by: it holds {kind}.",
             fix="Group by texts, whole numbers, truth values or dates; cut real numbers into bins with histogram.",
         )
+
+    def present(self, table: Opened) -> Column:
+        """Whether a row has a key at all."""
+        return self.held(table).notnull()
 
     def typed(self, table: Opened, value: Any) -> Any:
         """A key as the column's type has it."""
@@ -43,8 +52,8 @@ class ByColumn:
             if kind.is_boolean():
                 return _truth(value)
             if kind.is_date():
-                return value if isinstance(value, date) else date.fromisoformat(value)
-            return value if isinstance(value, str) else str(value)
+                return _day(value)
+            return value if isinstance(value, str) else str(_present(value))
         except (TypeError, ValueError, KeyError):
             raise BadInput(f"A key of column {self.name!r} is not of its type, {kind}.") from None
 
@@ -61,11 +70,13 @@ class ByBin:
 
     def held(self, table: Opened) -> Column:
         number = number_of(table, self.name)
-        bins = whole(0)
-        for edge in self.edges[1:-1]:
-            bins = bins + ibis().ifelse(number >= real(edge), whole(1), whole(0))
-        inside = (number >= real(self.edges[0])) & (number <= real(self.edges[-1]))
-        return ibis().ifelse(number.notnull() & inside, bins, ibis().null("int64"))
+        below = [(number < real(edge), whole(k)) for k, edge in enumerate(self.edges[1:-1])]
+        bins = ibis().cases(*below, else_=whole(len(below))) if below else whole(0)
+        return ibis().ifelse(self.present(table), bins, ibis().null("int64"))
+
+    def present(self, table: Opened) -> Column:
+        number = number_of(table, self.name)
+        return number.notnull() & (number >= real(self.edges[0])) & (number <= real(self.edges[-1]))
 
     def typed(self, table: Opened, value: Any) -> int:
         return int(value)
@@ -89,13 +100,15 @@ class Keys:
     values: tuple[Key, ...]
     product: bool
 
-    def among(self, columns: Sequence[Column]) -> Column:
-        """Whether a row's key is one of them."""
+    def among(self, by: Sequence[By], table: Opened) -> list[Column]:
+        """Conditions that hold where a row's key is one of them; every bin is, so bins are not asked for."""
+        columns = [item.held(table) for item in by]
         if len(columns) > 1 and not self.product and len(self.values) <= LISTED:
             tuples = [ibis().and_(*(c == v for c, v in zip(columns, key, strict=True))) for key in self.values]
-            return ibis().or_(*tuples)
+            return [balanced(tuples, operator.or_)]
         lists = [list(dict.fromkeys(key[k] for key in self.values)) for k in range(len(columns))]
-        return ibis().and_(*(column.isin(values) for column, values in zip(columns, lists, strict=True)))
+        parts = zip(by, columns, lists, strict=True)
+        return [column.isin(values) for item, column, values in parts if isinstance(item, ByColumn)]
 
 
 def known_keys(table: Opened, by: Sequence[By], given: object, words: Mapping[str, Sequence[str]]) -> Keys | None:
@@ -149,11 +162,33 @@ def _tuples(table: Opened, columns: Sequence[ByColumn], given: Sequence[Any]) ->
     return Keys(tuple(dict.fromkeys(found)), False)
 
 
+def balanced(parts: Sequence[Column], combine: Callable[[Column, Column], Column]) -> Column:
+    """Many parts as one expression that is not deep: engines and ibis refuse one that nests a thousand times."""
+    while len(parts) > 1:
+        parts = [combine(*parts[k : k + 2]) if k + 1 < len(parts) else parts[k] for k in range(0, len(parts), 2)]
+    return parts[0]
+
+
 def _whole_number(value: Any) -> int:
     number = int(value)
-    if number != float(value) or abs(number) >= 2**63:
+    if (not isinstance(value, int | str) and number != value) or not -(2**63) <= number < 2**63:
         raise ValueError
     return number
+
+
+def _day(value: Any) -> date:
+    """A date; a time is one where it is midnight."""
+    if isinstance(value, datetime):
+        if value != datetime(value.year, value.month, value.day, tzinfo=value.tzinfo):
+            raise ValueError
+        return value.date()
+    return value if isinstance(value, date) else date.fromisoformat(value)
+
+
+def _present(value: Any) -> Any:
+    if value is None:
+        raise ValueError
+    return value
 
 
 def _truth(value: Any) -> bool:

@@ -44,8 +44,7 @@ class Among:
         return repr(self)
 
     def holds(self, table: Opened) -> Column:
-        found = self.by.held(table)
-        return found.notnull() if isinstance(self.by, ByBin) else found.isin(list(self.values))
+        return self.by.present(table) if isinstance(self.by, ByBin) else self.by.held(table).isin(list(self.values))
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,10 @@ class Joint:
     def read(cls, shape: Shape, domain: Domain) -> Joint:
         exact = totals(shape, (People(),), lost=False)
         places = [{value: code for code, value in enumerate(values)} for values in domain.values]
-        codes = [[places[k][key[k]] for k in range(len(places))] for key in exact.keys]
-        return cls(np.array(codes, dtype=np.int64).reshape(-1, len(places)), exact.people, domain.sizes)
+        rows = [[places[k].get(key[k], -1) for k in range(len(places))] for key in exact.keys]
+        codes = np.array(rows, dtype=np.int64).reshape(-1, len(places))
+        known = (codes >= 0).all(axis=1)  # an engine may take texts for equal that are not
+        return cls(codes[known], exact.people[known], domain.sizes)
 
     def marginal(self, columns: Subset) -> Whole:
         """The table of some columns."""

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from ..core import Adjacency, Charger, Event, Mismatch, Scoped, Source
+from ..core import Adjacency, BadInput, Charger, Event, Mismatch, NotFinished, Scoped, Source
 from ..mechanism.charging import Account, Offer, Random, Terms
 from ..mechanism.scales import each_failure
 from .answer import Answer
-from .bounding import Shape
+from .bounding import Shape, executed
 
 ROW_UNITS = frozenset({"row", "record"})
 NOISE_ONLY = "the errors cover noise, not what bounding took away"
+CHOSEN = "keys appear where a noisy number is large: those that few people hold are overestimated when they appear"
 Prices = TypeVar("Prices")
 """What a kind of question pays for what."""
 
@@ -60,7 +61,7 @@ class Query(ABC, Generic[Prices]):
         """
         self._check_ledger()
         found = self._prices(epsilon, delta)
-        self._expression(found)  # whatever does not fit is said before the charge
+        self._check_form(found)
         terms = Terms(self.ledger, key, rng)
         errors = list(self._errors(found).values())
         stated = max((error for error in errors if error is not None), default=None) if None not in errors else None
@@ -81,7 +82,7 @@ class Query(ABC, Generic[Prices]):
         shape = self.shape
         facts = {
             "kind": type(self).__name__,
-            "table": shape.table.name,
+            "table": [shape.table.name, shape.table.place],
             "columns": {name: str(kind) for name, kind in shape.table.relation.schema().items()},
             "unit": shape.unit,
             "where": [f"{type(item).__name__} {item.described(shape.table)}" for item in shape.conditions],
@@ -138,6 +139,16 @@ class Query(ABC, Generic[Prices]):
     def _neighbours(self) -> Adjacency:
         return Terms(self.ledger).neighbours
 
+    def _check_form(self, found: Prices) -> None:
+        """Whatever does not fit is said before the charge: the engine plans the question for no rows at all."""
+        if self.shape.table.form is not None:
+            self.shape.table.form()
+        expression: Any = self._expression(found)
+        try:
+            executed(self.shape.table, expression.limit(0))
+        except NotFinished as error:
+            raise BadInput(f"{error.message} No row was read and nothing was charged.") from None
+
     def _check_ledger(self) -> None:
         """A budget that counts for a person does not cover a release that protects single rows, nor the reverse."""
         ledger = _behind(self.ledger)
@@ -148,6 +159,11 @@ class Query(ABC, Generic[Prices]):
             raise Mismatch(
                 f"The ledger counts for one {ledger.unit}, and the table's unit is {own}.",
                 fix="Open a ledger for this unit, or say whose row it is with unit=.",
+            )
+        if ledger.unit != self.shape.unit and ledger.unit in self.shape.table.columns:
+            raise Mismatch(
+                f"The ledger counts for one {ledger.unit}, which is another column than the unit {self.shape.unit}.",
+                fix=f"Give unit={ledger.unit!r}, or open a ledger for {self.shape.unit}.",
             )
 
 

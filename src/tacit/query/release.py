@@ -17,7 +17,7 @@ from .answer import body_of
 from .bounding import Totals, query, totals
 from .largest import FARTHEST, largest_of
 from .pricing import Asked, Noise, Prices, prices
-from .question import Query
+from .question import CHOSEN, NOISE_ONLY, Query
 from .released_keys import released_keys
 from .terms import Term
 
@@ -103,6 +103,9 @@ class Aggregation(Query[Prices]):
         keys = [exact.keys[place] for place in chosen.tolist()]
         shown = {item.name: tuple(item.shown(key[k]) for key in keys) for k, item in enumerate(self.shape.by)}
         return body_of(shown, figures, self._lost(exact, found, chance))
+
+    def _notes(self, found: Prices) -> tuple[str, ...]:
+        return (NOISE_ONLY,) if found.keys is None else (NOISE_ONLY, CHOSEN)
 
     def _expression(self, found: Prices) -> Any:
         return query(self.shape, self._terms(self.aggregates), lost=found.lost is not None)

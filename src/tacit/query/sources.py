@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +18,9 @@ from urllib.parse import urlsplit
 from ..core.errors import BadInput, MissingExtra, NotFinished
 from ..core.files import shown
 from ..data.csv_file import ENDINGS, header_of
+from ..data.csv_quotes import check_quotes
 from ..data.frames import is_frame, named, narwhals
+from .frames import arrow_of
 
 Relation = Any
 """An ibis table expression; ibis has no types of its own that mypy could use."""
@@ -35,12 +39,19 @@ class Lease:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Opened:
-    """A table in an engine. `text`: every column is text, as in a CSV file, and numbers are read value by value."""
+    """A table in an engine.
+
+    place: where it lives and how it was made: what tells it from another table, as far as that is public.
+    decimal_comma: texts such as `1,5` are numbers.
+    form: refuses a file that is not well formed; called before a charge.
+    """
 
     relation: Relation
     backend: Backend
     name: str
-    text: bool = False
+    place: str = ""
+    decimal_comma: bool = False
+    form: Callable[[], None] | None = None
     lease: Lease | None = None
 
     def __repr__(self) -> str:
@@ -78,7 +89,8 @@ def opened(source: object) -> Opened:
         text = os.fspath(source)
         return _database(text) if "://" in text or ".duckdb" in text else _file(Path(text))
     if type(source).__module__.partition(".")[0] == "ibis":
-        return Opened(source, _backend_of(source), "The table")
+        engine = _backend_of(source)
+        return Opened(source, engine, "The table", _described(source, engine))
     if is_frame(source):
         return _frame(source)
     raise BadInput(
@@ -111,9 +123,9 @@ def _file(path: Path) -> Opened:
     plain = path.name.lower()
     try:
         if plain.endswith((".parquet", ".pq")):
-            return Opened(engine.read_parquet(_literal(path)), engine, name)
+            return Opened(engine.read_parquet(_literal(path)), engine, name, str(path.resolve()))
         if plain.endswith(tuple(ending for ending in ENDINGS if ending in (".csv", ".csv.gz"))):
-            return Opened(_csv(engine, path), engine, name, text=True)
+            return _csv(engine, path)
     except Exception as error:
         if isinstance(error, BadInput | MissingExtra):
             raise
@@ -128,13 +140,14 @@ def _literal(path: Path) -> str:
     return str(path)
 
 
-def _csv(engine: Backend, path: Path) -> Relation:
+def _csv(engine: Backend, path: Path) -> Opened:
     """Every column as text: a type that is guessed from values would depend on one person's value.
 
-    Only the first line decides names and separator. A row that does not fit the header is dropped.
+    Only the first line decides names and separator; a semicolon brings decimal commas. Every line is a row of its own:
+    quotes that do not close on their line are refused, and a line that does not fit the header is dropped.
     """
     header, separator = header_of(path)
-    return engine.read_csv(
+    relation = engine.read_csv(
         _literal(path),
         columns=dict.fromkeys(header, "VARCHAR"),
         header=True,
@@ -146,6 +159,14 @@ def _csv(engine: Backend, path: Path) -> Relation:
         null_padding=True,
         strict_mode=False,
     )
+    return Opened(
+        relation,
+        engine,
+        shown(path),
+        str(path.resolve()),
+        decimal_comma=separator == ";",
+        form=partial(check_quotes, path, separator),
+    )
 
 
 def _frame(frame: Any) -> Opened:
@@ -155,21 +176,21 @@ def _frame(frame: Any) -> Opened:
     wide = narwhals().from_native(frame, eager_only=True, pass_through=False)
     if twice := next((name for k, name in enumerate(wide.columns) if name in wide.columns[:k]), None):
         raise BadInput(f"The table has two columns named {twice!r}.", fix="Rename or remove one of them.")
-    columns = {str(name): _arrow(wide[name], pyarrow) for name in wide.columns}
+    columns = {str(name): arrow_of(wide[name]) for name in wide.columns}
     if not columns:
         raise BadInput("The table has no columns.")
-    return Opened(ibis().memtable(pyarrow.table(columns)), duckdb(), "The table")
+    return Opened(ibis().memtable(pyarrow.table(columns)), duckdb(), "The table", "a data frame")
 
 
-def _arrow(series: Any, pyarrow: Any) -> Any:
-    kind = series.dtype
-    if kind == narwhals().Object:
-        values = [None if value is None or value != value else str(value) for value in series.to_list()]
-        return pyarrow.array(values, pyarrow.string())
-    if kind in (narwhals().Categorical, narwhals().Enum):
-        series = series.cast(narwhals().String)
-    found = series.to_arrow()
-    return found.combine_chunks() if isinstance(found, pyarrow.ChunkedArray) else found
+def _described(relation: Relation, engine: Backend) -> str:
+    """An ibis table as the engine is told it; names that ibis makes up for files and frames are numbered."""
+    operations = ibis().expr.operations
+    text = str(engine.compile(relation))
+    names = {node.name for node in relation.op().find((operations.DatabaseTable, operations.InMemoryTable))}
+    made_up = sorted((name for name in names if name.startswith("ibis_")), key=text.find)
+    for number, name in enumerate(made_up):
+        text = text.replace(name, f"table {number}")
+    return text
 
 
 def _database(url: str) -> Opened:
@@ -191,9 +212,17 @@ def _database(url: str) -> Opened:
         raise _unreachable(place, scheme, error) from None
     lease = Lease(engine)
     try:
-        return Opened(engine.table(table), engine, table, lease=lease)
+        return Opened(engine.table(table), engine, table, _without_login(place, scheme), lease=lease)
     except Exception:
         raise BadInput(f"The database has no table {table!r} that can be read.") from None
+
+
+def _without_login(place: str, scheme: str) -> str:
+    """An address without who asks: what tells one database from another."""
+    if not scheme:
+        return str(Path(place).resolve())
+    parts = urlsplit(place)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _unreachable(place: str, scheme: str, error: Exception) -> Exception:

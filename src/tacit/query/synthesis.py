@@ -7,11 +7,17 @@
     3  the tables of the chosen pairs get Gaussian noise;
     4  rows are drawn from the tree-shaped distribution that fits them: free, since steps 1 to 3 are private already.
 
-Reference: McKenna, Miklau and Sheldon 2021, Algorithm 2 (MST).
+With a label, the column that others will be used to predict, every table of steps 1 and 3 is split by its values, and
+step 4 has one distribution for each of them: no dependence on the label is left out. Tables are larger then: half of
+what the noise of step 3 will add to a table of its size is taken off the score.
+
+Reference: McKenna, Miklau and Sheldon 2021, Algorithm 2 (MST); McKenna, Mullins, Sheldon and Miklau 2022 (AIM: the
+expected noise in the score); Friedman, Geiger and Goldszmidt 1997 (trees for each value of a label).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,21 +31,25 @@ from ..mechanism import exponential
 from ..mechanism.scales import cost
 from .answer import body_of
 from .bounding import query
-from .marginals import Domain, Joint
+from .marginals import Domain, Joint, Whole
 from .pricing import Noise
 from .question import Query
 from .terms import People
-from .tree_model import Edge, Floats, TreeModel, fitted
+from .tree_model import Edge, Floats, TreeModel, fitted, spread
 
-SHARES = (0.2, 0.2, 0.6)
-"""Of the budget (in zCDP): single columns, the choice of pairs, the tables of pairs."""
+SHARES, LABELLED = (0.3, 0.05, 0.65), (0.45, 0.05, 0.5)
+"""Of the budget (in zCDP): single columns, the choice of pairs, the tables of pairs; the second with a label."""
+NOISE_SHARE = 0.5
+"""How much of the noise that a table will get is taken off the score of its pair, where there is a label."""
 FINEST = 1e-3
 MOST_ROWS = 10_000_000
+FINE = 64
+"""Steps of a score in one person."""
 
 
 @dataclass(frozen=True)
 class SynthesisPrices:
-    """Noise multipliers of single tables and of pairs, and epsilon of each choice."""
+    """Noise multipliers of single tables and of pairs, and epsilon of each choice; `columns` but the label."""
 
     single: float
     choice: float
@@ -55,10 +65,10 @@ class SynthesisPrices:
         return parts[0] if len(parts) == 1 else Compose(tuple(parts))
 
     @classmethod
-    def of(cls, rho: float, columns: int) -> SynthesisPrices:
+    def of(cls, rho: float, columns: int, shares: tuple[float, float, float] = SHARES) -> SynthesisPrices:
         """(1/2z^2 per Gaussian table, epsilon^2/8 per choice: Bun and Steinke 2016; Dong et al. 2020.)"""
         edges = max(columns - 1, 1)
-        single, choice, pair = (rho * share for share in SHARES)
+        single, choice, pair = (rho * share for share in shares)
         return cls(
             math.sqrt(columns / (2 * single)), math.sqrt(8 * choice / edges), math.sqrt(edges / (2 * pair)), columns
         )
@@ -70,10 +80,17 @@ class Synthesis(Query[SynthesisPrices]):
 
     domain: Domain = field(kw_only=True)
     count: int | None = field(default=None, kw_only=True)
+    label: int | None = field(default=None, kw_only=True)
+    """The place of the column that others predict."""
 
     @property
     def _asked(self) -> Mapping[str, object]:
-        return {"rows": (self.domain, self.count)}
+        return {"rows": (self.domain, self.count, self.label)}
+
+    @property
+    def _others(self) -> list[int]:
+        """Places of all columns but the label."""
+        return [place for place in range(len(self.domain.by)) if place != self.label]
 
     @property
     def _moved(self) -> int:
@@ -84,10 +101,11 @@ class Synthesis(Query[SynthesisPrices]):
         check.positive("epsilon", epsilon)
         if check.delta(delta) == 0:
             raise BadInput("Made-up rows need a delta above 0.", fix="Give a delta such as 1e-9.")
-        columns, neighbours = len(self.domain.by), self._neighbours
+        columns, neighbours = len(self._others), self._neighbours
+        shares = SHARES if self.label is None else LABELLED
 
         def fits(rho: float) -> bool:
-            return cost(SynthesisPrices.of(rho, columns).event, delta, neighbours) <= epsilon
+            return cost(SynthesisPrices.of(rho, columns, shares).event, delta, neighbours) <= epsilon
 
         root = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
         low = root**2 / (4 if neighbours.sensitivity > 1 else 1)  # the plain conversion from zCDP
@@ -99,7 +117,7 @@ class Synthesis(Query[SynthesisPrices]):
         while high / low > 1 + FINEST:
             middle = math.sqrt(low * high)
             low, high = (middle, high) if fits(middle) else (low, middle)
-        return SynthesisPrices.of(low, columns)
+        return SynthesisPrices.of(low, columns, shares)
 
     def _event(self, found: SynthesisPrices) -> Event:
         return found.event
@@ -108,47 +126,61 @@ class Synthesis(Query[SynthesisPrices]):
         return dict.fromkeys(self._asked)
 
     def _notes(self, found: SynthesisPrices) -> tuple[str, ...]:
-        return ("rows are made up and belong to nobody; single columns and pairs along a tree resemble the table",)
+        label = "" if self.label is None else f", for each value of {self.domain.by[self.label].name}"
+        told = f"rows are made up and belong to nobody; columns and pairs along a tree resemble the table{label}"
+        return (told,)
 
     def _expression(self, found: SynthesisPrices) -> Any:
         return query(self.domain.within(self.shape), (People(),), lost=False)
 
     def _drawn(self, found: SynthesisPrices, chance: Source) -> dict[str, Any]:
         joint = Joint.read(self.domain.within(self.shape), self.domain)
-        model = self._model(joint, found, chance)
-        count = min(model.total, MOST_ROWS) if self.count is None else self.count
-        codes = model.rows(count, chance)
+        models = self._models(joint, found, chance)
+        totals = np.array([model.total for model in models], dtype=np.float64)
+        count = min(int(totals.sum()), MOST_ROWS) if self.count is None else self.count
+        labels = spread(totals, count, chance)
+        codes = np.zeros((count, len(self.domain.by)), dtype=np.int64)
+        for value, model in enumerate(models):
+            own = np.flatnonzero(labels == value)
+            codes[np.ix_(own, np.array(self._others))] = model.rows(own.size, chance)
+        if self.label is not None:
+            codes[:, self.label] = labels
         columns = {}
         for k, item in enumerate(self.domain.by):
             words = [self.domain.shown(k, code) for code in range(self.domain.sizes[k])]
             columns[item.name] = tuple(words[code] for code in codes[:, k].tolist())
         return body_of(columns, {}, None)
 
-    def _model(self, joint: Joint, found: SynthesisPrices, chance: Source) -> TreeModel:
+    def _models(self, joint: Joint, found: SynthesisPrices, chance: Source) -> list[TreeModel]:
+        """A distribution of the other columns for each value of the label; one where there is no label."""
         moved = self._moved
         single, pair = (Noise.gaussian(moved, 1, z) for z in (found.single, found.pair))
-        singles = [_noisy(joint, (k,), single, chance) for k in range(len(self.domain.by))]
-        edges = self._edges(joint, singles, found, chance)
-        pairs = {edge: _noisy(joint, edge, pair, chance) for edge in edges}
-        return fitted(singles, pairs, float(single.spread), float(pair.spread))
+        singles = [_noisy(self._split(joint, (k,)), single, chance) for k in range(len(self._others))]
+        edges = self._edges(joint, singles, found, float(pair.spread), chance)
+        pairs = {edge: _noisy(self._split(joint, edge), pair, chance) for edge in edges}
+        spreads = float(single.spread), float(pair.spread)
+        return [
+            fitted([table[..., k] for table in singles], {e: table[..., k] for e, table in pairs.items()}, *spreads)
+            for k in range(singles[0].shape[-1])
+        ]
 
-    def _edges(self, joint: Joint, singles: list[Floats], found: SynthesisPrices, chance: Source) -> list[Edge]:
+    def _split(self, joint: Joint, places: tuple[int, ...]) -> Whole:
+        """The table of some of the other columns, with the values of the label as its last axis."""
+        own = tuple(self._others[place] for place in places)
+        return joint.marginal(own)[..., None] if self.label is None else joint.marginal((*own, self.label))
+
+    def _edges(
+        self, joint: Joint, singles: list[Floats], found: SynthesisPrices, noise: float, chance: Source
+    ) -> list[Edge]:
         """A spanning tree, edge by edge: each joins two parts that were apart."""
-        columns = len(singles)
-        expected = [np.maximum(table, 0) / max(float(np.maximum(table, 0).sum()), 1.0) for table in singles]
-        total = max(float(np.mean([table.sum() for table in singles])), 1.0)
-        scores = {
-            (i, j): round(float(np.abs(joint.marginal((i, j)) - total * np.outer(expected[i], expected[j])).sum()) * 64)
-            for i in range(columns)
-            for j in range(i + 1, columns)
-        }
-        part = list(range(columns))
+        scores = self._scores(joint, singles, noise)
+        part = list(range(len(singles)))
         chosen: list[Edge] = []
-        while len(chosen) < columns - 1:
+        while len(chosen) < len(singles) - 1:
             left = [edge for edge in scores if part[edge[0]] != part[edge[1]]]
             answer = exponential(
                 np.array([scores[edge] for edge in left], dtype=np.int64),
-                sensitivity=64 * self._moved + 1,  # rounded to 1/64 after the sum, so one more
+                sensitivity=FINE * self._moved + 1,  # rounded after the sum, so one more
                 epsilon=found.choice,
                 adjacency=self._neighbours,
                 rng=chance,
@@ -158,7 +190,19 @@ class Synthesis(Query[SynthesisPrices]):
             part = [part[edge[0]] if label == part[edge[1]] else label for label in part]
         return chosen
 
+    def _scores(self, joint: Joint, singles: list[Floats], noise: float) -> dict[Edge, int]:
+        """How much each pair depends, in steps of 1/64 person: the noisy singles and the size of a table are public."""
+        positive = [np.maximum(table, 0) for table in singles]
+        shares = [table / np.maximum(table.sum(axis=0), 1.0) for table in positive]
+        totals = np.maximum(np.mean([table.sum(axis=0) for table in singles], axis=0), 1.0)
+        scores = {}
+        for i, j in itertools.combinations(range(len(singles)), 2):
+            exact = self._split(joint, (i, j))
+            expected = np.einsum("ik,jk,k->ijk", shares[i], shares[j], totals)
+            added = (0.0 if self.label is None else NOISE_SHARE) * math.sqrt(2 / math.pi) * noise * exact.size
+            scores[i, j] = round((float(np.abs(exact - expected).sum()) - added) * FINE)
+        return scores
 
-def _noisy(joint: Joint, columns: tuple[int, ...], noise: Noise, chance: Source) -> Floats:
-    table = joint.marginal(columns)
+
+def _noisy(table: Whole, noise: Noise, chance: Source) -> Floats:
     return (table + noise.drawn(table.size, chance).reshape(table.shape)).astype(np.float64)

@@ -71,8 +71,7 @@ class Table:
                 fix='Give unit="user_id", the column that says whose row it is, or unit="row" if each row is a person.',
             )
         table = opened(self.source)
-        if unit != ROW:
-            _check_unit(table, unit)
+        _check_unit(table, unit)
         object.__setattr__(self, "unit", unit)
         object.__setattr__(self, "source", table)
 
@@ -172,13 +171,25 @@ class Table:
         *,
         keys: Mapping[str, Sequence[Any]] | None = None,
         bins: Mapping[str, Sequence[float]] | None = None,
+        label: str | None = None,
     ) -> Synthesis:
-        """Made-up rows of these columns that resemble the table; as many as there are people, unless told."""
+        """Made-up rows of these columns that resemble the table; as many as there are people, unless told.
+
+        label: the column that the others will be used to predict; None takes the schema's, if it is among the columns.
+        """
         count = None if rows is None else check.whole("rows", rows)
-        domain = self._domain(columns, keys, bins, min(2, len(columns)))
-        return Synthesis(self._shape(), domain=domain, count=count, ledger=self.ledger)
+        place = self._label(columns, label)
+        domain = self._domain(columns, keys, bins, min(2 if place is None else 3, len(columns)))
+        return Synthesis(self._shape(), domain=domain, count=count, label=place, ledger=self.ledger)
 
     # inside
+
+    def _label(self, columns: Sequence[str], given: str | None) -> int | None:
+        if given is not None and given not in columns:
+            raise BadInput(f"The label {given!r} is not among the columns.", fix="Name it in columns too.")
+        known = self.schema.label if self.schema is not None and self.schema.label in columns else None
+        name = given if given is not None else known
+        return None if name is None or len(columns) == 1 else list(columns).index(name)
 
     def _domain(
         self,
@@ -253,6 +264,12 @@ def _equal(lower: float, upper: float, bins: int = 16) -> tuple[float, ...]:
 
 
 def _check_unit(table: Opened, unit: str) -> None:
+    if unit == ROW and ROW in table.columns:
+        raise BadInput(
+            'The table has a column "row", and unit="row" means that each row is a person.', fix="Rename the column."
+        )
+    if unit == ROW:
+        return
     kind = table.column(unit).type()
     if kind.is_nested() or kind.is_json():
         raise BadInput(f"Column {unit!r} cannot say whose row it is: it holds {kind}.")

@@ -17,7 +17,7 @@ from .aggregates import Figure
 from .answer import body_of
 from .bounding import query, totals
 from .pricing import Noise
-from .question import Query
+from .question import CHOSEN, Query
 from .released_keys import released_keys
 from .terms import People
 
@@ -73,7 +73,7 @@ class Top(Query[TopPrices]):
 
     def _notes(self, found: TopPrices) -> tuple[str, ...]:
         if self.shape.keys is None:
-            return ("values are noisy numbers of people; words that few people have are not released",)
+            return ("values are noisy numbers of people; words that few people have are not released", CHOSEN)
         return (f"values are places; each word has at most {found.error:.4g} people fewer than the best one left",)
 
     def _expression(self, found: TopPrices) -> Any:

@@ -36,7 +36,7 @@ class TreeModel:
         for root in range(len(self.shares)):
             if root in done:
                 continue
-            codes[:, root] = _spread(self.shares[root], count, source)
+            codes[:, root] = spread(self.shares[root], count, source)
             done.add(root)
             waiting = [root]
             while waiting:
@@ -44,7 +44,7 @@ class TreeModel:
                 for child, table in self._children(parent, done):
                     for value in range(len(table)):
                         own = np.flatnonzero(codes[:, parent] == value)
-                        codes[own, child] = _spread(table[value], own.size, source)
+                        codes[own, child] = spread(table[value], own.size, source)
                     done.add(child)
                     waiting.append(child)
         return codes
@@ -108,7 +108,7 @@ def _scaled(table: Floats, rows: Floats, columns: Floats) -> Floats:
     return table
 
 
-def _spread(weights: Floats, count: int, source: Source) -> NDArray[np.int64]:
+def spread(weights: Floats, count: int, source: Source) -> NDArray[np.int64]:
     """`count` codes in shares of the weights, each share rounded down or up, in random order."""
     total = float(weights.sum())
     shares = weights / total if total > 0 else np.full(len(weights), 1 / len(weights))

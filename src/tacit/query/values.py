@@ -18,6 +18,7 @@ from .sources import Opened, ibis
 
 Column = Any
 """An ibis column expression."""
+DECIMAL_COMMA = r"^\s*[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+),[0-9]+\s*$"
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,21 @@ class Value:
 
         floor((x - offset)/spacing + 1/2): whole numbers below 2^53, so sums of them are exact in every order.
         """
-        scaled = (clipped - real(self.grid.offset)) * real(float(1 / self.grid.spacing)) + real(0.5)
+        scaled = self._apart(clipped) * real(float(1 / self.grid.spacing)) + real(0.5)
         steps = scaled.floor().cast("float64")  # ibis takes floor for a 64-bit number, whose sums are slow
         if self.form == "steps":
             return steps
         centred = steps - real(self.grid.middle)
         return centred if self.form == "centred" else centred * centred - real(self.half)
+
+    def _apart(self, clipped: Column) -> Column:
+        """How far a number is from where the grid begins. PostgreSQL raises where a product is too near to 0 for a
+        float, so what is far below a step counts as 0 before it is made smaller still."""
+        apart = clipped - real(self.grid.offset)
+        if self.grid.spacing <= 1:
+            return apart
+        tiny = real(float(self.grid.spacing) * 2.0**-60)
+        return ibis().ifelse((apart < tiny) & (apart > -tiny), real(0.0), apart)
 
 
 def clipped(table: Opened, column: str, grid: Grid) -> Column:
@@ -90,7 +100,7 @@ def number_of(table: Opened, column: str) -> Column:
     if kind.is_floating():
         return _without_nan(found.cast("float64"))
     if kind.is_string() and table.engine in ("duckdb", "pyspark"):
-        return _without_nan(found.try_cast("float64"))
+        return _without_nan((_pointed(found) if table.decimal_comma else found).try_cast("float64"))
     raise BadInput(f"Column {column!r} holds no numbers.", fix="Numbers are added, averaged and cut into bins.")
 
 
@@ -108,6 +118,12 @@ def whole(number: int) -> Column:
 def real(number: float | Fraction) -> Column:
     """A constant of double precision."""
     return ibis().literal(float(number), "float64")
+
+
+def _pointed(text: Column) -> Column:
+    """Texts such as `1.234,5`, as files with semicolons write numbers, in the spelling `1234.5`."""
+    comma = text.re_search(DECIMAL_COMMA)
+    return ibis().ifelse(comma, text.replace(".", "").replace(",", "."), text)
 
 
 def _from_decimal(found: Column) -> Column:

@@ -137,6 +137,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "attacks": tables.attacks(subject),
         "demonstrations": tables.demonstrations(subject),
         "caught": tables.caught(subject),
+        "findings": tables.findings(subject),
         "controls": tables.controls(subject, public=public),
         "provenance": tables.provenance(subject),
         "utility": comparison.utility_table(subject),

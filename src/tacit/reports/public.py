@@ -32,6 +32,7 @@ def public_version(evidence: Evidence) -> Evidence:
         risk=(),
         groups=(),
         histograms=(),
+        findings=(),
     )
 
 
@@ -48,5 +49,6 @@ def left_out(evidence: Evidence) -> list[str]:
         (evidence.risk, "how many records are how exposed"),
         (evidence.groups, "the risk of groups"),
         (evidence.histograms, "how the scores of the audit's runs fall"),
+        (evidence.findings, "what attacks on the release found"),
     ]
     return [words for part, words in parts if part]

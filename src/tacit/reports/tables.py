@@ -206,6 +206,16 @@ def _credible(item: Node) -> Cell:
 _CREDIBLE = ("A Bayesian who assumes no kind of noise would believe (information, no bound)", _credible)
 
 
+def findings(subject: Subject) -> Table | None:
+    """What attacks on a release disclose of single people; None where none were run."""
+    if not subject.evidence.findings:
+        return None
+    columns = [Column("Attack", ("attack",), False), Column("Found", ("found",), False)]
+    columns += [Column("Severity", ("severity",), False)]
+    rows = [[_text(item[name]) for name in ("attack", "sentence", "severity")] for item in subject.node["findings"]]
+    return Table(f"findings-{subject.index + 1}", "What the release gives away", columns, rows, subject.title)
+
+
 def controls(subject: Subject, *, public: bool) -> Table:
     """What the experiment was tested with; what was found on real members stays inside."""
     columns = [Column("Control", ("control",), False), Column("Expected", ("expected",), False)]

@@ -1,0 +1,62 @@
+"""Columns of data frames as Arrow, by total functions: no value decides a column's type or raises."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any
+
+from ..data.frames import narwhals
+
+EXACT = 2.0**53
+MISSING = ("NAType", "NaTType")
+
+
+def arrow_of(series: Any) -> Any:
+    """One column of a frame. Python objects and texts become texts; half precision becomes single."""
+    import pyarrow
+
+    kind = series.dtype
+    if kind == narwhals().Object:
+        return texts(series.to_list())
+    if kind in (narwhals().Categorical, narwhals().Enum, narwhals().String):
+        try:
+            found = series.cast(narwhals().String).to_arrow()
+        except (
+            Exception
+        ):  # a text that is not Unicode, or a category that is no text: libraries differ in what they say
+            return texts(series.to_list())
+    else:
+        found = series.to_arrow()
+    found = found.combine_chunks() if isinstance(found, pyarrow.ChunkedArray) else found
+    return found.cast(pyarrow.float32()) if pyarrow.types.is_float16(found.type) else found
+
+
+def texts(values: list[Any]) -> Any:
+    """Python objects as texts; equal numbers have one text, whatever their type."""
+    import pyarrow
+
+    return pyarrow.array([text(value) for value in values], pyarrow.string())
+
+
+def text(value: Any) -> str | None:
+    """The text of one object: `1`, `1.0` and `Decimal("1")` are "1"; missing values, and what has no text, are None."""
+    if value is None or type(value).__name__ in MISSING:
+        return None
+    try:
+        found = value if isinstance(value, str) else _number(value) if _is_number(value) else str(value)
+    except Exception:  # somebody's object decides what it raises: that must not be seen
+        return None
+    return None if found is None else found.encode("utf-8", "replace").decode()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> str | None:
+    if isinstance(value, Integral):
+        return str(int(value))
+    if value != value:
+        return None
+    return str(int(value)) if abs(value) < EXACT and value == int(value) else str(value)

@@ -1,0 +1,154 @@
+"""Conditions that fail on no value: what an engine would cast on its own, and could fail to, is cast here or refused.
+
+Engines bring the two sides of a comparison to one type first. A whole number does not fit into every decimal, nor a
+second of the year 100,000 into nanoseconds: the engine stops, and whoever sees that has learnt something about the one
+person who holds the value. So numbers of different kinds are compared in double precision, times are compared with
+constants of their own precision, and patterns are constants.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from ..core.errors import BadInput
+from .sources import Opened, ibis
+from .values import Column, number_of
+
+ALLOWED = frozenset({
+    "And", "Or", "Not", "Xor", "Equals", "NotEquals", "Less", "LessEqual", "Greater", "GreaterEqual", "Between",
+    "InValues", "IsNull", "NotNull", "IsNan", "IsInf", "Field", "Literal", "NULL", "Lowercase", "Uppercase", "Strip",
+    "LStrip", "RStrip", "StartsWith", "EndsWith", "StringContains", "StringLength", "StringSQLLike", "StringSQLILike",
+    "ExtractYear", "ExtractMonth", "ExtractDay", "ExtractHour", "ExtractQuarter", "Coalesce", "FillNull", "IdenticalTo",
+})  # fmt: skip
+"""Operations of ibis that look at one row and, with the rules of this module, fail on no value."""
+PATTERNS = ("StringSQLLike", "StringSQLILike")
+COARSE = (0, 3)
+"""Decimal places of seconds of times that reach farther than microseconds do."""
+NANO = 9
+Node = Any
+Kind = Any
+
+
+def total(found: Column, table: Opened) -> Column:
+    """The condition with every cast written out; one that could fail on a value is refused."""
+    values = ibis().expr.operations.Value
+
+    def checked(node: Node, changed: dict[str, Any] | None) -> Node:
+        return _total(node if changed is None else node.__recreate__(changed), table)
+
+    return found.op().replace(checked, filter=values).to_expr()
+
+
+def described(node: Node) -> str:
+    """All that tells one condition from another, without the name of the table."""
+    return json.dumps(_structure(node))
+
+
+def constant(moment: Any, kind: Kind) -> Column:
+    """A date or time in the precision of the column that it is compared with."""
+    given = ibis().literal(moment)
+    if not kind.is_timestamp() or kind.scale is None:
+        return given
+    parts = 10 ** (6 - min(kind.scale, 6))
+    if kind.scale == NANO and not 1678 <= moment.year <= 2261:
+        raise BadInput("Times in nanoseconds lie between the years 1678 and 2261.", fix="Compare with one of those.")
+    if moment.microsecond % parts:
+        raise BadInput("The column holds times of less precision.", fix="Compare with whole seconds.")
+    return given.cast(kind)
+
+
+def _structure(node: Node) -> Any:
+    operations = ibis().expr.operations
+    if isinstance(node, operations.Field):
+        return ["column", node.name]
+    if isinstance(node, operations.Literal):
+        return ["constant", str(node.dtype), repr(node.value)]
+    if isinstance(node, operations.Node):
+        return [type(node).__name__, *map(_structure, node.__args__)]
+    return list(map(_structure, node)) if isinstance(node, tuple) else repr(node)
+
+
+def _total(node: Node, table: Opened) -> Node:
+    operations = ibis().expr.operations
+    name = type(node).__name__
+    if name not in ALLOWED:
+        raise BadInput(
+            f"A condition may not use {name}.",
+            fix="Compare columns with constants; prepare anything else in the table itself, row by row.",
+        )
+    if isinstance(node, operations.Field) and node.rel != table.relation.op():
+        raise BadInput("A condition may only use columns of this table.")
+    if name in PATTERNS:
+        _check_pattern(node)
+    if name.startswith("Extract") and node.arg.dtype.is_timestamp() and node.arg.dtype.scale in COARSE:
+        raise BadInput(
+            "Parts of times are taken of microseconds and nanoseconds alone.", fix="Compare the time itself."
+        )
+    return _aligned(node, table)
+
+
+def _check_pattern(node: Node) -> None:
+    """A pattern of a column, or one that ends with half an escape, is an error for some values and not for others."""
+    text = node.pattern.value if type(node.pattern).__name__ == "Literal" else None
+    if not isinstance(text, str) or node.escape is not None:
+        raise BadInput("A pattern is a constant text without an escape character of its own.")
+    if (len(text) - len(text.rstrip("\\"))) % 2:
+        raise BadInput("A pattern may not end with a single backslash.", fix="Write it twice.")
+
+
+def _aligned(node: Node, table: Opened) -> Node:
+    """The node with its parts of one kind; parts that no cast can bring together are refused."""
+    operations = ibis().expr.operations
+    parts = [part for part in node.__args__ if isinstance(part, operations.Value)]
+    parts += [item for part in node.__args__ if isinstance(part, tuple) for item in part]
+    kinds = [part.dtype for part in parts if not part.dtype.is_null()]
+    if len({_family(kind) for kind in kinds}) > 1:
+        raise BadInput("A condition may only compare values of one kind: an engine would cast them, and could fail.")
+    if len(kinds) < 2 or not (kinds[0].is_numeric() or kinds[0].is_timestamp()):
+        return node
+    moved = _numbers(parts, kinds, table) if kinds[0].is_numeric() else _times(parts)
+    changed = {name: _replaced(part, moved) for name, part in zip(node.__argnames__, node.__args__, strict=True)}
+    return node.__recreate__(changed) if moved else node
+
+
+def _replaced(part: Any, moved: dict[Node, Node]) -> Any:
+    return tuple(moved.get(item, item) for item in part) if isinstance(part, tuple) else _one(part, moved)
+
+
+def _one(part: Any, moved: dict[Node, Node]) -> Any:
+    return moved.get(part, part) if isinstance(part, ibis().expr.operations.Value) else part
+
+
+def _numbers(parts: list[Node], kinds: list[Kind], table: Opened) -> dict[Node, Node]:
+    """Whole numbers among themselves stay as they are; all others are compared in double precision."""
+    if all(kind.is_integer() for kind in kinds):
+        return {}
+    found = {}
+    for part in parts:
+        if part.dtype.is_null() or part.dtype.is_floating() or type(part).__name__ == "Literal":
+            continue
+        column = type(part).__name__ == "Field"
+        wide = number_of(table, part.name) if column else part.to_expr().cast("float64")
+        found[part] = wide.op()
+    return found
+
+
+def _times(parts: list[Node]) -> dict[Node, Node]:
+    constants = [part for part in parts if type(part).__name__ == "Literal" and not part.dtype.is_null()]
+    columns = {part.dtype for part in parts if part not in constants and not part.dtype.is_null()}
+    if len({(kind.scale, kind.timezone) for kind in columns}) > 1:
+        raise BadInput("A condition may only compare times of one precision and time zone.")
+    kind = next(iter(columns), None)
+    if kind is None:
+        return {}
+    if not all(isinstance(part.value, datetime) for part in constants):
+        raise BadInput("A time is compared with times.")
+    return {part: constant(part.value, kind).op() for part in constants}
+
+
+def _family(kind: Kind) -> str:
+    """Kinds that engines compare without a cast that may fail on a value."""
+    names = ("boolean", "numeric", "string", "date", "timestamp", "time")
+    return next((name for name in names if getattr(kind, f"is_{name}")()), str(kind))
