@@ -3,9 +3,9 @@
     python benchmarks/membership.py white-box [--scale small|large] [--device cuda] [--work FOLDER] [--part I/4]
     python benchmarks/membership.py defences [--data location30|baskets600]
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
-    python benchmarks/membership.py matrix [--quick] [--work FILE] [--part I/4] [--data adult] [--kind tree]
+    python benchmarks/membership.py matrix [--quick] [--work FILE] [--seconds 150] [--data adult] [--kind tree]
     python benchmarks/membership.py honesty [--quick] [--campaign NAME] [--kind tree] [--work FILE] [--part I/4]
-    python benchmarks/membership.py service [--quick]     (a model behind a local HTTP server)
+    python benchmarks/membership.py service [--quick] [--work FILE]     (a model behind a local HTTP server)
     python benchmarks/membership.py scale [--quick]       (100,000 members, 1,000 classes)
     python benchmarks/membership.py           (all but LiRA, at small scale)
 
@@ -61,7 +61,7 @@ def matrix(options: argparse.Namespace) -> None:
     import membership_matrix
 
     work = None if options.work is None else Path(options.work)
-    cells = membership_matrix.Cells(work, options.share, options.data, options.kind)
+    cells = membership_matrix.Cells(work, options.share, options.data, options.kind, options.seconds)
     found = membership_matrix.run(Path(os.environ["TACIT_DATA"]), options.quick, seed=options.seed, cells=cells)
     print({name: value for name, value in found.items() if name != "matrix"})
     if not options.quick and not found["missing"] and not options.seed:
@@ -98,7 +98,8 @@ def scale(options: argparse.Namespace) -> None:
 def service(options: argparse.Namespace) -> None:
     import membership_service
 
-    found = membership_service.run(1, 100, 2) if options.quick else membership_service.run()
+    work = None if options.work is None else Path(options.work)
+    found = membership_service.run(1, 100, 2) if options.quick else membership_service.run(work=work)
     if not options.quick:
         _kept("membership-service", options, found)
 
@@ -142,6 +143,7 @@ def main() -> None:
         "--campaign", default="all", choices=("all", "planted", "false discoveries", "coverage", "confounded")
     )
     parser.add_argument("--kind", help="of matrix and of planted records, one kind of model only, such as tree")
+    parser.add_argument("--seconds", type=float, help="of matrix: begin no cell after so long; run it again to go on")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     found = re.fullmatch(r"(\d+)/(\d+)", options.part)

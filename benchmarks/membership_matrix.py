@@ -13,7 +13,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -212,11 +212,14 @@ class Cells:
     share: tuple[int, int] = (0, 1)
     data: str | None = None
     kind: str | None = None
+    seconds: float | None = None
+    began: float = field(default_factory=time.monotonic)
 
     def wanted(self, number: int, data: str, kind: str) -> bool:
-        """Whether this cell is asked for; `number` counts all cells."""
+        """Whether this cell is asked for, and there is time left to begin it; `number` counts all cells."""
         asked = self.data in (None, data) and self.kind in (None, kind)
-        return asked and number % self.share[1] == self.share[0]
+        late = self.seconds is not None and time.monotonic() - self.began > self.seconds
+        return asked and not late and number % self.share[1] == self.share[0]
 
     def done(self) -> dict[tuple[str, str, int, int], dict[str, Any]]:
         """Finished cells by data set, kind of model, records and seed; a line that was cut off is measured again."""

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 
 import tacit
 from tacit.study import service
-from tacit.study.augmented_queries import augmented
+from tacit.study.augmented_queries import Copies
 
 Array = NDArray[Any]
 CLASSES, TREES, SHIFTS = 10, 30, ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0))
@@ -79,15 +80,39 @@ def strength(evidence: tacit.Evidence) -> dict[str, Any]:
     return {"attack": best.attack, "area": float(best.auc.value or 0.0), "rate at 1 %": rate}
 
 
-def run(seeds: int = 3, n: int = 500, references: int = 8) -> list[dict[str, Any]]:
-    rows = []
+def run(seeds: int = 5, n: int = 300, references: int = 8, work: Path | None = None) -> dict[str, Any]:
+    """Each training at each seed, and means over seeds; finished rows are kept in `work`, a line for each."""
+    lines = work.read_text(encoding="utf-8").splitlines() if work is not None and work.is_file() else ()
+    rows = [json.loads(line) for line in lines]
+    done = {(row["training"], row["seed"]) for row in rows}
     for seed in range(seeds):
         x, y = data(seed, n)
         sides = ((x[:n], y[:n]), (x[n:], y[n:]))
         for name, fit in (("plain training", train), ("augmented training", with_shifts)):
+            if (name, seed) in done:
+                continue
             rows.append(_one(name, seed, sides, fit, references))
             print(rows[-1], flush=True)
-    return rows
+            if work is not None:
+                with work.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+    return {"means": [means(name, rows) for name in dict.fromkeys(row["training"] for row in rows)], "rows": rows}
+
+
+def means(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean rates at 1 % over seeds, by what the attacker may ask, and shares of what full access finds."""
+    some = [row for row in rows if row["training"] == name]
+    ways = [way for way, found in some[0].items() if isinstance(found, dict) and "rate at 1 %" in found]
+    rates = {way: float(np.mean([row[way]["rate at 1 %"] for row in some])) for way in ways}
+    found = {
+        "training": name,
+        "seeds": len(some),
+        "rate at 1 %": {way: round(value, 4) for way, value in rates.items()},
+    }
+    best = max(rates[way] for way in ways if way.startswith(("API, top", "API, 5")))
+    found["share of full access"] = round(best / rates["full access"], 4)
+    print(found, flush=True)
+    return found
 
 
 def _one(name: str, seed: int, sides: Any, fit: Any, references: int) -> dict[str, Any]:
@@ -101,9 +126,8 @@ def _one(name: str, seed: int, sides: Any, fit: Any, references: int) -> dict[st
     asked = through(url, classes=names, queries=records)
     row["API, top 3 of 3 decimals, 1 query"] = strength(tacit.attack(asked, *sides, fit=fit, **game))
     copies = through(url, classes=names, queries=5 * records)
-    many = lambda target: augmented(target, shifted, copies=5)  # noqa: E731
-    again = lambda x, y, rng: many(fit(x, y, rng))  # noqa: E731
-    row["API, 5 augmented queries"] = strength(tacit.attack(many(copies), *sides, fit=again, **game))
+    several = tacit.attack(copies, *sides, fit=fit, augment=Copies(shifted, 5), **game)
+    row["API, 5 augmented queries"] = strength(several)
     server.shutdown()
     server, url = serving(lambda part: [int(k) for k in model.predict_proba(part).argmax(axis=1)])
     labels = through(url, queries=10 * records)
@@ -113,9 +137,4 @@ def _one(name: str, seed: int, sides: Any, fit: Any, references: int) -> dict[st
     used = {"top 3": asked, "augmented": copies, "labels": labels}
     row["queries a record"] = {key: item.asked / records for key, item in used.items()}
     server.shutdown()
-    full, tried = row["full access"], [row[key] for key in row if key.startswith(("API, top", "API, 5"))]
-    best = max(tried, key=lambda item: item["rate at 1 %"])
-    row["share of full access, best of at most ten queries"] = {
-        key: best[key] / full[key] if full[key] else None for key in ("area", "rate at 1 %")
-    }
     return row

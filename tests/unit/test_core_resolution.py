@@ -94,3 +94,14 @@ def test_labels_alone_are_read_as_sure():
     seen = Observations.from_probabilities(np.eye(3), [0, 1, 0])
     assert seen.margin[0, 0] == seen.margin[1, 0] > 5
     assert seen.margin[2, 0] < -5
+
+
+def test_ratios_of_shares_are_not_drawn_together():
+    """Relative attacks compare a share with its mean over models: of a coarse output, nothing may be added to both."""
+    shares = np.array([[[1, 0, 2], [0, 3, 0]], [[1, 1, 1], [2, 1, 0]]]) / 3
+    seen = Observations.from_probabilities(shares, [0, 1])
+    assert np.allclose(seen.probability, [[1 / 3, 0], [1 / 3, 1 / 3]], atol=1e-3)
+    assert (seen.probability > 0).all()
+    assert seen.margin[0, 1] > -5
+    two = Observations.from_probabilities(np.array([[[0.0, 1.0], [0.5, 0.5]]] * 30), [0] * 30)
+    assert 0 < two.probability[0, 0] < 1e-2

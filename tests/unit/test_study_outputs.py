@@ -7,8 +7,9 @@ import pytest
 
 import tacit
 from tacit import BadInput
+from tacit.study.forms import Form
 from tacit.study.models import usual_form
-from tacit.study.outputs import Form, Reading
+from tacit.study.outputs import Reading
 from tacit.study.records import features, identities, joined, take
 
 pytest.importorskip("sklearn")

@@ -58,6 +58,9 @@ def test_a_budget_ends_it_and_a_journal_goes_on(tmp_path):
     again = Service(ask, queries=150, batch=40, journal=tmp_path / "asked.jsonl")
     np.testing.assert_allclose(again(X[:150]), FOREST.predict_proba(X[:150]))
     assert sum(ask.asked) == 70
+    assert len(Service(ask, journal=tmp_path / "asked.jsonl")._known) == 150
+    with pytest.raises(BadInput, match="of another service"):
+        Service(ask, journal=tmp_path / "asked.jsonl", name="the next version")
 
 
 def test_a_service_that_fails_is_asked_again(monkeypatch):
@@ -117,6 +120,40 @@ def test_records_can_be_made_up():
     sure = FOREST.predict_proba(x)[np.arange(len(x)), y]
     assert len(x) > 30
     assert sure.mean() > 1.2 * random.max(axis=1).mean()
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Refuses who has no key, and is busy the first time."""
+
+    busy = True
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status = 401 if self.headers["Authorization"] != "Bearer key" else 429 if Refusing.busy else 200
+        Refusing.busy = Refusing.busy and status != 429
+        self.send_response(status)
+        if status == 429:
+            self.send_header("Retry-After", "0")
+        self.end_headers()
+        self.wfile.write(b'{"predictions": [1, 0]}' if status == 200 else b"")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_service_that_asks_for_a_key(monkeypatch):
+    monkeypatch.setattr(service, "PAUSE", 0.0)
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/"
+        with pytest.raises(BadInput, match="HTTP status 401"):
+            http(url)(X[:2])
+        assert http(url, headers={"Authorization": "Bearer key"})(X[:2]).tolist() == [1, 0]
+        assert not Refusing.busy
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -60,14 +60,14 @@ class Copies:
         return nobody, _control(f"{told}: more outsiders are needed", passed=False)
 
 
-def natural(crossing: int, outsiders: int, inside: int, members: int) -> bool:
-    """Whether outsiders equal a member no more often than members equal another member.
+def natural(crossing: int, outsiders: int, inside: int, members: int, sure: float = SURE) -> bool:
+    """Whether outsiders equal a member no more often than members equal another one, up to `sure` standard deviations.
 
     The share of members that are there twice estimates the chance of one more record to equal a member (Good 1953).
     """
     rate, usual = crossing / max(outsiders, 1), inside / max(members, 1)
     both = (crossing + inside) / max(outsiders + members, 1)
-    return rate <= usual + SURE * float(np.sqrt(both * (1 - both) * (1 / max(outsiders, 1) + 1 / max(members, 1))))
+    return rate <= usual + sure * float(np.sqrt(both * (1 - both) * (1 / max(outsiders, 1) + 1 / max(members, 1))))
 
 
 def near_duplicates(features: Floats, member: Flags, label: NDArray[np.generic] | None = None) -> Copies:

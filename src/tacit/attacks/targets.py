@@ -35,17 +35,21 @@ def known_split(
 ) -> tuple[Observations, Observations]:
     """(judged, known): records that an attack is judged on, and those it may learn from, at random.
 
-    Members and non-members of the first model go the same `share` into the known part.
+    Members and non-members of the first model go the same `share` into the known part; rows of one
+    record stay together.
     """
     share = check.probability("share", share, zero=False, one=False)
     member, chance = observations.need("member").astype(bool)[:, 0], source(rng)
     known = np.zeros(observations.records, dtype=bool)
-    for side in (np.flatnonzero(member), np.flatnonzero(~member)):
-        if side.size < 2:
-            raise BadInput("Splitting off known records needs at least two members and two non-members.")
-        known[side[chance.permutation(side.size)[: min(max(int(share * side.size), 1), side.size - 1)]]] = True
     if observations.record is None:
         observations = replace(observations, record=np.arange(observations.records))
+    record = observations.need("record")
+    for side in (member, ~member):
+        names = np.unique(record[side])
+        if names.size < 2:
+            raise BadInput("Splitting off known records needs at least two members and two non-members.")
+        told = names[chance.permutation(names.size)[: min(max(int(share * names.size), 1), names.size - 1)]]
+        known |= side & np.isin(record, told)
     return observations.select(records=~known), observations.select(records=known)
 
 

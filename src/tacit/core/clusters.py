@@ -56,9 +56,11 @@ class Clusters:
             return 1.0
         value = influence()
         squares = float(value @ value)
-        if squares <= 0.0 or value.size < 2:
+        if value.size < 2:
             return 1.0
         record, target = (names if rows is None else names[rows] for names in (self.record, self.target))
+        if squares <= 0.0:  # no spread to see: rows of one record in one target are copies, and count once
+            return value.size / count(record) if count(target) == 1 else 1.0
         records, record_count = _grouped(value, record)
         targets, target_count = _grouped(value, target)
         if record_count == value.size:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ class Observations:
     """Named optional arrays, records x models; an attack declares what it needs.
 
     `member[i, k]` says whether model k was trained on record i. `loss` is -log p_y, `margin` is
-    log p_y - log sum of the others (the logit scale of Carlini et al. 2022), `probability` is p_y. `gradient_norm` is
+    log p_y - log sum of the others (the logit scale of Carlini et al. 2022), `probability` is p_y; where an output has
+    zeros, loss and margin are of shares that something was added to (see `Resolution`). `gradient_norm` is
     the length of the loss's gradient; `internals` holds what a white-box observer sees, each array by its name
     (records x models x ...). `features` is what is known of each record itself.
     """
@@ -137,7 +138,8 @@ class Observations:
         shown = read.shown(shares)
         own = np.take_along_axis(shown, y[:, None, None], axis=2)[..., 0]
         log_own, log_others = read.logarithms(own, _without(shown, y, 0.0).sum(axis=2), y, shown.shape[2])
-        return cls.from_margin(log_own - log_others, logits=np.log(read.raised(shown)), label=y, **more)
+        found = cls.from_margin(log_own - log_others, logits=np.log(read.raised(shown)), label=y, **more)
+        return replace(found, probability=read.floored(own, y))
 
     @classmethod
     def from_margin(cls, margin: Floats, *, member: ArrayLike | None = None, **more: ArrayLike | None) -> Observations:

@@ -20,6 +20,8 @@ LEAST = 1e-30
 """A share below this is read as this: no model is calibrated so far out."""
 PART, CLASSES = 0.25, 8
 """What is added to a share, as a part of the smallest share that was seen, and to how many of the other classes."""
+NOTHING = 0.01
+"""Of what is added to a share: a share of 0 in a ratio or a mean. The mean of ten models cannot show it."""
 BARE = 1e-3
 """What is added where an output holds only 0 and 1 (labels, a single tree)."""
 NOISE = 1e-6
@@ -62,6 +64,15 @@ class Resolution:
     def raised(self, shares: Floats) -> Floats:
         """Shares of all classes (... x classes), none of them 0."""
         return np.asarray(shares + np.asarray(self.added))
+
+    def floored(self, own: Floats, label: NDArray[np.int64]) -> Floats:
+        """The label's share, records x models, next to nothing where it is 0: for ratios and means, not for logarithms.
+
+        What `raised` adds would draw the ratios of a coarse output together: of three votes, 1/3 against a mean of 1/6
+        is 2, and 1.7 with a quarter of a vote on both.
+        """
+        step = NOTHING * np.asarray(self.added)
+        return np.maximum(own, step[0] if step.size == 1 else step[label][:, None])
 
     def logarithms(self, own: Floats, others: Floats, label: NDArray[np.int64], classes: int) -> tuple[Floats, Floats]:
         """log of the label's share and of all others together, records x models.

@@ -3,40 +3,80 @@ the copies too, and their mean tells more than the record alone (Carlini et al. 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ..core import BadInput, check
-from ..core.resolution import LEAST, are_shares
+from ..core import BadInput, Observations, check
+from ..core.resolution import Resolution, are_shares
 from .models import predictor
+from .records import joined, size
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Copies of every record: `augment(x, k)` gives the k-th copy of all records, for k = 0 to `times` - 1.
+
+    It must give the same copies each time it is called; k = 0 should be the records themselves. A record costs `times`
+    queries.
+    """
+
+    augment: Callable[[Any, int], Any]
+    times: int = 5
+
+    def __post_init__(self) -> None:
+        if not callable(self.augment):
+            raise BadInput("augment must be a function augment(x, k), which gives the k-th copy of all records.")
+        check.whole("times", self.times)
+
+    def of(self, x: Any) -> Any:
+        """All copies, one after the other, in the kind of table that the records came in."""
+        parts = [self.augment(x, k) for k in range(self.times)]
+        if any(size(part) != size(x) for part in parts):
+            raise BadInput("augment must give one copy of every record.")
+        return functools.reduce(joined, parts)
+
+    def folded(self, seen: Observations) -> Observations:
+        """Signals of records from those of all their copies: means of margins, logarithms and shares."""
+        rows = seen.records // self.times
+
+        def mean(name: str) -> Array | None:
+            value = getattr(seen, name)
+            return None if value is None else value.reshape(self.times, rows, *value.shape[1:]).mean(axis=0)
+
+        member = seen.need("member")[:rows].astype(bool)
+        margin, probability = np.asarray(mean("margin")), mean("probability")
+        if seen.label is None:
+            return Observations(member=member, loss=mean("loss"), margin=margin, probability=probability)
+        found = Observations.from_margin(margin, member=member, logits=mean("logits"), label=seen.label[:rows])
+        return replace(found, probability=probability)
 
 
 def augmented(model: Any, augment: Callable[[Any, int], Any], *, copies: int) -> Callable[[Any], Array]:
     """predict(x) that asks about `augment(x, k)` for k = 0, 1, ... and gives the geometric mean of the shares.
 
-    `augment(x, k)` is the k-th copy of all records, always the same: k = 0 should be the records themselves. Wrap the
-    target and, inside `fit`, every reference model, so that all are asked alike. A record costs `copies` queries.
+    `tacit.attack(..., augment=Copies(augment, copies))` does the same for the target and all its references.
     """
-    predict = predictor(model)
-    check.whole("copies", copies)
+    predict, asked = predictor(model), Copies(augment, copies)
 
     def answer(x: Any) -> Array:
-        told = [_logarithms(predict(augment(x, k))) for k in range(copies)]
-        return np.asarray(special.softmax(np.mean(told, axis=0), axis=1))
+        told = _logarithms(predict(asked.of(x)))
+        return np.asarray(special.softmax(told.reshape(copies, size(x), -1).mean(axis=0), axis=1))
 
     return answer
 
 
 def _logarithms(told: Array) -> Array:
-    """Log shares of one answer, be it shares or logits."""
+    """Log shares of one answer, be it shares, at their resolution, or logits."""
     if told.ndim != 2 or told.dtype.kind != "f":
         raise BadInput("Augmented queries need shares or logits, one column per class.", fix="Labels: use by_votes.")
     if are_shares(told):
-        return np.log(np.maximum(told.astype(np.float64), LEAST))
+        return np.asarray(np.log(Resolution.of(told).raised(told.astype(np.float64))))
     return np.asarray(special.log_softmax(told.astype(np.float64), axis=1))

@@ -17,9 +17,10 @@ from ..core import BadInput, Evidence, Source, check
 from ..core.evidence import Scalar
 from . import taking
 from .assembly import assembled
+from .cloning import refit
 from .finished import Checkpoint, Finished
 from .membership import attack
-from .models import Fit, accuracy, guarded, is_regressor, refit
+from .models import Fit, accuracy, guarded, is_regressor
 from .neural import neural
 from .records import features, kept
 

@@ -5,6 +5,8 @@ None of these is imported here: a model of a library can only be given where the
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +31,19 @@ def foreign_answers(target: Any) -> Answer | None:
         known = getattr(sys.modules.get(library), kind, None)
         if known is not None and isinstance(target, known):
             return build(target)
+    return None
+
+
+def foreign_regression(target: Any) -> bool | None:
+    """Whether a bare booster was trained to predict values rather than classes; None for any other model."""
+    xgboost, lightgbm = (getattr(sys.modules.get(name), "Booster", None) for name in ("xgboost", "lightgbm"))
+    if xgboost is not None and isinstance(target, xgboost):
+        objective = json.loads(target.save_config())["learner"]["objective"]["name"]
+        return str(objective).startswith(("reg:", "count:", "survival:")) and objective != "reg:logistic"
+    if lightgbm is not None and isinstance(target, lightgbm):
+        text = target.model_to_string(num_iteration=1)
+        found = re.search(r"^objective=(\S+)", text, flags=re.MULTILINE)
+        return None if found is None else found[1] not in ("binary", "multiclass", "multiclassova", "cross_entropy")
     return None
 
 

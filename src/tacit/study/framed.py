@@ -18,9 +18,11 @@ from ..data import Schema, is_frame
 from ..data.codec import Codec, holds_frame, split
 from ..data.frames import named
 from . import bracketing, membership
+from .augmented_queries import Copies
+from .cloning import refit
 from .finished import Checkpoint
 from .membership import FPRS, AnyAttack
-from .models import Fit, FramedFit, FramedModel, refit
+from .models import Fit, FramedFit, FramedModel
 
 Array = NDArray[Any]
 Rng = Source | int | np.random.Generator | None
@@ -81,6 +83,7 @@ def attack(
     rng: Rng = None,
     fpr: Sequence[float] = FPRS,
     output: str = "auto",
+    augment: Copies | None = None,
     checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Measure membership inference against a trained model.
@@ -88,7 +91,8 @@ def attack(
     `members` and `nonmembers` are pairs (x, y), where x may be a data frame; or data frames with `schema`: a Schema (or
     its file), by which records become numbers, or the name of the label column, and then the model is given frames.
     They must come from one distribution (the blind baseline tests that). `output` says what the model answers with
-    (labels, probabilities, logits, or the values of a regression) where that cannot be told from its numbers.
+    (labels, probabilities, logits, or the values of a regression) where that cannot be told from its numbers. `augment`
+    are copies of each record, as the target's training saw them, that the target and its references are asked about.
 
     Reference models are trained on random parts of both together, as large as the members, by `fit(x, y, rng)` or by
     cloning an estimator; without either only attacks that need none are run. An attack that learns from records of
@@ -101,7 +105,7 @@ def attack(
     given = Arrays.of(_own(schema, target), members, nonmembers, numbers=False)
     found = membership.attack(
         target, *given.parts, attacks=attacks, references=references, fit=fit, groups=groups,
-        confidence=confidence, rng=rng, fpr=fpr, output=output, checkpoint=checkpoint,
+        confidence=confidence, rng=rng, fpr=fpr, output=output, augment=augment, checkpoint=checkpoint,
     )  # fmt: skip
     return given.told(found.with_(subject=type(target).__name__))
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from ..core import BadInput, Estimate, Source, check, source
 from ..core.files import written
+from .cloning import refit
 from .membership import attack
-from .models import Fit, accuracy, refit
+from .models import Fit, accuracy
 from .pooling import pool
 from .records import take
 

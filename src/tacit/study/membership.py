@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..attacks import (
     ATTACKS,
@@ -18,18 +18,17 @@ from ..attacks import (
     known_split,
     measure,
     named,
-    near_duplicates,
     null,
     planted_leak,
 )
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
+from .asking import Asked, Pool, once
+from .augmented_queries import Copies
+from .cloning import refit
 from .finished import Checkpoint, Finished
-from .models import Fit, answers, as_given, classes_of, inside, is_regressor, refit, usual_form
-from .outputs import Reading
-from .pooling import pool
+from .models import Fit, inside
 from .provenance import provenance
 from .records import features
-from .reference_models import trained
 from .risk import records, unnamed
 
 AnyAttack = Callable[[Observations, Observations | None], Scores]
@@ -56,6 +55,7 @@ def attack(
     rng: Source | int | np.random.Generator | None = None,
     fpr: Sequence[float] = FPRS,
     output: str = "auto",
+    augment: Copies | None = None,
     checkpoint: Checkpoint = None,
 ) -> Evidence:
     """Measure membership inference against a trained model.
@@ -63,7 +63,8 @@ def attack(
     `members` and `nonmembers` are (x, y); they must come from one distribution (the blind baseline tests that).
     x may be an array, a DataFrame, an Arrow table, a sparse matrix or texts, and goes to the model as it is. `output`
     says what the model answers with (labels, probabilities, logits, or the values of a regression) where that cannot be
-    told from its numbers.
+    told from its numbers. `augment` are copies of each record, as the target's training saw them, that all models are
+    asked about.
 
     Reference models are trained on random parts of both together, as large as the members, by `fit(x, y, rng)` or by
     cloning an estimator; without either only attacks that need none are run. An attack that learns from known records
@@ -75,22 +76,22 @@ def attack(
     """
     if not isinstance(fpr, Sequence):
         raise BadInput("fpr must be a sequence of false-positive rates.")
-    x, y, member = pool(members, nonmembers)
+    pooled = Pool.of(members, nonmembers)
     wanted = check.whole("references", references, least=0)
     if checkpoint is None:
         finished = Finished(source(rng))
     else:
-        about = {"references": wanted, "members": int(member.sum()), "output": output}
-        finished = Finished.of(checkpoint, about, (features(x), y), rng)
+        about = {"references": wanted, "members": int(pooled.member.sum()), "output": output}
+        about |= {} if augment is None else {"copies": augment.times}
+        finished = Finished.of(checkpoint, about, (features(pooled.x), pooled.y), rng)
     randomness = finished.chance
-    asked = _asked(target, x, y, member, refit(target, fit), wanted, finished, output)
+    asked = Asked.of(target, pooled, refit(target, fit), wanted, finished, output, augment)
     if groups is not None:
         asked = replace(asked, seen=observed_groups(asked.seen, groups))
     if looks := _looks(_chosen(attacks, asked.seen, asked.others)):
-        asked = replace(asked, seen=inside(target, x, asked.seen))
-    copies = near_duplicates(asked.seen.need("features"), member, y)
-    (left, test), crossing = copies.settled(member), int((copies.of_members & ~member).sum())
-    asked, member, y = asked.without(left), member[~left], y[~left]
+        asked = replace(asked, seen=inside(target, pooled.x, asked.seen))
+    (left, test), crossing = pooled.copies(asked.seen.need("features"))
+    asked, kept = asked.without(left), pooled.once[~left[pooled.once]]
     seen, others = asked.seen, asked.others
     chosen = _chosen(attacks, seen, others)
     told = known_split(seen, randomness) if any(map(_learns, chosen)) else (seen, seen)
@@ -98,7 +99,9 @@ def attack(
     scores = [rule(*given[id(rule)]) for rule in chosen]
     if not all(isinstance(item, Scores) for item in scores):
         raise BadInput("An attack must return Scores.")
-    baseline, blind = blind_baseline(seen.need("features"), member, randomness, label=y, confidence=confidence)
+    baseline, blind = blind_baseline(
+        once(seen).need("features"), pooled.member[kept], randomness, label=pooled.y[kept], confidence=confidence
+    )
     evidence = Evidence(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
@@ -112,54 +115,14 @@ def attack(
         provenance={
             **provenance(randomness, references=0 if others is None else references),
             **({"nonmembers_equal_to_a_member": crossing} if crossing else {}),
+            **({"rows_that_repeat_a_record": pooled.repeated} if pooled.repeated else {}),
         },
         scores=tuple(scores),
-        **({} if others is None else records(others, *randomness.spawn(1))),
+        **({} if others is None else records(once(others), *randomness.spawn(1))),
     )
     if not isinstance(checkpoint, Finished):  # else there is more to come
         finished.end()
     return evidence
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """What the target, and its reference models, said of all records."""
-
-    seen: Observations
-    others: Observations | None
-
-    def without(self, rows: NDArray[np.bool_]) -> _Asked:
-        """Both without some records."""
-        if not rows.any():
-            return self
-        others = None if self.others is None else self.others.select(records=~rows)
-        return _Asked(self.seen.select(records=~rows), others)
-
-
-def _asked(
-    target: Any,
-    x: Any,
-    y: NDArray[Any],
-    member: NDArray[np.bool_],
-    train: Fit | None,
-    wanted: int,
-    finished: Finished,
-    said: str,
-) -> _Asked:
-    """Ask the target, train its references on as many records as it has members, and read both in the same way."""
-    classes, rows = classes_of(target, y), np.arange(len(y))
-    told = answers(target, x, classes)
-    said = "values" if said == "auto" and is_regressor(target) else said
-    reading = Reading.of(told, y, classes, said, usual_form(target))
-    taught: list[Any] = []
-    sides = None
-    if train is not None and wanted:
-        keep = reading.keeping(wanted)
-        taught, sides = trained(train, x, y, int(member.sum()), wanted, finished.chance, classes, keep, finished)
-    read = reading.coarsest(taught)
-    seen = replace(reading.observe([told], member[:, None], read), features=features(as_given(target, x)), record=rows)
-    others = None if sides is None else replace(reading.observe(taught, sides, read), record=rows)
-    return _Asked(seen, others)
 
 
 def read_scores(path: str) -> Evidence:

@@ -15,10 +15,11 @@ from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.observations import Observations
 from ..data.codec import Codec
-from .foreign_models import foreign_answers
+from .foreign_models import foreign_answers, foreign_regression
+from .forms import Form
 from .neural import from_tensor, hugging_face, neural
-from .outputs import Form, Reading
-from .records import described
+from .outputs import Reading
+from .records import described, lent
 
 Array = NDArray[Any]
 Predict = Callable[[Any], Any]
@@ -31,7 +32,7 @@ def predictor(target: Any) -> Predict:
     if method is not None:
         return lambda x: _asked(method, x)
     if callable(target):
-        return lambda x: _numbers(target(x))
+        return lambda x: _numbers(target(lent(x)))
     raise BadInput(
         f"A model was expected, got {type(target).__name__}.",
         fix="Give an estimator with predict_proba, a torch module, or a function predict(x).",
@@ -47,7 +48,7 @@ def own_answers(target: Any) -> Predict | None:
     if callable(shares):
         return shares
     if callable(decision):
-        return lambda x: _two_columns(np.asarray(decision(x)))
+        return lambda x: _by_class(target, np.asarray(decision(x)), x)
     return told if callable(told) and callable(getattr(target, "fit", None)) else None
 
 
@@ -99,7 +100,7 @@ def usual_form(target: Any) -> Form | None:
     if torch is not None and isinstance(target, torch.nn.Module):
         makes_shares = (torch.nn.Softmax, torch.nn.Softmax2d, torch.nn.Sigmoid)
         return None if any(isinstance(layer, makes_shares) for layer in target.modules()) else Form.LOGITS
-    if callable(getattr(target, "predict_proba", None)):
+    if callable(getattr(target, "predict_proba", None)) or foreign_regression(target) is False:
         return Form.PROBABILITIES
     return Form.LOGITS if callable(getattr(target, "decision_function", None)) else None
 
@@ -117,36 +118,12 @@ def _two_columns(decision: Array) -> Array:
     return decision if decision.ndim == 2 else np.stack((np.zeros_like(decision), decision), axis=1)
 
 
-def refit(target: Any, fit: Fit | None) -> Fit | None:
-    """How to train another model like the target: the given `fit`, or a clone of a scikit-learn estimator."""
-    if fit is not None or not callable(getattr(target, "get_params", None)):
-        return fit
-    from sklearn.base import clone
-
-    def train(x: Any, y: Array, rng: np.random.Generator) -> Any:
-        found = None
-        with Border() as border:
-            model = clone(target)
-            seeds = [name for name in model.get_params() if name.split("__")[-1] in ("random_state", "random_seed")]
-            model.set_params(**{name: int(rng.integers(2**31)) for name in seeds})
-            found = model.fit(x, y)
-        if border.problem:
-            raise BadInput(
-                f"A clone of the model {border.problem} when it was trained on {len(y)} of the records{_oddity(x, y)}"
-                f"{border.place}.",
-                fix="Give fit=, more records, or references=0.",
-            )
-        return found
-
-    return train
-
-
-def _oddity(x: Any, y: Array) -> str:
-    """What about some records may be why a training failed."""
-    if len(y) and (y == y[0]).all():
-        return ", all of one class"
-    numbers = isinstance(x, np.ndarray) and x.dtype.kind == "f"
-    return ", some with missing values" if numbers and not np.isfinite(x).all() else ""
+def _by_class(target: Any, decision: Array, x: Any) -> Array:
+    """Decision values with one column per class; labels where a model has other columns, such as one per pair."""
+    found, names = _two_columns(decision), getattr(target, "classes_", None)
+    if names is not None and found.shape[1] != len(names) and callable(getattr(target, "predict", None)):
+        return np.asarray(target.predict(x))
+    return found
 
 
 def classes_of(target: Any, y: Array) -> Array | None:
@@ -161,11 +138,13 @@ def classes_of(target: Any, y: Array) -> Array | None:
 
 
 def is_regressor(target: Any) -> bool:
-    """Whether an estimator says so itself."""
+    """Whether an estimator, or the objective of a booster, says so itself."""
     target = _own_model(target)
+    if (known := foreign_regression(target)) is not None:
+        return known
     sklearn = sys.modules.get("sklearn.base")
-    known = sklearn is not None and callable(getattr(target, "get_params", None))
-    return known and bool(sklearn.is_regressor(target))  # type: ignore[union-attr]
+    asked = sklearn is not None and callable(getattr(target, "get_params", None))
+    return asked and bool(sklearn.is_regressor(target))  # type: ignore[union-attr]
 
 
 def answers(model: Any, x: Any, classes: Array | None) -> Array:
@@ -214,7 +193,7 @@ def _asked(answer: Predict, x: Any) -> Array:
     """What a model says of some records, or one sentence without its text, which may hold data."""
     found: Any = None
     with Border() as border:
-        found = answer(x)
+        found = answer(lent(x))
     if border.problem:
         raise BadInput(f"The model {border.problem} when it was given records of {described(x)}{border.place}.")
     return _numbers(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -115,12 +116,14 @@ def _placed(torch: Any, model: Any, rows: Array) -> Any:
 def _outputs(torch: Any, model: Any, forward: Callable[[Array], Any], x: Array) -> Array:
     """In evaluation mode, some rows at a time."""
     training = model.training
-    model.eval()
+    with contextlib.suppress(NotImplementedError):  # an exported program has one mode
+        model.eval()
     try:
         with torch.no_grad():
             parts = [_array(torch, forward(x[k : k + ROWS])) for k in range(0, len(x), ROWS)]
     finally:
-        model.train(training)
+        with contextlib.suppress(NotImplementedError):
+            model.train(training)
     return np.concatenate(parts)
 
 

@@ -7,8 +7,7 @@ means what it means of the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,22 +16,13 @@ from scipy import special
 
 from ..core import BadInput, Observations, Resolution
 from ..core.resolution import LEAST, are_shares
+from .forms import Form, continuous, form_of, lost, named, noisy_shares, of_one
+from .residuals import Residuals
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 KEPT = 2**25
 """Numbers (256 MiB) of answers that are kept whole; of more, only what they say of the true label."""
-EXACT = 1e-6
-"""A residual below this share of the labels' spread is none."""
-
-
-class Form(StrEnum):
-    """What a model answers with."""
-
-    LABELS = "labels"
-    PROBABILITIES = "probabilities"
-    LOGITS = "logits"
-    VALUES = "values"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +43,7 @@ class Reading:
     classes: int = 0
     names: Array | None = None
     resolution: Resolution = field(default_factory=Resolution)
+    residuals: Residuals | None = None
 
     @classmethod
     def of(
@@ -75,12 +66,14 @@ class Reading:
                 "The model and all records have one class: it says the same of everybody.",
                 fix="Give a model of at least two classes.",
             )
-        if lost := _lost(answer):
-            raise BadInput(f"The model answered with numbers that are not finite for {lost} of {len(y)} records.")
-        answer = _of_one(answer)
-        form = _form(answer, y, usual) if said == "auto" else _named(said)
+        answer = of_one(answer)
+        if missing := lost(answer):
+            raise BadInput(f"The model answered with numbers that are not finite for {missing} of {len(y)} records.")
+        form = form_of(answer, y, usual) if said == "auto" else named(said)
         if form is Form.VALUES:
-            return cls(form, _values(y))
+            return cls(form, _values(y), residuals=Residuals.of(answer, _values(y)))
+        if form is Form.LABELS and answer.ndim == 1 and not np.isin(answer, y).any():
+            raise BadInput("The labels that the model predicts are none of those that the records have.")
         if form is Form.LABELS and names is None and not _column_numbers(y, answer):
             names = np.union1d(np.unique(answer), np.unique(y))
         columns = _columns(answer, form, names, y)
@@ -96,9 +89,10 @@ class Reading:
             raise BadInput("A model must answer with one row per record.")
         if self.form is Form.LABELS:
             return self._one_hot(answer)
+        answer = of_one(answer)
         if answer.dtype.kind not in "fiu" or not np.isfinite(answer).all():
             raise BadInput("A model answered with numbers that are not finite.")
-        answer = _of_one(answer)
+        answer = noisy_shares(answer) if self.form is Form.PROBABILITIES else answer
         if answer.ndim == 2 and answer.shape[1] == 1:
             answer = answer[:, 0]
         if answer.ndim == 1:
@@ -132,7 +126,8 @@ class Reading:
     def observe(self, answers: Sequence[Any], member: ArrayLike, read: Resolution | None = None) -> Observations:
         """Signals of several models on the same records."""
         if self.form is Form.VALUES:
-            return residuals(answers, self.labels, np.asarray(member, dtype=bool))
+            assert self.residuals is not None
+            return self.residuals.observe(answers, self.labels, np.asarray(member, dtype=bool))
         if isinstance(answers[0], Digest):
             return self._digested(answers, member, self.resolution if read is None else read)
         tables = [self._like_the_target(answer) for answer in answers]
@@ -143,9 +138,11 @@ class Reading:
 
     def _digested(self, answers: Sequence[Digest], member: ArrayLike, read: Resolution) -> Observations:
         own, others = (np.stack([getattr(part, name) for part in answers], axis=1) for name in ("own", "others"))
-        if self.form is Form.PROBABILITIES:
-            own, others = read.logarithms(own, others, self.labels, self.classes)
-        return Observations.from_margin(own - others, label=self.labels, member=member)
+        if self.form is not Form.PROBABILITIES:
+            return Observations.from_margin(own - others, label=self.labels, member=member)
+        log_own, log_others = read.logarithms(own, others, self.labels, self.classes)
+        found = Observations.from_margin(log_own - log_others, label=self.labels, member=member)
+        return replace(found, probability=read.floored(own, self.labels))
 
     def coarsest(self, answers: Sequence[Any]) -> Resolution:
         """The target's resolution, or that of other models on the same records where theirs is coarser."""
@@ -167,10 +164,10 @@ class Reading:
             return self._one_hot(answer)
         table = self.table(answer)
         shares = are_shares(table)
-        if self.form is Form.PROBABILITIES and not shares:
+        if self.form is Form.PROBABILITIES and shares is False:
             return np.asarray(special.softmax(table.astype(np.float64), axis=1))
         if self.form is Form.LOGITS and shares:
-            return np.log(np.maximum(table.astype(np.float64), np.finfo(np.float64).tiny))
+            return np.asarray(np.log(Resolution.of(table).raised(table.astype(np.float64))))
         return table
 
     def _one_hot(self, answer: Array) -> Array:
@@ -194,91 +191,16 @@ class Reading:
         side = side[:, None] if side.ndim == 1 else side
         if len(tables) == 1 or len(tables) * tables[0].size <= KEPT:
             return build(np.stack(tables, axis=1), self.labels, member=side, **more)  # type: ignore[no-any-return]
-        margins = [build(table[:, None], self.labels, **more).need("margin") for table in tables]
-        return Observations.from_margin(np.concatenate(margins, axis=1), label=self.labels, member=side)
+        seen = [build(table[:, None], self.labels, **more) for table in tables]
+        margin, probability = (
+            np.concatenate([each.need(name) for each in seen], axis=1) for name in ("margin", "probability")
+        )
+        found = Observations.from_margin(margin, label=self.labels, member=side)
+        return replace(found, probability=probability)
 
 
 def _whole(answer: Array) -> Array:
     return answer
-
-
-def _lost(answer: Array) -> int:
-    """How many records got an answer that is not finite."""
-    if answer.dtype.kind != "f":
-        return 0
-    return int((~np.isfinite(answer.reshape(len(answer), -1))).any(axis=1).sum())
-
-
-def _of_one(answer: Array) -> Array:
-    """Shares of 100 as shares of 1; anything else as it is."""
-    if answer.ndim != 2 or answer.shape[1] < 2 or answer.dtype.kind not in "fiu" or (answer < 0).any():
-        return answer
-    if answer.max(initial=0.0) <= 2.0 or are_shares(made := answer / 100.0) is not True:
-        return answer
-    return np.asarray(made)
-
-
-def residuals(answers: Sequence[Array], y: Floats, member: NDArray[np.bool_]) -> Observations:
-    """Signals of a regression: -log of the residual's size is its margin, its likelihood under a normal law the rest.
-
-    The normal law's spread is that of the first model's residuals, for all models alike.
-    """
-    if any(answer.size != y.size or answer.dtype.kind not in "fiu" for answer in answers):
-        raise BadInput("A regression must answer with one number per record.")
-    told = np.stack([answer.reshape(-1).astype(np.float64) for answer in answers], axis=1)
-    if not np.isfinite(told).all():
-        raise BadInput("A model answered with numbers that are not finite.")
-    gap, spread = np.abs(told - y[:, None]), max(float(np.std(y)), np.finfo(np.float64).tiny)
-    scale = max(float(np.sqrt(np.mean(gap[:, 0] ** 2))), EXACT * spread)
-    loss = 0.5 * (gap / scale) ** 2
-    margin = -np.log(np.maximum(gap / spread, EXACT))
-    side = member[:, None] if member.ndim == 1 else member
-    return Observations(member=side, loss=loss, margin=margin, probability=np.exp(-loss))
-
-
-def _named(said: str) -> Form:
-    try:
-        return Form(said)
-    except ValueError:
-        raise BadInput(f"output must be one of auto, {', '.join(Form)}; got {said!r}.") from None
-
-
-def _form(answer: Array, y: Array, usual: Form | None) -> Form:
-    """What an answer is, from its numbers and the labels; what could be two things is asked about."""
-    column = answer.ndim == 1 or (answer.ndim == 2 and answer.shape[1] == 1)
-    if answer.dtype.kind in "OUSb" or (column and answer.dtype.kind in "iu"):
-        return Form.VALUES if answer.dtype.kind in "iu" and _continuous(y) else Form.LABELS
-    if column:
-        return _one_column(answer, y)
-    if answer.ndim != 2:
-        raise BadInput("A model must answer with one row per record and one column per class.")
-    shares = are_shares(answer)
-    if shares is None and usual is not None:
-        return usual
-    if shares is None:
-        raise BadInput(
-            "A model's answers lie between 0 and 1 but do not sum to 1: they may be probabilities or logits.",
-            fix='Say which with output="probabilities" or output="logits".',
-        )
-    return Form.PROBABILITIES if shares else Form.LOGITS
-
-
-def _one_column(answer: Array, y: Array) -> Form:
-    if _continuous(y):
-        return Form.VALUES
-    if np.unique(y).size > 2:
-        raise BadInput(
-            "A model answers with one number per record where the labels have more than two classes.",
-            fix='Give one column per class, or say output="values" for a regression.',
-        )
-    if np.isfinite(answer).all() and answer.min(initial=0) >= 0 and answer.max(initial=0) <= 1:
-        return Form.PROBABILITIES
-    return Form.LOGITS
-
-
-def _continuous(y: Array) -> bool:
-    """Whether labels are a regression's: numbers with fractions."""
-    return y.dtype.kind == "f" and bool((y != np.floor(y)).any())
 
 
 def _values(y: Array) -> Floats:
@@ -306,7 +228,7 @@ def _columns(answer: Array, form: Form, names: Array | None, y: Array) -> int:
 
 def _labels(y: Array, columns: int, names: Array | None, form: Form) -> tuple[Array, Array | None]:
     """Labels as column numbers: by the model's own names, as they are, or by their place among all labels."""
-    if names is None and y.dtype.kind == "f" and not _continuous(y) and np.isfinite(y).all():
+    if names is None and y.dtype.kind == "f" and not continuous(y) and np.isfinite(y).all():
         y = y.astype(np.int64)
     if names is None and _column_numbers(y) and y.max(initial=0) < columns:
         return y.astype(np.int64), None

@@ -36,13 +36,19 @@ def _labels(y: Any) -> NDArray[Any]:
     found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
     if found.ndim != 1:
         raise BadInput("Labels must be one per record.", fix="Give the column of labels, or class numbers.")
-    if found.dtype.kind == "O":
-        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
-        found = found.astype(np.float64) if numbers else found
-    missing = np.isnan(found) if found.dtype.kind == "f" else np.array([value is None for value in found.ravel()])
+    missing = np.isnan(found) if found.dtype.kind == "f" else np.array([_missing(value) for value in found])
     if missing.any():
         raise BadInput(f"{int(missing.sum())} labels are missing.", fix="Leave out records without a label.")
-    return found.astype(str) if found.dtype.kind == "O" else found
+    if found.dtype.kind == "O":
+        numbers = all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in found)
+        return found.astype(np.float64) if numbers else found.astype(str)
+    return found
+
+
+def _missing(value: object) -> bool:
+    """Whether a label is none: None, a NaN among words, or the gap of a pandas column."""
+    unequal = isinstance(value, float | np.floating) and value != value
+    return value is None or unequal or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _different(known: list[tuple[bytes, str]], first: int) -> None:

@@ -61,14 +61,19 @@ def joined(one: Any, other: Any) -> Any:
     if isinstance(one, Mapping):
         return {name: np.concatenate((one[name], other[name])) for name in one}
     if library:
-        module = sys.modules[library]
-        join = module.concat_tables if library == "pyarrow" else module.concat
-        return join([one, other])
+        return _joined_frames(library, one, other)
     if _sparse(one):
         from scipy import sparse
 
         return sparse.vstack([one, other]).tocsr()
     return np.concatenate((one, other))
+
+
+def lent(x: Any) -> Any:
+    """The records for a model to read; what the model writes into them is not seen by anybody else."""
+    if isinstance(x, Mapping):
+        return {name: part.copy() for name, part in x.items()}
+    return x.copy() if isinstance(x, np.ndarray) or _frame(x) == "pandas" or _sparse(x) else x
 
 
 def features(x: Any) -> Floats:
@@ -79,10 +84,11 @@ def features(x: Any) -> Floats:
     """
     if isinstance(x, Mapping):
         return np.concatenate([features(part) for part in x.values()], axis=1)
-    library = _frame(x)
-    if library:
-        names = x.column_names if library == "pyarrow" else list(x.columns)
-        return np.concatenate([_column(np.asarray(x[name])) for name in names], axis=1)
+    if _frame(x):
+        columns = [_column(values) for values in _frame_columns(x)]
+        if not columns:
+            raise BadInput("The records have no columns.")
+        return np.concatenate(columns, axis=1)
     if _sparse(x):
         return _few_columns(x)
     flat = x.reshape(len(x), -1)
@@ -117,6 +123,49 @@ def _frame(x: Any) -> str:
         if module is not None and isinstance(x, getattr(module, kind)):
             return name
     return ""
+
+
+def _joined_frames(library: str, one: Any, other: Any) -> Any:
+    """One frame after the other. Columns of numbers may differ in their type, categories in the list of their words."""
+    module = sys.modules[library]
+    if library == "pandas":
+        return module.concat(_same_categories(one, other))
+    try:
+        if library == "pyarrow":
+            return module.concat_tables([one, other], promote_options="permissive")
+        return module.concat([one, other], how="vertical_relaxed")
+    except Exception as problem:  # each library has its own kinds
+        raise BadInput("Columns of members and nonmembers must be of the same types.") from problem
+
+
+def _same_categories(one: Any, other: Any) -> list[Any]:
+    """Two pandas frames whose columns of categories list the same words: concat would turn others into objects."""
+    kind = sys.modules["pandas"].CategoricalDtype
+    one, other = one.copy(deep=False), other.copy(deep=False)
+    for name in one.columns if one.columns.is_unique else ():
+        both = [frame[name].dtype for frame in (one, other)]
+        if both[0] != both[1] and all(isinstance(each, kind) for each in both):
+            words = both[0].categories.union(both[1].categories, sort=False)
+            one[name], other[name] = (frame[name].cat.set_categories(words) for frame in (one, other))
+    return [one, other]
+
+
+def _frame_columns(x: Any) -> list[Array]:
+    """The columns of a frame as arrays; numbers with gaps as numbers, dates without their time zone."""
+    library = _frame(x)
+    if library != "pandas":
+        return [np.asarray(x[name]) for name in (x.column_names if library == "pyarrow" else x.columns)]
+    types = sys.modules["pandas"].api.types
+    found = []
+    for place in range(x.shape[1]):
+        column = x.iloc[:, place]
+        if types.is_datetime64_any_dtype(column.dtype):
+            found.append(column.to_numpy(dtype="datetime64[ns]"))
+        elif types.is_numeric_dtype(column.dtype) and not isinstance(column.dtype, np.dtype):
+            found.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        else:
+            found.append(np.asarray(column))
+    return found
 
 
 def _sparse(x: Any) -> bool:

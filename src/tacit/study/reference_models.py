@@ -16,6 +16,7 @@ from ..core import BadInput, Source
 from .finished import Finished
 from .models import Fit, answers
 from .records import take
+from .repeats import together
 
 Array = NDArray[Any]
 
@@ -53,32 +54,36 @@ def trained(
     classes: Array | None,
     keep: Callable[[Array], Any],
     finished: Finished,
+    shown: Any,
+    record: NDArray[np.int64],
 ) -> tuple[list[Any], NDArray[np.bool_]]:
     """What `count` models, each trained on `share` records, say of all records, and who was in which.
 
-    `keep` says what is kept of each answer. A fit that offers `many` trains them together. Models that were `finished`
-    before an interruption are not trained again.
+    `record` names every row's record: rows of one record are trained on together. `shown` is what models are asked
+    about: the records, or copies of them. `keep` says what is kept of each answer. A fit
+    that offers `many` trains them together. Models that were `finished` before an interruption are not trained again.
     """
-    member = subsets(len(y), count, share, rng)
+    different, place = together(record)
+    member = subsets(different, count, max(1, round(share * different / len(y))), rng)[place]
     if not callable(getattr(fit, "many", None)) or not isinstance(x, np.ndarray):
 
         def told_by(rows: NDArray[np.bool_]) -> Array:
-            return answers(_one(fit, x, y, rows, rng), x, classes)
+            return answers(_one(fit, x, y, rows, rng), shown, classes)
 
         parts = [(f"reference-{k}", functools.partial(told_by, rows)) for k, rows in enumerate(member.T)]
         return [keep(finished.part(name, make)) for name, make in parts], member
     size, outputs = Together.of(fit).at_once, []
     for first in range(0, count, size):
-        make = functools.partial(_several, fit, x, y, member[:, first : first + size], rng)
+        make = functools.partial(_several, fit, x, y, member[:, first : first + size], rng, shown)
         outputs += [keep(told) for told in finished.part(f"references-{first}-{size}", make)]
     return outputs, member
 
 
-def _several(fit: Fit, x: Array, y: Array, sides: NDArray[np.bool_], rng: Source) -> Array:
+def _several(fit: Fit, x: Array, y: Array, sides: NDArray[np.bool_], rng: Source, shown: Any) -> Array:
     """What models that are trained together say: models x records x classes."""
     told: Any = ""
     with Border() as border:
-        told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], x)
+        told = answers_of_many(fit, x.copy(), y.copy(), sides, [rng.generator() for _ in sides.T], shown)
     if isinstance(told, str):
         raise BadInput(f"The training of reference models {border.problem or told}{border.place}.")
     return np.stack([np.asarray(part) for part in told])

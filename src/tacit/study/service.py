@@ -31,6 +31,14 @@ TRIES, PAUSE = 4, 1.0
 """Requests for one batch before giving up, and seconds before the second of them; each pause is twice the last."""
 
 
+NAME = "service"
+"""The first line of a journal: whose answers it holds."""
+BUSY = (408, 425, 429)
+"""HTTP statuses that ask for the same request later."""
+LONGEST = 60.0
+"""Seconds that a service may ask to be left alone for."""
+
+
 @dataclass(eq=False)
 class Service:
     """predict(x) of a model that can only be asked: `ask` takes some records and gives an answer for each.
@@ -38,7 +46,8 @@ class Service:
     `queries` is how many records may be asked about in all, `batch` how many in one request, `seconds` the least time
     between requests. An answer is a row of shares, a label, or a mapping from label to share (the first few classes);
     `classes` names all labels, in order, where answers name only some. `journal` is a file of answers already given; it
-    holds what the model says of people, and only its owner may read it.
+    holds what the model says of people, and only its owner may read it. `name` says which model it is (`http` takes the
+    address): a journal of another model is refused.
     """
 
     ask: Ask
@@ -47,6 +56,7 @@ class Service:
     seconds: float = 0.0
     classes: Sequence[Any] | None = None
     journal: str | Path | None = None
+    name: str = ""
     asked: int = 0
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
     _last: float = field(default=0.0, repr=False)
@@ -86,10 +96,10 @@ class Service:
             try:
                 found = self.ask(part)
                 break
-            except (OSError, urllib.error.URLError):
+            except OSError as problem:
                 if attempt + 1 == TRIES:
                     raise NotFinished("The service did not answer; what it has said is kept.") from None
-                time.sleep(pause)
+                time.sleep(max(pause, _asked_to_wait(problem)))
                 pause *= 2
         answers = found.tolist() if isinstance(found, np.ndarray) else list(found)
         if len(answers) != count:
@@ -104,18 +114,26 @@ class Service:
         path = Path(self.journal)
         if not path.exists():
             path.touch(mode=0o600)
+            path.write_text(json.dumps([NAME, self.name]) + "\n", encoding="utf-8")
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps([key, answer], default=_plain) + "\n")
 
     def _read(self, path: Path) -> None:
         """What was answered before; a last line that was cut off is asked for again."""
-        for line in path.read_text(encoding="utf-8").splitlines():
+        text = path.read_text(encoding="utf-8")
+        for line in text.splitlines():
             try:
                 key, answer = json.loads(line)
             except ValueError:
                 continue
+            if key == NAME and answer != self.name:
+                raise BadInput("The journal holds answers of another service.", fix="Name another file.")
             self._known[str(key)] = answer
+        self._known.pop(NAME, None)
         self.asked = len(self._known)
+        if text and not text.endswith("\n"):
+            with path.open("a", encoding="utf-8") as file:
+                file.write("\n")
 
     def _table(self, answers: list[Any]) -> Array:
         if not any(isinstance(answer, Mapping) for answer in answers):
@@ -141,23 +159,41 @@ def top_shares(answers: Sequence[Mapping[Any, float]], classes: Sequence[Any]) -
 
 
 def http(
-    url: str, *, send: str = "instances", receive: str = "predictions", timeout: float = 30.0, **more: Any
+    url: str,
+    *,
+    send: str = "instances",
+    receive: str = "predictions",
+    timeout: float = 30.0,
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> Service:
     """A service that takes a JSON object with a list of records and gives one with a list of answers.
 
-    The names are those of TensorFlow Serving and KServe; `more` are fields of `Service`.
+    The names are those of TensorFlow Serving and KServe. `headers` go with every request, such as
+    {"Authorization": "Bearer ..."}; `more` are fields of `Service`. A request that is refused for its rate, or fails,
+    is repeated (after the time that the service names, a minute at most).
     """
 
     def ask(part: Any) -> list[Any]:
         body = json.dumps({send: np.asarray(part).tolist()}).encode()
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
-            found = json.load(answer)
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json", **(headers or {})})
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                found = json.load(answer)
+        except urllib.error.HTTPError as problem:
+            if problem.code in BUSY or problem.code >= 500:
+                raise
+            raise BadInput(
+                f"The service refused a request with HTTP status {problem.code}.",
+                fix="Look at its address, at headers= and at the form of a record.",
+            ) from None
+        except ValueError:
+            raise BadInput("The service's answer is no JSON.") from None
         if not isinstance(found, dict) or not isinstance(found.get(receive), list):
             raise BadInput(f"The service's answer has no list named {receive}.")
         return list(found[receive])
 
-    return Service(ask, **more)
+    return Service(ask, **{"name": url, **more})
 
 
 def by_votes(
@@ -217,6 +253,12 @@ def _keys(x: Any) -> list[str]:
         return [hashlib.sha256(row.tobytes()).hexdigest() for row in rows]
     parts = [take(x, np.array([row])) for row in range(size(x))]
     return [hashlib.sha256(np.asarray(part).astype(str).tobytes()).hexdigest() for part in parts]
+
+
+def _asked_to_wait(problem: OSError) -> float:
+    """Seconds that a service asks to be left alone for, a minute at most; 0 where it asks for none."""
+    told = problem.headers.get("Retry-After", "") if isinstance(problem, urllib.error.HTTPError) else ""
+    return min(float(told), LONGEST) if str(told).isdigit() else 0.0
 
 
 def _plain(value: Any) -> Any:

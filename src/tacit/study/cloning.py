@@ -1,0 +1,76 @@
+"""How to train another model like the target: by its owner's `fit`, or by a clone of the estimator."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..audits.foreign import Border
+from ..core import BadInput
+from .models import Fit
+
+Array = NDArray[Any]
+
+
+def refit(target: Any, fit: Fit | None) -> Fit | None:
+    """How to train another model like the target: the given `fit`, or a clone of a scikit-learn estimator.
+
+    A clone of an estimator that keeps a part as it was trained would know the target's members in every reference
+    model, so that nobody would seem to be known; such an estimator is not cloned.
+    """
+    if fit is not None or not callable(getattr(target, "get_params", None)) or _keeps_a_trained_part(target):
+        return fit
+
+    def train(x: Any, y: Array, rng: np.random.Generator) -> Any:
+        found = None
+        with Border() as border:
+            model = _cloned(target)
+            seeds = [name for name in model.get_params() if name.split("__")[-1] in ("random_state", "random_seed")]
+            if seeds:
+                model.set_params(**{name: int(rng.integers(2**31)) for name in seeds})
+            found = model.fit(x, y)
+        if border.problem:
+            raise BadInput(
+                f"A clone of the model {border.problem} when it was trained on {len(y)} of the records{_oddity(x, y)}"
+                f"{border.place}.",
+                fix="Give fit=, more records, or references=0.",
+            )
+        return found
+
+    return train
+
+
+def _cloned(target: Any) -> Any:
+    """An estimator that was not trained, with the same parameters.
+
+    CatBoost keeps other lists than it was given, which scikit-learn's clone refuses, and its models of no kind in
+    particular take their parameters as one dictionary.
+    """
+    catboost = sys.modules.get("catboost")
+    if catboost is not None and isinstance(target, catboost.CatBoost):
+        given = copy.deepcopy(target.get_params())
+        return catboost.CatBoost(given) if type(target) is catboost.CatBoost else type(target)(**given)
+    from sklearn.base import clone
+
+    return clone(target)
+
+
+def _keeps_a_trained_part(target: Any) -> bool:
+    """Whether training an estimator again leaves a part of it as it is: a FrozenEstimator, or cv="prefit"."""
+    module = sys.modules.get("sklearn.frozen")
+    frozen = () if module is None else (module.FrozenEstimator,)
+    parts = target.get_params()
+    kept = any(isinstance(part, frozen) for part in (target, *parts.values()))
+    return kept or any(isinstance(part, str) and part == "prefit" for part in parts.values())
+
+
+def _oddity(x: Any, y: Array) -> str:
+    """What about some records may be why a training failed."""
+    if len(y) and (y == y[0]).all():
+        return ", all of one class"
+    numbers = isinstance(x, np.ndarray) and x.dtype.kind == "f"
+    return ", some with missing values" if numbers and not np.isfinite(x).all() else ""

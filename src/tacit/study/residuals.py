@@ -1,0 +1,71 @@
+"""Signals of a regression: how far a model's values lie from the records' own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput, Observations
+from ..core.resolution import printed_decimals
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+EXACT = 1e-6
+"""A residual below this share of the labels' spread is none."""
+PART = 0.25
+"""Of the smallest step that the target's numbers can show: a smaller residual is read as this one."""
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How the residuals of a target and of its references are measured: in the same units, at the target's resolution.
+
+    `size` is the target's typical residual, `spread` that of the labels. `kind` and `decimals` are the target's number
+    type and printed decimals, which other models' values are rounded to; residuals below `least` are read as `least`.
+    """
+
+    size: float
+    spread: float
+    least: float
+    decimals: int | None
+    kind: str
+
+    @classmethod
+    def of(cls, answer: Array, y: Floats) -> Residuals:
+        """Read off the target's own values."""
+        told = _values(answer, y)
+        kind = answer.dtype.name if answer.dtype.kind == "f" else "float64"
+        unit = max(float(np.abs(y).max(initial=0.0)), float(np.abs(told).max(initial=0.0)), np.finfo(float).tiny)
+        gap = np.abs(told / unit - y / unit)
+        spread = float(np.std(y / unit)) or float(gap.max(initial=0.0)) or 1.0
+        decimals = printed_decimals(answer.ravel())
+        step = float(np.finfo(kind).eps) * float(np.median(np.abs(told / unit)))
+        step = step if decimals is None else max(step, 10.0**-decimals / unit)
+        least = max(EXACT * spread, PART * step)
+        size = max(float(np.sqrt(np.mean(gap**2))), least)
+        return cls(size * unit, spread * unit, least * unit, decimals, kind)
+
+    def observe(self, answers: Sequence[Array], y: Floats, member: NDArray[np.bool_]) -> Observations:
+        """-log of a residual's size is its margin; its likelihood under a normal law of width `size` gives the rest."""
+        told = np.stack([self._shown(_values(answer, y)) for answer in answers], axis=1)
+        gap = np.maximum(np.abs(told - y[:, None]), self.least)
+        loss = 0.5 * (gap / self.size) ** 2
+        side = member[:, None] if member.ndim == 1 else member
+        return Observations(member=side, loss=loss, margin=-np.log(gap / self.spread), probability=np.exp(-loss))
+
+    def _shown(self, told: Floats) -> Floats:
+        cast = told.astype(self.kind).astype(np.float64)
+        return cast if self.decimals is None else np.round(cast, self.decimals)
+
+
+def _values(answer: Array, y: Floats) -> Floats:
+    if answer.size != y.size or answer.dtype.kind not in "fiu":
+        raise BadInput("A regression must answer with one number per record.")
+    told = np.asarray(answer.reshape(-1), dtype=np.float64)
+    if not np.isfinite(told).all():
+        raise BadInput("A model answered with numbers that are not finite.")
+    return told

@@ -1,0 +1,280 @@
+"""Models and tables that nobody here wrote: odd answers, records that are written into, boosters, frozen parts."""
+
+import importlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tacit
+from tacit import BadInput
+from tacit.attacks import known_split
+from tacit.study.asking import Pool
+from tacit.study.augmented_queries import Copies
+from tacit.study.cloning import refit
+from tacit.study.forms import Form
+from tacit.study.models import is_regressor
+from tacit.study.outputs import Reading
+from tacit.study.pooling import pool
+from tacit.study.records import features, identities, joined
+from tacit.study.repeats import repeats
+from tacit.study.residuals import EXACT, Residuals
+
+pytest.importorskip("sklearn")
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+N = 120
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2 * N, 6))
+Y = (X[:, :3] + 0.7 * RNG.normal(size=(2 * N, 3))).argmax(axis=1)
+SIDES = (X[:N], Y[:N]), (X[N:], Y[N:])
+FOREST = RandomForestClassifier(15, random_state=0).fit(*SIDES[0])
+
+
+def area(target, sides=SIDES, attacks="loss", **more):
+    found = tacit.attack(target, *sides, attacks=[attacks], rng=1, **{"references": 0, **more})
+    return found.measurements[0].auc.value
+
+
+def logarithms(x):
+    with np.errstate(divide="ignore"):
+        return np.log(FOREST.predict_proba(x))
+
+
+def test_logarithms_of_shares_may_hold_zeros():
+    assert area(logarithms) == pytest.approx(area(FOREST), abs=1e-9)
+    with pytest.raises(BadInput, match="not finite"):
+        area(lambda x: np.where(logarithms(x) == 0, np.inf, logarithms(x)))
+
+
+def test_shares_that_rounding_put_below_zero():
+    assert area(lambda x: FOREST.predict_proba(x) - 1e-9) == pytest.approx(area(FOREST), abs=0.01)
+
+
+def test_shares_with_noise_are_asked_about_and_never_taken_for_logits():
+    noise = 2e-3 * np.random.default_rng(1).normal(size=(2 * N, 3))
+    with pytest.raises(BadInput, match="probabilities or logits"):
+        area(lambda x: FOREST.predict_proba(x) + noise)
+    assert area(lambda x: FOREST.predict_proba(x) + noise, output="probabilities") > area(FOREST) - 0.05
+
+
+def test_shares_of_some_classes_are_read_as_they_are():
+    """Their sum is below 1; a softmax of them would leave margins of at most 1."""
+    told = np.eye(3)[[0, 1, 2, 0]] * [[0.9], [0.9], [0.04], [0.9]]
+    reading = Reading.of(told, [0, 1, 2, 1], said="probabilities")
+    margin = reading.observe([told], np.ones(4, dtype=bool)).need("margin")
+    assert (margin[:2] > 1.5).all()
+    assert margin[3] < -3.0
+
+
+def test_whole_numbers_with_a_point_are_labels():
+    assert Reading.of(np.array([0.0, 2.0, 1.0, 1.0]), [0, 1, 2, 1]).form is Form.LABELS
+    with pytest.raises(BadInput, match="more than two classes"):
+        Reading.of(np.array([0.5, 2.0, 1.0, 1.0]), [0, 1, 2, 1])
+
+
+def test_predicted_words_that_no_record_has():
+    with pytest.raises(BadInput, match="none of those that the records have"):
+        area(lambda x: np.array(["a", "b", "c"])[FOREST.predict(x)])
+
+
+def test_a_model_may_write_into_the_records_it_is_given():
+    def inplace(x):
+        x *= -1.0
+        return FOREST.predict_proba(-x)
+
+    def pops(frame):
+        first = frame.pop("a")
+        return FOREST.predict_proba(np.column_stack((first, frame)))
+
+    before = X.copy()
+    assert area(inplace) == area(FOREST)
+    assert np.array_equal(X, before)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    assert area(pops, ((frame[:N], Y[:N]), (frame[N:], Y[N:]))) == area(FOREST)
+    assert list(frame.columns) == list("abcdef")
+
+
+def test_an_estimator_with_a_trained_part_is_not_cloned():
+    """Each of its clones would know the target's members: reference models would show no leak where there is one."""
+    kept = CalibratedClassifierCV(FrozenEstimator(FOREST)).fit(*SIDES[1])
+    assert refit(kept, None) is None
+    assert refit(CalibratedClassifierCV(FOREST), None) is not None
+    found = tacit.attack(kept, *SIDES, references=4, rng=1)
+    assert any("reference models" in line for line in found.not_covered)
+
+
+def test_decision_values_for_pairs_of_classes():
+    y = (np.arange(2 * N) + Y) % 4
+    model = SVC(gamma=1.0, C=100.0, decision_function_shape="ovo").fit(X[:N], y[:N])
+    assert area(model, ((X[:N], y[:N]), (X[N:], y[N:])), "lira", references=2) > 0.8
+
+
+def test_categories_of_two_frames_become_one_list():
+    one, other = (pd.DataFrame({"k": pd.Categorical(list(words))}) for words in ("aab", "bcc"))
+    found = joined(one, other)["k"]
+    assert list(found) == list("aabbcc")
+    assert list(found.dtype.categories) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_columns_of_numbers_may_differ_in_type(library):
+    module = importlib.import_module(library)
+    make = module.DataFrame if library == "polars" else module.table
+    assert features(joined(make({"v": [1, 2]}), make({"v": [0.5, 1.5]}))).ravel().tolist() == [1.0, 2.0, 0.5, 1.5]
+    with pytest.raises(BadInput, match="same types"):
+        joined(make({"v": [1, 2]}), make({"v": [["a"], ["b"]]}))
+
+
+def test_columns_of_frames_as_numbers():
+    frame = pd.DataFrame({"n": pd.array([1, None, 3], dtype="Int64"), "t": pd.date_range("2020", periods=3, tz="UTC")})
+    found = features(frame)
+    assert found[:, 0].tolist() == [1.0, 2.0, 3.0]
+    assert found[:, 1].tolist() == [0.0, 1.0, 0.0]
+    assert np.ptp(np.diff(found[:, 2])) == 0
+    twice = pd.concat((frame[["n"]], frame[["n"]]), axis=1)
+    assert features(twice).shape == (3, 4)
+    with pytest.raises(BadInput, match="no columns"):
+        features(frame[[]])
+
+
+@pytest.mark.parametrize("label", [np.array(["a", np.nan], dtype=object), pd.array([1, None], dtype="Int64")])
+def test_missing_labels_are_no_class(label):
+    with pytest.raises(BadInput, match="1 labels are missing"):
+        pool((X[:2], label), (X[2:4], label[:1].repeat(2)))
+
+
+@pytest.mark.needs("catboost")
+def test_catboost_with_categories_and_without_a_kind():
+    import catboost
+
+    say = {"iterations": 8, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    frame = pd.DataFrame({"v": X[:, 0], "k": np.where(X[:, 1] > 0, "yes", "no")})
+    model = catboost.CatBoostClassifier(cat_features=["k"], **say).fit(frame[:N], Y[:N])
+    assert area(model, ((frame[:N], Y[:N]), (frame[N:], Y[N:])), "lira", references=2) > 0.4
+    bare = catboost.train(catboost.Pool(*SIDES[0]), {"loss_function": "MultiClass", **say})
+    assert area(bare, attacks="lira", references=2) > 0.6
+
+
+@pytest.mark.parametrize(
+    "library", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("xgboost", "lightgbm")]
+)
+def test_objectives_of_boosters(library):
+    module = importlib.import_module(library)
+    counts = np.random.default_rng(1).poisson(2.0, 2 * N)
+
+    def booster(objective, y, **more):
+        given = {"objective": objective, "nthread": 1, "verbosity": 0 if library == "xgboost" else -1, **more}
+        return module.train(given, (module.DMatrix if library == "xgboost" else module.Dataset)(X[:N], y[:N]), 8)
+
+    model = booster("count:poisson" if library == "xgboost" else "poisson", counts)
+    assert is_regressor(model)
+    assert 0.3 < area(model, ((X[:N], counts[:N]), (X[N:], counts[N:]))) < 1.0
+    many = booster("multi:softprob" if library == "xgboost" else "multiclassova", Y, num_class=3)
+    assert not is_regressor(many)
+    assert area(many) > 0.6
+
+
+def test_an_exported_program_has_one_mode():
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+
+    class Exported(torch.nn.Linear):
+        """torch.export gives modules whose mode cannot be changed."""
+
+        def eval(self):
+            raise NotImplementedError
+
+        def train(self, mode=True):
+            raise NotImplementedError
+
+    layer, program = torch.nn.Linear(6, 3), Exported(6, 3)
+    program.load_state_dict(layer.state_dict())
+    assert area(program) == area(layer)
+
+
+def test_residuals_of_target_and_references_are_in_the_same_units():
+    y = np.random.default_rng(1).normal(size=50)
+    told = y + 0.1 * np.random.default_rng(1).normal(size=50)
+    reading = Reading.of(told, y)
+    assert reading.form is Form.VALUES
+    one = reading.observe([told], np.ones(50, dtype=bool))
+    both = reading.observe([told + 3.0, told], np.ones((50, 2), dtype=bool))
+    assert np.allclose(one.need("loss")[:, 0], both.need("loss")[:, 1])
+
+
+def test_printed_values_are_no_closer_than_their_last_digit():
+    """Labels and answers with one decimal often agree; that is no sign of an exact fit."""
+    y = np.round(np.random.default_rng(1).normal(size=50), 1)
+    rule = Residuals.of(np.round(y + 0.1 * np.random.default_rng(1).normal(size=50), 1), y)
+    assert rule.least == pytest.approx(0.025)
+    exact = rule.observe([y, y + 1e-9], y, np.ones((50, 2), dtype=bool)).need("margin")
+    assert np.ptp(exact) == 0
+    assert Residuals.of(y + 1e-3, np.full(50, 2.0)).least > 0
+    huge = Residuals.of(1e300 * (y + 0.01234567891), 1e300 * y)
+    assert np.isfinite(huge.observe([1e300 * y], 1e300 * y, np.ones(50, dtype=bool)).need("margin")).all()
+    assert Residuals.of(y + np.random.default_rng(1).normal(size=50), y).least == pytest.approx(EXACT * y.std())
+
+
+def moved(x, k):
+    return x + 0.4 * k
+
+
+def test_copies_are_asked_about_where_training_saw_them():
+    """A model that remembers the moved records, and is wrong about the others."""
+
+    def fit(x, y, rng):
+        return DecisionTreeClassifier(random_state=0).fit(moved(x, 1), y)
+
+    target = fit(*SIDES[0], None)
+    game = {"fit": fit, "references": 4, "attacks": "lira"}
+    plain, copies = area(target, **game), area(target, augment=Copies(moved, 2), **game)
+    assert copies > plain + 0.1
+    assert area(target, augment=Copies(moved, 1), **game) == pytest.approx(plain)
+    labels = area(target.predict, augment=Copies(moved, 3), **game)
+    assert labels > 0.6
+
+
+def test_copies_of_a_regression_and_bad_ones():
+    y = X[:, 0]
+    assert area(lambda x: x[:, 0] + 0.1, ((X[:N], y[:N]), (X[N:], y[N:])), augment=Copies(moved, 2)) < 0.6
+    with pytest.raises(BadInput, match="one copy of every record"):
+        area(FOREST, augment=Copies(lambda x, k: x[k:], 2))
+    with pytest.raises(BadInput, match="must be a function"):
+        Copies(3)
+
+
+def test_rows_of_one_record_are_one_record():
+    member = np.arange(8) < 5
+    known = [(name.encode(), "0") for name in "aaaabcdefg"]
+    assert repeats(known, np.arange(10) < 5).tolist() == [0, 0, 0, 0, *range(4, 10)]
+    coarse = [(name.encode(), "0") for name in "ababaaba"]
+    assert repeats(coarse, member).tolist() == list(range(8))
+
+
+def test_an_oversampled_training_set_hides_nothing():
+    """Reference models were once trained on some copies of a record and asked about the others, which they knew."""
+    picked = np.tile(np.arange(40), 4)
+    sides = (X[picked], Y[picked]), (X[N : N + 100], Y[N : N + 100])
+    target = DecisionTreeClassifier(random_state=0).fit(*sides[0])
+    found = tacit.attack(target, *sides, attacks=["lira"], references=8, rng=1)
+    same = tacit.attack(target, (X[:40], Y[:40]), sides[1], attacks=["lira"], references=8, rng=1)
+    ours, once = (evidence.measurements[0].auc for evidence in (found, same))
+    assert ours.value == pytest.approx(once.value, abs=0.06)
+    plain = tacit.Scores(found.scores[0].score, found.scores[0].member, attack="rows", randomised=False)
+    assert ours.upper - ours.lower > 1.15 * (plain.auc().upper - plain.auc().lower)
+    assert all(control.passed for control in found.controls)
+    assert found.provenance["rows_that_repeat_a_record"] == 120
+
+
+def test_copies_stay_on_one_side_of_every_split():
+    pooled = Pool.of((np.tile(X[:20], (3, 1)), np.tile(Y[:20], 3)), (X[N:], Y[N:]))
+    assert (pooled.once.size, pooled.repeated) == (20 + N, 40)
+    seen = tacit.Observations(member=pooled.member[:, None], loss=np.zeros((60 + N, 1)), record=pooled.record)
+    judged, known = known_split(seen, 0)
+    assert not np.intersect1d(judged.record, known.record).size
+    assert identities(pooled.x, pooled.y)[0] == identities(pooled.x, pooled.y)[20]
