@@ -58,11 +58,12 @@ def test_design_effect_by_hand():
     influence -= influence.mean()
     assert design_effect(influence, record, np.zeros(1000)) == pytest.approx(2.0, rel=0.02)
     assert design_effect(influence[:500], record[:500], target[:500]) == 1.0
-    assert design_effect(np.zeros(10), np.arange(10) % 2, np.zeros(10)) == 1.0
+    assert design_effect(np.zeros(10), np.arange(10) % 2, np.zeros(10)) == 5.0
+    assert design_effect(np.zeros(10), np.arange(10) % 2, np.arange(10) % 5) == 1.0
 
 
 def test_rows_of_one_record_in_one_target_count_once():
-    """An oversampled training set: 30 members, ten rows each. Counted as 300 they miss the area in a quarter of draws."""
+    """An oversampled training set: 30 members, ten rows each. Counted as 300, the area is missed in a quarter."""
     missed = np.zeros(3)
     member, rate = np.arange(600) < 300, stats.norm.sf(stats.norm.isf(0.05) - 1.0)
     record = np.concatenate((np.repeat(np.arange(30), 10), np.arange(300, 600)))
@@ -77,4 +78,3 @@ def test_rows_of_one_record_in_one_target_count_once():
     most = stats.binom.ppf(1 - 1e-8, REPLAYS, 0.05)
     assert (missed[:2] <= most).all()
     assert missed[2] > most
-    assert design_effect(np.zeros(20), np.repeat(np.arange(4), 5), np.zeros(20)) == 5.0
