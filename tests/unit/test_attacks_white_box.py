@@ -196,6 +196,14 @@ def test_steps_of_snapshots_stand_side_by_side():
         np.testing.assert_array_equal(view["step"][:, 6:], view["step"][:, :6])
 
 
+@pytest.fixture
+def fewer_epochs(monkeypatch):
+    """A third of the epochs: enough to see what tells, and the stages are the same."""
+    from tacit.attacks import network
+
+    monkeypatch.setattr(network, "EPOCHS", 20)
+
+
 def observed(records=400, tells="error/last", seed=0):
     """Only one internal array knows who was a member."""
     rng = np.random.default_rng(seed)
@@ -224,7 +232,7 @@ def test_what_an_attack_does_not_see_may_be_broken():
     ("tells", "finders"),
     [("error/last", {"white-box-gradients"}), ("layer/first", {"white-box-gradients", "white-box-outputs"})],
 )
-def test_each_sees_what_it_is_shown(tells, finders):
+def test_each_sees_what_it_is_shown(tells, finders, fewer_epochs):
     """Fixed seed; a finder's area is above 0.5, another's is not, at confidence 0.999."""
     judged, known = attacks.known_split(observed(tells=tells), 1)
     found = {
@@ -235,7 +243,7 @@ def test_each_sees_what_it_is_shown(tells, finders):
     assert found == finders
 
 
-def test_snapshots_stand_beside_the_last_one():
+def test_snapshots_stand_beside_the_last_one(fewer_epochs):
     last, early = observed(tells=""), observed(tells="error/last")
     early = replace(early, member=last.member)
     both = attacks.with_snapshots(last, [early])
@@ -294,7 +302,10 @@ def test_a_stage_that_sees_noise_costs_little():
     assert areas[1] > areas[0] - 0.03
 
 
-def test_one_pass_gives_what_each_attack_gives_alone():
+def test_one_pass_gives_what_each_attack_gives_alone(monkeypatch):
+    from tacit.attacks import network
+
+    monkeypatch.setattr(network, "EPOCHS", 3)
     judged, known = attacks.known_split(observed(), 1)
     found = in_stages(judged, known)
     assert found.shape == (6, judged.records, 1)

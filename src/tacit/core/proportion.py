@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
@@ -42,7 +44,12 @@ def difference_limit(first: tuple[int, int], second: tuple[int, int], confidence
     turned round (Santner and Snell 1980; Chan and Zhang 1999). It needs far fewer observations than the difference of
     two Clopper and Pearson limits: 4 of 4 against 0 of 4 shows a difference at 99.5 %.
     """
-    error = 1 - check.probability("confidence", confidence, one=False)
+    return _limit(first, second, 1 - check.probability("confidence", confidence, one=False))
+
+
+@functools.lru_cache(maxsize=4096)
+def _limit(first: tuple[int, int], second: tuple[int, int], error: float) -> float:
+    """The limit at an error; kept, because the same few counts come back for many records."""
     low, high = -1.0, first[0] / first[1] - second[0] / second[1]
     for _ in range(40):
         middle = (low + high) / 2
