@@ -173,6 +173,7 @@ def test_the_matrix_goes_on_cell_by_cell(lira, tmp_path, monkeypatch):
     monkeypatch.setattr(matrix, "data", lambda folder, name, records: (np.zeros((2, 1)), np.zeros(2)))
     monkeypatch.setattr(matrix, "kinds", lambda quick: {"a": "a", "b": "b"})
     work = tmp_path / "cells"
+    assert matrix.run(tmp_path, cells=matrix.Cells(work, seconds=-1.0))["missing"] == 6
     assert matrix.run(tmp_path, cells=matrix.Cells(work, (1, 2)))["missing"] == 3
     assert measured == ["b", "b", "b"]
     assert matrix.run(tmp_path, seed=1, cells=matrix.Cells(work, data="mnist", kind="a"))["missing"] == 5
@@ -181,6 +182,24 @@ def test_the_matrix_goes_on_cell_by_cell(lira, tmp_path, monkeypatch):
     assert len(matrix.run(tmp_path, cells=matrix.Cells(work))["matrix"]) == 6
     assert sorted(measured) == ["a"] * 4 + ["b"] * 4  # b a fourth time where its line was cut
     sys.modules.pop("membership_matrix", None)
+
+
+def test_the_service_game_goes_on_row_by_row(lira, tmp_path, monkeypatch):
+    import membership_service as game
+
+    played = []
+
+    def one(name, seed, sides, fit, references):
+        played.append((name, seed))
+        ways = {"full access": 0.8, "API, top 3": 0.6, "API, 5 copies": 0.7, "API, labels only": 0.9}
+        return {"training": name, "seed": seed, **{way: {"rate at 1 %": rate} for way, rate in ways.items()}}
+
+    monkeypatch.setattr(game, "_one", one)
+    game.run(1, 20, work=tmp_path / "rows")
+    found = game.run(2, 20, work=tmp_path / "rows")
+    assert len(played) == len(set(played)) == 4
+    assert [(row["seeds"], row["share of full access"]) for row in found["means"]] == [(2, 0.875)] * 2
+    sys.modules.pop("membership_service", None)
 
 
 def test_one_kind_that_is_measured_again_replaces_its_own_row(lira):

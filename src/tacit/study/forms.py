@@ -112,7 +112,7 @@ def _within(answer: Array, slack: float) -> bool:
 def _one_column(answer: Array, y: Array) -> Form:
     if continuous(y):
         return Form.VALUES
-    if np.unique(y).size > 2 and y.dtype.kind in "iuf" and np.isin(answer, y).all():
+    if np.unique(y).size > 2 and y.dtype.kind in "iuf" and np.isin(answer, y).all() and np.ptp(answer) > 0:
         return Form.LABELS
     if np.unique(y).size > 2:
         raise BadInput(
