@@ -19,17 +19,20 @@ from tacit.erm import (
     PrivateLogisticRegression,
     PrivatePCA,
     PrivateStandardScaler,
+    PrivateSVC,
     bayes,
     bins,
+    choice,
     clusters,
     components,
+    descent,
     methods,
     regression,
     scaling,
 )
 from tacit.erm.noise import gaussian, products
 
-ROOMS = (bayes, bins, clusters, components, methods, regression, scaling)
+ROOMS = (bayes, bins, clusters, components, descent, methods, regression, scaling)
 SIZE = 60
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(SIZE, 4)) / 2
@@ -48,6 +51,7 @@ class Tape:
             out = gaussian(value, contribution, noise_multiplier, rng)
             self.kept.append((np.array(value, float), out))
             return out.copy()
+        gaussian(value, contribution, noise_multiplier, rng)  # so that samples are drawn from the same words
         before, out = self.kept[self.at]
         self.at += 1
         self.shares.append(float(np.linalg.norm(before - value)) / contribution)
@@ -84,9 +88,11 @@ MAKERS = {
         1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="gradient", random_state=0
     ),
     "softmax": lambda: PrivateLogisticRegression(1.0, 1e-6, norm_bound=2.0, classes=[0, 1, 2], random_state=0),
+    "output": lambda: PrivateSVC(1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="output", random_state=0),
+    "smooth": lambda: PrivateSVC(1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="smooth", random_state=0),
     "bins": lambda: PrivateAdditiveTrees(90.0, 1e-6, bounds=(-5, 5), bins=2, classes=[0, 1], random_state=0),
 }
-LABELLED = {"naive Bayes", "regression", "gradient", "softmax", "bins"}
+LABELLED = {"naive Bayes", "regression", "gradient", "softmax", "output", "smooth", "bins"}
 
 
 def worst(monkeypatch, name):
@@ -131,6 +137,22 @@ def test_rows_that_are_not_shortened_are_caught(monkeypatch, name):
     data = (np.vstack([X, long]), np.append(Y, 1)) if name in LABELLED else (np.vstack([X, long]),)
     fewer = (X, Y) if name in LABELLED else (X,)
     assert max(shares(monkeypatch, MAKERS[name], data, fewer)) > TINY
+
+
+@pytest.mark.parametrize("method", ["sgd", "single"])
+def test_a_replaced_record_moves_sums_over_samples_by_twice_its_share_at_most(monkeypatch, method):
+    """Both fits draw the same samples; in some the record takes part, and then it moves the sum."""
+    monkeypatch.setattr(descent, "SINGLE_STEPS", 400)
+    choice.planned.cache_clear()
+    settings = {"method": method, "adjacency": "replace", "norm_bound": 2.0, "classes": [0, 1], "random_state": 0}
+    other = X.copy()
+    other[7] = [1e300, math.nan, -2.0, 0.0]
+    found = shares(
+        monkeypatch, lambda: PrivateLogisticRegression(1.0, 1e-6, **settings), (X, Y), (other, np.roll(Y, 0))
+    )
+    choice.planned.cache_clear()
+    assert 0.2 < max(found) <= 2 * TINY
+    assert np.mean(np.array(found) == 0) > 0.5
 
 
 def test_products_of_one_row_have_the_square_of_its_norm():

@@ -59,7 +59,7 @@ def verdict(release, adjacency=Adjacency.ADD_REMOVE):
 
 
 @pytest.mark.parametrize("adjacency", BOTH)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["output", "objective", "gradient", "dynamics"])
 def test_a_fit_keeps_its_claim_and_one_with_a_tenth_of_the_noise_does_not(method, adjacency):
     plan = planned(method, adjacency)
     quiet = replace(plan, noise_multiplier=plan.noise_multiplier / 10)

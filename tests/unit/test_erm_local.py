@@ -21,7 +21,7 @@ def test_the_collector_corrects_for_the_noise(sends):
     assert model.bound_.epsilon <= 4.0
     assert model.bound_.adjacency == "replace"
     assert tacit.verify(model.evidence()).ok
-    assert "nobody" in model.evidence().threat["trust"]
+    assert "held all records" in model.evidence().threat["trust"]
 
 
 def test_the_central_model_is_better_at_equal_epsilon():

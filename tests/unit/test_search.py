@@ -141,6 +141,8 @@ def test_a_grid_is_searched_within_its_budget():
     winner = found.best_estimator_
     assert (winner.event_, winner.bound_) == (found.event_, found.bound_)  # not those of its own fit, which cost less
     assert winner.evidence().claim.event == found.event_
+    assert winner.evidence().not_covered[2:] == found.evidence().not_covered[1:]  # all but how settings were chosen
+    assert "seeded" in winner.evidence().provenance["randomness"]
     assert not any("settings" in line for line in found.evidence().not_covered)
     assert tacit.verify(found.evidence()).ok
     assert found.predict_proba(x[:3]).shape == (3, 2)

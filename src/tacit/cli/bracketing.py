@@ -220,7 +220,9 @@ def _bracket_trained(
     attacks = file.get("attack").get("attacks", "auto")
     listed(attacks)
     training = described(file, there)
-    effort = efforts(file.get("attack"), game, in_fleets=training.in_fleets, cost=training.cost)
+    effort = efforts(file.get("attack"), game, in_fleets=training.in_fleets, cost=training.cost, own=training.own_runs)
+    if effort.start == "crafted" and training.code != "train.fit":
+        raise BadInput("[audit] start goes with a descent: a minimiser has no start.", fix="Leave it out.")
     state = held.state or held.work
     records = training.records
     weights = {} if there is None else {"weights": sha256(there / WEIGHTS)}

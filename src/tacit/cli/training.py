@@ -54,6 +54,7 @@ def train(
     seed = file.get("output").get("seed") if seed is None else seed
     # all other settings are among those that the checkpoint itself compares
     settings = {"train.schedule": file.get("train").get("schedule", "constant"), "plan.delta": training.delta}
+    settings |= {} if training.resumes_exactly else file.settings("plan")
     with run_folder(wanted, "train", state="checkpoint.secret", settings=settings, resume=resume, again=again) as held:
         done = trained(training, held, held.state, seed, payer)
         saved(training, done, evidence_of(training, done, file, payer), file, held.results)
@@ -96,7 +97,7 @@ def trained(
 
     plan = training.plan
     bound = plan.bound(training.delta)
-    note(f"{plan.steps} steps, noise multiplier {plan.noise_multiplier:.4g}: epsilon {bound.epsilon:.4g}")
+    note(f"{plan.summary}: epsilon {bound.epsilon:.4g}")
     more: dict[str, Any] = {} if checkpoint is None else {"checkpoint": Lasting(checkpoint)}
     if payer is None:
         whole = f"epsilon {bound.epsilon:.4g} at delta {training.delta:g}"
@@ -123,7 +124,6 @@ def accuracies(training: RunTraining, model: Any) -> dict[str, float | None]:
 
 def evidence_of(training: RunTraining, done: Trained, file: RunFile, payer: Spender | None = None) -> Evidence:
     """What the training proves, what it does not cover, and what its owner says of it."""
-    from ..audits import stated
     from ..study.released import ACCURACY, BASELINE
 
     rates = accuracies(training, done.model)
@@ -132,7 +132,7 @@ def evidence_of(training: RunTraining, done: Trained, file: RunFile, payer: Spen
     threat = {key: value for key, value in done.evidence.threat.items() if key != "tuning"}
     made = done.evidence.with_(
         subject=file.name,
-        claim=stated(training.plan, delta=training.delta),
+        claim=training.claim,
         utility={key: value for key, value in found.items() if value is not None},
         not_covered=(*done.evidence.not_covered, *_own(training.records, file.get("plan"))),
         threat={**threat, **{key: told[key] for key in ("tuning", "access", "earlier releases") if key in told}},
@@ -157,8 +157,11 @@ def saved(training: RunTraining, done: Trained, evidence: Evidence, file: RunFil
 
 
 def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:
-    """For the operator alone: losses have no noise. Nothing where pictures cannot be drawn: the training is done."""
+    """For the operator alone: losses have no noise. Nothing where there are no steps, or pictures cannot be drawn."""
     from .curves import training
+
+    if not history:
+        return None
 
     try:
         training(history, plan, delta, path)

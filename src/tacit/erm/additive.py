@@ -56,6 +56,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         adjacency: str = "add-remove",
         regularization: float | str = "auto",
         fit_intercept: bool = True,
+        public_size: int | None = None,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -69,6 +70,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
         self.adjacency = adjacency
         self.regularization = regularization
         self.fit_intercept = fit_intercept
+        self.public_size = public_size
         self.ledger = ledger
         self.random_state = random_state
 
@@ -115,7 +117,7 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
             return None
         noise = BINS_NOISE * replace(budget, models=1).gaussian_noise()
         spread = noise * math.sqrt(x.numbers) * math.sqrt(CELLS / self._parts())
-        return Gaussian(noise) if 2 * spread <= x.shape[0] / self._parts() else None
+        return Gaussian(noise) if 2 * spread <= self._size(x.shape[0]) / self._parts() else None
 
     def _width(self, x: Cells, budget: Budget) -> int:
         return sum(widths(x, WIDE if budget.beside is None else self._parts() + WIDE))
@@ -123,7 +125,9 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
     def _prepared(self, x: Cells, budget: Budget, rng: Source) -> Any:
         counted = budget.beside
         noise = counted.noise_multiplier if isinstance(counted, Gaussian) else None
-        self.bins_: Bins = equal_bins(x, WIDE) if noise is None else counted_bins(x, self._parts(), noise, rng)
+        self.bins_: Bins = (
+            equal_bins(x, WIDE) if noise is None else counted_bins(x, self._size(x.shape[0]), self._parts(), noise, rng)
+        )
         return self.bins_.rows(x)
 
     def _parts(self) -> int:

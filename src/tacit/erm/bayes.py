@@ -47,6 +47,7 @@ class PrivateGaussianNB(PrivateClassifier):
         classes: Sequence[Any] | None = None,
         adjacency: str = "add-remove",
         norm_bound: float = 1.0,
+        public_size: int | None = None,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -56,6 +57,7 @@ class PrivateGaussianNB(PrivateClassifier):
         self.classes = classes
         self.adjacency = adjacency
         self.norm_bound = norm_bound
+        self.public_size = public_size
         self.ledger = ledger
         self.random_state = random_state
 
@@ -64,13 +66,14 @@ class PrivateGaussianNB(PrivateClassifier):
         self._begin()
         x, place = self._read(X, y)
         rows = bounded(x, self._norm_bound(), False)
-        budget = self._budget(len(rows))
+        size = self._size(len(rows))
+        budget = self._budget(size)
         if budget.delta == 0:
             raise BadInput("PrivateGaussianNB needs a delta above 0.")
         noise = budget.gaussian_noise()
         self.method_ = "noisy sums"
         self._charge(Gaussian(noise), budget)
-        self._solve(self._sums(rows, place), noise, len(rows))
+        self._solve(self._sums(rows, place), noise, size)
         return self
 
     def _sums(self, rows: Floats, place: NDArray[np.int64]) -> Floats:
@@ -83,7 +86,7 @@ class PrivateGaussianNB(PrivateClassifier):
 
     def _solve(self, sums: Floats, noise: float, size: int) -> None:
         features, scale = (sums.shape[1] - 1) // 2, self._norm_bound()
-        share = SHARE * (1 + room_of_sums(size, features))
+        share = SHARE * (1 + room_of_sums(self._most(size), features))
         noisy = gaussian(sums, share, noise, source(self.random_state))
         count = np.clip(noisy[:, :1], min(noise * share, size / len(sums)), size)
         mean = np.clip(noisy[:, 1 : 1 + features] / count, -1.0, 1.0)

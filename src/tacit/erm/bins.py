@@ -122,8 +122,8 @@ def equal_bins(cells: Cells, most: int) -> Bins:
     return Bins(tuple(found), widths(cells, most))
 
 
-def counted_bins(cells: Cells, parts: int, noise: float, rng: Source) -> Bins:
-    """Bins that hold a share 1/`parts` of the records each, or are a share 1/WIDE of the range wide, whichever comes
+def counted_bins(cells: Cells, size: int, parts: int, noise: float, rng: Source) -> Bins:
+    """Bins that hold a share 1/`parts` of `size` records each, or are a share 1/WIDE of the range wide, whichever comes
     first, by noisy counts of the cells of all numbers: at most parts + WIDE bins. Rare large amounts have bins too.
 
     Guarantee: `Gaussian(noise)`; a record adds 1 to one cell of each number, so its contribution is sqrt(numbers).
@@ -132,7 +132,7 @@ def counted_bins(cells: Cells, parts: int, noise: float, rng: Source) -> Bins:
     counts = np.stack([np.bincount(place, minlength=CELLS + 1)[:CELLS] for place in places]).astype(np.float64)
     noisy = iter(gaussian(counts, math.sqrt(len(places)), noise, rng))
     found = [
-        np.append(joined(next(noisy), cells.shape[0] / parts, parts + WIDE), parts + WIDE) if flag else np.arange(n)
+        np.append(joined(next(noisy), size / parts, parts + WIDE), parts + WIDE) if flag else np.arange(n)
         for flag, n in zip(cells.ordered, cells.counts, strict=True)
     ]
     return Bins(tuple(found), widths(cells, parts + WIDE))

@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from ..core import BadInput
 from .budget import Budget
-from .methods import METHODS, Design, Shape, tilting
+from .methods import METHODS, tilting
+from .shape import Design, Shape
 
 NAMES = ("auto", *METHODS)
 
@@ -16,8 +17,8 @@ def chosen(method: str, shape: Shape, budget: Budget, softmax: Shape | None) -> 
     """The design of a method, or of the best one; `softmax` is the shape of one model of all classes."""
     if method not in NAMES:
         raise BadInput(f"method must be one of {', '.join(NAMES)}, got {method!r}.")
-    if softmax is not None and method in ("auto", "gradient") and budget.delta > 0:
-        found = planned("gradient", softmax, replace(budget, models=1))
+    if softmax is not None and method in ("auto", "gradient", "sgd") and budget.delta > 0:
+        found = planned("sgd" if method == "sgd" else "gradient", softmax, replace(budget, models=1))
         why = "more than two classes: softmax regression spends the budget once for all of them"
         return replace(found, method="softmax", reason=why)
     name, why = (method, f"method={method!r} was asked for") if method != "auto" else _best(shape, budget)

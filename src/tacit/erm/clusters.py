@@ -49,6 +49,7 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
         schema: Schemas = None,
         adjacency: str = "add-remove",
         norm_bound: float = 1.0,
+        public_size: int | None = None,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -59,6 +60,7 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
         self.schema = schema
         self.adjacency = adjacency
         self.norm_bound = norm_bound
+        self.public_size = public_size
         self.ledger = ledger
         self.random_state = random_state
 
@@ -67,7 +69,8 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
         self._begin()
         count, steps = check.whole("n_clusters", self.n_clusters), check.whole("max_iter", self.max_iter)
         rows = self._rows(X, reset=True)
-        budget = self._budget(len(rows))
+        size = self._size(len(rows))
+        budget = self._budget(size)
         if budget.delta == 0:
             raise BadInput("PrivateKMeans needs a delta above 0.")
         noise = budget.gaussian_noise(steps)
@@ -76,7 +79,7 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
         rng = source(self.random_state)
         centres = apart(count, rows.shape[1], rng)
         for _ in range(steps):
-            centres = moved(rows, centres, noise, rng)
+            centres = moved(rows, centres, noise, self._most(size), rng)
         self.cluster_centers_ = centres * self._norm_bound()
         self.n_iter_ = steps
         return self
@@ -96,14 +99,15 @@ def nearest(rows: Floats, centres: Floats) -> NDArray[np.int64]:
     return np.asarray(((centres * centres).sum(axis=1) - 2 * rows @ centres.T).argmin(axis=1), dtype=np.int64)
 
 
-def moved(rows: Floats, centres: Floats, noise: float, rng: Source) -> Floats:
-    """Centres after one step of Lloyd's on noisy sums; all centres stay within the unit ball, where the rows are."""
-    count, (size, features) = len(centres), rows.shape
+def moved(rows: Floats, centres: Floats, noise: float, most: int, rng: Source) -> Floats:
+    """Centres after one step of Lloyd's on noisy sums of at most `most` records; all centres stay within the unit ball,
+    where the rows are."""
+    count, features = len(centres), rows.shape[1]
     own = nearest(rows, centres)
     sums = np.zeros((count, features + 1))
     np.add.at(sums[:, 1:], own, rows)
     sums[:, 0] = COUNT_WEIGHT * np.bincount(own, minlength=count)
-    share = math.hypot(1.0, COUNT_WEIGHT) * (1 + room_of_sums(size, features))
+    share = math.hypot(1.0, COUNT_WEIGHT) * (1 + room_of_sums(most, features))
     noisy = gaussian(sums, share, noise, rng)
     held = noisy[:, :1] / COUNT_WEIGHT
     found = noisy[:, 1:] / np.maximum(held, 1.0)

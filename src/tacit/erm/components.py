@@ -43,6 +43,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         schema: Schemas = None,
         adjacency: str = "add-remove",
         norm_bound: float = 1.0,
+        public_size: int | None = None,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -52,6 +53,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         self.schema = schema
         self.adjacency = adjacency
         self.norm_bound = norm_bound
+        self.public_size = public_size
         self.ledger = ledger
         self.random_state = random_state
 
@@ -60,13 +62,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         self._begin()
         rows = self._rows(X, reset=True)
         count = self._count(rows.shape[1])
-        budget = self._budget(len(rows))
+        size = self._size(len(rows))
+        budget = self._budget(size)
         if budget.delta == 0:
             raise BadInput("PrivatePCA needs a delta above 0.")
         noise = budget.gaussian_noise()
         self.method_ = "sums of products"
         self._charge(Gaussian(noise), budget)
-        self._solve(*self._moments(rows, noise), count)
+        self._solve(*self._moments(rows, noise, size), count)
         return self
 
     def transform(self, X: Any) -> Floats:
@@ -79,10 +82,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateOfRow
         check_is_fitted(self, self._result)
         return np.asarray(np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 
-    def _moments(self, rows: Floats, noise: float) -> tuple[Floats, Floats]:
+    def _moments(self, rows: Floats, noise: float, size: int) -> tuple[Floats, Floats]:
         """Noisy second moments and means of the rows."""
-        size, features = rows.shape
-        share = math.hypot(1.0, MEAN_WEIGHT) * (1 + room_of_sums(size, features))
+        features = rows.shape[1]
+        share = math.hypot(1.0, MEAN_WEIGHT) * (1 + room_of_sums(self._most(size), features))
         both = np.concatenate((products(rows), MEAN_WEIGHT * rows.sum(axis=0)))
         found = gaussian(both, share, noise, source(self.random_state)) / size
         return from_products(found[:-features], features), found[-features:] / MEAN_WEIGHT

@@ -2,20 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core import BadInput, Charger, check
 from .linear import PrivateLinearClassifier
-from .losses import Logistic, MarginLoss
+from .losses import Floats, Logistic, MarginLoss
 from .tables import Schemas
 
 FAR = np.geomspace(1e-4, 1e4, 400)
 PROBED = np.unique(np.concatenate((-FAR, np.linspace(-8.0, 8.0, 1601), FAR)))
 """Made-up margins at which a declared loss is compared with its constants."""
+MOST = 1e100
 DECLARED = "a loss that is not convex, or steeper or more curved than its maker declared"
+
+
+@dataclass(frozen=True)
+class Held:
+    """A declared loss, held within its constants at every margin: no record's gradient is longer than declared.
+
+    A slope or a curvature that is not a number counts as 0 and a value that is not finite as the largest number, so
+    that the record alone is concerned; a function that raises is the caller's fault.
+    """
+
+    loss: MarginLoss
+
+    @property
+    def lipschitz(self) -> float:
+        return self.loss.lipschitz
+
+    @property
+    def smoothness(self) -> float:
+        return self.loss.smoothness
+
+    def value(self, margin: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            found = np.asarray(self.loss.value(margin), dtype=np.float64)
+        return np.where(np.isfinite(found), found, MOST)
+
+    def slope(self, margin: Floats) -> Floats:
+        return self._within(self.loss.slope, margin, -self.lipschitz, self.lipschitz)
+
+    def curvature(self, margin: Floats) -> Floats:
+        return self._within(self.loss.curvature, margin, 0.0, self.smoothness)
+
+    @staticmethod
+    def _within(function: Callable[[Floats], Floats], margin: Floats, low: float, high: float) -> Floats:
+        with np.errstate(all="ignore"):
+            found = np.asarray(function(margin), dtype=np.float64)
+        return np.clip(np.where(np.isnan(found), 0.0, found), low, high)
 
 
 class PrivateERM(PrivateLinearClassifier):
@@ -25,8 +63,10 @@ class PrivateERM(PrivateLinearClassifier):
     `curvature` of an array of margins: see `tacit.erm.losses.MarginLoss`. None is the logistic loss. Only a penalty
     |theta|^2 ("l2") has a proof.
 
-    Caller ensures: `lipschitz` and `smoothness` hold for every margin, and the loss is convex. They are compared with
-    the functions at made-up margins, which refutes wrong constants and proves nothing; the evidence says so.
+    Caller ensures: `lipschitz` and `smoothness` hold for every margin, the loss is convex and never negative, and its
+    functions raise for no margin. They are compared with the constants at made-up margins, which refutes wrong ones and
+    proves nothing; the evidence says so. Slopes are held within `lipschitz`: descents (`method="gradient"`, "sgd") need
+    no other word of yours.
     """
 
     def __init__(
@@ -43,6 +83,7 @@ class PrivateERM(PrivateLinearClassifier):
         norm_bound: float = 1.0,
         regularization: float | str = "auto",
         fit_intercept: bool = True,
+        public_size: int | None = None,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -56,6 +97,7 @@ class PrivateERM(PrivateLinearClassifier):
             norm_bound=norm_bound,
             regularization=regularization,
             fit_intercept=fit_intercept,
+            public_size=public_size,
             ledger=ledger,
             random_state=random_state,
         )
@@ -72,7 +114,7 @@ class PrivateERM(PrivateLinearClassifier):
         if self.loss is None:
             return Logistic()
         keeps_its_constants(self.loss)
-        return self.loss
+        return Held(self.loss)
 
     def _not_covered(self) -> tuple[str, ...]:
         declared = () if self.loss is None else (DECLARED,)
@@ -89,6 +131,8 @@ def keeps_its_constants(loss: MarginLoss) -> None:
     slope, curvature, value = (np.asarray(each(margins)) for each in (loss.slope, loss.curvature, loss.value))
     if not (slope.shape == curvature.shape == value.shape == margins.shape):
         raise BadInput("value, slope and curvature of a loss must return one number for each margin.")
+    if not np.all(value >= 0):
+        raise BadInput("The loss is negative somewhere.", fix="Add a constant to it: weights stay the same.")
     if not np.all(np.abs(slope) <= steepest * (1 + 1e-9)):
         raise BadInput("The loss is steeper than its declared lipschitz constant.")
     if not np.all((curvature >= 0) & (curvature <= most_curved * (1 + 1e-9))):

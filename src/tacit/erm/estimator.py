@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, Receipt, Scoped, check, source
+from ..core import (
+    Adjacency,
+    BadInput,
+    Bound,
+    Charger,
+    Event,
+    Evidence,
+    PrivacyWarning,
+    Receipt,
+    Scoped,
+    check,
+    source,
+)
 from ..core.evidence import Claim
+from ..core.randomness import Seeded
+from ..core.shown import small
 from ..mechanism import Account
 from .budget import Budget
 from .trials import changes, refuse_trial
 
 SIZE = "the number of records is public"
+TWICE = "there are at most twice as many records as public_size"
 FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
 TUNED = "settings that were chosen by looking at the data"
 SCORED = "scores on the records that it was trained on: they are not released with the weights"
@@ -25,8 +41,10 @@ class PrivateEstimator(BaseEstimator):
     """Base of the private estimators, in which `epsilon`, `delta`, `adjacency` and `ledger` mean the same.
 
     `delta` None is 1/n^2. `random_state` None draws from the operating system's cryptographic source.
+    `public_size` is a public number near that of the records, which stays private then; None says that it is public.
     """
 
+    public_size: int | None
     epsilon: float
     delta: float | None
     adjacency: str
@@ -36,6 +54,8 @@ class PrivateEstimator(BaseEstimator):
     bound_: Bound
     method_: str
     receipt_: Receipt | None
+    uncovered_: tuple[str, ...]
+    randomness_: str
     _result: ClassVar[str] = "coef_"
     """The attribute that says that a fit was finished."""
     _released: ClassVar[str] = "the weights of the model"
@@ -61,10 +81,30 @@ class PrivateEstimator(BaseEstimator):
         tags.input_tags.string = True  # an entry that is no number counts as 0
         return tags
 
+    def _size(self, records: int) -> int:
+        """The public number of records."""
+        if self.public_size is None:
+            return records
+        size = check.whole("public_size", self.public_size)
+        if records > 2 * size:
+            raise BadInput("There are more than twice public_size records.", fix="Raise public_size.")
+        return size
+
+    def _most(self, size: int) -> int:
+        """There are never more records than this: a public number."""
+        return size if self.public_size is None else 2 * size
+
     def _budget(self, size: int, models: int = 1) -> Budget:
         if self.delta is None and size < 2:
             raise BadInput(f"{self._name()} cannot learn from one sample.", fix="Give more records.")
         delta = 1.0 / size**2 if self.delta is None else check.delta(self.delta)
+        if delta * size >= 1:
+            warnings.warn(
+                f"delta {small(delta)} is not below one over the number of records: publishing a whole record now and "
+                "then would be allowed.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
         return Budget(check.positive("epsilon", self.epsilon), delta, Adjacency.of(self.adjacency), models)
 
     def _begin(self) -> None:
@@ -75,27 +115,33 @@ class PrivateEstimator(BaseEstimator):
 
     def _charge(self, event: Event, budget: Budget) -> None:
         """Pay, and fix the claim; whoever calls this has drawn no noise yet. A refused charge leaves no claim."""
-        bound, receipt = budget.bound(event, (SIZE,)), None
+        bound, receipt = budget.bound(event, (SIZE if self.public_size is None else TWICE,)), None
         if self.ledger is not None:
             receipt = paid(self.ledger, event, budget.adjacency, self._name())
         self.event_, self.bound_, self.receipt_ = event, bound, receipt
+        self._fix_terms()
+
+    def _fix_terms(self) -> None:
+        """Write down what the claim does not cover, by the settings of this fit: they may be changed afterwards."""
+        self.randomness_ = source(self.random_state).name
+        seeded = (SEEDED,) if self.randomness_ == Seeded.name else ()
+        alone = ("other releases: no ledger was given",) if self.ledger is None else ()
+        self.uncovered_ = (*seeded, *self._not_covered(), *alone)
 
     def evidence(self) -> Evidence:
         """The claim with its event, what it assumes and what it does not cover."""
         check_is_fitted(self, self._result)
-        seeded = (SEEDED,) if self.random_state is not None else ()
-        alone = ("other releases: no ledger was given",) if self.ledger is None else ()
         return Evidence(
             subject=self._name(),
             claim=Claim(self.bound_, self.event_),
-            not_covered=(TUNED, SCORED, *seeded, *self._not_covered(), *alone),
+            not_covered=(TUNED, SCORED, *self.uncovered_),
             threat={
                 "released": self._released,
                 "attacker sees": f"all of {self._released}, and knows every setting",
                 "trust": "whoever trains holds the records and is trusted with them",
                 "composition": "this model alone, unless a ledger was charged",
             },
-            provenance={"method": self.method_, "randomness": source(self.random_state).name},
+            provenance={"method": self.method_, "randomness": self.randomness_},
         )
 
     def report(self, path: str = "report.html", **options: Any) -> Any:

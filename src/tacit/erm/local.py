@@ -12,7 +12,7 @@ from ..core import Adjacency, BadInput, Charger, Evidence, source
 from ..core.events import Gaussian
 from ..core.randomness import Source
 from .budget import Budget
-from .estimator import strength
+from .estimator import paid, strength
 from .losses import Floats
 from .noise import from_products, gaussian, products_of_each
 from .regression import PrivateLinearRegression
@@ -20,6 +20,8 @@ from .rows import bounded, largest_norm
 from .tables import Schemas
 
 SENT = ("products", "rows")
+APART = "nobody: records were randomised before they were collected"
+TOGETHER = "whoever ran this experiment held all records and randomised them; in use, each person does that"
 
 
 class PrivateLocalRegression(PrivateLinearRegression):
@@ -64,13 +66,19 @@ class PrivateLocalRegression(PrivateLinearRegression):
         self._begin()
         x, target = self._training(X, y)
         budget, rng = self._local(), source(self.random_state)
-        self.method_ = f"input perturbation, {self.sends}"
+        self.method_, self.trust_ = f"input perturbation, {self.sends}", TOGETHER
         self._charge(Gaussian(budget.gaussian_noise()), budget)
         return self._learn(self._sent(x, target, rng))
 
     def randomized(self, X: Any, y: ArrayLike) -> Floats:
-        """What the people of these records send: one row each, which nothing but their own record goes into."""
+        """What the people of these records send: one row each, which nothing but their own record goes into.
+
+        A ledger is charged before the draw. `fit_sent` charges the collector's ledger, if there is one, once more.
+        """
+        budget = self._local()
         x, target = self._training(X, y)
+        if self.ledger is not None:
+            paid(self.ledger, Gaussian(budget.gaussian_noise()), budget.adjacency, self._name())
         return self._sent(x, target, source(self.random_state))
 
     def fit_sent(self, sent: ArrayLike) -> Self:
@@ -79,14 +87,14 @@ class PrivateLocalRegression(PrivateLinearRegression):
         rows = np.asarray(sent, dtype=np.float64)
         budget = self._local()
         self.n_features_in_ = self._features(rows.shape[1]) - bool(self.fit_intercept)
-        self.method_ = f"input perturbation, {self.sends}"
+        self.method_, self.trust_ = f"input perturbation, {self.sends}", APART
         self._charge(Gaussian(budget.gaussian_noise()), budget)
         return self._learn(rows)
 
     def evidence(self) -> Evidence:
-        """The claim for each person, who trusts nobody."""
+        """The claim for each person, and who had to be trusted with records before they were randomised."""
         found = super().evidence()
-        return found.with_(threat={**found.threat, "trust": "nobody: records are randomised where they are"})
+        return found.with_(threat={**found.threat, "trust": self.trust_})
 
     def _local(self) -> Budget:
         if self.sends not in SENT:

@@ -1,70 +1,35 @@
-r"""Three ways to a private minimiser: perturb the output, the objective, or the gradient; and the last iterate alone.
+r"""Ways to a private minimiser: perturb the objective, the output, or the gradient (`descent.py`).
 
-A method is chosen and its noise fixed from public numbers (`Shape`) before any record is read: `plan` gives a `Design`
-with the event that is charged; `run` then reads the records.
+A method is chosen and its noise fixed from public numbers (`Shape`) before any record is read: `METHODS` gives a
+`Design` with the event that is charged; `run` then reads the records.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy import stats
 
 from ..core import BadInput, Event
-from ..core.events import ApproximateDP, Compose, Gaussian, LastIterate, ObjectivePerturbation, Repeat
+from ..core.events import ApproximateDP, Compose, Gaussian, ObjectivePerturbation
 from ..core.randomness import Source
 from .budget import Budget
+from .descent import MOST_STEPS, descended, dynamics, gradient, needs_delta, rounded, sgd, single
 from .losses import Floats
-from .noise import gaussian, normal
+from .noise import TILT_STEPS, gaussian, normal
 from .problem import Problem
+from .shape import UNIT, Design, Shape
 
-SPREAD = 1.0
-"""Noise that gradient perturbation accepts in every weight, for rows of norm 1: it sets how far to fit."""
 TILT_SPREAD = 6.0
-"""The same for objective perturbation, times d^(1/4). The bound on its excess risk, d (z s)^2/lambda + lambda
-|theta|^2, is least at lambda = sqrt(d) z s/|theta|, and weights of d features are about d^(1/4) long. The factor has
-the least mean log loss at epsilon 0.1 and 1 on five tables, without Adult: benchmarks/erm_spread.py."""
+"""How long weights are taken to be, over d^(1/4). The bound on the excess risk of objective perturbation, d (z s)^2/
+lambda + lambda |theta|^2, is least at lambda = sqrt(d) z s/|theta|. The factor has the least mean log loss at epsilon
+0.1 and 1 on five tables, without Adult: benchmarks/erm_spread.py."""
 OUTPUT_SPREAD = 0.3
-"""The same for output perturbation, whose noise no curvature damps."""
+"""Noise that output perturbation accepts in every weight, for rows of norm 1: no curvature damps it."""
 INEXACT = 20.0
 """Noise for what the solver leaves undone, in multiples of the tilt's: it costs a 400th of the budget."""
-MOST_STEPS = 400
-LARGEST = 8.7
-"""No normal number of `Source.normal` is larger: their radius comes from 53 bits."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """All that a method may know before it reads records: public numbers."""
-
-    size: int
-    features: int
-    steepness: float
-    bend: float
-    regularization: float | None = None
-    """Of the mean loss; None lets the method choose."""
-
-
-@dataclass(frozen=True)
-class Design:
-    """A method with its noise: what is charged, and what its theorem promises for the regularised objective.
-
-    `excess`: with probability 0.95 the mean objective exceeds its minimum by at most this; None where the theorem gives
-    an order only.
-    """
-
-    method: str
-    event: Event
-    noise_multiplier: float
-    regularization: float
-    steps: int = 1
-    step_size: float = 0.0
-    excess: float | None = None
-    reason: str = ""
 
 
 def objective(shape: Shape, budget: Budget) -> Design:
@@ -72,12 +37,10 @@ def objective(shape: Shape, budget: Budget) -> Design:
 
     Guarantee: `ObjectivePerturbation` for the exact minimiser, and one `Gaussian` for what the solver leaves undone
     (approximate minima perturbation, Iyengar et al. 2019): the true gradient has norm at most g, so neighbours' errors
-    differ by at most 2g/lambda. Excess: F is lambda-strongly convex, so F(theta) - min F <= |b|^2 / 2 lambda.
+    differ by at most 2g/lambda. Excess: docs/proofs/erm.md, Theorem 4.
     Caller ensures: rows have norm at most what `steepness` and `bend` assume.
     """
-    if budget.delta == 0:
-        raise BadInput('method="objective" needs a delta above 0.', fix='Use method="output", or give delta.')
-
+    needs_delta("objective", budget)
     least = 2 * budget.reach * shape.bend * budget.models / budget.epsilon  # at which curvature costs half of epsilon
 
     def regularization(noise: float) -> float:
@@ -95,15 +58,41 @@ def objective(shape: Shape, budget: Budget) -> Design:
             fix='Raise regularization, or use method="gradient".',
         )
     noise = budget.least_noise(event)
-    chi = float(stats.chi2.ppf(0.95, shape.features))
-    excess = (noise * shape.steepness) ** 2 * chi / (2 * regularization(noise)) / shape.size
-    return Design("objective", event(noise), noise, regularization(noise), excess=excess)
+    found = Design("objective", event(noise), noise, regularization(noise))
+    return found.with_(excess=_tilted_excess(shape, found))
 
 
 def tilting(shape: Shape) -> float:
     """What objective perturbation costs however much noise there is: log(1 + bend/lambda), for the sum."""
     strength = (shape.regularization or 0.0) * shape.size
     return math.log1p(shape.bend / strength) if strength > 0 else math.inf
+
+
+def _tilted_excess(shape: Shape, design: Design) -> float:
+    """|b| with probability 0.96, the last noise |v| with 0.99: F exceeds its minimum by at most (|b| + g)^2/2 lambda +
+    (|b| + g) |v| + M |v|^2/2, M the largest curvature."""
+    strength, scale = design.regularization, design.noise_multiplier * shape.steepness
+    pull = _length(0.96, shape.features, scale) + _tolerance(shape, strength, scale)
+    contribution = 2 * _tolerance(shape, strength, scale) / strength
+    last = _length(0.99, shape.features, INEXACT * design.noise_multiplier * contribution) + contribution
+    return _rise(shape, strength, pull, last) / shape.size
+
+
+def _rise(shape: Shape, strength: float, pull: float, moved: float) -> float:
+    """By how much F exceeds its minimum at a point where its gradient is `pull` long, moved by `moved`."""
+    curved = shape.records * shape.bend + strength
+    return pull**2 / (2 * strength) + pull * moved + curved * moved**2 / 2
+
+
+def _length(probability: float, features: int, deviation: float) -> float:
+    """What the length of a normal vector does not exceed with this probability; 1 % more, for its grid."""
+    return 1.01 * deviation * math.sqrt(float(stats.chi2.ppf(probability, features)))
+
+
+def _tolerance(shape: Shape, strength: float, scale: float) -> float:
+    """The gradient that the solver leaves, and what separates the tilt on its grid from a normal vector."""
+    slack = scale / TILT_STEPS * math.sqrt(shape.features)
+    return shape.reachable(strength, scale * (math.sqrt(shape.features) + 10)) + slack
 
 
 def output(shape: Shape, budget: Budget) -> Design:
@@ -117,52 +106,40 @@ def output(shape: Shape, budget: Budget) -> Design:
         raise BadInput(
             'method="output" needs a regularization above 0: without strong convexity one record can move the '
             "minimiser without bound (Xu, Caramanis and Mannor 2012).",
-            fix='Give regularization, or use method="gradient".',
+            fix='Give regularization, or use method="gradient" or "smooth".',
         )
     pure = budget.delta == 0
     noise = _pure_scale(budget, shape.features) if pure else budget.gaussian_noise()
     event = ApproximateDP((1 - 1e-12) * budget.epsilon / budget.models, 0.0) if pure else Gaussian(noise)
     chosen = noise * shape.steepness / OUTPUT_SPREAD if shape.regularization is None else None
     regularization = chosen if chosen is not None else float(shape.regularization or 0.0) * shape.size
-    curved = shape.size * shape.bend + regularization
-    length = noise * shape.steepness / regularization * math.sqrt(float(stats.chi2.ppf(0.95, shape.features)))
-    return Design("output", event, noise, regularization, excess=curved * length**2 / 2 / shape.size)
+    left = shape.reachable(regularization, 0.0)
+    contribution = (shape.steepness + 2 * left) / regularization
+    if isinstance(event, ApproximateDP):
+        radius = float(stats.gamma.ppf(0.95, shape.features)) * budget.reach * contribution / event.epsilon
+    else:
+        radius = _length(0.95, shape.features, noise * contribution) + contribution / TILT_STEPS
+    excess = _rise(shape, regularization, left, radius) / shape.size
+    return Design("output", event, noise, regularization, excess=excess)
 
 
-def gradient(shape: Shape, budget: Budget) -> Design:
-    r"""theta <- theta - eta ((sum_i grad f_i(theta) + N(0, (z s)^2 I))/n + lambda theta), all records in every step.
+def smooth(shape: Shape, budget: Budget) -> Design:
+    r"""A descent without noise over all records, stopped after T steps, and noise on where it ends.
 
-    Guarantee: `Repeat(Gaussian(z), steps)`; every iterate may be seen. n is the public size.
-    After T steps the noise in a weight that no loss bends has spread eta sqrt(T) z s/n; T and eta make it SPREAD.
+    Guarantee: every step maps points no farther apart, and one record shifts it by eta s/n, so the end moves by at most
+    T eta s/n: `Gaussian(z)`. No strong convexity is needed, eta <= 1/beta is.
+    T eta makes |theta|^2/(2 T eta) + beta d (z T eta s/n)^2/2 least, for weights as long as TILT_SPREAD says.
+    Reference: Zhang, Zheng, Mou and Wang 2017, Efficient private ERM for smooth objectives, Theorem 4 and Lemma 5.
     """
-    if budget.delta == 0:
-        raise BadInput('method="gradient" needs a delta above 0.', fix='Use method="output", or give delta.')
-    once = budget.gaussian_noise()
-    time = SPREAD * shape.size / (once * shape.steepness)
-    steps = min(max(math.ceil(time * shape.bend), 10), MOST_STEPS)
-    noise = budget.gaussian_noise(steps)
-    eta = min(time / steps, 1 / shape.bend)
-    return Design("gradient", Repeat(Gaussian(noise), steps), noise, shape.regularization or 0.0, steps, eta)
-
-
-def dynamics(shape: Shape, budget: Budget) -> Design:
-    r"""Noisy gradient descent of which only the last iterate is released.
-
-    Guarantee: `LastIterate` (privacy dynamics), whose cost converges where the loss is strongly convex.
-    """
-    if budget.delta == 0:
-        raise BadInput('method="dynamics" needs a delta above 0.', fix='Use method="output", or give delta.')
-    once = budget.gaussian_noise()
-    chosen = once * shape.steepness / SPREAD / shape.size
-    regularization = chosen if shape.regularization is None else shape.regularization
-    eta = 1 / (shape.bend + 2 * regularization)
-    steps = min(max(math.ceil(3 / (eta * max(regularization, 1e-12))), 10), MOST_STEPS)
-
-    def event(noise: float) -> Event:
-        return LastIterate(noise, steps, eta, shape.steepness, shape.bend, shape.size, regularization=regularization)
-
-    noise = budget.least_noise(event)
-    return Design("dynamics", event(noise), noise, regularization, steps, eta)
+    needs_delta("smooth", budget)
+    noise, strength = budget.gaussian_noise(), shape.regularization or 0.0
+    beta, spread = shape.mean_bend + strength, noise * shape.steepness / shape.size
+    length = TILT_SPREAD * math.sqrt(math.sqrt(shape.features))
+    time = (length**2 / (2 * beta * shape.features * spread**2)) ** (1 / 3)
+    steps = min(max(math.ceil(time * beta), 1), MOST_STEPS)
+    eta = min(time / steps, 1 / beta)
+    expected = 1 / (2 * steps * eta) + 1.02 * beta * shape.features * (steps * eta * spread) ** 2 / 2
+    return Design("smooth", Gaussian(noise), noise, strength, steps, eta, expected=expected)
 
 
 METHODS: dict[str, Callable[[Shape, Budget], Design]] = {
@@ -170,12 +147,18 @@ METHODS: dict[str, Callable[[Shape, Budget], Design]] = {
     "objective": objective,
     "gradient": gradient,
     "dynamics": dynamics,
+    "smooth": smooth,
+    "sgd": sgd,
+    "single": single,
 }
 
 
 def run(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
     """The private minimiser by a design, after it was charged."""
-    return {"output": _output, "objective": _objective}.get(design.method, _descend)(problem, design, budget, rng)
+    how = {"output": _output, "objective": _objective, "smooth": _smooth}.get(design.method)
+    if how is not None:
+        return how(problem, design, budget, rng)
+    return descended(problem, design, np.zeros(problem.features), problem.shape, rng)
 
 
 def _objective(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
@@ -199,57 +182,15 @@ def _output(problem: Problem, design: Design, budget: Budget, rng: Source) -> Fl
     return np.asarray(theta + radius * direction / np.linalg.norm(direction))
 
 
-def _descend(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
-    return descended(problem, design, np.zeros(problem.features), problem.size, rng)
-
-
-class Summed(Protocol):
-    """A sum of losses that has a gradient, whose rounding errors are bounded."""
-
-    @property
-    def steepness(self) -> float: ...
-
-    def gradient(self, theta: Floats) -> Floats: ...
-
-    def rounding(self, length: float) -> float: ...
-
-
-def descended(problem: Summed, design: Design, theta: Floats, size: int, rng: Source) -> Floats:
-    """Noisy gradient descent; the noise also covers the rounding of the sum over records, by `room`, which is public.
-
-    Gradient perturbation releases every noisy sum, on a grid, so the mean of the later half of the iterates costs
-    nothing, and a sum longer than any that is likely may be shortened. `dynamics` releases only the last iterate, and
-    its theorem is about normal numbers: they are drawn in float64.
-    """
-    total, kept = np.zeros(theta.shape), 0
-    room = rounded(design, problem.steepness, problem.rounding, size, theta.size)
-    longest = size * problem.steepness + design.noise_multiplier * room * LARGEST * math.sqrt(theta.size)
-    for step in range(design.steps):
-        summed = problem.gradient(theta)
-        if design.method == "dynamics":
-            noisy = summed + design.noise_multiplier * room * rng.normal(theta.shape)
-        else:
-            noisy = gaussian(summed, room, design.noise_multiplier, rng)
-            noisy *= min(1.0, longest / max(float(np.linalg.norm(noisy)), 1e-300))
-        theta = theta - design.step_size * (noisy / size + design.regularization * theta)
-        if 2 * step >= design.steps:
-            total, kept = total + theta, kept + 1
-    return np.asarray(theta if design.method == "dynamics" else total / kept)
-
-
-def rounded(design: Design, steepness: float, rounding: Callable[[float], float], size: int, numbers: int) -> float:
-    """What one record moves a computed sum of gradients by, at every iterate: a public constant, as theorems ask for.
-
-    Every gradient is at most `size` steepness long, and its noise counts with at most LARGEST per number: with room at
-    most c steepness no iterate is longer than steps eta steepness (c + c z LARGEST sqrt(numbers)/size). The first c
-    that holds is taken.
-    """
-    noise = design.noise_multiplier * LARGEST * math.sqrt(numbers) / size
-    for most in (2.0**k for k in range(1, 11)):
-        room = steepness + 2 * rounding(design.steps * design.step_size * steepness * most * (1 + noise))
-        if room <= most * steepness:
-            return room
-    raise BadInput("Rounding errors of the gradients exceed one record's: there are too many records or steps.")
+def _smooth(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
+    """Rounding of a sum counts as more of one record's gradient, that of a step as a shift of its own."""
+    shape, theta = problem.shape, np.zeros(problem.features)
+    for _ in range(design.steps):
+        theta = theta - design.step_size * (problem.gradient(theta) / shape.size + design.regularization * theta)
+    time = design.steps * design.step_size
+    room = rounded(design, shape, problem.rounding, problem.features)
+    longest = 2 * time * room * shape.records / shape.size
+    return gaussian(theta, time * room / shape.size + 32 * UNIT * design.steps * longest, design.noise_multiplier, rng)
 
 
 def _pure_scale(budget: Budget, features: int) -> float:

@@ -7,15 +7,17 @@ the gradient of one term has norm at most `steepness` = lipschitz norm, and its 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ..core import NotFinished
 from .losses import Floats, MarginLoss
+from .shape import UNIT, Shape
 
 EXACT = 2_000
 """Features up to which Newton's equations are solved directly; beyond, by conjugate gradients."""
@@ -23,19 +25,22 @@ MANY, SHARE = 20_000, 10
 """From so many records on, the minimiser begins with every tenth."""
 BLOCK = 1 << 17
 """Numbers of one block of rows: 1 MiB."""
-UNIT = 2.0**-53
 NEWTON = 60
 """Newton steps before accelerated gradient steps take over."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows x (n, d), signs y in {-1, 0, 1} (0 is nobody's record), and a loss."""
+    """Rows x (n, d), signs y in {-1, 0, 1} (0 is nobody's record), and a loss.
+
+    `public_size` stands for the number of records where that is private; there are never more than twice as many.
+    """
 
     x: Any
     y: Floats
     loss: MarginLoss
     norm: float
+    public_size: int | None = None
 
     @property
     def size(self) -> int:
@@ -55,16 +60,20 @@ class Problem:
         """No record's curvature is larger."""
         return self.loss.smoothness * self.norm**2
 
-    def rounding(self, length: float) -> float:
-        """A bound on the rounding error of `gradient` at a point of this length, in the worst order of summation.
+    @property
+    def shape(self) -> Shape:
+        """Its public numbers."""
+        start, given = float(self.loss.value(np.zeros(1))[0]), self.public_size
+        size, most = (self.size, None) if given is None else (given, 2 * given)
+        return Shape(size, self.features, self.steepness, self.bend, at_zero=start, most=most)
 
-        A sum of k products is off by at most 2k 2^-53 times the sum of their sizes (Higham 2002, Accuracy and stability
-        of numerical algorithms, section 3.1). A margin's error moves its slope by `smoothness` times as much.
-        """
-        margin = 2 * (self.features + 2) * UNIT * self.norm * length
-        slope = 8 * UNIT * self.loss.lipschitz + self.loss.smoothness * margin
-        summed = 2 * (self.size + 2) * UNIT * self.steepness
-        return self.size * (summed + slope * self.norm)
+    def some(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Problem:
+        """The sum over these records alone."""
+        return replace(self, x=self.x[rows], y=self.y[rows])
+
+    def rounding(self, length: float) -> float:
+        """A bound on the rounding error of `gradient` at a point of this length."""
+        return self.shape.rounding(length)
 
     def gradient(self, theta: Floats) -> Floats:
         """The sum of all records' gradients."""
@@ -134,13 +143,8 @@ class Problem:
         return norm + self.rounding(length) + 8 * UNIT * (regularization * length + tilted)
 
     def reachable(self, regularization: float, tilt_length: float) -> float:
-        """A public tolerance that `minimum` can reach: far below one record's gradient, above all rounding errors.
-
-        F at its minimum is at most F(0) = n l(0), which bounds the minimiser's length.
-        """
-        worst = 2 * self.size * float(self.loss.value(np.zeros(1))[0]) / regularization
-        length = tilt_length / regularization + math.sqrt((tilt_length / regularization) ** 2 + worst)
-        return 1e-5 * self.steepness + 4 * self.rounding(length) + 64 * UNIT * (regularization * length + tilt_length)
+        """A public tolerance that `minimum` can reach."""
+        return self.shape.reachable(regularization, tilt_length)
 
     def _newton(self, margin: Floats, pull: Floats, regularization: float, floor: float) -> Floats:
         """Newton's step, with at least `floor` as every record's curvature (after Levenberg 1944): where the loss is

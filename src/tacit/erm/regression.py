@@ -41,6 +41,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         norm_bound: float = 1.0,
         regularization: float | str = "auto",
         fit_intercept: bool = True,
+        public_size: int | None = None,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -52,6 +53,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         self.norm_bound = norm_bound
         self.regularization = regularization
         self.fit_intercept = fit_intercept
+        self.public_size = public_size
         self.ledger = ledger
         self.random_state = random_state
 
@@ -61,17 +63,18 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
         self._range(), strength(self.regularization)
         x, target = self._training(X, y)
         rows, goal = bounded(x, self._norm_bound(), self.fit_intercept), self._goal(target)
-        budget = self._budget(len(rows))
+        size = self._size(len(rows))
+        budget = self._budget(size)
         if budget.delta == 0:
             raise BadInput(f"{self._name()} needs a delta above 0.")
         noise = budget.gaussian_noise(2)
         self.method_ = "sums of products"
         self._charge(Compose((Gaussian(noise), Gaussian(noise))), budget)
         rng, features, norm = source(self.random_state), rows.shape[1], largest_norm(self.fit_intercept)
-        room = 1 + room_of_sums(len(rows), features)
+        room = 1 + room_of_sums(self._most(size), features)
         moments = gaussian(products(rows), norm**2 * room, noise, rng)
         pulls = gaussian(rows.T @ goal, norm * room, noise, rng)
-        return self._solve(from_products(moments, features), pulls, noise * norm**2 * math.sqrt(features), len(rows))
+        return self._solve(from_products(moments, features), pulls, noise * norm**2 * math.sqrt(features), size)
 
     def predict(self, X: Any) -> Floats:
         """The expected number of each record, within `target_range`."""
@@ -139,6 +142,7 @@ class PrivateRidge(PrivateLinearRegression):
         norm_bound: float = 1.0,
         regularization: float | str = 0.01,
         fit_intercept: bool = True,
+        public_size: int | None = None,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -151,6 +155,7 @@ class PrivateRidge(PrivateLinearRegression):
             norm_bound=norm_bound,
             regularization=regularization,
             fit_intercept=fit_intercept,
+            public_size=public_size,
             ledger=ledger,
             random_state=random_state,
         )

@@ -17,8 +17,8 @@ SLACK = 1e-9
 """Rows are scaled to norm 1 - SLACK, so that the norm of the stored numbers, evaluated exactly, is at most 1."""
 
 
-def bounded(x: Any, norm_bound: float, intercept: bool) -> Any:
-    """Rows divided by `norm_bound` and shortened to norm 1 where they are longer; a last feature 1 for the intercept.
+def bounded(x: Any, norm_bound: float, intercept: float) -> Any:
+    """Rows divided by `norm_bound` and shortened to norm 1 where they are longer; a last feature `intercept`, if not 0.
 
     A value that is not finite counts as 0. Sparse rows stay sparse.
     """
@@ -34,6 +34,7 @@ def bounded(x: Any, norm_bound: float, intercept: bool) -> Any:
         rows /= norm_bound
     np.clip(rows, -1e150, 1e150, out=rows)  # so that no square overflows
     rows *= _shrink(np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
+    whole[:, x.shape[1] :] = intercept
     return whole
 
 
@@ -61,8 +62,14 @@ def read(estimator: Any, x: Any, *, sparse: bool, reset: bool) -> Any:
         return plain
     with np.errstate(all="ignore"):
         return validate_data(
-            estimator, plain, accept_sparse=kind, dtype=np.float64, ensure_all_finite=False, reset=reset
-        )
+            estimator, plain, accept_sparse=kind, dtype=np.float64, ensure_all_finite=False, reset=reset,
+            ensure_min_samples=fewest(estimator),
+        )  # fmt: skip
+
+
+def fewest(estimator: Any) -> int:
+    """How many records there must be: none where their number is private."""
+    return 1 if getattr(estimator, "public_size", None) is None else 0
 
 
 def numbers(x: Any) -> Any:
@@ -139,9 +146,9 @@ def _array(x: Any) -> NDArray[Any]:
     return np.zeros(0)
 
 
-def largest_norm(intercept: bool) -> float:
+def largest_norm(intercept: float) -> float:
     """The norm that no row of `bounded` exceeds."""
-    return float(np.sqrt(2.0)) if intercept else 1.0
+    return math.hypot(1.0, intercept)
 
 
 def signs(place: NDArray[np.int64], positive: int) -> Floats:
@@ -153,7 +160,7 @@ def _shrink(norms: Floats) -> Floats:
     return np.where(norms > 1.0 - SLACK, (1.0 - SLACK) / np.maximum(norms, 1.0 - SLACK), 1.0)
 
 
-def _sparse(x: Any, norm_bound: float, intercept: bool) -> Any:
+def _sparse(x: Any, norm_bound: float, intercept: float) -> Any:
     from scipy import sparse
 
     rows = sparse.csr_matrix(x, dtype=np.float64, copy=True)
@@ -163,6 +170,6 @@ def _sparse(x: Any, norm_bound: float, intercept: bool) -> Any:
         rows.data = np.clip(rows.data / norm_bound, -1e150, 1e150)
     norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
     rows = sparse.csr_matrix(sparse.diags(_shrink(norms)) @ rows)
-    return (
-        sparse.csr_matrix(sparse.hstack((rows, sparse.csr_matrix(np.ones((rows.shape[0], 1)))))) if intercept else rows
-    )
+    if not intercept:
+        return rows
+    return sparse.csr_matrix(sparse.hstack((rows, sparse.csr_matrix(np.full((rows.shape[0], 1), intercept)))))

@@ -48,6 +48,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         *,
         bounds: Bounds = None,
         adjacency: str = "add-remove",
+        public_size: int | None = None,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         self.delta = delta
         self.bounds = bounds
         self.adjacency = adjacency
+        self.public_size = public_size
         self.ledger = ledger
         self.random_state = random_state
 
@@ -64,27 +66,28 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         given = self._given()
         x = read(self, X, sparse=False, reset=True)
         given = None if given is None else of_width(given, x.shape[1])
-        budget = self._budget(len(x))
+        size = self._size(len(x))
+        budget = self._budget(size)
         if budget.delta == 0:
             raise BadInput("PrivateStandardScaler needs a delta above 0.")
         noise = self._noise(budget, found=given is None)
         self._charge(Gaussian(noise) if given else Compose((Gaussian(noise), Gaussian(noise))), budget)
-        self._solve(x, given, noise)
+        self._solve(x, given, noise, size)
         return self
 
     def _noise(self, budget: Budget, *, found: bool) -> float:
         self.method_ = "noisy sums, bounds found by noisy counts" if found else "noisy sums"
         return budget.gaussian_noise(2 if found else 1)
 
-    def _solve(self, x: Floats, given: tuple[Floats, Floats] | None, noise: float) -> None:
-        rng, (size, features) = source(self.random_state), x.shape
+    def _solve(self, x: Floats, given: tuple[Floats, Floats] | None, noise: float, size: int) -> None:
+        rng, features = source(self.random_state), x.shape[1]
         low, high = found_bounds(x, noise, rng) if given is None else given
         half = (high - low) / 2
         middle = low + half
         self.low_, self.high_ = middle - half, middle + half
         place = (self._clipped(x) - middle) / half
         np.clip(place, -1.0, 1.0, out=place)
-        share = math.sqrt(1.25 * features) * (1 + room_of_sums(size, features))
+        share = math.sqrt(1.25 * features) * (1 + room_of_sums(self._most(size), features))
         sums = np.concatenate((place.sum(axis=0), (place * place - 0.5).sum(axis=0)))
         means = gaussian(sums, share, noise, rng) / size
         mean = np.clip(means[:features], -1.0, 1.0)

@@ -69,19 +69,22 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         self._begin()
         candidates = self._candidates()
         mean = max(10.0, 3.0 * len(candidates)) if self.trials is None else float(self.trials)
-        budget = self._budget(_size(X))
+        size = self._size(_size(X))
+        budget = self._budget(size)
         if budget.delta == 0:
             raise BadInput("PrivateGridSearchCV needs a delta above 0.")
         share, event = self._share(X, y, candidates, mean, budget)
         self.method_ = "private selection"
         self._charge(event, budget)
         rng = source(self.random_state)
-        found = best_of(lambda settings, own: self._trial(X, y, settings, share, own), candidates, event, rng)
+        found = best_of(lambda settings, own: self._trial(X, y, settings, share, size, own), candidates, event, rng)
         self.best_estimator_, self.best_score_, self.best_params_ = found
         self.settings_ = chosen_among(len(candidates), event)
         # the winner was chosen among others, so that its own fit's claim does not hold for it
         self.best_estimator_.event_, self.best_estimator_.bound_ = self.event_, self.bound_
         self.best_estimator_.receipt_, self.best_estimator_.ledger = self.receipt_, self.ledger
+        self.uncovered_ = (*self.uncovered_, *self.best_estimator_._not_covered())
+        self.best_estimator_.uncovered_, self.best_estimator_.randomness_ = self.uncovered_, self.randomness_
         self.classes_ = self.best_estimator_.classes_
         return self
 
@@ -89,6 +92,11 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
     def adjacency(self) -> str:  # type: ignore[override]
         """The estimator's."""
         return str(self.estimator.adjacency)
+
+    @property
+    def public_size(self) -> int | None:  # type: ignore[override]
+        """The estimator's."""
+        return self.estimator.public_size
 
     def predict(self, X: Any) -> Any:
         """The winner's answers."""
@@ -115,7 +123,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         )
 
     def _not_covered(self) -> tuple[str, ...]:
-        return ("how the candidates were listed", *self.best_estimator_._not_covered())
+        return ("how the candidates were listed",)
 
     def _candidates(self) -> list[Settings]:
         if not isinstance(self.estimator, PrivateEstimator) or not hasattr(self.estimator, "classes"):
@@ -163,12 +171,12 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
             raise BadInput("No trial fits into this budget.", fix="Raise epsilon, or lower trials.")
         return best
 
-    def _trial(self, X: Any, y: Any, settings: Settings, share: Budget, rng: Source) -> tuple[Any, float]:
+    def _trial(self, X: Any, y: Any, settings: Settings, share: Budget, size: int, rng: Source) -> tuple[Any, float]:
         seed = None if self.random_state is None else int(rng.words(1)[0] >> np.uint64(2))
         model = self._made(settings, share, random_state=seed).fit(X, y)
         right = float(np.sum(model.predict(X) == self._truth(model, X, y)))
         noisy = gaussian(np.array([right]), 1.0, _score_event(share).noise_multiplier, rng)
-        return model, float(noisy[0]) / _size(X)
+        return model, float(noisy[0]) / size
 
     def _truth(self, model: Any, X: Any, y: Any) -> Any:
         """The label of every record; one of no class equals no answer."""

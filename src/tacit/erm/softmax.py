@@ -7,7 +7,7 @@ sqrt(2) |x_i|, and curvature at most |x_i|^2 / 2 (the softmax covariance has nor
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ..core.randomness import Source
+from .descent import descended
 from .losses import Floats
-from .methods import Design, descended
-from .problem import UNIT
+from .shape import UNIT, Design, Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,14 +28,25 @@ class Softmax:
     y: NDArray[np.int64]
     classes: int
     norm: float
+    public_size: int | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.y)
 
     @property
     def steepness(self) -> float:
         return math.sqrt(2.0) * self.norm
 
     @property
-    def bend(self) -> float:
-        return self.norm**2 / 2
+    def shape(self) -> Shape:
+        """Its public numbers."""
+        size, most = (self.size, None) if self.public_size is None else (self.public_size, 2 * self.public_size)
+        return Shape(size, self.classes * self.x.shape[1], self.steepness, self.norm**2 / 2, most=most)
+
+    def some(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Softmax:
+        """The sum over these records alone."""
+        return replace(self, x=self.x[rows], y=self.y[rows])
 
     def gradient(self, theta: Floats) -> Floats:
         """The sum of all records' gradients: shape (classes, d)."""
@@ -47,13 +58,13 @@ class Softmax:
 
     def rounding(self, length: float) -> float:
         """A bound on the rounding error of `gradient` (Higham 2002, section 3.1), as for one margin and per class."""
-        n, d, k = len(self.y), self.x.shape[1], self.classes
-        logit = 2 * (d + 2) * UNIT * self.norm * length
+        n, d, k = self.shape.records, self.x.shape[1], self.classes
+        logit = 4 * (d + 2) * UNIT * self.norm * length
         share = (8 * k * UNIT + 2 * logit) * math.sqrt(k)
-        summed = 2 * (n + 2) * UNIT * self.steepness
+        summed = 2 * (n + d + 4) * UNIT * self.steepness
         return float(n * (summed + share * self.norm))
 
 
 def descend(problem: Softmax, design: Design, rng: Source) -> Floats:
     """Noisy gradient descent; the mean of the later half of all iterates."""
-    return descended(problem, design, np.zeros((problem.classes, problem.x.shape[1])), len(problem.y), rng)
+    return descended(problem, design, np.zeros((problem.classes, problem.x.shape[1])), problem.shape, rng)

@@ -109,6 +109,11 @@ class Plan:
         )
 
     @property
+    def summary(self) -> str:
+        """How long and how noisy the training is, in words."""
+        return f"{self.steps} steps, noise multiplier {self.noise_multiplier:.4g}"
+
+    @property
     def steps_per_pass(self) -> int:
         """How many steps a pass over the units has; 1 where there are no passes."""
         return self.sampling.steps_per_pass(self.rate)

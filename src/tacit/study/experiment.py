@@ -43,6 +43,7 @@ from .faults import would_catch
 from .finished import Finished
 from .fleets import attacked, runner
 from .membership import FPRS, NOT_COVERED, controls, measured
+from .minimiser import Minimiser
 from .models import Predict, predictor
 from .provenance import provenance
 from .reference_models import halves
@@ -119,9 +120,10 @@ class Recipe:
     name: str
     make: Callable[[], nn.Module]
     optimizer: MakeOptimizer
-    schedule: Epochs | Plan
+    schedule: Epochs | Plan | Minimiser
     again: Again | None = None
     in_fleets: bool = True
+    code: str = OWN
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +196,7 @@ class Experiment:
         mine = 0 if released is None else 1
         self.note(f"{recipe.name}: training {member.shape[1] - mine} models")
         fleet = Fleet(recipe.make, recipe.optimizer)
+        assert not isinstance(recipe.schedule, Minimiser)
         models = fleet.train(self.x, self.y, member[:, mine:], recipe.schedule, rng=self.chance)
         logits = models.logits(self.x)
         accuracy = float(models.accuracy(*self.test)[: self.effort.targets].mean())
@@ -227,14 +230,14 @@ class Experiment:
         effort, plan = self.effort, recipe.schedule
         start = crafted(start, *self.test) if effort.start == "crafted" else start
         error = 1 - effort.audit_confidence
+        if not recipe.in_fleets:
+            own = self._play_own(recipe, start, game)
+            return self._judged(recipe, own, self._shown(own, claim, 1 - error, recipe.code, game))
         if not isinstance(plan, Plan):
             scores = self._play_fleet(Fleet(recipe.make, recipe.optimizer), recipe, game)
             return self._judged(recipe, scores, self._shown(scores, claim, 1 - error, "runs", game), (SHARED_ORDER,))
-        if not recipe.in_fleets:
-            own = self._play_own(recipe, plan, start, game)
-            return self._judged(recipe, own, self._shown(own, claim, 1 - error, OWN, game))
         fleet = Fleet(start, recipe.optimizer)
-        scores, own = self._play_fleet(fleet, recipe, game), self._play_own(recipe, plan, start, game)
+        scores, own = self._play_fleet(fleet, recipe, game), self._play_own(recipe, start, game)
         shown = (
             *self._shown(scores, claim, 1 - (1 - OWN_SHARE) * error, FLEET, game),
             *self._shown(own, claim, 1 - OWN_SHARE * error, OWN, game),
@@ -247,12 +250,14 @@ class Experiment:
     def _play_fleet(self, fleet: Fleet, recipe: Recipe, game: Pair) -> Scores:
         self.note(f"{recipe.name}: auditing with {self.effort.runs} models")
         told = TimeLeft(recipe.name, self.note)
+        assert not isinstance(recipe.schedule, Minimiser)
         run = self._kept(runner(fleet, game, recipe.schedule, self.chance, told))
         return play(run, self.effort.runs, self.chance)
 
-    def _play_own(self, recipe: Recipe, plan: Plan, start: nn.Module, game: Pair) -> Scores:
-        self.note(f"{recipe.name}: auditing train.fit itself with {self.effort.own_runs} models")
-        return play(self._own(recipe, plan, start, game), self.effort.own_runs, self.chance)
+    def _play_own(self, recipe: Recipe, start: nn.Module, game: Pair) -> Scores:
+        code = recipe.code.removeprefix("runs, ")
+        self.note(f"{recipe.name}: auditing {code} itself with {self.effort.own_runs} models")
+        return play(self._own(recipe, start, game), self.effort.own_runs, self.chance)
 
     def _judged(
         self, recipe: Recipe, scores: Scores, shown: tuple[Demonstration, ...], open_: tuple[str, ...] = ()
@@ -275,13 +280,14 @@ class Experiment:
             return None
         return Journal.open(place, {"runs": runs, "canary": self.effort.canary}, (game.x, game.y), self.chance)
 
-    def _own(self, recipe: Recipe, plan: Plan, start: nn.Module, game: Pair) -> Runner:
+    def _own(self, recipe: Recipe, start: nn.Module, game: Pair) -> Runner:
         """Runs of the very code that trains the released model, from the same public start, each in a process."""
 
         def train(x: Array, y: Labels, rng: np.random.Generator) -> Predict:
             if recipe.again is not None:
                 return recipe.again(start, x, y, rng)
-            model = copy.deepcopy(start)
+            plan, model = recipe.schedule, copy.deepcopy(start)
+            assert isinstance(plan, Plan)
             optimizer = recipe.optimizer(list(model.parameters()))
             data = (torch.as_tensor(x), torch.as_tensor(y))
             return predictor(fit(model, data, plan, optimizer=optimizer, rng=rng, delta=self.delta).model)

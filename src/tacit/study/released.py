@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from ..audits import stated
 from ..audits.canary import maker, pair
 from ..audits.demonstration import same_adjacency
 from ..core import Adjacency, BadInput, Evidence, Source
@@ -47,12 +46,12 @@ def bracket_released(
 
     `finished` brings the randomness, and keeps reference models and the audit's runs.
     """
-    records, plan = training.records, training.plan
+    records = training.records
     sides = [np.flatnonzero(side) for side in (training.inside & _usual(training), training.held_out)]
     if len(sides[1]) < 2:
         raise BadInput("No records were held out, so there is nobody to tell members from.", fix="Give `members`.")
     given = taking.Given.of(model, evidence, training.delta)
-    claim = given.claim or stated(plan, delta=training.delta)
+    claim = given.claim or training.claim
     same_adjacency(claim, Adjacency.ADD_REMOVE)
     held = records.x[sides[1]], records.y[sides[1]]
     if records.unit is not None:
@@ -107,7 +106,8 @@ def _audited(
         finished=finished,
     )  # fmt: skip
     recipe = Recipe(
-        training.name, training.make, training.optimizer, training.plan, training.again, training.in_fleets
+        training.name, training.make, training.optimizer, training.plan, training.again, training.in_fleets,
+        f"runs, {training.code}",
     )  # fmt: skip
     start = fresh(training.make, x, y, chance)
     game = pair(x, y, maker(effort.canary)[1], chance.generator(), Adjacency.ADD_REMOVE)
@@ -132,7 +132,7 @@ def _who(training: RunTraining, references: int, sides: Sequence[Any], effort: E
     inside, held = int(training.inside.sum()), int(training.held_out.sum())
     users = None if training.users is None else len(np.unique(training.users))
     unit = "" if users is None else f" of {users} users"
-    own = f"{effort.own_runs} by train.fit"
+    own = f"{effort.own_runs} by {training.code}"
     runs = f"{effort.runs} by a fleet, {own}" if training.in_fleets else own
     drawn = f"{references}, each trained on as many records, drawn at random from {sum(map(len, sides))} of both"
     return {

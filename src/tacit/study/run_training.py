@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from ..core import BadInput
+from ..audits import stated
+from ..audits.claims import with_frontier
+from ..core import BadInput, Claim
 from ..data import Records
 from ..fleet import Fleet, MakeOptimizer
 from ..loss import Plan
@@ -21,7 +23,8 @@ from ..loss.clipping import FLAT
 from ..loss.sampling import POISSON
 from ..train import Trained
 from ..train.recipe.networks import learning_rate, network
-from .models import Predict, predictor
+from .minimiser import Minimiser, Shortened, left_open
+from .models import Fit, Predict, predictor
 from .planning import planned
 from .run_file import RunFile
 from .training import optimizer, trained
@@ -36,13 +39,16 @@ EVERY = 10
 
 @dataclass(frozen=True, eq=False)
 class RunTraining:
-    """A maker of models, a plan, settings, the records, and which of them are trained on (`inside`)."""
+    """A maker of models, a plan, settings, the records, and which of them are trained on (`inside`).
+
+    A minimiser takes the place of the plan where a file leaves the way of training open.
+    """
 
     name: str
     records: Records
     inside: Mask
     make: Callable[[], nn.Module]
-    plan: Plan
+    plan: Plan | Minimiser
     delta: float
     settings: dict[str, Any] = field(default_factory=dict)
     records_per_user: int | None = None
@@ -53,6 +59,8 @@ class RunTraining:
         trained on earlier, else `members` does."""
         inside = training_rows(records) if inside is None else inside
         table, unit = file.get("plan"), records.unit
+        if left_open(file, records):
+            return cls._minimised(file, records, inside)
         units = int(inside.sum()) if unit is None else len(np.unique(unit[inside]))
         plan, delta = planned(table, units)
         each: int | None = None
@@ -64,6 +72,19 @@ class RunTraining:
         if "kind" in file.get("model") and settings.get("optimizer", "sgd") == "sgd":
             settings.setdefault("lr", learning_rate(plan))
         return cls(file.name, records, inside, maker(file, records, make), plan, delta, settings, each)
+
+    @classmethod
+    def _minimised(cls, file: RunFile, records: Records, inside: Mask) -> RunTraining:
+        found = Minimiser.of(file, records, int(inside.sum()))
+        make = functools.partial(Shortened, found.features, records.classes, found.norm_bound)
+        return cls(file.name, records, inside, make, found, found.delta)
+
+    @property
+    def claim(self) -> Claim:
+        """What the training proves."""
+        if isinstance(self.plan, Plan):
+            return stated(self.plan, delta=self.delta)
+        return with_frontier(Claim(self.plan.bound(self.delta), self.plan.event))
 
     @property
     def data(self) -> tuple[Array, Array]:
@@ -83,10 +104,27 @@ class RunTraining:
     @property
     def in_fleets(self) -> bool:
         """Whether a fleet can take the same steps as `train.fit`: many models at once."""
+        if not isinstance(self.plan, Plan):
+            return False
         plain = (
             self.settings.get("schedule", "constant") == "constant" and self.settings.get("average", "none") == "none"
         )
         return plain and self.users is None and (self.plan.sampling, self.plan.clipping) == (POISSON, FLAT)
+
+    @property
+    def resumes_exactly(self) -> bool:
+        """Whether a checkpoint compares the plan that it is resumed under; else the run folder must."""
+        return isinstance(self.plan, Plan)
+
+    @property
+    def code(self) -> str:
+        """What trains the released model."""
+        return "train.fit" if isinstance(self.plan, Plan) else "tacit.erm"
+
+    @property
+    def own_runs(self) -> int:
+        """Runs of an audit where no fleet makes them: as many as take a minute or less."""
+        return 64 if isinstance(self.plan, Plan) else 160
 
     @property
     def cost(self) -> float:
@@ -108,11 +146,15 @@ class RunTraining:
             users = np.concatenate((users, np.full(len(x) - len(users), users.max() + 1)))
         return predictor(self._trained(lambda: copy.deepcopy(start), (x, y), users, rng).model)
 
-    def reference(self) -> References | None:
-        """How reference models are trained; None where no fleet can."""
+    def reference(self) -> References | Fit | None:
+        """How reference models are trained: in a fleet, or one by one where that is fast; None where neither is."""
+        if isinstance(self.plan, Minimiser):
+            return lambda x, y, rng: self.again(self.make(), x, y, rng)
         return References(self.make, self.optimizer, self.plan) if self.in_fleets else None
 
     def _trained(self, make: Any, data: Any, users: Array | None, rng: Any, **more: Any) -> Trained:
+        if isinstance(self.plan, Minimiser):
+            return self.plan.trained(make, data, rng, **more)
         if users is not None:
             more |= {"users": users, "records_per_user": self.records_per_user}
         return trained(make, data, self.plan, self.settings, rng, delta=self.delta, **more)

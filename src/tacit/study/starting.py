@@ -27,6 +27,10 @@ ASKED = {
     "access": "who can reach the model",
     "earlier_releases": "what else was published from these data",
 }
+HOW = {
+    True: "everybody takes part in a step with this probability",
+    False: "with rate and steps: by noisy gradients (DP-SGD); without them: by the best method for a linear model",
+}
 Ask = Callable[[str, str], str]
 """ask(question, answer if none is given) -> answer"""
 
@@ -62,8 +66,12 @@ def described(path: Path, facts: Facts, ask: Ask | None = None) -> tuple[Schema,
     return schema, table, facts
 
 
-def run_text(table: str, schema: str, rows: int, told: Mapping[str, str] | None = None) -> str:
-    """The run file: everything that `train` and `bracket` need, with what each line means."""
+def run_text(table: str, schema: str, rows: int, told: Mapping[str, str] | None = None, *, descent: bool = True) -> str:
+    """The run file: everything that `train` and `bracket` need, with what each line means.
+
+    Without `descent` the way of training is left open: see `study.minimiser`.
+    """
+    line = "" if descent else "# "
     delta = min(1e-5, 10.0 ** math.floor(-math.log10(10 * max(rows, 1))))
     return f"""\
 [data]
@@ -76,8 +84,8 @@ kind = "linear"                   # or "mlp"; or make = "your_module:make_model"
 [plan]
 epsilon = {EPSILON:g}                       # the promise: at most this much privacy loss for anybody in the table
 delta = {delta:.0e}                     # with this probability of a miss: well below one in the number of records
-rate = {RATE:g}                        # everybody takes part in a step with this probability
-steps = {STEPS}
+{line}rate = {RATE:g}                        # {HOW[descent]}
+{line}steps = {STEPS}
 
 [describe]                        # for the page; what is not said there is shown as "not stated"
 {_description(told or {})}
@@ -94,7 +102,8 @@ def write(
         raise BadInput(f"{there} is there already.", fix="Remove it, or give another --out DIR.")
     schema.save(files[0])
     with unwritten(files[1], files[0]):
-        written(files[1], run_text(str(path), str(files[0]), rows, told))
+        descent = schema.unit is not None or len(schema.classes) != 2
+        written(files[1], run_text(str(path), str(files[0]), rows, told, descent=descent))
     return files
 
 

@@ -88,15 +88,15 @@ def trained(
     )
 
 
-def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost: float) -> Effort:
+def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost: float, own: int = 64) -> Effort:
     """How much is trained, from [attack] and [audit]. `cost` is that of one run, in numbers that pass through a model:
-    where it is large, `train.fit` makes fewer runs of its own unless it makes all of them."""
+    where it is large, `train.fit` makes fewer runs of its own unless it makes all of them, `own` where it is small."""
     asked: dict[str, Any] = {key: attack[key] for key in ("references", "fpr") if key in attack}
     asked |= {"start": audit.start, "audit_confidence": audit.confidence}
     asked |= {} if audit.runs is None else {"runs": audit.runs}
     asked |= {} if audit.canary == "auto" else {"canary": audit.canary}
     if not in_fleets:
-        asked["own_runs"] = asked.pop("runs", 64 if cost < LARGE else 2 * FEWEST)
+        asked["own_runs"] = asked.pop("runs", own if cost < LARGE else 2 * FEWEST)
     elif cost <= LARGE:
         runs = asked.get("runs", Effort.runs)
         asked |= {"fault_runs": max(40, min(300, runs // 2)), "own_runs": max(16, min(Effort.own_runs, runs))}

@@ -1,0 +1,189 @@
+r"""Gradient perturbation: descents whose every gradient carries noise; and the last iterate of one alone.
+
+A descent on n records costs what its noisy sums cost. All records in every step (`gradient`) use noise best; a Poisson
+sample (`sgd`) is faster per step; one uniform index per step (`single`) is the textbook's rule, kept to compare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Adjacency, BadInput, Event
+from ..core.events import FixedSize, Gaussian, LastIterate, Poisson, Repeat
+from ..core.randomness import Source
+from .budget import Budget
+from .losses import Floats
+from .noise import gaussian
+from .shape import Design, Shape
+
+SPREAD = 1.0
+"""Noise that gradient perturbation accepts in every weight, for rows of norm 1: it sets how far to fit."""
+MOST_STEPS = 400
+RATE, SAMPLED_STEPS = 0.1, 200
+"""A tenth of the records at every step, twenty passes: found on five public tables (benchmarks/tables.py)."""
+SINGLE_STEPS = 20_000
+"""Bassily et al. make n^2 steps; beyond this many, a fit takes minutes."""
+LARGEST = 8.7
+"""No normal number of `Source.normal` is larger: their radius comes from 53 bits."""
+
+
+def needs_delta(method: str, budget: Budget) -> None:
+    """Refuse delta 0, which Gaussian noise cannot keep."""
+    if budget.delta == 0:
+        raise BadInput(f'method="{method}" needs a delta above 0.', fix='Use method="output", or give delta.')
+
+
+def gradient(shape: Shape, budget: Budget) -> Design:
+    r"""theta <- theta - eta ((sum_i grad f_i(theta) + N(0, (z s)^2 I))/n + lambda theta), all records in every step.
+
+    Guarantee: `Repeat(Gaussian(z), steps)`; every iterate may be seen. n is the public size.
+    After T steps the noise in a weight that no loss bends has spread eta sqrt(T) z s/n; T and eta make it SPREAD.
+    """
+    needs_delta("gradient", budget)
+    once = budget.gaussian_noise()
+    time = SPREAD * shape.size / (once * shape.steepness)
+    steps = min(max(math.ceil(time * shape.bend), 10), MOST_STEPS)
+    noise = budget.gaussian_noise(steps)
+    found = Design("gradient", Repeat(Gaussian(noise), steps), noise, shape.regularization or 0.0, steps)
+    return _stepped(found, shape, time / steps)
+
+
+def sgd(shape: Shape, budget: Budget) -> Design:
+    r"""The descent of `gradient`, on a Poisson sample in each step: every record takes part with probability RATE.
+
+    Guarantee: `Repeat(Poisson(rate, Gaussian(z)), steps)`; every iterate may be seen, the samples stay secret.
+    """
+    needs_delta("sgd", budget)
+
+    def event(noise: float) -> Event:
+        return Repeat(Poisson(RATE, Gaussian(noise)), SAMPLED_STEPS)
+
+    noise = budget.least_noise(event)
+    found = Design("sgd", event(noise), noise, shape.regularization or 0.0, SAMPLED_STEPS, rate=RATE)
+    return _stepped(found, shape, SPREAD * RATE * shape.size / (math.sqrt(SAMPLED_STEPS) * noise * shape.steepness))
+
+
+def single(shape: Shape, budget: Budget) -> Design:
+    r"""theta <- theta - eta (grad f_i(theta) + N(0, (z s)^2 I) + lambda theta), one uniform index i per step.
+
+    Guarantee: `Repeat(FixedSize(1, n, Gaussian(z)), steps)`, for replaced records alone.
+    Reference: Bassily, Smith and Thakurta 2014, Private empirical risk minimization, Algorithm 1, with exact noise in
+    place of its rule, at most SINGLE_STEPS steps, and no projection.
+    """
+    needs_delta("single", budget)
+    if budget.adjacency is not Adjacency.REPLACE or shape.records != shape.size:
+        raise BadInput('method="single" has a proof for adjacency="replace" and a known number of records alone.')
+    steps = min(shape.size**2, SINGLE_STEPS)
+
+    def event(noise: float) -> Event:
+        return Repeat(FixedSize(1, shape.size, Gaussian(noise)), steps)
+
+    noise = budget.least_noise(event)
+    found = Design("single", event(noise), noise, shape.regularization or 0.0, steps, rate=1 / shape.size)
+    return _stepped(found, shape, SPREAD / (math.sqrt(steps) * max(noise, 1.0) * shape.steepness))
+
+
+def dynamics(shape: Shape, budget: Budget) -> Design:
+    r"""Noisy gradient descent of which only the last iterate is released.
+
+    Guarantee: `LastIterate` (privacy dynamics), whose cost converges where the loss is strongly convex.
+    """
+    needs_delta("dynamics", budget)
+    once = budget.gaussian_noise()
+    chosen = once * shape.steepness / SPREAD / shape.size
+    regularization = chosen if shape.regularization is None else shape.regularization
+    eta = 1 / (shape.mean_bend + 2 * regularization)
+    steps = min(max(math.ceil(3 / (eta * max(regularization, 1e-12))), 10), MOST_STEPS)
+
+    def event(noise: float) -> Event:
+        bend = shape.mean_bend
+        return LastIterate(noise, steps, eta, shape.steepness, bend, shape.size, regularization=regularization)
+
+    noise = budget.least_noise(event)
+    return Design("dynamics", event(noise), noise, regularization, steps, eta)
+
+
+def _stepped(design: Design, shape: Shape, wanted: float) -> Design:
+    r"""A design with its step size, at most 1/beta, and what the mean of the later half of its iterates achieves.
+
+    With xi the error of a gradient, E|xi|^2 <= v: E|theta_t - w|^2 <= |w|^2 + t eta^2 v for every w, and the K later
+    iterates exceed F(w) on average by E|theta_{T-K} - w|^2/(2 eta K) + eta v/2 + beta eta^2 v/2: docs/proofs/erm.md,
+    Theorem 7. Here |w| = 1.
+    """
+    beta, steps = shape.mean_bend + design.regularization, design.steps
+    eta, batch = min(wanted, 1 / beta), design.rate * shape.size
+    noise = shape.features * (design.noise_multiplier * shape.steepness / batch) ** 2
+    error = noise + (1 - design.rate) * shape.steepness**2 / batch
+    kept = steps // 2
+    passed = (1 + (steps - kept) * eta**2 * error) / (2 * eta * kept)
+    expected = passed + eta * error / 2 * (1 + beta * eta)
+    return design.with_(step_size=eta, expected=expected)
+
+
+class Summed(Protocol):
+    """A sum of losses that has a gradient, whose rounding errors are bounded."""
+
+    @property
+    def steepness(self) -> float: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def gradient(self, theta: Floats) -> Floats: ...
+
+    def rounding(self, length: float) -> float: ...
+
+    def some(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Self:
+        """The sum over these records alone."""
+        ...
+
+
+def descended(problem: Summed, design: Design, theta: Floats, shape: Shape, rng: Source) -> Floats:
+    """Noisy gradient descent; the noise also covers the rounding of the sum over records, by `room`, which is public.
+
+    Gradient perturbation releases every noisy sum, on a grid, so the mean of the later half of the iterates costs
+    nothing, and a sum longer than any that is likely may be shortened. `dynamics` releases only the last iterate, and
+    its theorem is about normal numbers: they are drawn in float64.
+    """
+    total, kept, batch = np.zeros(theta.shape), 0, design.rate * shape.size
+    room = rounded(design, shape, problem.rounding, theta.size)
+    longest = shape.records * problem.steepness + design.noise_multiplier * room * LARGEST * math.sqrt(theta.size)
+    for step in range(design.steps):
+        summed = _sampled(problem, design, rng).gradient(theta)
+        if design.method == "dynamics":
+            noisy = summed + design.noise_multiplier * room * rng.normal(theta.shape)
+        else:
+            noisy = gaussian(summed, room, design.noise_multiplier, rng)
+            noisy *= min(1.0, longest / max(float(np.linalg.norm(noisy)), 1e-300))
+        theta = theta - design.step_size * (noisy / batch + design.regularization * theta)
+        if 2 * step >= design.steps:
+            total, kept = total + theta, kept + 1
+    return np.asarray(theta if design.method == "dynamics" else total / kept)
+
+
+def _sampled(problem: Summed, design: Design, rng: Source) -> Summed:
+    """The records of one step: all, a Poisson sample, or one."""
+    if isinstance(design.event, Repeat) and isinstance(design.event.event, FixedSize):
+        return problem.some(rng.integers(problem.size, 1))
+    return problem if design.rate == 1 else problem.some(rng.bernoulli(design.rate, problem.size))
+
+
+def rounded(design: Design, shape: Shape, rounding: Callable[[float], float], numbers: int) -> float:
+    """What one record moves a computed sum of gradients by, at every iterate: a public constant, as theorems ask for.
+
+    Every sum is at most n steepness long, and its noise counts with at most LARGEST per number: with room at most c
+    steepness no iterate is longer than steps eta c steepness (n + z LARGEST sqrt(numbers))/batch. The first c that
+    holds is taken.
+    """
+    reach = shape.records + design.noise_multiplier * LARGEST * math.sqrt(numbers)
+    step = design.step_size * shape.steepness * reach / (design.rate * shape.size)
+    for most in (2.0**k for k in range(1, 11)):
+        room = shape.steepness + 2 * rounding(design.steps * step * most)
+        if room <= most * shape.steepness:
+            return room
+    raise BadInput("Rounding errors of the gradients exceed one record's: there are too many records or steps.")

@@ -1,0 +1,145 @@
+"""A linear model of a table whose run file leaves the way of training open: the best method of `tacit.erm` makes it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+pytest.importorskip("sqlalchemy")
+import tacit
+from command import Command
+from tacit import BadInput, Column, Schema
+from tacit.core.files import Lasting
+from tacit.data import Records
+from tacit.erm import PrivateLogisticRegression
+from tacit.study.minimiser import Minimiser, Shortened, Stream, left_open
+from tacit.study.run_file import RunFile
+from tacit.study.run_training import RunTraining
+
+SCHEMA = Schema(
+    (
+        Column("age", range=(0, 100)),
+        Column("town", kind="category", words=("A", "B")),
+        Column("buys", kind="category", words=("n", "y")),
+    ),
+    label="buys",
+)
+RNG = np.random.default_rng(0)
+AGE, TOWN = RNG.integers(0, 100, 400), RNG.choice(["A", "B"], 400)
+BUYS = np.where(AGE / 100 + 0.3 * (TOWN == "A") > 0.6, "y", "n")
+RUN = """
+[data]
+source = "people.csv"
+schema = "people.toml"
+[model]
+kind = "linear"
+[plan]
+epsilon = 2
+delta = 1e-4
+"""
+
+
+@pytest.fixture
+def tacit_(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{a},{t},{b}" for a, t, b in zip(AGE, TOWN, BUYS, strict=True)]
+    Path("people.csv").write_text("\n".join(["age,town,buys", *rows]))
+    SCHEMA.save("people.toml")
+    Path("run.toml").write_text(RUN)
+    return Command(capsys, monkeypatch)
+
+
+def records():
+    import pandas as pd
+
+    x, y = SCHEMA.encode(pd.DataFrame({"age": AGE, "town": TOWN, "buys": BUYS}))
+    return Records(x, y, schema=SCHEMA)
+
+
+def test_a_run_file_without_python_pays_once_and_tells_what_it_did(tacit_):
+    status, out, err = tacit_("ledger", "init", "budget.db", "--epsilon", 5, "--delta", 1e-3, "--unit", "record")
+    assert status == 0, err
+    status, out, err = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1, "--ledger", "budget.db")
+    assert status == 0, err
+    found = json.loads(out)
+    assert "objective perturbation" in err
+    assert (found["steps"], found["plot"]) == (1, None)
+    assert 1.9 < found["epsilon"]["upper"] <= 2.0
+    assert found["accuracy"]["validation"] > found["accuracy"]["baseline"] + 0.1
+    assert found["receipt"]["seq"] == 1
+    evidence = tacit.Evidence.load("run/evidence.json")
+    assert type(evidence.claim.event).__name__ == "Compose"
+    assert evidence.provenance["method"] == "objective"
+    assert any("number of records" in line for line in evidence.not_covered)
+    assert tacit.verify(evidence).ok
+    assert {"model.safetensors", "evidence.json", "manifest.json"} <= {path.name for path in Path("run").iterdir()}
+    assert not Path("run.unfinished").exists()
+
+
+def test_only_a_file_that_leaves_the_way_open_is_minimised(tacit_):
+    held, file = records(), RunFile.read("run.toml")
+    assert left_open(file, held)
+    assert RunTraining.of(file, held, None).code == "tacit.erm"
+    for section, more in (("plan", {"rate": 0.1, "steps": 9}), ("train", {"lr": 1.0}), ("model", {"kind": "mlp"})):
+        other = replace(file, sections={**file.sections, section: {**file.get(section), **more}})
+        assert not left_open(other, held)
+        assert RunTraining.of(other, held, None).code == "train.fit"
+    assert not left_open(file, replace(held, schema=None))
+    assert not left_open(file, replace(held, unit=np.arange(len(held.x))))
+
+
+MINIMISER = Minimiser(400, 5, 2.0, 2.0, 1e-4)
+
+
+class Till:
+    adjacency, unit = tacit.Adjacency.ADD_REMOVE, "record"
+
+    def __init__(self):
+        self.paid = {}
+
+    def charge(self, event, *, key, purpose="", analyst="", adjacency=None, unit=None):
+        assert self.paid.setdefault(key, event) == event
+
+
+def test_a_run_that_is_done_again_pays_nothing_and_any_other_pays(tmp_path):
+    """The secret of an interrupted run repeats key and noise on the same data; on others both are new."""
+    held, till, place = records(), Till(), Lasting(tmp_path / "checkpoint.secret")
+    make = lambda: Shortened(5, 2, 2.0)  # noqa: E731
+    weights = []
+    for y in (held.y, held.y, 1 - held.y):
+        done = MINIMISER.trained(make, (held.x[:, :5], y), None, ledger=till, checkpoint=place)
+        weights.append(done.model.layer.weight[1].tolist())
+    assert weights[0] == weights[1] != weights[2]
+    assert len(till.paid) == 2
+    assert place.path.stat().st_mode & 0o777 == 0o600
+    assert "cryptographic" in done.evidence.provenance["randomness"]
+    assert not any("seed" in line for line in done.evidence.not_covered)
+    place.path.write_bytes(b"short")
+    with pytest.raises(BadInput, match="damaged"):
+        MINIMISER.trained(make, (held.x[:, :5], held.y), None, checkpoint=place)
+
+
+def test_the_network_answers_as_the_estimator_does():
+    held = records()
+    x = np.concatenate((held.x[:, :5], 30 * held.x[:5, :5]))
+    done = MINIMISER.trained(lambda: Shortened(5, 2, 2.0), (held.x[:, :5], held.y), 3)
+    same = PrivateLogisticRegression(2.0, 1e-4, classes=[0, 1], norm_bound=2.0, public_size=400, random_state=3).fit(
+        held.x[:, :5], held.y
+    )
+    assert np.allclose(done.predict_proba(x), same.predict_proba(x), atol=1e-5)
+    assert done.evidence.claim.event == MINIMISER.event == same.event_
+    assert MINIMISER.bound(1e-4) == same.bound_
+
+
+def test_words_from_a_secret_are_uniform_and_repeat():
+    one, two, other = Stream(b"a"), Stream(b"a"), Stream(b"b")
+    first = one.words(4096)
+    assert np.array_equal(first, two.words(4096))
+    assert not np.array_equal(first, one.words(4096))
+    assert not np.array_equal(first, other.words(4096))
+    bits = np.unpackbits(first.view(np.uint8))
+    assert abs(bits.mean() - 0.5) < 6.5 * 0.5 / np.sqrt(bits.size)
+    assert not np.array_equal(*(each.words(8) for each in one.spawn(2)))
