@@ -2,7 +2,7 @@
 
     python benchmarks/erm.py [--quick] [--tables adult,credit,cancer,census,kdd,mnist] [--seeds 20]
                              [--epsilons 0.05,0.1,0.3,1,3,8] [--models logistic,svc,trees,bayes]
-                             [--methods auto,output,gradient,dynamics] [--peer PYTHON] [--again]
+                             [--methods auto,output,gradient,dynamics,smooth,sgd] [--peer PYTHON] [--again]
     python benchmarks/erm.py --plots          draws one plot for each table from the kept results
 
 delta is 1/n^2, neighbours by add-remove, every setting a default, tables by `erm_tables.py`. Rows are kept one by one,
@@ -201,7 +201,7 @@ def main():
     parser.add_argument("--tables", default=",".join(TABLES))
     parser.add_argument("--epsilons", default="0.05,0.1,0.3,1,3,8")
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--methods", default="auto,output,gradient,dynamics")
+    parser.add_argument("--methods", default="auto,output,gradient,dynamics,smooth,sgd")
     parser.add_argument("--peer", help="the Python of an environment that holds diffprivlib")
     parser.add_argument("--seeds", type=int, default=20)
     asked = parser.parse_args()

@@ -17,9 +17,10 @@ import numpy as np
 import tacit
 from machine import RESULTS, describe
 from tacit.core import source
+from tacit.erm.descent import descended
 from tacit.erm.losses import Logistic
-from tacit.erm.methods import Design, descended
 from tacit.erm.problem import Problem
+from tacit.erm.shape import Design
 from tacit.events import Gaussian, LastIterate, Repeat
 
 SIZE, STRENGTH, NOISE, DELTA = 40, 0.02, 5.0, 1e-3
@@ -41,7 +42,8 @@ def audited(steps, runs):
 
     def release(first, rng):
         y = np.append(first, np.ones(SIZE - 1))
-        return descended(Problem(x, y, LOSS, 1.0), design, np.zeros(1), SIZE, source(int(rng.integers(2**62))))
+        problem = Problem(x, y, LOSS, 1.0)
+        return descended(problem, design, np.zeros(1), problem.shape, source(int(rng.integers(2**62))))
 
     claim = (tacit.epsilon(last(steps), delta=DELTA).upper, DELTA)
     found = tacit.audit_mechanism(release, (1.0, 0.0), claim=claim, runs=runs, rng=0, delta=DELTA)

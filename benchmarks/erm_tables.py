@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from tacit import Column, Schema
 from tacit.data.loaders import folder
+from tacit.erm.linear import USUAL
 from tacit.erm.tables import row_norm
 
 ADULT = {
@@ -65,7 +66,7 @@ def fifth(count: int) -> Any:
 
 def tabular(frame: Any, schema: Schema, train: Any) -> Data:
     x, y = schema.encode(frame)
-    return Data(np.asarray(x, dtype=np.float64), y, train, row_norm(schema), frame, schema)
+    return Data(np.asarray(x, dtype=np.float64), y, train, USUAL * row_norm(schema), frame, schema)
 
 
 def adult() -> Data:
