@@ -6,6 +6,7 @@ from decimal import Decimal
 import ibis
 import numpy as np
 import pandas
+import polars
 import pyarrow
 import pytest
 from ibis import _
@@ -139,6 +140,17 @@ def test_equal_ids_of_several_types_are_one_person():
     """1, 1.0 and Decimal(1) are equal and hash alike in Python: they must not count three times."""
     ids = pandas.Series([1, 1.0, Decimal(1), np.float32(1), "2"], dtype=object)
     assert people(Table(pandas.DataFrame({"who": ids}), unit="who")) == 2
+
+
+def test_types_that_arrow_adds_are_texts():
+    periods = pandas.DataFrame(
+        {"who": pandas.Series([pandas.Period("2020"), None, pandas.Period("2021")]), "x": [1, 2, 3]}
+    )
+    table = Table(periods, unit="who")
+    assert people(table) == 2
+    assert people(table.where("who = 2021")) == 1
+    with pytest.raises(tacit.BadInput, match="Int128"):
+        Table(polars.DataFrame({"who": polars.Series([1], dtype=polars.Int128)}), unit="who")
 
 
 def test_sums_that_leave_64_bits_do_not_raise(monkeypatch):

@@ -93,7 +93,8 @@ def condition(given: object) -> Condition:
         return Expression(given)
     if (match := COMPARISON.fullmatch(given)) is None:
         raise BadInput(
-            "A condition is written as: column, sign, value.", fix='where("age >= 30") or where("city = Bern").'
+            "A condition is written as: column, sign, value.",
+            fix='where("age >= 30"), where("city = Bern"), where("`zip code` = 8001").',
         )
     return Comparison(match["column"].strip("`"), match["sign"], match["value"])
 

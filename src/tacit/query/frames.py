@@ -6,6 +6,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
+from ..core.errors import BadInput
 from ..data.frames import narwhals
 
 EXACT = 2.0**53
@@ -27,9 +28,20 @@ def arrow_of(series: Any) -> Any:
         ):  # a text that is not Unicode, or a category that is no text: libraries differ in what they say
             return texts(series.to_list())
     else:
-        found = series.to_arrow()
+        found = _read(series)
     found = found.combine_chunks() if isinstance(found, pyarrow.ChunkedArray) else found
+    if isinstance(found.type, pyarrow.BaseExtensionType):  # periods, intervals and whatever libraries add
+        return texts(series.to_list())
     return found.cast(pyarrow.float32()) if pyarrow.types.is_float16(found.type) else found
+
+
+def _read(series: Any) -> Any:
+    try:
+        return series.to_arrow()
+    except Exception:  # a type that Arrow does not have
+        raise BadInput(
+            f"Column {series.name!r} holds {series.dtype}, which cannot be read.", fix="Change its type, or drop it."
+        ) from None
 
 
 def texts(values: list[Any]) -> Any:

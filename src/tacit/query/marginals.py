@@ -21,6 +21,7 @@ from ..loss import calibrate
 from .aggregates import Figure
 from .answer import body_of
 from .bounding import Shape, query, totals
+from .consistency import agreed
 from .keys import By, ByBin
 from .pricing import Noise, down
 from .question import Query
@@ -97,6 +98,8 @@ class Marginals(Query[Noise]):
 
     domain: Domain = field(kw_only=True)
     ways: int = field(kw_only=True)
+    consistent: bool = field(default=False, kw_only=True)
+    """Whether the tables are made to agree: non-negative whole numbers that add up."""
 
     @property
     def _subsets(self) -> list[Subset]:
@@ -104,7 +107,7 @@ class Marginals(Query[Noise]):
 
     @property
     def _asked(self) -> Mapping[str, object]:
-        return {f"{self.ways}-way marginals": (self.domain, self.ways)}
+        return {f"{self.ways}-way marginals": (self.domain, self.ways, self.consistent)}
 
     def _prices(self, epsilon: float, delta: float) -> Noise:
         """One noise for all tables: Laplace, or Gaussian where that reaches less far."""
@@ -122,23 +125,32 @@ class Marginals(Query[Noise]):
         return found.event if count == 1 else Repeat(found.event, count)
 
     def _errors(self, found: Noise) -> Mapping[str, float | None]:
-        return dict.fromkeys(self._asked, found.reach(self._failure))
+        return dict.fromkeys(self._asked, None if self.consistent else found.reach(self._failure))
+
+    def _notes(self, found: Noise) -> tuple[str, ...]:
+        if not self.consistent:
+            return super()._notes(found)
+        return (f"before they were made to agree, each was within {found.reach(self._failure):.4g} of the truth",)
 
     def _expression(self, found: Noise) -> Any:
         return query(self.domain.within(self.shape), (People(),), lost=False)
 
     def _drawn(self, found: Noise, chance: Source) -> dict[str, Any]:
         joint = Joint.read(self.domain.within(self.shape), self.domain)
+        exact = {columns: joint.marginal(columns) for columns in self._subsets}
+        tables = {
+            columns: table + found.drawn(table.size, chance).reshape(table.shape) for columns, table in exact.items()
+        }
+        tables = agreed(tables, self.domain.sizes) if self.consistent else tables
         names, cells, values = [], [], []
-        for columns in self._subsets:
-            table = joint.marginal(columns)
-            values.append(table.ravel() + found.drawn(table.size, chance))
+        for columns, table in tables.items():
+            values.append(table.ravel())
             title = ", ".join(self.domain.by[k].name for k in columns)
             for place in np.ndindex(*table.shape):
                 names.append(title)
                 cells.append(", ".join(str(self.domain.shown(k, code)) for k, code in zip(columns, place, strict=True)))
         value = np.concatenate(values)
-        figure = Figure(value, np.full(value.shape, found.reach(self._failure)))
+        figure = Figure(value, np.full(value.shape, np.nan if self.consistent else found.reach(self._failure)))
         return body_of({"columns": tuple(names), "cell": tuple(cells)}, {"people": figure}, None)
 
 

@@ -13,6 +13,7 @@ from .aggregates import Aggregate, check_aggregates
 from .answer import check_name
 from .bounding import Shape
 from .conditions import Condition, condition
+from .consistency import check_cells
 from .functions import Limits
 from .keys import By, ByBin, ByColumn, known_keys
 from .marginals import Domain, Marginals, domain_of
@@ -156,13 +157,18 @@ class Table:
         *,
         keys: Mapping[str, Sequence[Any]] | None = None,
         bins: Mapping[str, Sequence[float]] | None = None,
+        consistent: bool = False,
     ) -> Marginals:
         """Numbers of people in every cell of all tables of `ways` columns.
 
         keys: the values of each column of words; bins: edges that cut a column of numbers. Else the schema's.
+        consistent: non-negative whole numbers that add up, and no error of each; else unbiased with an error.
         """
         domain = self._domain(columns, keys, bins, check.whole("ways", ways))
-        return Marginals(self._shape(), domain=domain, ways=int(ways), ledger=self.ledger)
+        if consistent:
+            check_cells(domain.sizes)
+        query = Marginals(self._shape(), domain=domain, ways=int(ways), ledger=self.ledger)
+        return replace(query, consistent=bool(consistent))
 
     def synthesize(
         self,
