@@ -54,15 +54,15 @@ def main() -> None:
     found["reconstruction"] = reconstruction(256, 3) if quick else reconstruction(512, 20)
     if "TACIT_DATA" in os.environ and not quick:
         sys.path.insert(0, str(Path(__file__).parents[1]))
-        from examples.disclosures import ATTACKS
+        from examples.disclosures import NAMES, shown
 
         folder = Path(os.environ["TACIT_DATA"])
-        shown = {name: attack(folder) for name, attack in ATTACKS.items()}
+        items = {name: shown(name, folder) for name in NAMES}
         found["real data"] = {
             name: {"sentence": item.sentence, "limit": item.limit, **{bar.label: bar.share for bar in item.bars}}
-            for name, item in shown.items()
+            for name, item in items.items()
         }
-        for name, item in shown.items():
+        for name, item in items.items():
             (IMAGES / f"disclosure-{name}.svg").write_text(item.picture, encoding="utf-8")
     print(json.dumps(found, indent=1))
     if not quick:

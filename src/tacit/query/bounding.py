@@ -11,7 +11,6 @@ kept depends on the person's own id and groups, never on others and never on cha
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from ..core.errors import BadInput, NotFinished
 from .keys import By, Key, Keys
 from .sources import NATIVE, Opened, ibis
 from .terms import Held, People, Person, Share, Term
-from .values import Column, Value, clipped, outside, whole
+from .values import Column, Value, clipped, engines_own, outside, whole
 
 SALT = "tacit.query/1"
 ROOM = 2**61
@@ -216,22 +215,12 @@ def _hash(shape: Shape, columns: list[Column]) -> Column:
     library = ibis()
     if shape.table.engine == NATIVE and not shape.portable:
         kinds = [*(column.type() for column in columns), "string"]
-        hashed = _engines_own("hash", kinds, "uint64")(*columns, SALT)
+        hashed = engines_own("hash", kinds, "uint64")(*columns, SALT)
         return (hashed >> library.literal(32, "uint64")).cast("uint32")  # less to sort by; equal ones go by their keys
     joined = columns[0].cast("string")
     for column in columns[1:]:
         joined = joined + library.literal("|") + column.cast("string")
-    return _engines_own("md5", ["string"], "string")(joined + library.literal(f"|{SALT}"))
-
-
-def _engines_own(name: str, kinds: list[Any], gives: str) -> Any:
-    """A function that the engine has, for arguments of these types."""
-
-    def function() -> Any: ...
-
-    places = [inspect.Parameter(f"x{k}", inspect.Parameter.POSITIONAL_ONLY) for k in range(len(kinds))]
-    vars(function)["__signature__"] = inspect.Signature(places)
-    return ibis().udf.scalar.builtin(function, name=name, signature=(tuple(kinds), gives))
+    return engines_own("md5", ["string"], "string")(joined + library.literal(f"|{SALT}"))
 
 
 def _over_groups(ranked: Any, names: list[str], added: list[str], most: int, *, lost: bool) -> Any:

@@ -10,6 +10,7 @@ Reference: McKenna, Sheldon and Miklau 2019 (mirror descent on marginals); Beck 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,9 +76,12 @@ def _loss(shares: Floats, noisy: Mapping[Subset, Floats], total: float) -> tuple
     return loss, slope
 
 
-def _table(joint: NDArray[np.generic], columns: Subset) -> NDArray[np.generic]:
+Joint = TypeVar("Joint", Whole, Floats)
+
+
+def _table(joint: Joint, columns: Subset) -> Joint:
     """Some columns of a joint table; they stand in rising order."""
-    return joint.sum(axis=tuple(axis for axis in range(joint.ndim) if axis not in columns))
+    return np.add.reduce(joint, axis=tuple(axis for axis in range(joint.ndim) if axis not in columns))  # type: ignore[no-any-return]
 
 
 def _spread_out(table: Floats, columns: Subset, axes: int) -> Floats:
