@@ -58,13 +58,13 @@ def test_a_fleet_is_used_where_it_is_offered():
 @pytest.mark.slow
 def test_a_bug_is_refuted_in_a_fleet_and_its_right_twin_is_not():
     right, wrong = (
-        play(Noisy(noise), canary="auto", runs=1600, confidence=1 - 1e-6, claim=CLAIM) for noise in (2.0, 0.5)
+        play(Noisy(noise), canary="auto", runs=800, confidence=0.999, claim=CLAIM) for noise in (2.0, 0.2)
     )
     assert right.verdict is Verdict.CONSISTENT
     assert wrong.verdict is Verdict.REFUTED
-    stopped = play(Noisy(0.5), canary="auto", claim=CLAIM, runs=1600, confidence=1 - 1e-6, game="sequential")
+    stopped = play(Noisy(0.2), canary="auto", claim=CLAIM, runs=800, confidence=0.999, game="sequential")
     assert stopped.verdict is Verdict.REFUTED
-    assert stopped.provenance["runs_done"] < 1600
+    assert stopped.provenance["runs_done"] < 800
 
 
 @pytest.mark.parametrize("shared", ["all", "order", "two"])
@@ -277,7 +277,7 @@ def test_a_fit_that_shares_randomness_in_later_calls_is_refused(place, game, mon
     def keeping():
         fit = Keeping()
         fit.isolation = place
-        return play(fit, runs=100, game=game, claim=CLAIM)
+        return play(fit, runs=80, game=game, claim=CLAIM)
 
     with pytest.raises(BadInput, match="does not make the runs that fit makes"):
         keeping()

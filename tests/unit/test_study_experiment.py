@@ -28,7 +28,7 @@ def sgd(rate):
 
 
 def experiment(runs=60, x=X):
-    effort = Effort(references=6, targets=2, runs=runs, attacks=("loss", "lira"))
+    effort = Effort(references=6, targets=2, runs=runs, fault_runs=40, attacks=("loss", "lira"))
     return Experiment(x[:200], Y[:200], (x[200:], Y[200:]), source(1), effort=effort)
 
 
@@ -125,7 +125,7 @@ def test_a_crafted_start_knows_the_held_out_records_and_is_where_the_audit_begin
     assert longest(known) < longest(start) / 100
     assert all(torch.equal(one, two) for one, two in zip(before, start.parameters(), strict=True))
     small = experiment(16, BLANK)
-    small = replace(small, effort=replace(small.effort, start="crafted", canary="clip-aware"))
+    small = replace(small, effort=replace(small.effort, own_runs=16, start="crafted", canary="clip-aware"))
     evidence, _ = small.bracket(Recipe("private", make, sgd(2.0), SMALL_PLAN))
     assert {item.canary for item in evidence.demonstrations} == {"clip-aware, crafted start"}
 
