@@ -9,9 +9,11 @@ import itertools
 import json
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
-from tacit.audits import claims, stated, verification, verify
+from tacit.attacks.measurement import measure
+from tacit.audits import claims, consistency, stated, verification, verify
 from tacit.audits.bounds.anytime import Anytime, AnytimeCurve
 from tacit.audits.bounds.bayes import credible
 from tacit.audits.bounds.estimators import ClopperPearson
@@ -20,6 +22,7 @@ from tacit.audits.bounds.methods import FAMILIES, FREE
 from tacit.audits.bounds.one_run import OneRun, OneRunCurve
 from tacit.audits.bounds.updates import UpdatesCurve
 from tacit.audits.choice import bound
+from tacit.audits.panel import of_release
 from tacit.audits.verification import MOST_RUNS, ONLY_DATA, RESTS_ON, WHOLE_LISTS
 from tacit.core import (
     Adjacency,
@@ -33,13 +36,13 @@ from tacit.core import (
     Evidence,
     Exposure,
     GroupRisk,
-    Measurement,
+    Scores,
     Spent,
     Verdict,
 )
 from tacit.core.events import Allocation, BandedFactorisation, CyclicPoisson, Gaussian, Repeat
 from tacit.core.evidence_schema import schema
-from tacit.core.fault import Fault
+from tacit.core.fault import FAULTS, Fault
 from tacit.core.histogram import Histogram
 from tacit.loss import privacy_loss
 
@@ -48,6 +51,9 @@ EVENT = Repeat(Gaussian(4.0), 4)
 MANY, FEW = Counts(88, 4, 100, 100), Counts(52, 48, 100, 100)
 LEVELS = Counts(88, 4, 100, 100, ((99, 60), (95, 30), (88, 4), (40, 0)))
 SURE = Estimate(0.6, 0.5, 0.7, 0.95, 40)
+DRAWN = np.random.default_rng(5).normal(size=80) + np.repeat([1.0, 0.0], 40)
+MEASURED = measure(Scores(DRAWN, np.repeat([True, False], 40), attack="loss", randomised=False), (0.1,))
+PLANTED = tuple(Fault(name, SURE if name == "no noise" else None) for name in FAULTS)
 KINDS = {
     "exact": (EVENT, MANY, (Exact, ExactCurve)),
     "consistent": (EVENT, FEW, (Exact, ExactCurve)),
@@ -60,12 +66,14 @@ KINDS = {
     "cyclic-poisson": (CyclicPoisson(1.5, 0.5, (1.0, 0.5), 6, 3), MANY, (Exact, ExactCurve)),
     "passes": (Repeat(Allocation(1, 3, Gaussian(1.0)), 2), MANY, (Exact, ExactCurve)),
     "levels": (EVENT, LEVELS, (Anytime, AnytimeCurve)),
+    "release": (Gaussian(2.0), FEW, (Exact, ExactCurve)),
 }
 PARTS = {
     "levels": ("demonstrations",),
     "cyclic": ("claim", "budget"),
     "cyclic-poisson": ("claim", "budget"),
     "passes": ("budget",),
+    "release": ("caught",),
 }
 """Kinds whose games are like those of "exact": only what differs is changed field by field."""
 CANARIES = {"cyclic-poisson": ("blank", "backdoor")}
@@ -79,6 +87,7 @@ def remembered():
         for use in (*FREE.values(), *FAMILIES.values()):
             patch.setattr(use, "read", functools.cache(use.read))
             patch.setattr(use, "attainable", functools.cache(use.attainable))
+        patch.setattr(consistency, "of_release", functools.cache(of_release))
         rates = functools.cache(lambda event, bound, rates: claims.limits(Claim(bound, event), rates))
         patch.setattr(verification, "limits", lambda claim, found: rates(claim.event, claim.bound, tuple(found)))
         patch.setattr(verification, "credible", functools.cache(credible))
@@ -97,6 +106,8 @@ def first_steps(event, step):
         return replace(event, steps=step, participations=-(-step // 2))
     if isinstance(event, CyclicPoisson):
         return replace(event, steps=step)
+    if isinstance(event, Gaussian):
+        return event
     return Repeat(event.event, step if event is EVENT else -(-step // 3))
 
 
@@ -110,15 +121,18 @@ def evidence(kind):
         made = use(DELTA) if use in FREE.values() else use(event, ADD, DELTA)
         belief = credible(counts, DELTA, 0.95) if use in (ClopperPearson, Exact) else None
         found, most = bound(made, counts, 0.95, ADD), made.attainable(counts, 0.95)
-        shown.append(Demonstration(found, counts, most, 0.5, "runs", canary, 260, 1, belief))
+        game = "mechanism" if kind == "release" else "runs"
+        shown.append(Demonstration(found, counts, most, 0.5, game, canary, 260, 1, belief))
     steps = () if event is None else (1, 2, 4) if event is EVENT else (1, 4, 6)
+    steps = (1,) if kind == "release" else steps
+    caught = of_release(claim, shown[-1]) if kind == "release" else PLANTED
     spent = [Spent(step, privacy_loss(first_steps(event, step), ADD).epsilon(DELTA).upper) for step in steps]
     return Evidence(
         "a model", claim, tuple(shown),
-        (Measurement("loss", SURE, ((0.1, SURE),), 50, 50, 1, ((0.0, 0.1, 0.0, 0.2), (1.0, 1.0, 1.0, 1.0))),),
+        (MEASURED,),
         {"accuracy": 0.9}, (Control("planted leak", "found", "found", True),), ("tuning",), {"released": "the model"},
         {"tacit": "0.1.0"}, (), (Exposure(3, 0.9, SURE),), (Bin(0.0, 0.5, 7),), (GroupRisk("a", SURE, 0.2),),
-        tuple(spent), (Fault("no noise", SURE), Fault("no clipping")), {"title": "a model"},
+        tuple(spent), caught, {"title": "a model"},
         (Histogram("canary", (0.0, 1.0), (3,), (4,)),),
     )  # fmt: skip
 
@@ -174,9 +188,10 @@ def noticed(document, tmp_path):
     path = tmp_path / "evidence.json"
     path.write_text(json.dumps(document))
     try:
-        return not verify(path).ok
+        found = verify(path)
     except BadInput:
         return True
+    return not (found.ok and found.same_words)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -185,7 +200,7 @@ def test_a_single_change_is_noticed(kind, tmp_path):
     assert not noticed(document, tmp_path)
     missed = []
     for path in leaves({name: document[name] for name in PARTS.get(kind, document)}):
-        if path == ("schema",) or excused(path, ONLY_DATA):
+        if path == ("schema",) or (excused(path, ONLY_DATA) and not (kind == "release" and path[0] == "caught")):
             continue
         value = document
         for part in path:
@@ -223,6 +238,71 @@ def test_a_consistent_change_is_noticed(kind, tmp_path):
             if forged is not None and not noticed(forged, tmp_path):
                 missed.append((path, value, other))
     assert missed == []
+
+
+RELATED = {"auc.value", "auc.lower", "auc.upper", "tpr_at_fpr.value", "tpr_at_fpr.lower", "tpr_at_fpr.upper", "roc"}
+"""Fields of a measurement that no value of another attack may replace one by one."""
+
+
+def test_rates_that_no_records_can_have_are_noticed(tmp_path):
+    """Measurements rest on the data, but each of their numbers is tied to the others."""
+    document = evidence("exact").to_json()
+    (item,) = document["measurements"]
+    missed, seen = [], set()
+    for path in leaves(item):
+        name = pattern(path)
+        value = functools.reduce(lambda part, key: part[key], path, item)
+        if name not in RELATED or not isinstance(value, float):
+            continue
+        seen.add(name)
+        end = {2: "lower", 3: "upper"}.get(path[-1], path[-1])  # a point of the curve is (fpr, tpr, lower, upper)
+        inward = {"lower": 0.5 * value + 0.5, "upper": 0.5 * value}.get(end, value * 0.97 + 0.011)
+        if not noticed(put(document, ("measurements", 0, *path), inward), tmp_path):
+            missed.append((path, value, inward))
+    assert missed == []
+    assert seen >= {"auc.value", "auc.lower", "auc.upper", "tpr_at_fpr.value", "roc"}
+
+
+@pytest.mark.parametrize("targets", [1, 4])
+def test_rates_of_honest_measurements_are_possible(targets):
+    """Whatever was measured, also where one record is there for several targets, obeys the relations."""
+    rng = np.random.default_rng(targets)
+    for size, others in ((7, 90), (60, 60), (300, 45)):
+        member = np.repeat([True, False], [size, others])
+        record = np.concatenate([np.arange(size + others)] * targets)
+        score = rng.normal(size=record.size) + 1.5 * np.tile(member, targets)
+        score = np.round(score, 1) if size == 60 else score
+        target = np.repeat(np.arange(targets), size + others)
+        given = Scores(score, np.tile(member, targets), attack="a", randomised=False, record=record, target=target)
+        for confidence in (0.8, 0.95, 0.999):
+            assert consistency._measured(measure(given, (0.1, 0.01), confidence)) == ""
+
+
+def test_more_runs_than_planned_are_noticed():
+    for kind in ("exact", "one-run", "updates"):
+        made = evidence(kind)
+        for fewer in ({"planned": 3}, {"failed": 5000}):
+            shown = tuple(replace(item, **fewer) for item in made.demonstrations)
+            assert verify(made).ok
+            assert not verify(made.with_(demonstrations=shown)).ok
+
+
+def test_words_of_another_version_are_told_apart_from_bounds(tmp_path):
+    """Other wording of the same facts is reported, and is no fault of the bounds; a false fact in it is one."""
+    made = evidence("exact")
+    document, path = made.to_json(), tmp_path / "evidence.json"
+    document["sentence"] = "In other words: " + document["sentence"].replace("0.00001", "1e-05")
+    path.write_text(json.dumps(document))
+    found = verify(path)
+    assert found.ok
+    assert not found.same_words
+    assert [row.about for row in found.statements if not row.equal] == ["sentence"]
+    for wrong in (made.sentence.replace(" is false", " holds"), made.sentence + " Epsilon is at most 0.037."):
+        path.write_text(json.dumps(made.to_json() | {"sentence": wrong}))
+        assert not verify(path).ok
+    consistent = evidence("consistent")
+    path.write_text(json.dumps(consistent.to_json() | {"sentence": consistent.sentence + " The claim is false."}))
+    assert not verify(path).ok
 
 
 def test_the_family_of_a_claim_is_recomputed(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate
 from scipy.special import ndtr
 
-from tacit.core.errors import Unsupported
+from tacit.core.errors import BadInput, Unsupported
 from tacit.core.events import (
     Allocation,
     ApproximateDP,
@@ -270,3 +270,65 @@ def test_two_outcomes_agree_with_the_lattice():
             one, other = (direction(((item, 1),)).epsilon(1e-4) for item in (way, back))
             assert max(one.lower, other.lower) <= min(one.upper, other.upper)
             assert one.gap < 1e-9
+
+
+def product_of_blocks(p, q, sizes, epsilon, *, add):
+    """delta(epsilon) of one release in each of several blocks, summed over all sequences of outcomes."""
+    present, absent = 1.0, 1.0
+    for size in sizes:
+        every, one = 1.0, 0.0
+        for _ in range(size):
+            every = np.multiply.outer(every, q)
+        for place in range(size):
+            law = 1.0
+            for step in range(size):
+                law = np.multiply.outer(law, p if step == place else q)
+            one = one + law / size
+        present, absent = np.multiply.outer(present, one), np.multiply.outer(absent, every)
+    first, second = (absent, present) if add else (present, absent)
+    return float(np.maximum(first - math.exp(epsilon) * second, 0.0).sum())
+
+
+@pytest.mark.parametrize(("times", "sizes"), [(2, (2, 3)), (3, (1, 2, 3)), (3, (2, 2, 3)), (4, (1, 1, 2, 2))])
+def test_blocks_dominate_an_allocation(times, sizes):
+    """docs/proofs/accounting.md, Theorem 6, on random pairs of three outcomes; blocks that are too long do not."""
+    rng, missed = np.random.default_rng(times), 0
+    longer = (*sizes[:-1], sizes[-1] + 1)
+    for _ in range(4):
+        p, q = rng.dirichlet(np.full(3, 0.7), 2)
+        for epsilon, add in itertools.product((0.0, 0.2, 0.7, 1.5), (False, True)):
+            truth = brute(p, q, times, sum(sizes), epsilon, add=add)
+            assert truth <= product_of_blocks(p, q, sizes, epsilon, add=add) + 1e-13
+            missed += truth > product_of_blocks(p, q, longer, epsilon, add=add) + 1e-6
+    assert missed > 0
+
+
+@pytest.mark.parametrize(
+    ("event", "delta", "gap"),
+    [
+        (Allocation(40, 199, Gaussian(4.0)), 1e-6, 0.01),
+        (Allocation(4, 7, RandomizedResponse(0.7, 4)), 1e-3, 0.02),
+        (Allocation(3, 5, Gaussian(2.0)), 1e-5, 0.08),
+    ],
+)
+def test_steps_that_the_number_of_times_does_not_divide_are_all_used(event, delta, gap):
+    """Before, blocks had floor(t/k) releases: 40 of 199 was read as 40 of 160, and 4 of 7 as 4 of 4."""
+    found = privacy_loss(event, "add-remove").epsilon(delta)
+    assert found.gap < gap
+    assert found.upper <= privacy_loss(Repeat(event.event, event.times), "add-remove").epsilon(delta).upper
+
+
+def test_mutant_blocks_that_are_too_long_are_caught(monkeypatch):
+    kept = allocation._block
+    monkeypatch.setattr(allocation, "_block", lambda pair, size: kept(pair, size + 1))
+    loss = privacy_loss(Allocation(5, 6, RandomizedResponse(1.0, 3)), "add-remove")
+    with pytest.raises(BadInput, match="lower <= upper"):  # the lower end, which knows of no blocks, is above
+        loss.delta(0.0)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3, 2.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-15])
+def test_few_of_few_are_no_worse_than_all(noise, delta):
+    for inner in (Gaussian(noise), Laplace(noise)):
+        found = privacy_loss(Allocation(3, 5, inner), "add-remove").epsilon(delta)
+        assert found.upper <= privacy_loss(Repeat(inner, 3), "add-remove").epsilon(delta).upper * (1 + 1e-4)

@@ -16,7 +16,8 @@ from .mechanism import audit_mechanism
 from .scoring import play
 from .training import audit
 from .updates import demonstrate_updates
-from .verification import Recomputed, Verification, verify
+from .verification import verify
+from .verified_rows import Recomputed, Verification
 
 __all__ = [
     "Anytime",

@@ -32,6 +32,8 @@ from .stage import Stage
 
 LEAST, SHARE, FEWEST, MOST = 400, 8, 100, 200
 """Runs of an audit that has a panel, the share of them that each fault is played with, and its limits."""
+POWER = "power of this test"
+"""The note of a chance that follows from the claimed event and the counts."""
 ADDITIVE = (Gaussian, Laplace, DiscreteGaussian, DiscreteLaplace)
 TIMES = {"noise 2 times too small": 2.0, "noise 3 times too small": 3.0, "no noise": math.inf}
 
@@ -122,7 +124,7 @@ def _with_less(power: Power, event: Event, seen: Counts, times: float | None) ->
     middle = Limits(seen.true_positives / seen.n_in, (seen.false_positives + 0.5) / (seen.n_out + 1))
     cases = (Limits(float(low), float(high)), middle, Limits(1 - float(other[0]), max(1 - float(other[1]), 1e-6)))
     found = sorted(power.at(*_faulty(power.claim, event, case, times)) for case in cases)
-    return Estimate(found[1], found[0], found[2], CONFIDENCE, seen.n_in + seen.n_out, "power of this test")
+    return Estimate(found[1], found[0], found[2], CONFIDENCE, seen.n_in + seen.n_out, POWER)
 
 
 def _faulty(claim: Claim, event: Event, seen: Limits, times: float) -> tuple[float, float]:

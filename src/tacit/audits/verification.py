@@ -1,17 +1,18 @@
 """Recompute what follows from the events and counts stored in some evidence; no data is needed.
 
-Numbers are rows of `bounds`; words (which family a bound stays in, what it assumes, the verdict, the sentence) are rows
-of `statements`. What neither can confirm is in `unchecked`, one entry for every part of the evidence that rests on the
-data or on whoever wrote it. `ONLY_DATA` is the list of those parts: a test changes every field of the schema and asks
-that verification notices it, or that the field is on this list.
+Numbers are rows of `bounds`; what is said beside them (which family a bound stays in, what it assumes, the verdict, the
+sentence) are rows of `statements`: facts, which decide, and wording, which another version may have put otherwise.
+Parts that rest on the data are held against each other (`consistency`). What none of these can confirm is in
+`unchecked`, one entry for every part of the evidence that rests on the data or on whoever wrote it. `ONLY_DATA` is the
+list of those parts: a test changes every field of the schema and asks that verification notices it, or that the field
+is on this list.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,13 @@ from .bounds.families import Curve
 from .bounds.methods import estimator
 from .bounds.one_run import OneRun, OneRunCurve, OneRunEstimator
 from .claims import STATED, limits
+from .consistency import panel, relations, told
+from .verified_rows import FACT, TOLERANCE, Recomputed, Statement, Verification
 
-TOLERANCE = 1e-6
-"""Relative; another machine's floating point moves the last digits only."""
 MOST_RUNS, MOST_POINTS = 1_000_000, 2_000
 """More runs, or points of a curve, than any honest file holds are not recomputed, and count as not confirmed."""
+FAINT = 1e-9
+"""Rates below this are compared by their difference, as a share of it: their last digits are rounding."""
 PROVEN = ("privacy-loss distribution", "privacy accounting")
 """Methods of a claim that is read from its event."""
 TOGETHER = (Exact.method, ExactCurve.method), (Anytime.method, AnytimeCurve.method)
@@ -79,51 +82,6 @@ WHOLE_LISTS = {"demonstrations": "that no game was left out"}
 """Lists of which every item is recomputed, and whose length is not."""
 
 
-@dataclass(frozen=True)
-class Recomputed:
-    """One number of the evidence beside what its parts give.
-
-    `recomputed` is None when nothing is stored to tell; then the two agree only for a bare statement of somebody's.
-    """
-
-    method: str
-    stored: float
-    recomputed: float | None
-    equal: bool
-
-    @classmethod
-    def of(cls, method: str, stored: float, recomputed: float | None) -> Recomputed:
-        """A stored bound beside the one that is recomputed."""
-        if recomputed is None:
-            return cls(method, stored, None, method == STATED)
-        close = stored == recomputed or math.isclose(stored, recomputed, rel_tol=TOLERANCE)
-        return cls(method, stored, recomputed, close)
-
-
-@dataclass(frozen=True)
-class Statement:
-    """Words of the evidence beside what its parts say."""
-
-    about: str
-    stored: str
-    recomputed: str
-    equal: bool
-
-    @classmethod
-    def of(cls, about: str, stored: object, recomputed: object) -> Statement:
-        return cls(about, str(stored), str(recomputed), stored == recomputed)
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Whether all that can be recomputed is as stored; `unchecked` is what only the data could confirm."""
-
-    ok: bool
-    bounds: tuple[Recomputed, ...]
-    unchecked: tuple[str, ...] = ()
-    statements: tuple[Statement, ...] = ()
-
-
 def verify(evidence: Evidence | str | Path) -> Verification:
     """Recompute the claim and what it assumes from its event, the rates and steps it allows, each lower bound from its
     counts, and what each could have shown at most. A file's verdict, sentence and derived numbers are recomputed, too.
@@ -145,8 +103,8 @@ def verify(evidence: Evidence | str | Path) -> Verification:
         use = _estimator(item.bound, claim)
         numbers += _demonstration(item, use)
         words += _demonstration_words(item, use, claim, writer)
-    words += _games(evidence)
-    ok = all(row.equal for row in numbers) and all(row.equal for row in words)
+    words += [*_games(evidence), *relations(evidence), *panel(evidence)]
+    ok = all(row.equal for row in numbers) and all(row.equal for row in words if row.kind == FACT)
     return Verification(ok, tuple(numbers), _unchecked(evidence), tuple(words))
 
 
@@ -168,8 +126,10 @@ def _frontier(claim: Claim) -> Recomputed:
     found = _array(lambda: limits(claim, rates)) if rates.size <= MOST_POINTS else None
     if found is None:
         return Recomputed(name, float(stored[0]), None, equal=False)
-    apart = np.abs(stored - found) / np.maximum(np.maximum(np.abs(stored), np.abs(found)), 1e-300)
+    apart = np.abs(stored - found) / np.maximum(np.maximum(np.abs(stored), np.abs(found)), FAINT)
     worst = int(np.argmax(apart) if apart.any() else np.argmin(np.abs(rates - 1e-3)))
+    if apart[worst] <= TOLERANCE:
+        return Recomputed(name, float(stored[worst]), float(found[worst]), equal=True)
     return Recomputed.of(name, float(stored[worst]), float(found[worst]))
 
 
@@ -291,8 +251,9 @@ def _derived(evidence: Evidence, stored: Mapping[str, Any]) -> Iterator[Statemen
     if not stored:
         return
     again = evidence.to_json()
-    for name in ("verdict", "sentence", "attainable", "bounds"):
+    for name in ("verdict", "attainable", "bounds"):
         yield Statement.of(name, _rounded(stored.get(name)), _rounded(again[name]))
+    yield from told(evidence, stored)
 
 
 def _rounded(value: object) -> object:

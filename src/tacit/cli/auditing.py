@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from .app import AGAIN, DONE, REFUTED, SEED, STATUS_OF_VERDICT, Result, note, re
 from .entry import Guarded, code_of, resolve, resolve_callable
 from .inputs import canary as canary_maker
 from .inputs import read_data, read_event, seeded
+
+if TYPE_CHECKING:
+    from ..audits import Verification
 
 PAIR_HELP = "(D, D') for a mechanism, or a function that returns it."
 CANARY_HELP = (
@@ -140,7 +143,7 @@ def verify(
     rows = [(row["method"], _compared(**row)) for row in bounds]
     wrong = [row for row in found.statements if not row.equal]
     rows += [(row.about, f"stored {row.stored!r}, recomputed {row.recomputed!r}, DIFFERENT") for row in wrong]
-    lines = ["Every bound follows from the evidence." if found.ok else "Some bounds do not follow from the evidence."]
+    lines = _findings(found)
     same = None if data is None else _about(told, data, label, str(key))
     if same is not None:
         lines.append(f"The evidence is about {'these' if same else 'OTHER'} data.")
@@ -148,8 +151,19 @@ def verify(
         lines.append(f"Not recomputed, as only the data could: {', '.join(found.unchecked)}.")
     checked = {"ok": found.ok and same is not False, "bounds": [{**row, **_finite(row)} for row in bounds]}
     checked |= {"statements": [asdict(row) for row in found.statements]}
-    checked |= {"unchecked": list(found.unchecked), "same_data": same}
+    checked |= {"unchecked": list(found.unchecked), "same_data": same, "same_words": found.same_words}
     return Result(checked, rows, lines, DONE if checked["ok"] else REFUTED)
+
+
+def _findings(found: Verification) -> list[str]:
+    """Whether bounds follow, whether all else that must follow does, and whether the wording is this version's."""
+    bounds = all(row.equal for row in found.bounds)
+    lines = ["Every bound follows from the evidence." if bounds else "Some bounds do not follow from the evidence."]
+    if bounds and not found.ok:
+        lines.append("Something else that the file says does not follow from the evidence.")
+    if not found.same_words:
+        lines.append("The words differ from what this version would write: read the recomputed ones.")
+    return lines
 
 
 def _about(evidence: Evidence, data: str, label: str | None, key: str) -> bool:

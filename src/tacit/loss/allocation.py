@@ -7,7 +7,7 @@ against Q^t, whatever the mechanism (docs/proofs/accounting.md, Theorem 5), with
 
 *From above.* H_K(P, Q) = E_Q (R - K)_+ and H_K(Q, P) = E_Q (1 - K R)_+ grow in the convex order of R, which sums of
 independent variables keep: r_i is split between the two ends of its cell on a lattice of values, mean kept. k of t
-releases are dominated by k passes of one in floor(t/k).
+releases are dominated by one in each of k blocks, of floor(t/k) or one more releases, t in all (Theorem 6 there).
 
 *From below*, any k. Looking only at s = sum_i y_i, y_i = log(1 - k/t + (k/t) r_i) rounded to a lattice, is
 post-processing. Under Q all y_i are Q's; under P k of them are P's: two sums of independent variables.
@@ -50,12 +50,23 @@ NOTHING = Discrete(((1.0, 1.0),))
 
 
 def allocated(pair: Pair, times: int, steps: int) -> tuple[tuple[Release, int], ...]:
-    """`times` of `steps` releases, each dominated by `pair`: passes from above, and one whole from below."""
-    above, below = above_levels(pair, steps // times), [below_levels(pair, times, steps, way) for way in (0, 1)]
+    """`times` of `steps` releases, each dominated by `pair`: one in each of `times` blocks from above, and one whole
+    from below."""
+    below = [below_levels(pair, times, steps, way) for way in (0, 1)]
     if times == 1:
+        above = above_levels(pair, steps)
         return ((Release(Bracketed(above, below[0]), Bracketed(above.mirrored(), below[1])), 1),)
-    passes = Release(Bracketed(above, NOTHING), Bracketed(above.mirrored(), NOTHING))
-    return (passes, times), (Release(Bracketed(NOTHING, below[0]), Bracketed(NOTHING, below[1])), 1)
+    size, longer = divmod(steps, times)
+    blocks = tuple(
+        (_block(pair, length), count) for length, count in ((size, times - longer), (size + 1, longer)) if count
+    )
+    return (*blocks, (Release(Bracketed(NOTHING, below[0]), Bracketed(NOTHING, below[1])), 1))
+
+
+def _block(pair: Pair, size: int) -> Release:
+    """One of `size` releases, from above alone."""
+    above = pair if size == 1 else above_levels(pair, size)
+    return Release(Bracketed(above, NOTHING), Bracketed(above.mirrored(), NOTHING))
 
 
 def above_levels(pair: Pair, steps: int) -> Levels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..core import check
@@ -15,6 +15,7 @@ from ..core.events import Event, Gaussian, Poisson
 from ..core.interval import Interval, finite
 from ..core.privacy_loss import PrivacyLoss
 from .closed import GaussianTotal, Single
+from .composed import Composed
 from .conditions import upper_bound
 from .dispatch import loss_of, privacy_loss
 from .readers import Sure, direction
@@ -24,6 +25,8 @@ Excess = Callable[[float], float]
 """log of what a value costs over what it may cost."""
 Doubt = Callable[[], float]
 """The relative gap of the last reading."""
+Estimate = Callable[[float], tuple[float, bool] | None]
+"""An unproven excess, and whether reading the proven one is quick; None where there is no estimate."""
 ROUGH = 0.03
 """How finely the value at which a guess meets its target is searched."""
 STEEP = 4.0
@@ -32,6 +35,17 @@ SELDOM = 3.0
 """With fewer samples of one record on average than this, they are taken for one at most: only to start a search by."""
 WIDEST = math.log(64)
 """The longest step of the search, in log scale."""
+FINE, COARSE = 1e-9, 2e-5
+"""How near to its target a search ends, relatively: where readings are quick, and where they are slow."""
+WIDE = 1e-4
+"""The gap at which a contour's search for sharper ends of epsilon stops."""
+LOOSEST = 0.02
+"""No search ends farther from its target than this, however wide readings are: noise would be far too large."""
+FAR = 0.5
+"""An excess from which on estimates lead the search even where readings are quick: they may not stay so."""
+AHEAD = 3e-4
+"""Estimates lead a search to this far below the target: an upper end of a lattice lies above the truth by about so
+much."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +106,19 @@ def calibrate(
     known = _known(solve, noise_multiplier, rate, steps)
     readings: dict[float, Interval] = {}
 
+    def loss_at(value: float) -> PrivacyLoss:
+        return privacy_loss(training_event(**{**known, solve: value}), adjacency)  # type: ignore[arg-type]
+
     def excess(value: float) -> float:
         """log of risk over target: at most 0 is good."""
-        loss = privacy_loss(training_event(**{**known, solve: value}), adjacency)  # type: ignore[arg-type]
-        readings[value] = read(loss)
+        loss = loss_at(value)
+        readings[value] = read(replace(loss, gap=WIDE) if isinstance(loss, Composed) else loss)
         return _over(readings[value], target)
+
+    def estimate(value: float) -> tuple[float, bool] | None:
+        loss = loss_at(value)
+        found = loss.estimate(delta) if epsilon is not None and isinstance(loss, Composed) else None
+        return None if found is None or not found[0] > 0 else (math.log(found[0] / target), found[1])
 
     def limit(value: float) -> float:
         """Log of risk over target in the normal limit."""
@@ -105,7 +127,7 @@ def calibrate(
 
     def doubt() -> float:
         """How far apart the ends of the last reading are: no search need be finer than that."""
-        return min(next(reversed(readings.values())).gap, 1.0) if readings else 0.0
+        return min(next(reversed(readings.values())).gap, LOOSEST) if readings else 0.0
 
     if (
         solve == "noise_multiplier"
@@ -116,7 +138,7 @@ def calibrate(
     guess = limit
     if epsilon is not None and solve == "noise_multiplier" and float(known["rate"]) * float(known["steps"]) < SELDOM:
         guess = partial(_seldom, epsilon, delta, float(known["rate"]), int(known["steps"]), adjacency)
-    found = _SOLVERS[solve](excess, guess, doubt)
+    found = _SOLVERS[solve](excess, guess, doubt, estimate)
     known[solve] = found
     if epsilon is None:
         readings[found] = privacy_loss(training_event(**known), adjacency).epsilon(delta)  # type: ignore[arg-type]
@@ -192,10 +214,13 @@ def _known(solve: str, noise_multiplier: float | None, rate: float, steps: int) 
     return known
 
 
-def least_noise(excess: Excess, limit: Excess | None = None, doubt: Doubt | None = None) -> float:
+def least_noise(
+    excess: Excess, limit: Excess | None = None, doubt: Doubt | None = None, estimate: Estimate | None = None
+) -> float:
     """The smallest noise multiplier whose excess over the target is at most 0."""
     start, slope = _start(limit, 1.0, better=1, least=1e-9, most=1e9)
-    found = root(excess, start, better=1, least=1e-9, most=1e9, slope=slope, doubt=doubt)
+    start, slope, close = _nearer(estimate, start, slope, better=1, least=1e-9, most=1e9)
+    found = root(excess, start, better=1, least=1e-9, most=1e9, slope=slope, doubt=doubt, tolerance=close)
     if math.isinf(found):
         raise BadInput("No noise multiplier up to 1e9 meets the target.", fix="Ask for a larger target or fewer steps.")
     if found == 0:
@@ -203,17 +228,20 @@ def least_noise(excess: Excess, limit: Excess | None = None, doubt: Doubt | None
     return found
 
 
-def _largest_rate(excess: Excess, limit: Excess, doubt: Doubt | None = None) -> float:
+def _largest_rate(
+    excess: Excess, limit: Excess, doubt: Doubt | None = None, estimate: Estimate | None = None
+) -> float:  # fmt: skip
     if excess(1.0) <= 0:
         return 1.0
     start, slope = _start(limit, 0.25, better=-1, least=1e-12, most=1.0)
-    found = root(excess, start, better=-1, least=1e-12, most=1.0, slope=slope, doubt=doubt)
+    start, slope, close = _nearer(estimate, start, slope, better=-1, least=1e-12, most=1.0)
+    found = root(excess, start, better=-1, least=1e-12, most=1.0, slope=slope, doubt=doubt, tolerance=close)
     if found == 0:
         raise BadInput("No rate above 1e-12 meets the target.", fix="Use more noise or fewer steps.")
     return found
 
 
-def _most_steps(excess: Excess, limit: Excess, doubt: Doubt | None = None) -> int:
+def _most_steps(excess: Excess, limit: Excess, doubt: Doubt | None = None, estimate: Estimate | None = None) -> int:
     good, y_good, bad, turn = 0, -math.inf, max(math.ceil(_start(limit, 1e3, better=-1, least=1.0, most=1e15)[0]), 2), 0
     y_bad = excess(bad)
     while y_bad <= 0:
@@ -239,7 +267,7 @@ def _most_steps(excess: Excess, limit: Excess, doubt: Doubt | None = None) -> in
     return good
 
 
-_SOLVERS: dict[str, Callable[[Excess, Excess, Doubt], float]] = {
+_SOLVERS: dict[str, Callable[[Excess, Excess, Doubt, Estimate], float]] = {
     "noise_multiplier": least_noise,
     "rate": _largest_rate,
     "steps": _most_steps,
@@ -258,6 +286,33 @@ def _start(limit: Excess | None, first: float, *, better: int, least: float, mos
     return (found, slope) if math.isfinite(slope) and slope * better < 0 else (first, -better)
 
 
+def _nearer(
+    estimate: Estimate | None, start: float, slope: float, *, better: int, least: float, most: float
+) -> tuple[float, float, float]:
+    """Where estimates meet the target, their slope, and how near to the target the search need end.
+
+    Estimates are asked for only where reading epsilon is slow; the search by readings that follows decides all.
+    """
+    first = None if estimate is None else estimate(start)
+    if estimate is None or first is None or (first[1] and abs(first[0]) < FAR):
+        return start, slope, FINE
+
+    def led(value: float) -> float:
+        found = estimate(value)
+        if found is None:
+            raise ValueError
+        return found[0] + AHEAD
+
+    try:
+        found = root(led, start, better=better, least=least, most=most, tolerance=AHEAD / 2, slope=slope)
+        steep = (led(1.01 * found) - led(found)) / math.log(1.01)
+    except (ArithmeticError, ValueError):
+        return start, slope, COARSE
+    last = estimate(found)
+    close = FINE if last is not None and last[1] else COARSE
+    return (found, steep, close) if steep * better < 0 else (start, slope, close)
+
+
 def root(
     excess: Excess,
     start: float,
@@ -265,7 +320,7 @@ def root(
     better: int,
     least: float,
     most: float,
-    tolerance: float = 1e-9,
+    tolerance: float = FINE,
     slope: float = math.nan,
     doubt: Doubt | None = None,
 ) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import ParamSpec, TypeVar
 
@@ -17,8 +17,10 @@ from ..core.privacy_loss import PrivacyLoss
 from .closed import Direction, head_of, tail_of
 from .noise import Array
 from .pairs import Pair
-from .readers import deltas_at_most, direction
+from .quadrature import NotMet
+from .readers import Fast, Sure, deltas_at_most, direction
 from .renyi import TILTS, Renyi, delta_at, divergences, improved
+from .saddle import GAP
 
 CLOSE = 1e-2
 """A gap of one direction below which the other one need not be told apart from it."""
@@ -74,6 +76,8 @@ class Composed(PrivacyLoss):
 
     releases: tuple[tuple[Release, int], ...] = ()
     curves: tuple[tuple[Renyi, int], ...] = ()
+    gap: float = field(default=GAP, compare=False)
+    """The relative gap at which a contour's search for sharper ends of epsilon stops; ends are proven at any gap."""
 
     def __add__(self, other: PrivacyLoss) -> Composed:
         if not isinstance(other, Composed):
@@ -98,6 +102,21 @@ class Composed(PrivacyLoss):
             enough = found.upper if not self._tight or found.gap <= CLOSE else found.lower
             found = _larger(found, other.epsilon(delta, enough))
         return self._honest(found)
+
+    def estimate(self, delta: float) -> tuple[float, bool] | None:
+        """Epsilon of the first direction to about a percent, without proof, and whether reading it exactly is quick.
+
+        None where it has no contour: then reading epsilon is all that can be done.
+        """
+        way = self._directions[0] if self.releases and not self.curves else None
+        reader = way.reader if isinstance(way, Sure) else way
+        if not isinstance(reader, Fast):
+            return None
+        try:
+            with np.errstate(over="raise", invalid="raise", divide="raise"):
+                return reader.saddle.estimate(delta)
+        except (NotMet, ArithmeticError, ValueError):
+            return None
 
     @held
     def delta(self, epsilon: float) -> Interval:
@@ -163,7 +182,7 @@ class Composed(PrivacyLoss):
         remove = tuple((release.remove, count) for release, count in self.releases)
         add = tuple((release.add, count) for release, count in self.releases)
         ways = (remove,) if remove == add else (remove, add)
-        return tuple(direction(pairs, tight=self._tight) for pairs in ways)
+        return tuple(direction(pairs, tight=self._tight, gap=self.gap) for pairs in ways)
 
 
 def _merged(first: tuple[tuple[T, int], ...], second: tuple[tuple[T, int], ...]) -> tuple[tuple[T, int], ...]:

@@ -42,8 +42,9 @@ MANY, ALLOWED = 20, 3.0
 """From so many steps on runs of small losses may have their own contour; Chernoff's log bound of them over delta."""
 ROOM = 1.1
 """Huge losses are huge for every epsilon up to this share of the one in question."""
-BEYOND = 1.15
-"""Where a contour is drawn if it cannot be at the epsilon in question."""
+BEYOND, MODEST = 1.15, 100.0
+"""Where a contour is drawn if it cannot be at the epsilon in question, and up to which epsilon: larger ones protect
+nobody, and plain theorems bound them in a moment."""
 END, REACH = 0.05, 14.0
 """How sharply large losses end, over s^2 and the shift, and how many such widths are kept beyond."""
 WAVES = 8.0, 5.0, 2.5
@@ -205,7 +206,7 @@ def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
     if epsilon <= 0:
         raise NotMet
     many = sum(count for _, count in total.parts) >= MANY
-    for place in (epsilon, BEYOND * epsilon):
+    for place in (epsilon, BEYOND * epsilon) if epsilon < MODEST else (epsilon,):
         certain = _certain(total, place)
         ways = ((math.inf, LIGHT),) * many + ((certain, 0),) * math.isfinite(certain) + ((math.inf, 0),)
         heavy = False

@@ -83,7 +83,8 @@ class Lattice:
         if sure <= known:
             return Interval(0.0, known if sure > 0 else 0.0)
         read = lambda low, high: Interval(_solve(low, delta) if low else 0.0, _solve(high, delta))  # noqa: E731
-        return self._refined(0.85 * tilt, bound, log_mass, read, known)
+        found, most = self._refined(0.85 * tilt, bound, log_mass, read, known), self.largest
+        return found if found.upper <= most else Interval(min(found.lower, most), most)
 
     def delta(self, epsilon: float) -> Interval:
         """Smallest delta at this epsilon."""
@@ -154,13 +155,19 @@ class Lattice:
         Every reading is certified, so what is known is their intersection. An upper end of at most `enough` will do.
         """
         width, known, before = self._fitted(self._span(log_mass) / 100), Interval(0.0, math.inf), math.inf
+        failed = 0.0
         for _ in range(MOST_TURNS):
+            steep = min(tilt, STEEPEST / width)
             try:
-                low, high = self._composed(width, log_mass, min(tilt, STEEPEST / width), anchor)
+                origins = self._origins(width, log_mass)
+                high = compose(self._lattices(width, log_mass, 1, origins), steep, 1, anchor)
+                if enough and read(None, high).upper <= enough:
+                    return Interval(known.lower, max(enough, known.lower))
+                low = compose(self._lattices(width, log_mass, -1, origins), steep, -1, anchor) if self.tight else None
             except TooLarge as error:
                 if math.isfinite(known.upper) or width > LARGEST / 8:
                     return known
-                width *= max(8.0, error.factor)
+                failed, width = width, width * max(8.0, error.factor)
                 continue
             found, upper = read(low, high), known.upper
             known = Interval(
@@ -172,16 +179,14 @@ class Lattice:
             done = gap <= self.aim or known.upper <= max(enough, 1e-9) or found.lower == math.inf or idle
             work = max(high.losses.size * width, 2 * len(self.pairs) * self._span(log_mass)) / finer
             large = work > (POINTS if known.gap > CLOSE else POINTS / 2)
-            if done or finer >= width or large:
+            if done or finer >= width or large or finer <= failed:
                 return known
             width, before = finer, known.gap
         return known
 
-    def _composed(self, width: float, log_mass: float, tilt: float, anchor: float) -> tuple[Window | None, Window]:
-        """The windows from below, where it is wanted, and from above."""
-        origins = [origin_of(pair, width, log_mass) if pair.upper is pair.lower else None for pair, _ in self.pairs]
-        below = compose(self._lattices(width, log_mass, -1, origins), tilt, -1, anchor) if self.tight else None
-        return below, compose(self._lattices(width, log_mass, 1, origins), tilt, 1, anchor)
+    def _origins(self, width: float, log_mass: float) -> list[float | None]:
+        """Origins that both sides share; None where a pair has different ones for either side."""
+        return [origin_of(pair, width, log_mass) if pair.upper is pair.lower else None for pair, _ in self.pairs]
 
     def _lattices(self, width: float, log_mass: float, sign: int, origins: Sequence[float | None]) -> Counts:
         make = upper_step if sign > 0 else lower_step

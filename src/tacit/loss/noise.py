@@ -31,10 +31,12 @@ POISSON = 2.0
 def log1p(x: Complex) -> Complex:
     """log(1 + x), right relative to its size for small x too, which numpy's own is not for complex numbers."""
     small = np.abs(x) < 0.5
-    y = np.where(small, x, 0.0)
-    near = 0.5 * np.log1p(y.real * (2 + y.real) + y.imag**2) + 1j * np.arctan2(y.imag, 1 + y.real)
-    far = 1 + np.where(small, 0.0, x)
-    return np.asarray(np.where(small, near, np.log(np.where(far == 0, 1e-300, far))))
+    y = x if small.all() else np.where(small, x, 0.0)
+    found = 0.5 * np.log1p(y.real * (2 + y.real) + y.imag**2) + 1j * np.arctan2(y.imag, 1 + y.real)
+    if y is not x:
+        far = 1 + x[~small]
+        found[~small] = np.log(np.where(far == 0, 1e-300, far))
+    return np.asarray(found)
 
 
 @dataclass(frozen=True)

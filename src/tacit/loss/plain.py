@@ -24,9 +24,14 @@ from .computed import Levels, Tabulated, Weighted
 from .noise import Array, GaussianNoise
 from .pairs import Halves, Location, Pair
 from .renyi import delta_at, divergences, improved
+from .tilted import conversion
 
 TILTS = np.geomspace(1e-9, 1e3, 60)
 """Orders minus one, down to those of many steps with huge losses."""
+FINER = 16
+"""Orders looked at around the best of them."""
+MODEST, SMALL = 1.0, 1e-3
+"""An epsilon above, or a delta above, is compared with what Renyi divergences give: they know of sampling."""
 Counted = tuple[tuple[Pair, int], ...]
 
 
@@ -37,7 +42,7 @@ def epsilon_at_most(pairs: Counted, delta: float) -> float:
     if left < 0:
         return math.inf
     found = min(pure + GaussianTotal(mu).epsilon(left).upper for mu, pure in _ways(pairs))
-    return found if math.isfinite(found) or left <= 0 else improved(_renyi(pairs), TILTS, left)
+    return found if found <= MODEST or left <= 0 else min(found, _by_renyi(pairs, left))
 
 
 def delta_at_most(pairs: Counted, epsilon: float) -> float:
@@ -45,15 +50,26 @@ def delta_at_most(pairs: Counted, epsilon: float) -> float:
     pairs = _plain(pairs)
     found = [GaussianTotal(mu).delta(max(epsilon - pure, 0.0)).upper for mu, pure in _ways(pairs) if pure <= epsilon]
     most = min(found, default=1.0)
-    return min((most if most < 1 else delta_at(_renyi(pairs), TILTS, epsilon)) + _told(pairs), 1.0)
+    return min(
+        (most if most < SMALL else min(most, delta_at(_renyi(pairs, TILTS), TILTS, epsilon))) + _told(pairs), 1.0
+    )
 
 
-def _renyi(pairs: Counted) -> Array:
+def _by_renyi(pairs: Counted, delta: float) -> float:
+    """Epsilon at the best order: of a wide grid, and then of a fine one around it."""
+    curve = _renyi(pairs, TILTS)
+    ends = curve + (math.log(1 / delta) + conversion(TILTS)) / TILTS
+    best = int(np.argmin(ends))
+    near = np.geomspace(TILTS[max(best - 1, 0)], TILTS[min(best + 1, TILTS.size - 1)], FINER)
+    return min(improved(curve, TILTS, delta), improved(_renyi(pairs, near), near, delta))
+
+
+def _renyi(pairs: Counted, tilts: Array) -> Array:
     """The sum of Renyi divergences, of the part of each pair that does not tell all."""
-    total = np.zeros_like(TILTS)
+    total = np.zeros_like(tilts)
     with np.errstate(all="ignore"):
         for pair, count in pairs:
-            total += count * divergences(pair, TILTS)
+            total += count * divergences(pair, tilts)
     return np.where(np.isnan(total), np.inf, total)
 
 

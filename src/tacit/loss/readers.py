@@ -18,7 +18,7 @@ from .noise import Array, GaussianNoise
 from .pairs import Discrete, Huge, Location, Pair
 from .plain import Counted, delta_at_most, epsilon_at_most
 from .quadrature import NotMet
-from .saddle import Saddle
+from .saddle import GAP, Saddle, Wide
 from .table import Table
 from .window import EPS, TOLD
 
@@ -44,8 +44,10 @@ class Fast:
             return self.lattice.epsilon(delta, known)
         try:
             return self.saddle.epsilon(delta, known)
-        except FAILED:
-            return self.lattice.epsilon(delta, known)
+        except FAILED as error:
+            found = error.found if isinstance(error, Wide) else Interval(0.0, math.inf)
+        other = _read(lambda: self.lattice.epsilon(delta, known))
+        return Interval(max(found.lower, other.lower), min(found.upper, other.upper))
 
     def delta(self, epsilon: float) -> Interval:
         if self.lattice.largest <= epsilon:
@@ -72,7 +74,7 @@ class Sure:
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         found = _read(lambda: self.reader.epsilon(delta, known))
         quick = found.upper <= MODEST and (not isinstance(self.reader, Lattice | Table) or found.gap <= SMALL)
-        if quick or found.lower == math.inf:
+        if quick or found.lower == math.inf or found.upper <= known:
             return found
         most = epsilon_at_most(self.pairs, delta)
         return found if found.upper <= most else Interval(min(found.lower, most), max(most, known))
@@ -111,7 +113,8 @@ class Levelled:
                 other = self._read(delta, size, known)
                 lower = max(found.lower, other.lower)
                 found = Interval(lower, max(min(found.upper, other.upper), lower))
-        return found
+        most = self._whole.largest
+        return found if found.upper <= most else Interval(min(found.lower, most), most)
 
     def _read(self, delta: float, size: float, known: float) -> Interval:
         """Epsilon from the ways for deltas of this size."""
@@ -176,8 +179,11 @@ def _power(read: Callable[[], Interval], fpr: float) -> Interval:
     return Interval(min(found.lower, 1.0), min(found.upper, 1.0))
 
 
-def direction(pairs: Counted, *, tight: bool = True) -> Direction:
-    """The sharpest reader: closed form, contour, then lattice; lower ends only where the pairs are `tight`."""
+def direction(pairs: Counted, *, tight: bool = True, gap: float = GAP) -> Direction:
+    """The sharpest reader: closed form, contour, then lattice; lower ends only where the pairs are `tight`.
+
+    A larger `gap` lets the contour end its search sooner.
+    """
     if any(pair.leveled for pair, _ in pairs):
         return Sure(Levelled(pairs, tight), pairs)
     if any(pair.infinite >= 1 for pair, _ in pairs):
@@ -194,7 +200,7 @@ def direction(pairs: Counted, *, tight: bool = True) -> Direction:
             return OneHuge(only)
         if isinstance(only.upper, Tabulated) and isinstance(only.lower, Tabulated):
             return Sure(Table(only.upper, only.lower, tight), pairs)
-    saddle = Saddle.of(pairs)
+    saddle = Saddle.of(pairs, gap)
     lattice = Lattice(pairs, tight=tight)
     return Sure(lattice if saddle is None else Fast(saddle, lattice), pairs)
 

@@ -65,9 +65,11 @@ def _lattice(pair: Pair, tilts: Array) -> Array:
     if high > LARGEST:  # mass beyond the lattice counts: where it is not below e^-700, no moment is known
         return np.full(tilts.shape, largest)
     step = upper_step(pair, (high - max(low, -LARGEST)) / 4_000 + 1e-12, -700.0)
-    room = np.array([moment_doubt(((step, 1),), float(tilt)) for tilt in tilts])
-    curve = np.maximum((step.log_moments(tilts) + room) / tilts, 0.0)
-    return np.asarray(np.minimum(np.where(tilts * high > 600.0, largest, curve), largest))
+    found, held = np.full(tilts.shape, largest), tilts * high <= 600.0
+    inside = tilts[held]
+    room = moment_doubt(((step, 1),), inside)
+    found[held] = np.minimum(np.maximum((step.log_moments(inside) + room) / inside, 0.0), largest)
+    return found
 
 
 def _gaussian(pair: Location, tilts: Array) -> Array:

@@ -21,9 +21,20 @@ ENOUGH = 4e-4
 """A relative gap that the lattice would not beat."""
 SHARES = 1.0, 0.93
 """Of the best tilt: where it takes too much work, a smaller one may not."""
+MOVED, DRAWN = 0.01, 5
+"""A contour of large losses is drawn again, so often at most, where its own root is farther than this from where it
+was drawn."""
 UNKNOWN = Interval(0.0, math.inf)
 DIGITS = 16.0
 """The log of how much larger than delta the integrand may be before rounding hides the answer."""
+
+
+class Wide(NotMet):
+    """The ends that were `found` hold, but are so far apart that the lattice may do better."""
+
+    def __init__(self, found: Interval) -> None:
+        super().__init__()
+        self.found = found
 
 
 @dataclass(frozen=True)
@@ -32,9 +43,11 @@ class Saddle:
 
     pairs: tuple[tuple[Location, int], ...]
     gaussian: float = 0.0
+    gap: float = GAP
+    """The relative gap of epsilon at which the search for a sharper contour ends."""
 
     @classmethod
-    def of(cls, counted: tuple[tuple[Pair, int], ...]) -> Saddle | None:
+    def of(cls, counted: tuple[tuple[Pair, int], ...], gap: float = GAP) -> Saddle | None:
         """None where a pair is not a Gaussian location pair."""
         mixed: list[tuple[Location, int]] = []
         squares = 0.0
@@ -45,7 +58,24 @@ class Saddle:
                 squares += count * ((pair.p[0][1] - pair.q[0][1]) / pair.noise.scale) ** 2
             else:
                 mixed.append((pair, count))
-        return cls(tuple(mixed), math.sqrt(squares)) if mixed else None
+        return cls(tuple(mixed), math.sqrt(squares), gap) if mixed else None
+
+    def estimate(self, delta: float) -> tuple[float, bool]:
+        """Epsilon to about a percent, without proof, and whether the plain contour has it: then `epsilon` is quick.
+
+        Raises NotMet where delta(0) seems to be below delta.
+        """
+        log_delta = math.log(delta)
+        total = Sum.of(self.pairs, self.gaussian, log_delta)
+        tilted, least = _begun(total, log_delta)
+        guess = _guess(tilted, log_delta)
+        try:
+            found, place = _drawn(contour(total, tilted, log_delta, guess, work=EASY), delta, guess)
+            if _met(found, self.gap):
+                return place, True
+        except NotMet:
+            pass
+        return rough(total.parts, self.gaussian, log_delta, least / tilted.tilt), False
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         """Smallest epsilon with delta(epsilon) <= delta, or [0, known] where it is at most `known`.
@@ -56,9 +86,7 @@ class Saddle:
         total = Sum.of(self.pairs, self.gaussian, log_delta)
         if known > 0 and _at_most(total, known, log_delta):
             return Interval(0.0, known)
-        start = math.sqrt(-2 * log_delta / total.variance)
-        tilted = total.at(best_tilt(total, lambda t, log_m: (log_m + conversion(t) - log_delta) / t, start))
-        least = tilted.log_m + one_conversion(tilted.tilt) - log_delta
+        tilted, least = _begun(total, log_delta)
         if least <= -0.01 and tilted.trusted:
             return Interval(0.0, 0.0)
         guess, found, decays = max(_guess(tilted, log_delta), known), UNKNOWN, True
@@ -66,12 +94,12 @@ class Saddle:
             found, guess = _drawn(contour(total, tilted, log_delta, guess, work=EASY), delta, guess)
         except NotMet as error:
             decays = isinstance(error, TooMuch)
-        if not _met(found):
+        if not _met(found, self.gap):
             if not found.upper < 1.1 * found.lower:
                 guess = rough(total.parts, self.gaussian, log_delta, least / tilted.tilt)
-            found = _searched(total, delta, guess, found, decays=decays)
+            found = _searched(total, delta, guess, found, decays=decays, gap=self.gap)
         if not found.upper - found.lower <= ENOUGH * min(found.upper, 1e9):
-            raise NotMet
+            raise Wide(found)
         return found
 
     def delta(self, epsilon: float) -> Interval:
@@ -87,6 +115,13 @@ class Saddle:
                 return Interval(low, high)
             log_delta = math.log(low) if low > 0.5 * high else max(min(log_bound, log_delta) - 8.0, -650.0)
         raise NotMet
+
+
+def _begun(total: Sum, log_delta: float) -> tuple[Tilted, float]:
+    """The tilt at which Chernoff's bound of epsilon is least, and that bound times the tilt."""
+    start = math.sqrt(-2 * log_delta / total.variance)
+    tilted = total.at(best_tilt(total, lambda t, log_m: (log_m + conversion(t) - log_delta) / t, start))
+    return tilted, tilted.log_m + one_conversion(tilted.tilt) - log_delta
 
 
 def _guess(tilted: Tilted, log_delta: float) -> float:
@@ -112,24 +147,34 @@ def _at_most(total: Sum, epsilon: float, log_delta: float) -> bool:
         return False
 
 
-def _searched(total: Sum, delta: float, guess: float, found: Interval, *, decays: bool) -> Interval:
+def _searched(total: Sum, delta: float, guess: float, found: Interval, *, decays: bool, gap: float) -> Interval:
     """By the contour at the guess, if it `decays` and leaves digits enough, or first by that of large losses."""
     if guess == 0:
         raise NotMet
     log_delta, tilted = math.log(delta), _best(total, guess, sharp=True)
     hidden = tilted.log_m - tilted.tilt * guess - log_delta > DIGITS
-    for share in (None, *SHARES) if hidden or not decays else (*SHARES, None):
+    again = (None,) * DRAWN
+    order = (*again, *SHARES) if hidden or not decays else (*SHARES, *again)
+    tried = math.inf
+    for share in order:
+        if share is None and abs(guess - tried) <= MOVED * guess:
+            continue  # drawn there already
         try:
             if share is None:
+                tried = guess
                 line = jump_contour(total, log_delta, guess)
             else:
                 line = contour(total, total.at(share * tilted.tilt), log_delta, guess)
         except NotMet:
             continue
-        best, guess = _drawn(line, delta, guess)
+        best, place = _drawn(line, delta, guess)
         found = _sharper(found, best)
-        if _met(found) or (hidden and share):
+        if _met(found, gap) or (hidden and share):
             break
+        if share is None:
+            guess = max(place, guess / 2) if place < math.inf else guess
+        elif best.upper < 2 * best.lower:  # else its root is rounding
+            guess = place
     return found
 
 
@@ -139,8 +184,8 @@ def _drawn(line: Contour, delta: float, guess: float) -> tuple[Interval, float]:
     return _verified(line, delta, root, slope), root
 
 
-def _met(found: Interval) -> bool:
-    return found.upper - found.lower <= max(GAP * min(found.upper, 1e300), FLOOR)
+def _met(found: Interval, gap: float) -> bool:
+    return found.upper - found.lower <= max(gap * min(found.upper, 1e300), FLOOR)
 
 
 def _best(total: Sum, epsilon: float, *, sharp: bool = False) -> Tilted:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from scipy import fft
@@ -36,6 +37,8 @@ LARGEST_SIZE = 1 << 18
 BLOCKS = 2048
 """Points of a lattice on which the extent of a composition is looked for."""
 Counts = Sequence[tuple[Step, int]]
+Tilts = TypeVar("Tilts", float, Array)
+"""One tilt, or many."""
 
 
 class TooLarge(NotMet):
@@ -56,7 +59,7 @@ def lost(parts: Counts) -> float:
     return -math.expm1(math.fsum(count * math.log1p(-step.infinite) for step, count in parts))
 
 
-def rounding(parts: Counts, tilt: float) -> tuple[float, float]:
+def rounding(parts: Counts, tilt: Tilts) -> tuple[Tilts, float]:
     r"""What rounding can do to a composition: to its mass tilted by t, relatively, and to its loss.
 
     Every factor p_j e^{t g_j}/M carries the doubt of its step and 64 + 10 t L units of the last digit, constants at the
@@ -68,7 +71,7 @@ def rounding(parts: Counts, tilt: float) -> tuple[float, float]:
     return 1.01 * doubt + EPS * (steps * (64 + 10 * abs(tilt) * largest) + 4000), 8 * EPS * steps * (largest + 1)
 
 
-def moment_doubt(parts: Counts, tilt: float) -> float:
+def moment_doubt(parts: Counts, tilt: Tilts) -> Tilts:
     """How far off the logarithm of a composed moment may be: logarithms of masses are at most 745, right to 4 ulp."""
     steps = sum(count for _, count in parts)
     return 2 * rounding(parts, tilt)[0] + 3200 * EPS * steps
@@ -231,11 +234,12 @@ def convolve(parts: Counts, tilt: float, size: int) -> tuple[Array, float, float
     for (step, count), (masses, _) in zip(parts, tilted, strict=True):
         circle = folded(masses, step.start, size)
         spectrum = fft.rfft(circle)
-        spectrum[spectrum == 0] = 1e-300
+        modulus = np.maximum(np.abs(spectrum), 1e-300)
         rms = transform_error(size) * float(np.linalg.norm(circle))
-        logs, most = np.log(spectrum), np.log(np.abs(spectrum) + rms * math.sqrt(size))
-        log_total += count * logs
-        log_size += count * (np.abs(logs.real) + math.pi)
+        logs, most = np.log(modulus), np.log(modulus + rms * math.sqrt(size))  # np.log of complex numbers is slow
+        log_total.real += count * logs
+        log_total.imag += count * np.arctan2(spectrum.imag, spectrum.real)
+        log_size += count * (np.abs(logs) + math.pi)
         log_most += count * most
         pieces.append((most, count, rms))
     total = np.exp(log_total)

@@ -115,9 +115,9 @@ def _(event: Shuffled, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
-    """Once in t steps: balls and bins of any release with one dominating pair. k times: k passes of once in floor(t/k).
+    """Once in t steps: balls and bins of any release with one dominating pair. k times: once in each of k blocks.
 
-    Reference: docs/proofs/accounting.md, Theorem 5; Feldman and Shenfeld 2025, on k-out-of-t allocation.
+    Reference: docs/proofs/accounting.md, Theorems 5 and 6; Feldman and Shenfeld 2025, on k-out-of-t allocation.
     """
     if adjacency is Adjacency.REPLACE or group > 1:
         raise Unsupported(
@@ -128,18 +128,18 @@ def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
         return Composed()
     if event.steps == event.times:
         return event.times * inner
-    base, tight = (
-        _plain(inner),
-        all(item.tight and item.remove.upper is item.remove.lower for item, _ in inner.releases),
-    )
+    tight = all(item.tight and item.remove.upper is item.remove.lower for item, _ in inner.releases)
     only = inner.releases[0][0].remove if len(inner.releases) == 1 and inner.releases[0][1] == 1 else None
     exact = None if only is None or inner.curves else allocated_exactly(only, event.times, event.steps)
     if exact is not None:
         return once(replace(Release.mirrored(exact), tight=tight))
-    if event.steps // event.times == 1:
-        return _loose(event.times * inner)
     base = _plain(inner)
-    pair = Location(base[0], ((1.0, base[1]),)) if base else _only(event, inner, adjacency)
+    try:
+        pair = Location(base[0], ((1.0, base[1]),)) if base else _only(event, inner, adjacency)
+    except Unsupported:
+        if event.steps // event.times > 1:
+            raise
+        return _loose(event.times * inner)
     if pair.infinite >= 1:
         return once(Release.symmetric(pair, tight=tight))  # whoever takes part is told, in both directions
     found = Composed(allocated(pair, event.times, event.steps))

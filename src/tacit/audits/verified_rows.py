@@ -1,0 +1,75 @@
+"""Rows of a verification: a stored number, or stored words, beside what the rest of the evidence gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .claims import STATED
+
+TOLERANCE = 1e-6
+"""Relative; another machine's floating point moves the last digits only."""
+FACT, WORDS = "fact", "words"
+"""Kinds of statements: what must follow from the evidence, and how this version would put it."""
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """One number of the evidence beside what its parts give.
+
+    `recomputed` is None when nothing is stored to tell; then the two agree only for a bare statement of somebody's.
+    """
+
+    method: str
+    stored: float
+    recomputed: float | None
+    equal: bool
+
+    @classmethod
+    def of(cls, method: str, stored: float, recomputed: float | None) -> Recomputed:
+        """A stored bound beside the one that is recomputed."""
+        if recomputed is None:
+            return cls(method, stored, None, method == STATED)
+        close = stored == recomputed or math.isclose(stored, recomputed, rel_tol=TOLERANCE)
+        return cls(method, stored, recomputed, close)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Something the evidence says beside its numbers, and what its parts say.
+
+    A `kind` "fact" must follow. A "words" row compares wording alone: another version may put the same facts otherwise.
+    """
+
+    about: str
+    stored: str
+    recomputed: str
+    equal: bool
+    kind: str = FACT
+
+    @classmethod
+    def of(cls, about: str, stored: object, recomputed: object, kind: str = FACT) -> Statement:
+        return cls(about, str(stored), str(recomputed), stored == recomputed, kind)
+
+    @classmethod
+    def holds(cls, about: str, expected: str, problem: str) -> Statement:
+        """A relation between stored parts; `problem` is empty where it holds."""
+        return cls(about, problem or expected, expected, not problem)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether all that can be recomputed is as stored; `unchecked` is what only the data could confirm.
+
+    `same_words` is False where the evidence's sentence is not the one that this version writes. Its facts are
+    recomputed in any case, and decide about `ok`.
+    """
+
+    ok: bool
+    bounds: tuple[Recomputed, ...]
+    unchecked: tuple[str, ...] = ()
+    statements: tuple[Statement, ...] = ()
+
+    @property
+    def same_words(self) -> bool:
+        return all(row.equal for row in self.statements if row.kind == WORDS)
