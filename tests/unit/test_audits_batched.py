@@ -57,9 +57,7 @@ def test_a_fleet_is_used_where_it_is_offered():
 
 @pytest.mark.slow
 def test_a_bug_is_refuted_in_a_fleet_and_its_right_twin_is_not():
-    right, wrong = (
-        play(Noisy(noise), canary="auto", runs=800, confidence=0.999, claim=CLAIM) for noise in (2.0, 0.2)
-    )
+    right, wrong = (play(Noisy(noise), canary="auto", runs=800, confidence=0.999, claim=CLAIM) for noise in (2.0, 0.2))
     assert right.verdict is Verdict.CONSISTENT
     assert wrong.verdict is Verdict.REFUTED
     stopped = play(Noisy(0.2), canary="auto", claim=CLAIM, runs=800, confidence=0.999, game="sequential")
