@@ -275,7 +275,7 @@ def test_a_fit_that_shares_randomness_in_later_calls_is_refused(place, game, mon
     def keeping():
         fit = Keeping()
         fit.isolation = place
-        return play(fit, runs=80, game=game, claim=CLAIM)
+        return play(fit, runs=80, game=game, claim=(4.0, 1e-5))
 
     with pytest.raises(BadInput, match="does not make the runs that fit makes"):
         keeping()
