@@ -175,13 +175,14 @@ def table(rows: list[dict[str, Any]], missing: list[str]) -> str:
     lines = [
         "# Which models can be trained?",
         "",
-        f"{len(rows)} architectures that we did not write, at tiny sizes with random weights: {counts['exact']} run "
-        f"exactly with all records at once, {counts['one by one']} exactly with one record at a time (slower), "
-        f"{counts['refused']} are refused, {counts['wrong']} are wrong. Exact means that every parameter's clipped sum "
-        "is within 1e-4 of the clip norm of a float64 loop over single records, at batch sizes "
-        f"{', '.join(map(str, SIZES))} (some equal the model's heads, length or width) and at moved weights. "
-        "*float64* marks models whose routing or rounding falls otherwise in float32; they are compared in float64 on "
-        "both sides. Made by `benchmarks/models.py`.",
+        f"We tried {len(rows)} architectures that we did not write, at tiny sizes with random weights. Of these, "
+        f"{counts['exact']} run exactly with all records at once, {counts['one by one']} exactly with one record at a "
+        f"time (slower), {counts['refused']} are refused and {counts['wrong']} are wrong.",
+        "",
+        "Exact means that every parameter's clipped sum is within 1e-4 of the clip norm of a float64 loop over single "
+        f"records. This was tried at batch sizes {', '.join(map(str, SIZES))}, some of which equal the model's heads, "
+        "length or width, and at changed weights. *float64* marks models whose routing or rounding differs in float32; "
+        "they are compared in float64 on both sides. Made by `benchmarks/models.py`.",
         "",
         *(f"{library} was not installed, so none of its models is here." for library in missing),
         "| library | architecture | result | distance / C | reason |",

@@ -3,8 +3,9 @@
     python benchmarks/readability.py            # a table of all pages and rooms, kept in benchmarks/results
     python benchmarks/readability.py docs/x.md  # the long sentences of one page
 
-Counted are sentences of README, docs and docstrings outside code, tables, headings, quotations and formulas. A
-sentence ends with a full stop, question mark or exclamation mark before white space, or with its paragraph or item.
+Counted are sentences of README, docs and docstrings outside code, tables, headings, quotations and formulas. A formula
+within a sentence counts as one word. A sentence ends with a full stop, question mark or
+exclamation mark before white space, or with its paragraph or item.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,8 +59,26 @@ class Prose:
 
 
 def words(sentence: str) -> int:
-    """Words that a reader reads: code and formulas count as one each."""
-    return len(re.sub(r"`[^`]*`|\$[^$]*\$", "code", sentence).split())
+    """Words that a reader reads: code and formulas count as one each, however many signs they have."""
+    tokens = re.sub(r"`[^`]*`|\$[^$]*\$", "code", sentence).split()
+    count, inside = 0, False
+    for token in tokens:
+        sign = is_sign(token)
+        count += not (inside and (sign or is_number(token)))
+        inside = sign or (inside and is_number(token))
+    return count
+
+
+def is_number(token: str) -> bool:
+    return bool(re.fullmatch(r"[\d.,]+", token.strip("()")))
+
+
+def is_sign(token: str) -> bool:
+    """Part of a formula: an operator, a single letter with its marks, or symbols joined by operators."""
+    core = token.strip(".,;:()[]\"'*?!")
+    if re.search(r"[A-Za-z]{4,}", core) or core.lower() in ("a", "i"):
+        return False
+    return len(core) <= 1 or bool(re.search(r"[=<>≤≥≠≈∈∉√Σ∏∫^_|·×−+/*∞′{}₀-₉Α-ω]", core))
 
 
 def is_formula(sentence: str) -> bool:
@@ -98,10 +118,16 @@ def pages() -> list[Path]:
     return [page for page in found if "_build" not in page.parts and page.name not in ("contract.md", "glossary.md")]
 
 
+@cache
 def docstrings(path: Path) -> list[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
+
+
+def without_displays(docstring: str) -> str:
+    """A docstring without its indented blocks: formulas, tables and code that stand on lines of their own."""
+    return re.sub(r"(?<=\n)(?: {4,}.*(?:\n|$))+", "\n", docstring)
 
 
 def all_prose() -> list[Prose]:
@@ -110,7 +136,7 @@ def all_prose() -> list[Prose]:
         text = page.read_text(encoding="utf-8")
         found.append(judged(str(page.relative_to(ROOT)), [text], unlinked(text) if "docs" in page.parts else ()))
     for room in sorted(path.parent for path in (ROOT / "src" / "tacit").glob("*/__init__.py")):
-        texts = [text for path in sorted(room.rglob("*.py")) for text in docstrings(path)]
+        texts = [without_displays(text) for path in sorted(room.rglob("*.py")) for text in docstrings(path)]
         found.append(judged(f"src/tacit/{room.name}", texts))
     return found
 

@@ -22,6 +22,7 @@ LABEL = re.compile(r"^(Guarantee|Caller ensures|Edge cases|References?|Error|Rai
 ROOMS = (
     "tacit", "tacit.events", "tacit.train", "tacit.erm", "tacit.mechanism", "tacit.query", "tacit.pate",
     "tacit.ledger", "tacit.loss", "tacit.attacks", "tacit.audits", "tacit.reports", "tacit.data",
+    "tacit.fleet", "tacit.disclosure",
 )  # fmt: skip
 ARGUMENTS = dict(
     line.split(" | ", 1)
@@ -60,7 +61,10 @@ def members_of(item: Any) -> list[tuple[str, Any]]:
     if not inspect.isclass(item):
         return []
     found = []
+    fields = {field.name for field in dataclasses.fields(item)} if dataclasses.is_dataclass(item) else set()
     for name, value in vars(item).items():
+        if name in fields:  # a field whose default is a function
+            continue
         body = value.__func__ if isinstance(value, staticmethod | classmethod) else value
         if not name.startswith("_") and (isinstance(body, property) or inspect.isfunction(body)):
             found.append((name, getattr(item, name)))
@@ -105,6 +109,7 @@ def meaning(function: str, argument: str) -> str:
 DATA = {
     "tacit.attacks.ATTACKS": "Every registered attack by its name.",
     "tacit.audits.CANARIES": "Every kind of canary by its name, as `audit(canary=...)` takes it.",
+    "tacit.fleet.MakeOptimizer": "The type of a function from parameters to a torch optimizer.",
     "tacit.data.NAMES": "The public data sets that `load` knows, by name.",
 }
 

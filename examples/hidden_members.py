@@ -18,13 +18,14 @@ from tacit.train.recipe.defence import AdversarialRegularisation, Plain, defend
 NAMES = ("gradient-norm", "learned-black-box", "white-box-outputs", "white-box-gradients")
 
 
-def data(rng):
+def data(rng, records):
     """Members, as many others, and records for the defender; a third of all labels is made up."""
     x, y = load_digits(return_X_y=True)
     order = rng.permutation(len(x))
     x, y = x[order].astype(np.float32) / 16, y[order]
     y = np.where(rng.random(len(y)) < 1 / 3, rng.integers(0, 10, len(y)), y)
-    return (x[:600], y[:600]), (x[600:1200], y[600:1200]), (x[1200:], y[1200:])
+    first, second = slice(records), slice(records, 2 * records)
+    return (x[first], y[first]), (x[second], y[second]), (x[1200:], y[1200:])
 
 
 def found(model, members, others):
@@ -45,8 +46,8 @@ def adam(parameters):
     return torch.optim.Adam(parameters, lr=3e-3)
 
 
-def main(epochs=80):
-    members, others, reference = data(np.random.default_rng(0))
+def main(epochs=80, records=600):
+    members, others, reference = data(np.random.default_rng(0), records)
     results = {}
     for defence in (Plain(), AdversarialRegularisation(3.0)):
         torch.manual_seed(0)

@@ -20,6 +20,6 @@ def test_every_attack_is_on_the_page(name):
 def test_the_example_finds_members_and_the_defence_hides_some():
     from examples.hidden_members import main
 
-    found = main(epochs=60)
+    found = main(epochs=60, records=300)
     assert all(area > 0.6 for area in found["Plain"].values())
     assert max(found["AdversarialRegularisation"].values()) < max(found["Plain"].values())

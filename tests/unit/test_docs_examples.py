@@ -1,74 +1,62 @@
-"""What README and docs show works: every Python block runs, in a folder of its own."""
+"""What README and examples show works: every Python block runs, in a folder of its own."""
 
 import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+from pages import DOCS, ROOT, played, runnable
 
 
-def blocks(page):
-    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
-
-
-def run(code, folder):
-    done = subprocess.run(
-        [sys.executable, "-W", "error::tacit.PrivacyWarning", "-c", code],
-        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    return lambda code: played([code], tmp_path, monkeypatch, name="__main__")[0]
 
 
 def readme(word):
-    (code,) = [block for block in blocks("README.md") if word in block]
+    (code,) = [block.text for block in runnable(ROOT / "README.md") if word in block.text]
     return code
 
 
-def test_epsilon(tmp_path):
-    out = run(readme("tacit.calibrate("), tmp_path).splitlines()
+def test_epsilon(run):
+    out = run(readme("tacit.calibrate(")).splitlines()
     assert out[0].startswith("Interval(lower=2.3815")
     assert abs(float(out[1]) - 0.968408) < 1e-4
 
 
 @pytest.mark.slow
-def test_three_changed_lines(tmp_path):
-    assert abs(float(run(readme("tacit.private("), tmp_path)) - 4.0) < 1e-3
+def test_three_changed_lines(run):
+    assert abs(float(run(readme("tacit.private("))) - 4.0) < 1e-3
 
 
-def test_attack_a_forest(tmp_path):
-    assert "outsiders finds" in run(readme("tacit.attack("), tmp_path)
+def test_attack_a_forest(run):
+    assert "outsiders finds" in run(readme("tacit.attack("))
 
 
-def test_audit_a_mechanism(tmp_path):
-    assert run(readme("audit_mechanism("), tmp_path).startswith("refuted")
+def test_audit_a_mechanism(run):
+    assert run(readme("audit_mechanism(")).startswith("refuted")
 
 
-def test_release_a_number(tmp_path):
-    assert "within 6 at confidence 0.95" in run(readme("mechanism.laplace("), tmp_path)
+def test_release_a_number(run):
+    assert "within 6 at confidence 0.95" in run(readme("mechanism.laplace("))
 
 
 @pytest.mark.slow
-def test_report(tmp_path):
+def test_report(run, tmp_path):
     from report_samples import private
 
     (tmp_path / "tacit-quickstart").mkdir()
     private().save(tmp_path / "tacit-quickstart" / "private.json")
-    run(readme("Evidence.load("), tmp_path)
+    run(readme("Evidence.load("))
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
-def test_a_ledger(tmp_path):
-    assert run(readme("Ledger.create("), tmp_path) == "0.9 True\n"
+def test_a_ledger(run):
+    assert run(readme("Ledger.create(")) == "0.9 True\n"
 
 
-def test_the_ledgers_example(tmp_path):
-    out = run((ROOT / "examples" / "ledger_counts.py").read_text(encoding="utf-8"), tmp_path).splitlines()
+def test_the_ledgers_example(run):
+    out = run((ROOT / "examples" / "ledger_counts.py").read_text(encoding="utf-8")).splitlines()
     assert out[8].endswith("epsilon 0.1 remains")
     assert out[9].startswith("month 10: refused. The charge asks for epsilon 0.1 and 0 remains.")
     assert out[10:] == [
@@ -78,11 +66,11 @@ def test_the_ledgers_example(tmp_path):
 
 
 def test_there_is_a_test_for_every_block():
-    assert len(blocks("README.md")) == 8
+    assert len(runnable(ROOT / "README.md")) == 8
 
 
-def test_teachers_and_a_student(tmp_path):
-    out = run((ROOT / "examples" / "pate_digits.py").read_text(encoding="utf-8"), tmp_path).splitlines()
+def test_teachers_and_a_student(run):
+    out = run((ROOT / "examples" / "pate_digits.py").read_text(encoding="utf-8")).splitlines()
     assert out[0].startswith("epsilon at most")
     assert float(out[2].split("% of")[0].split()[-1]) > 60
 
@@ -110,16 +98,26 @@ def test_examples_are_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) < 80
 
 
-def test_the_page_of_private_linear_models(tmp_path):
-    code = "\n".join(blocks("docs/erm.md"))
-    score, epsilon, method, *_ = run(code, tmp_path).split()
+def test_the_page_of_private_linear_models(run):
+    code = "\n".join(block.text for block in runnable(DOCS / "erm.md"))
+    score, epsilon, method, *_ = run(code).split()
     assert float(score) > 0.9
     assert 0.99 < float(epsilon) <= 1.0
     assert method == "objective"
 
 
-def test_the_readme_fits_a_linear_model(tmp_path):
-    score, epsilon, method = run(readme("PrivateLogisticRegression("), tmp_path).split()
+def test_the_readme_fits_a_linear_model(run):
+    score, epsilon, method = run(readme("PrivateLogisticRegression(")).split()
     assert float(score) > 0.8
     assert 2.99 < float(epsilon) <= 3.0
     assert method == "objective"
+
+
+def test_the_readme_tells_how_much_the_quickstart_trains():
+    from tacit.study.quickstart import Settings
+
+    usual, text = Settings(), " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    effort = usual.effort
+    assert f"trains {effort.references} models on random halves and attacks {effort.targets} of them" in text
+    assert f"with the other {effort.references - 1} as [reference models]" in text
+    assert f"games of {usual.plain_runs} and {effort.runs:,} runs" in text

@@ -1,14 +1,11 @@
 """The pages tell the truth: their blocks run and print what is shown, commands parse, links and names hold."""
 
-import dataclasses
 import importlib.util
 import math
-import os
 import re
 import shlex
-import subprocess
 import sys
-from pathlib import Path
+import warnings
 
 import pytest
 import typer
@@ -16,79 +13,23 @@ import typer
 import tacit
 import tacit.train
 from command import Command
+from pages import DOCS, FENCE, ROOT, blocks, played, runnable, save_files
 from report_samples import plain, private
 from tacit.audits import stated
 from tacit.audits.games import GAMES
 from tacit.cli.app import app
 from tacit.study.run_file import SECTIONS
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
 PAGES = sorted(page for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md")] if "_build" not in page.parts)
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FILE = re.compile(r"# (\w+\.(?:py|toml))$")
 NUMBER = re.compile(r"\d(?:[\d,]*\d)?(?:\.\d*)?(?:e[-+]?\d+)?")
 GROUP = typer.main.get_command(app)
 VERBS = {name: GROUP.get_command(None, name) for name in GROUP.list_commands(None)}
 NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
 
 
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A fenced block and the output shown under it. One whose first line names a file is that file."""
-
-    kind: str
-    text: str
-    output: str = ""
-
-    @property
-    def file(self):
-        found = FILE.match(self.text.splitlines()[0]) if self.kind in ("python", "toml") else None
-        return found and found[1]
-
-    @property
-    def commands(self):
-        return (
-            [line for line in self.text.splitlines() if line.startswith("tacit ")] if self.kind in ("", "shell") else []
-        )
-
-
-def blocks(page):
-    found = []
-    for kind, text in FENCE.findall(page.read_text(encoding="utf-8")):
-        if kind == "output":
-            found[-1] = dataclasses.replace(found[-1], output=text)
-        else:
-            found.append(Block(kind, text))
-    return found
-
-
-def runnable(page):
-    return [block for block in blocks(page) if block.kind == "python" and not block.file]
-
-
 def under(folder):
     """Pages of a folder that hold Python."""
     return [f"{folder}/{page.stem}" for page in sorted((DOCS / folder).glob("*.md")) if runnable(page)]
-
-
-def played(page, folder):
-    """What each Python block prints, all run in order in one process, as a reader would."""
-    save_files(page, folder)
-    script = "\n".join(
-        f"exec(compile({block.text!r}, 'block {k}', 'exec'), globals())\nprint('=== block', {k})"
-        for k, block in enumerate(runnable(page))
-    )
-    command = [sys.executable, "-W", "error::tacit.PrivacyWarning", "-c", script]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return re.split(r"=== block \d+\n", done.stdout)[:-1]
-
-
-def save_files(page, folder):
-    for block in blocks(page):
-        if block.file:
-            (folder / block.file).write_text(block.text, encoding="utf-8")
 
 
 def unlike(shown, real, *, numbers):
@@ -134,15 +75,26 @@ def test_comparison_can_fail():
     assert unlike("finds 5, no better than guessing (8)", "hides 9 (8)", numbers=False) is not None
 
 
+def test_a_block_that_warns_or_raises_fails(tmp_path, monkeypatch):
+    warning = "import tacit, warnings; warnings.warn('delta is large', tacit.PrivacyWarning)"
+    with pytest.raises(tacit.PrivacyWarning):
+        played([warning], tmp_path, monkeypatch)
+    with pytest.raises(NameError):
+        played(["x = 1", "print(x)", "print(y)"], tmp_path, monkeypatch)
+    assert played(["x = 1", "print(x)"], tmp_path, monkeypatch) == ["", "1\n"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["tour", "lectures", "attacks", "mechanisms", "pate", "queries", "datasets", *under("tutorials"), *under("howto")],
 )
-def test_python_blocks(name, tmp_path):
+def test_python_blocks(name, tmp_path, monkeypatch):
     """Accounting gives the numbers shown; experiments (which say "at least", "finds", TPR) the words."""
     page = DOCS / f"{name}.md"
-    for block, real in zip(runnable(page), played(page, tmp_path), strict=True):
+    save_files(page, tmp_path)
+    printed = played([block.text for block in runnable(page)], tmp_path, monkeypatch)
+    for block, real in zip(runnable(page), printed, strict=True):
         exact = not re.search("at least|finds|TPR|by proof", block.output)
         assert unlike(block.output, real, numbers=exact) is None, real
 
@@ -236,11 +188,14 @@ def test_glossary_has_the_names():
         assert f"| **{name}** |" in words, name
 
 
-def standing(row):
-    """The names under "here" and under "planned" in a row of the contract's first table."""
-    page = (DOCS / "contract.md").read_text(encoding="utf-8")
-    _, here, planned, _ = re.search(rf"^\| {re.escape(row)} (\|.*\|)$", page, re.MULTILINE)[1].split("|")
-    return sorted(re.findall(r"`([^`]+)`", here)), sorted(re.findall(r"`([^`]+)`", planned))
+CONTRACT = (DOCS / "contract.md").read_text(encoding="utf-8")
+
+
+def listed(mark):
+    """First and second column of a table of the contract that stands between two marks: name, and what is named."""
+    rows = CONTRACT.split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0].strip().splitlines()[2:]
+    cells = [row.split(" | ") for row in rows]
+    return {name.strip("|[]` "): set(re.findall(r"`([^`]+)`", named)) for name, named, *_ in cells}
 
 
 @pytest.mark.parametrize(
@@ -259,11 +214,31 @@ def standing(row):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_where_we_stand(row, real):
-    """A new name moves to "here" in docs/contract.md when it comes."""
-    here, planned = standing(row)
-    assert here == sorted(real)
-    assert not set(planned) & set(real)
+def test_public_names_are_those_of_the_contract(row, real):
+    """A new name goes into its row of docs/contract.md."""
+    (names,) = re.findall(rf"^\| {re.escape(row)} \|(.*)\|$", CONTRACT, re.MULTILINE)
+    assert sorted(re.findall(r"`([^`]+)`", names)) == sorted(real)
+
+
+COMMON = {"--json", "--debug", "--help"}
+
+
+def options(command, name):
+    """The options of a verb, or of the verbs of a group."""
+    if hasattr(command, "list_commands"):
+        return {key: value for each in command.list_commands(None)
+                for key, value in options(command.get_command(None, each), f"{name} {each}").items()}  # fmt: skip
+    return {name: {part for option in command.params for part in option.opts if part.startswith("--")} - COMMON}
+
+
+def test_every_option_of_every_verb_is_in_the_contract():
+    real = {key: value for name, verb in VERBS.items() for key, value in options(verb, name).items()}
+    named = {verb: {part for part in parts if part.startswith("--")} for verb, parts in listed("verbs").items()}
+    assert named == real
+
+
+def test_every_key_of_a_run_file_is_in_the_contract():
+    assert listed("sections") == {name: set(keys) for name, keys in SECTIONS.items()}
 
 
 def test_not_yet_is_not_yet():
@@ -279,7 +254,12 @@ def test_not_yet_is_not_yet():
 @pytest.mark.needs("sphinx")
 @pytest.mark.needs("myst_parser")
 @pytest.mark.needs("furo")
-def test_documentation_builds(tmp_path):
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "dummy", str(DOCS), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}, check=False)
-    assert done.returncode == 0, done.stderr
+def test_documentation_builds(tmp_path, capfd, monkeypatch):
+    """In this process, which has loaded what the reference looks at."""
+    from sphinx.cmd.build import build_main
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        status = build_main(["-q", "-W", "-b", "dummy", str(DOCS), str(tmp_path)])
+    assert status == 0, capfd.readouterr().err

@@ -160,7 +160,7 @@ from tacit.pate import GNMax
 
 x = np.random.default_rng(0).normal(size=(1200, 3))
 y = (x[:, 0] > 0).astype(int)
-run = tacit.PATE(LogisticRegression(), teachers=40, aggregator=GNMax(8), queries=20, delta=1e-3, classes=[0, 1])
+run = tacit.PATE(LogisticRegression(), teachers=40, aggregator=GNMax(8), queries=20, delta=1e-4, classes=[0, 1])
 print(run.fit(x[:1000], y[:1000], x[1000:]).bound_.epsilon)
 
 # %% search

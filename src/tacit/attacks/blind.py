@@ -42,8 +42,8 @@ def blind_baseline(
 ) -> tuple[Measurement, Control]:
     """Classifiers that never saw the model must lose: logistic regressions from records and labels to membership.
 
-    One looks at the features and the squares of their leading directions, one at the labels: their shares, how well
-    they suit the records, and whether the rule from record to label is one among members and another among outsiders.
+    One looks at the features and the squares of their leading directions. The other looks at the labels: their shares,
+    how well they suit the records, and whether the rule from record to label differs between members and outsiders.
     Every record is judged by classifiers that learned on other records, and the better of both is measured. Two plainer
     tests need no learning from membership and see smaller differences: of labels' shares, and of how well labels suit.
     """

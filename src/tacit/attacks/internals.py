@@ -39,9 +39,9 @@ def look_inside(
     that give at most 4096 numbers. `gradients` name modules whose weights' per-example gradients are seen: by default
     the last one. The gradient of a linear layer used once is error x input^T; the two factors stand for it under
     `error/NAME` and `input/NAME`. Others are formed, as `gradient/NAME` (rows x fan-in). `length/margin` holds, for
-    each linear or convolutional layer, the length of the gradient of the margin in its weights: the loss's is that
-    times 1 - p_y, which rounds to 0 for the records a model is surest of. Without `norm` neither these lengths nor the
-    norm of the whole gradient are computed.
+    each linear or convolutional layer, the length of the gradient of the margin in its weights. The loss's gradient is
+    that times 1 - p_y, which rounds to 0 for the records a model is surest of. Without `norm` neither these lengths nor
+    the norm of the whole gradient are computed.
 
     Caller ensures: in evaluation mode the model treats records one by one.
     """

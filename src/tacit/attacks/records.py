@@ -50,18 +50,18 @@ def exposed(observations: Observations, count: int, rng: Randomness, *, confiden
     """At most `count` records with a large memorisation on half of the models, estimated on the other half.
 
     Selecting and estimating on the same models would report luck (soundness rule 21). Records are ranked by the median
-    margin of models with the record minus that of models without, both limited to odds of 10,000 to 1: how wrong a
-    model is without the record counts, and no single answer near 0 decides. The candidates are those of at least a
+    margin of models with the record minus that of models without, both limited to odds of 10,000 to 1. So it counts how
+    wrong a model is without the record, and no single answer near 0 decides. The candidates are those of at least a
     third of the largest difference, `count` / 2 to 2 `count` of them. A model is sure of a record when its margin is
-    above the middle of both medians on the selecting half; the estimate is the difference of the shares of sure models
-    with and without the record, and the candidates that show it most clearly come first. Records whose models are too
-    few to show anything are no candidates.
+    above the middle of both medians on the selecting half. The estimate is the difference of the shares of sure models
+    with and without the record. The candidates that show it most clearly come first. Records whose models are too few
+    to show anything are no candidates.
 
-    Guarantee: of the records whose lower limit is above 0, a share of at most 1 - confidence is not exposed, on average
-    (exact p-values; the step-up rule of Benjamini and Hochberg 1995 over all candidates, stopped at `count`: it keeps
-    the self-consistency condition of Blanchard and Roquain 2008; limits as in Benjamini and Yekutieli 2005, definition
-    1). Nine tenths of the error are the lower limits'. The value itself is not corrected for the choice of the clearest
-    candidates, its interval is.
+    Guarantee: of the records whose lower limit is above 0, a share of at most 1 - confidence is not exposed, on
+    average. P-values are exact. The step-up rule of Benjamini and Hochberg 1995 goes over all candidates and is stopped
+    at `count`, which keeps the self-consistency condition of Blanchard and Roquain 2008. Limits are as in Benjamini and
+    Yekutieli 2005, definition 1. Nine tenths of the error are the lower limits'. The value itself is not corrected for
+    the choice of the clearest candidates, its interval is.
     Caller ensures: given the models, records are judged independently or depend on each other positively.
     """
     count = check.whole("count", count)

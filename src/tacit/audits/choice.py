@@ -144,8 +144,9 @@ def estimator_for(delta: float, adjacency: Adjacency, event: Event | None) -> Li
 def _offer(scores: Scores, use: LimitsEstimator, confidence: float) -> tuple[float, float]:
     """(epsilon, threshold) of one attack's most promising threshold; below 0 while it shows nothing yet.
 
-    For a family of mechanisms the ruler is the distance of the limits' normal quantiles, smoothed over neighbouring
-    thresholds, as the curves of composed mechanisms are nearly Gaussian; without a family it is the limits' ratio.
+    For a family of mechanisms, thresholds are ranked by the distance of the limits' normal quantiles, smoothed over
+    neighbouring thresholds, as the curves of composed mechanisms are nearly Gaussian. Without a family they are ranked
+    by the limits' ratio.
     """
     thresholds, place = _thresholds(scores)
     hits, alarms = (_at_or_above(side, thresholds) for side in (scores.members, scores.nonmembers))

@@ -87,7 +87,7 @@ def outlier(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
 def contrary(x: Array, y: Array, rng: np.random.Generator) -> tuple[Array, Any]:
     """Every feature far outside of its range, on the side where records of its label (the rarest) are not.
 
-    The model is wrong about it at every step, so its gradient stays long; nobody else's points the same way; and it is
+    The model is wrong about it at every step, so its gradient stays long, and nobody else's points the same way. It is
     not so extreme that one step would settle it, as `outlier` is where inputs are not clipped.
     """
     label, wide, known = _rarest(y), x.astype(np.float64), np.isfinite(x)

@@ -1,9 +1,9 @@
 """What an audit would have caught: the chance that it refutes each usual fault (soundness rule 30).
 
-Where a fault can be planted into the training, a small game is played on it, with the audit's canary and the outlier
-and a pilot and threshold of its own; it gives the rates that the audit would have seen. The chance is then the exact
-power of the audit's test, with its numbers of runs, at those rates; its interval comes from the limits of the rates.
-A small pilot chooses no better than the audit's, so chances are rather too small.
+Where a fault can be planted into the training, a small game is played on it. It uses the audit's canary and the
+outlier, with a pilot and a threshold of its own, and gives the rates that the audit would have seen. The chance is then
+the exact power of the audit's test, with its numbers of runs, at those rates; its interval comes from the limits of the
+rates. A small pilot chooses no better than the audit's, so chances are rather too small.
 """
 
 from __future__ import annotations

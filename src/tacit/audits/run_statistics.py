@@ -84,9 +84,10 @@ def held_out(
 def quality(values: Floats, coins: NDArray[np.bool_]) -> float:
     """Deviations by which the best threshold tells runs apart, at limits that luck alone seldom passes.
 
-    The largest of three: normal quantiles of the limits of both rates at the best threshold, which sees a canary that
-    shows in some runs only; of the area under the curve, which needs fewer runs (ties count half); and the difference
-    of the means over the spread, less its own error, which few runs show where both sides are far apart.
+    The largest of three distances. The first is between normal quantiles of the limits of both rates at the best
+    threshold; it sees a canary that shows in some runs only. The second comes from the area under the curve (ties count
+    half) and needs fewer runs. The third is the difference of the means over the spread, less its own error; few runs
+    show it where both sides are far apart.
     """
     inside, outside = np.sort(values[coins]), np.sort(values[~coins])
     if not inside.size or not outside.size:

@@ -50,15 +50,16 @@ def audit(
     """Test a privacy claim about `fit(x, y, rng) -> predict`.
 
     The score of a run is the log-odds margin of the canary's label. Games: "runs" plays many runs with and without one
-    canary, a fifth of which choose the threshold; "sequential" plays them in batches and stops once the claim is
-    refuted; "one-run" trains once with many canaries (`runs` of them); "updates" sees the model after every step of a
+    canary, a fifth of which choose the threshold. "sequential" plays them in batches and stops once the claim is
+    refuted. "one-run" trains once with many canaries (`runs` of them). "updates" sees the model after every step of a
     few runs, of a `fit` that is a generator (audits/stepping.py). With `seconds` the number of runs is fixed after a
     short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
-    audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted
-    at the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", with "none"
-    here, or many at once in a "fleet", of a fit that offers `fit.many` (runs/batched.py); "auto" is a fleet where
-    there is one, else processes, or "none" where none can be given the fit: it has no name at the top of a module, and
-    CUDA is in use, so that nothing can be forked. It changes no result but by rounding; what is made here can hang.
+    audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted at
+    the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", with "none" in
+    this process, or in a "fleet". A fleet makes many runs at once, of a fit that offers `fit.many` (runs/batched.py).
+    "auto" is a fleet where there is one, else processes. It is "none" where no process can be given the fit: the fit
+    has no name at the top of a module, and CUDA is in use, so that nothing can be forked. It changes no result but by
+    rounding; what is made here can hang.
 
     Guarantee: a true claim is refuted with probability at most 1 - confidence (docs/proofs/auditing.md).
     Caller ensures: fit's runs are independent (it keeps nothing between calls), and the claim is about one release

@@ -89,8 +89,8 @@ class Fence(Protocol):
     """A Charger that also numbers the continuations of a run, so that one charge pays for one run (soundness rule 25).
 
     A saved state can be copied and taken up twice. Steps that are done again exactly as before release nothing new;
-    steps done otherwise do. So the ledger keeps, for every key that was charged, the latest number it gave out, the
-    `mark` (a hash of the released parameters) of every step that was reported, and whether the run has ended.
+    steps done otherwise do. So the ledger keeps three things for every key that was charged: the latest number it gave
+    out, the `mark` of every reported step, and whether the run has ended. A mark is a hash of the released parameters.
     """
 
     def fence(self, key: str, *, number: int | None, step: int, mark: str, last: bool = False) -> int:

@@ -1,7 +1,7 @@
 r"""How many independent rows some scores are worth: one record attacked in 16 models is not 16 records.
 
-Rows share a record or a target model. With psi_i the influence of row i on an estimate (its derivative), the variance
-is that of sums over records plus that of sums over targets minus that of rows (two-way clusters: Cameron, Gelbach and
+Rows share a record or a target model. Let psi_i be the influence of row i on an estimate (its derivative). The variance
+is that of sums over records, plus that of sums over targets, minus that of rows (two-way clusters: Cameron, Gelbach and
 Miller 2011, section 2.1). Divided by what independent rows would have it is the design effect, and an exact interval
 for independent rows is used with so many times fewer of them (Korn and Graubard 1998).
 """
@@ -24,9 +24,9 @@ SPREAD = 8
 def design_effect(influence: Floats, record: NDArray[np.generic], target: NDArray[np.generic]) -> float:
     """Variance of the sum of `influence` over its variance had all rows been independent; at least 1.
 
-    One target: 1, where no record is there twice. Few records or targets say little about their own spread, so each
-    part is raised by the ratio of Student's and the normal quantile, squared (Korn and Graubard 1998, section 2), of
-    three degrees of freedom at least: how much two targets differ says next to nothing about how much targets do.
+    One target: 1, where no record is there twice. Few records or targets say little about their own spread. So each
+    part is raised by the squared ratio of Student's and the normal quantile (Korn and Graubard 1998, section 2), of
+    three degrees of freedom at least. Two targets say next to nothing about how much targets differ.
     """
     return Clusters.of(record, target).effect(lambda: influence)
 

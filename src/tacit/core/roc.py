@@ -81,9 +81,9 @@ def tpr_at(scores: Scores, fpr: float, confidence: float = 0.95) -> Estimate:
 def area(scores: Scores, confidence: float = 0.95) -> Estimate:
     """Area under the curve A: P[member's score > non-member's] + P[tie] / 2.
 
-    Its variance is at most A (1 - A) / n, n the smaller side (van Dantzig 1951; Birnbaum and Klose 1957), which is
-    that of a proportion: the interval is Clopper and Pearson's for n A of n. The normal interval of DeLong et al. 1988
-    is narrower and holds too seldom: for 50 against 50 and A = 0.99, 81 times in 100 at a nominal 95. Rows that share a
+    Its variance is at most A (1 - A) / n, n the smaller side (van Dantzig 1951; Birnbaum and Klose 1957), which is that
+    of a proportion. So the interval is Clopper and Pearson's for n A of n. The normal interval of DeLong et al. 1988 is
+    narrower and holds too seldom: for 50 against 50 and A = 0.99, 81 times in 100 at a nominal 95. Rows that share a
     record or a target model count as fewer (see `clusters`).
     """
     check.probability("confidence", confidence, zero=False, one=False)

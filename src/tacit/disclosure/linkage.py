@@ -43,6 +43,7 @@ class Ratings:
 
     @classmethod
     def of(cls, people: Sequence[Hashable], items: Sequence[Item], ratings: object, days: object) -> Ratings:
+        """Ratings from four columns of one length: pseudonyms, items, ratings and days."""
         names, who = np.unique(np.asarray(people), return_inverse=True)
         words, which = np.unique(np.asarray(items), return_inverse=True)
         held = [np.asarray(part, dtype=np.float64) for part in (ratings, days)]

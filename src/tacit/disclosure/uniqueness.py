@@ -34,6 +34,7 @@ class Uniqueness:
 
     @property
     def sentence(self) -> str:
+        """The share of rows that are alone with their values, in words."""
         named = ", ".join(self.columns)
         return f"{self.unique:.1%} of {self.rows:,} rows are the only one with their {named}."
 
@@ -49,6 +50,7 @@ class Homogeneity:
 
     @property
     def sentence(self) -> str:
+        """How many rows hide in a group, and how many are disclosed all the same, in words."""
         return (
             f"{self.hidden:.1%} of rows hide in groups of at least {self.k}; of {self.disclosed:.1%} of all rows the "
             "group still tells the secret, because all of it share one value."

@@ -30,9 +30,9 @@ class PrivateAdditiveTrees(PrivateLogisticRegression):
 
     Every number is cut into bins that hold a share 1/`bins` of the records, or are an eighth of the range wide on a
     logarithmic scale, whichever comes first, by noisy counts. Boosting trees of one feature minimises the logistic loss
-    over sums of step functions, one value per bin; here the values of all bins are found at once, by the methods of
-    `PrivateLogisticRegression`, so noise is paid for once, not in each round.
-    `method="gradient"` boosts in rounds: every round adds noisy sums of residuals of all bins.
+    over sums of step functions, one value per bin. Here the values of all bins are found at once, by the methods of
+    `PrivateLogisticRegression`, so noise is paid for once, not in each round. `method="gradient"` boosts in rounds:
+    every round adds noisy sums of residuals of all bins.
 
     Guarantee: `Compose((Gaussian, fit))`: the counts of all cells, then the fit; charged before any noise is drawn.
     Where noise would hide the counts, bins have equal widths and cost nothing; public numbers decide.

@@ -123,8 +123,8 @@ def equal_bins(cells: Cells, most: int) -> Bins:
 
 
 def counted_bins(cells: Cells, size: int, parts: int, noise: float, rng: Source) -> Bins:
-    """Bins that hold a share 1/`parts` of `size` records each, or are a share 1/WIDE of the range wide, whichever comes
-    first, by noisy counts of the cells of all numbers: at most parts + WIDE bins. Rare large amounts have bins too.
+    """Cut numbers into bins by noisy counts of cells. A bin holds a share 1/`parts` of `size` records, or is a share
+    1/WIDE of the range wide, whichever comes first: at most parts + WIDE bins. Rare large amounts have bins too.
 
     Guarantee: `Gaussian(noise)`; a record adds 1 to one cell of each number, so its contribution is sqrt(numbers).
     """

@@ -111,7 +111,7 @@ class Problem:
         """Find a point of small gradient, as `minimum` does, by gradient steps with momentum.
 
         With q = sqrt(lambda/(n bend + lambda)), k steps reduce F - min F by 2 (1 - q)^k (Nesterov 2018, Lectures on
-        convex optimization, Theorem 2.2.3); F - min F is at most |grad F|^2/2 lambda and at least |grad F|^2 q^2/2
+        convex optimization, Theorem 2.2.3). F - min F is at most |grad F|^2/2 lambda and at least |grad F|^2 q^2/2
         lambda.
         """
         most_bent = self.size * self.bend + regularization

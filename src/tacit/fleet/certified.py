@@ -1,10 +1,10 @@
 r"""Lengths of per-example gradients that are never too short, and how far rounding may move their sum.
 
-A rule counts, for every (model, record), a length N >= |G| (1 - 2^-13) of its gradient G and its reach
-A >= \sum_s |l_s| |r_s|, the sum of the lengths of its parts. With c = min(1, C / N) a record contributes at most
-C (1 + OWN). A sum in float32 in which a number passes k additions is off by at most u \sum_i c_i k A_i; where that is
-more than C SUMS/2, the sum is made in float64, up to and including the noise. One record then moves the sum by at most
-C (1 + r) (soundness rules 11 and 24).
+A rule counts, for every (model, record), a length N >= |G| (1 - 2^-13) of its gradient G and its reach A >= \sum_s
+|l_s| |r_s|, the sum of the lengths of its parts. With c = min(1, C / N) a record contributes at most C (1 + OWN). A sum
+in float32 in which a number passes k additions is off by at most u \sum_i c_i k A_i. Where that is more than C SUMS/2,
+the sum is made in float64, up to and including the noise. One record then moves the sum by at most C (1 + r) (soundness
+rules 11 and 24).
 Reference: docs/proofs/training.md, Lemmas 3 to 5.
 """
 

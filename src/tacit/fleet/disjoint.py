@@ -1,8 +1,8 @@
 """Many models on disjoint shards of the records, all trained at once and none touched by another's records.
 
-Model k draws its start and its batches from rngs[k] alone, takes its batches from its own shard, and makes the same
-public number of steps of the same public batch size as every other model. So a record that is added, removed or changed
-changes one model and no other, not even by the shape of a batch. That is what PATE's teachers need.
+Model k draws its start and its batches from rngs[k] alone, takes its batches from its own shard, and makes as many
+steps of the same public batch size as every other model. So a record that is added, removed or changed changes one
+model and no other, not even by the shape of a batch. That is what PATE's teachers need.
 """
 
 from __future__ import annotations

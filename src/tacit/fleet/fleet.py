@@ -1,8 +1,8 @@
 """Train K models at once: reference models for attacks, runs for audits.
 
-All models see one batch order; who is a member of which model is a mask. A shared order has no amplification, so the
-records that an audit tests (`own`) are sampled anew for every (model, step), and only for them does an amplified claim
-hold of a fleet (soundness rule 16). With `order="own"` every model has an order of its own, and that of all records.
+All models see one batch order; who is a member of which model is a mask. A shared order has no amplification. So the
+records that an audit tests (`own`) are sampled anew for every (model, step), and an amplified claim holds for these
+records only (soundness rule 16). With `order="own"` every model has an order of its own, and that of all records.
 """
 
 from __future__ import annotations

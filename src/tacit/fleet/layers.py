@@ -1,9 +1,9 @@
 """Rules for layers with parameters in a stack of K models.
 
-Activations have features first and the batch after them, (K, features, B) or (K, channels, B, height, width), so that
-products are long and softmax runs over a middle axis; what all models share lacks the first axis. A rule splits a layer
-into what its weight multiplies (`seen`) and the product (`output`), and knows what a per-example gradient weighs and
-adds up to, without forming it where that can be helped.
+Activations have features first and the batch after them: (K, features, B) or (K, channels, B, height, width). So
+products are long, and softmax runs over a middle axis. What all models share lacks the first axis. A rule splits a
+layer into what its weight multiplies (`seen`) and the product (`output`), and knows what a per-example gradient weighs
+and adds up to, without forming it where that can be helped.
 """
 
 from __future__ import annotations

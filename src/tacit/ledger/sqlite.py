@@ -1,10 +1,10 @@
 """A ledger in one file.
 
 The file has a rollback journal that stays (journal_mode PERSIST) with synchronous FULL. A write-ahead log would save
-two of three waits for the disk, but after a crash the newest charges would lie in a second file, and whoever moves or
-copies the first alone would lose them without a sign. Here the file itself is whole after every charge: the commit is
-the moment when the journal's header is overwritten and synced, and a power cut afterwards does not undo it (with
-DELETE the removed journal could come back).
+two of three waits for the disk. But after a crash the newest charges would be in a second file, and whoever moves or
+copies the first alone would lose them without a sign. Here the file itself is whole after every charge. The commit is
+the moment when the journal's header is overwritten and synced, and a power cut afterwards does not undo it. (With
+DELETE the removed journal could come back.)
 """
 
 from __future__ import annotations

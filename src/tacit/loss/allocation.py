@@ -132,7 +132,7 @@ def _split(pair: Pair, width: float, size: int) -> tuple[Array, float, float]:
 def _dominating(pair: Pair, law: Law, steps: int, p_lost: float, q_far: float, top: float) -> Tabulated:
     """Losses log R with P = R Q; a value of 0 is an outcome that only Q has.
 
-    Runs with a ratio beyond the cut, or a sum beyond the last value, have at least the ratio `far`: with the record
+    Runs with a ratio beyond the cut, or a sum beyond the last value, have at least the ratio `far`. With the record
     they count as telling all, and without it as an outcome of that ratio.
     """
     ratios = law.values / steps

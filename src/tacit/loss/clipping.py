@@ -7,8 +7,8 @@ With G the gradient of one unit by all trained parameters together and C = clip_
     automatic   C/(|G| + gamma) G
     adaptive    flat, with a C that follows a quantile of the norms, released each step
 
-Guarantee: its norm is at most C in all four (per layer: the root of the sum of squares of the C_l), so that one unit
-moves a step's sum by at most C under add-remove and zero-out, 2 C under replace.
+Guarantee: its norm is at most C in all four (per layer: the root of the sum of squares of the C_l). So one unit moves a
+step's sum by at most C under add-remove and zero-out, and by 2 C under replace.
 """
 
 from __future__ import annotations

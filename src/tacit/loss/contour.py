@@ -44,7 +44,7 @@ BUDGET = 1e-9
 class Runs:
     """Runs that `jumps` keeps out of the integral.
 
-    Those of small losses alone add at most e^{log_c - tilt epsilon}, or have a contour of their own; those with a huge
+    Those of small losses alone add at most e^{log_c - tilt epsilon}, or have a contour of their own. Those with a huge
     one add `p` - e^epsilon `q`, each up to its relative error, and at most `slack` more, for every epsilon up to
     `limit`.
     """

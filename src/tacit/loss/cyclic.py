@@ -1,9 +1,9 @@
 r"""Noise that is correlated between steps, for batches that come round in a fixed order.
 
-A step releases g_t + y_t, where C y = Z has independent rows Z_t ~ N(0, (z clip_norm)^2 I): later noise takes back part
-of earlier noise, so that sums of gradients, which is what parameters are, are less noisy at the same privacy. C is
-lower triangular with c_0 .. c_{b-1} along its `bands` diagonals, the first coefficients of (1 - x)^{-1/2}: the whole
-matrix squares to that of all prefix sums. One band is C = I, independent noise.
+A step releases g_t + y_t, where C y = Z has independent rows Z_t ~ N(0, (z clip_norm)^2 I). Later noise takes back part
+of earlier noise. So sums of gradients, which is what parameters are, are less noisy at the same privacy. C is lower
+triangular with c_0 .. c_{b-1} along its `bands` diagonals, the first coefficients of (1 - x)^{-1/2}: the whole matrix
+squares to that of all prefix sums. One band is C = I, independent noise.
 
 A unit takes part once in every pass of 1/rate steps, always at the same place. With bands <= 1/rate the parts of C
 that different passes meet do not overlap, and the sensitivity is sqrt(passes sum_j c_j^2).

@@ -3,8 +3,8 @@ r"""Upper ends that always exist: sampling ignored, pure losses added up, what t
 Where a sharper method has no answer, because losses are larger than its numbers or its work is too much, these theorems
 still have one:
 
-- H_K is jointly convex, and a mixture of one noise at places c_j against one at places d_i is dominated by the noise at
-  the largest c against the one at the smallest d; Gaussians compose to mu^2 = sum mu_i^2.
+- H_K is jointly convex. A mixture of one noise at places c_j against one at places d_i is dominated by the noise at the
+  largest c against the one at the smallest d. Gaussians compose to mu^2 = sum mu_i^2.
 - A pair whose losses never exceed l adds at most l to epsilon (basic composition).
 - A pair that tells all with probability p adds at most p to delta.
 - Renyi divergences add up, and bound delta (Mironov 2017; Canonne, Kamath and Steinke 2020).

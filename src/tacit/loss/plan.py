@@ -25,11 +25,11 @@ from .sampling import POISSON, Sampling
 class Plan:
     r"""`steps` releases of sum_{i in batch} clip(g_i, C) + N(0, (z C)^2 I), C = clip_norm, z = noise_multiplier.
 
-    `public_size` is a public number of units (never the private count); it scales gradients, not the claim.
-    `sampling` says how a batch is drawn, which holds a share `rate` of the units: "poisson" (each with probability
-    rate), "fixed-size" (exactly rate x public_size, without replacement), "shuffled" (passes of 1/rate batches in a
-    shuffled order), "allocation" (passes in which each unit picks one of 1/rate steps), "cyclic" (1/rate batches that
-    come round in one order) or "full" (all, rate 1), or a `Sampling`; each has its own event. `clipping` is one of
+    `public_size` is a public number of units (never the private count); it scales gradients, not the claim. `sampling`
+    says how a batch, a share `rate` of the units, is drawn. It is a `Sampling` or its name, and each has its own event:
+    "poisson" (each unit with probability rate), "fixed-size" (exactly rate x public_size, without replacement),
+    "shuffled" (passes of 1/rate batches in a shuffled order). Or "allocation" (passes in which each unit picks one of
+    1/rate steps), "cyclic" (1/rate batches that come round in one order), "full" (all, rate 1). `clipping` is one of
     "flat", "per-layer", "automatic", "adaptive", or a `Clipping`. `bands`: noise correlated over so many steps of
     cyclic batches. `delta`: the one that the noise was calibrated for, if any, at which the claim is stated; it changes
     nothing that is done.

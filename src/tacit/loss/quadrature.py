@@ -242,9 +242,9 @@ class Line:
     def quick_error(self, others: Sequence[float], u: Array) -> Array:
         r"""As `log_error` at `others` for u = 0, then at this tilt for u = 0 and more; by nodes alone: not as sharp.
 
-        The ellipse reaches no farther than over both neighbours of its panel, so that its supremum is found at a node
-        of the three, up to what happens between nodes; beyond the last one the integrand rises at most like e^x.
-        Infinite where that does not help: uneven panels, or other tilts where Q is a mixture.
+        The ellipse reaches no farther than over both neighbours of its panel. So its supremum is found at a node of the
+        three, up to what happens between nodes. Beyond the last one the integrand rises at most like e^x. Infinite
+        where that does not help: uneven panels, or other tilts where Q is a mixture.
         """
         n, s, h = self.nodes, self.nodes.pair.noise.scale, self.nodes.half
         limit = n.turn * s**2 / h if h else 0.0
@@ -287,8 +287,8 @@ class Line:
     def rounding(self, u: Array) -> Array:
         """Relative to M(t): exponents and phases each carry a rounding of their own size.
 
-        k products of a turn are off by k times (1.2 + 0.8) ulp at most, four turns and their products by 7; sums over
-        n nodes, in any order, by n/sqrt 2 (Higham 2002, equation 4.4, for both parts).
+        k products of a turn are off by k times (1.2 + 0.8) ulp at most, four turns and their products by 7. Sums over n
+        nodes, in any order, are off by n/sqrt 2 (Higham 2002, equation 4.4, for both parts).
         """
         n = self.nodes
         size = (1 + self.tilt) * np.abs(n.p.log_ratio) + abs(self.tilt) * np.abs(n.q.log_ratio) - n.bell

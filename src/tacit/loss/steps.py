@@ -128,7 +128,7 @@ def lower_step(pair: Pair, width: float, log_mass: float, origin: float | None =
 
         p_i = e^{g_i} Q_i + (e_i^- - e_{i+1}^+)/(e^h - 1) - (e_{i-1}^- - e_i^+)/(1 - e^{-h}).
 
-    A point lends to each neighbour less than half of what it has, so that p_i >= 0: excess beyond that is given up (Q_i
+    A point lends to each neighbour less than half of what it has, so that p_i >= 0. Excess beyond that is given up (Q_i
     is raised), and a cell that lacks more gets its cuts raised (`_cells`).
 
     Mass below the lattice is dropped, mass above it belongs to the last point.
@@ -160,7 +160,7 @@ def _drawn_together(p: Array, q: Array, losses: Array) -> Array:
     r"""Masses on the lattice where most cells hold nothing, so that neighbours could not lend.
 
     Every cell becomes one outcome, a share of which moves to the upper end, where its Q mass shrinks, and the rest to
-    the lower end, where it grows. What is lost by one is gained by others above it: going down from the top, the Q mass
+    the lower end, where it grows. What is lost by one is gained by others above it. Going down from the top, the Q mass
     of all outcomes above any place never falls below what it was, which is all that u' <= u asks for.
     Reference: docs/proofs/accounting.md, Theorem 2b.
     """

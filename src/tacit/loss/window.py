@@ -62,8 +62,8 @@ def lost(parts: Counts) -> float:
 def rounding(parts: Counts, tilt: Tilts) -> tuple[Tilts, float]:
     r"""What rounding can do to a composition: to its mass tilted by t, relatively, and to its loss.
 
-    Every factor p_j e^{t g_j}/M carries the doubt of its step and 64 + 10 t L units of the last digit, constants at the
-    end add fewer than 4000; a loss is a sum of multiples of at most L.
+    Every factor p_j e^{t g_j}/M carries the doubt of its step and 64 + 10 t L units of the last digit. Constants at the
+    end add fewer than 4000. A loss is a sum of multiples of at most L.
     Reference: docs/proofs/rounding.md, Lemma 5.
     """
     steps, doubt = sum(count for _, count in parts), math.fsum(count * step.doubt for step, count in parts)

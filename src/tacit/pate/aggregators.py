@@ -1,7 +1,7 @@
 r"""How the teachers' votes become one label, and what that costs, whatever the votes are.
 
 n_j(x) is the number of teachers that vote for class j. One record changes one teacher, so at most one vote moves from
-one class to another (or appears, or disappears): the counts move by at most sqrt(2) in Euclidean norm, max_j n_j by at
+one class to another (or appears, or disappears). The counts move by at most sqrt(2) in Euclidean norm, max_j n_j by at
 most 1, and the difference of two counts by at most 2. This holds under every adjacency, so a claim does too; an event
 counts twice under replace, and its noise multiplier is doubled there to say the same.
 

@@ -13,8 +13,8 @@ from torch import Tensor
 class Affine:
     """Pictures (..., channels, height, width) turned, scaled and moved at random, and partly covered.
 
-    `shift` is a share of the width, `turn` in degrees, `zoom` a share, `cover` the side of a blank square as a share of
-    the width, `contrast` the most that a picture's contrast grows or falls by.
+    `shift` is a share of the width, `turn` is in degrees, `zoom` is a share. `cover` is the side of a blank square as a
+    share of the width. `contrast` is the most that a picture's contrast grows or falls by.
     """
 
     shift: float = 0.07

@@ -1,6 +1,6 @@
 r"""Which teacher learns from which record: one record, or one user, belongs to one teacher.
 
-With ids (of records, or of users) the shard is HMAC-SHA256(key, id) mod `teachers`: it depends on that id alone, so
+With ids (of records, or of users) the shard is HMAC-SHA256(key, id) mod `teachers`. It depends on that id alone, so
 whoever is added or removed leaves all others where they are, and a record whose values change stays in its shard.
 Without ids each record's shard is drawn for it alone. In both cases neighbouring data sets differ in one shard.
 Reference: docs/proofs/pate.md, Lemma 1.

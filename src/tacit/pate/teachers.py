@@ -1,7 +1,7 @@
 """Teachers: one model per shard, trained as a fleet, by scikit-learn, or by anybody's function; and their votes.
 
-Every function of a shard here is total: a shard without records abstains, a shard of one class votes for it, and a
-teacher whose training fails votes for the most frequent class of its shard (an error would be a release). Whether the
+Every function of a shard here is total, since an error would be a release. A shard without records abstains, a shard of
+one class votes for it, and a teacher whose training fails votes for the most frequent class of its shard. Whether the
 training works at all is tried before, on made-up labels of public records.
 """
 
@@ -150,8 +150,8 @@ def train(
 def as_training(teacher: Any, x: Any, classes: int) -> Network | Fit:
     """A `Network`, or fit(x, y, rng) -> predict, from what a user gives.
 
-    Taken: a `Network`; "linear" or "mlp"; a torch module or a function without arguments that makes one; an estimator
-    with fit and predict; a function fit(x, y, rng) that returns a predict function or an estimator.
+    Accepted are a `Network`, "linear" or "mlp", a torch module or a function without arguments that makes one, and an
+    estimator with fit and predict. So is a function fit(x, y, rng) that returns a predict function or an estimator.
     """
     if isinstance(teacher, Network):
         return teacher

@@ -20,7 +20,7 @@ class Answer(Released):
     """What `Query.release` gives back.
 
     `value` is a number, or an array with one number for each group, or a dictionary of them where several aggregates
-    were asked for; `error` has the same form: each number is off by at most that, each with probability `confidence`.
+    were asked for. `error` has the same form: each number is off by at most that, each with probability `confidence`.
     The error covers noise, never what bounding took away: `lost` estimates the share of people from whom it took
     something (None where that was not asked).
     """

@@ -1,7 +1,7 @@
 """Public bounds, and the grid of whole steps that values are put on before they are added.
 
-Values are clipped and rounded to whole steps row by row, so that sums in an engine are sums of whole numbers: exact,
-equal in every order, and never moved by more than the stated number of steps.
+Values are clipped and rounded to whole steps row by row, so that sums in an engine are sums of whole numbers. They are
+exact, equal in every order, and never moved by more than the stated number of steps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 r"""What an answer costs and how far it may be off: decided from public numbers, before any data are read.
 
 Epsilon is shared out between what is released: the keys where they are not known, how many people lost something to
-bounding, and the terms. A term whose statistic one person moves by at most s in each of at most g groups gets discrete
-Laplace noise of scale g s/epsilon_i, or Gaussian noise of deviation sqrt(g) s z where a delta is given and that is
-less.
+bounding, and the terms. One person moves the statistic of a term by at most s in each of at most g groups. It gets
+discrete Laplace noise of scale g s/epsilon_i, or Gaussian noise of deviation sqrt(g) s z where a delta is given and
+that is less.
 """
 
 from __future__ import annotations

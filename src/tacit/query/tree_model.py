@@ -1,8 +1,8 @@
 """A distribution over several columns whose dependencies form a tree, fitted to noisy tables, and rows drawn from it.
 
 p(x) = prod over edges p(x_i, x_j) / prod over columns p(x_i)^{edges - 1}: the distribution of largest entropy with the
-given tables of pairs. Noisy tables are first made to agree: each column's shares are the mean of all that was measured
-of them, weighted by how noisy it was; then every pair's table is scaled to the shares of its columns.
+given tables of pairs. Noisy tables are first made to agree. Each column's shares are the mean of all measurements of
+them, weighted by how noisy each was. Then every pair's table is scaled to the shares of its columns.
 Reference: McKenna, Miklau and Sheldon 2021 (MST); Chow and Liu 1968.
 """
 

@@ -18,8 +18,8 @@ LEFT_OUT = "left out of the public version"
 def public_version(evidence: Evidence) -> Evidence:
     """Claim, event, proven bound and canary-based demonstrations; nothing computed on real members without noise.
 
-    Measurements, accuracy and what the controls found come from private data without noise, so they stay inside;
-    of provenance only versions, the plan's public parameters, counts of runs and the source of randomness are kept,
+    Measurements, accuracy and what the controls found come from private data without noise, so they are left out. Of
+    the provenance only versions, the plan's public parameters, counts of runs and the source of randomness are kept,
     because the rest may identify the data.
     """
     return evidence.with_(

@@ -1,6 +1,6 @@
 """One piece of evidence from the attack, the audits and the claim: every bracket is put together here.
 
-However a model came to be (trained on a random half, taken as it is, made by `train`, or one of a fleet), its evidence
+A model may be trained on a random half, taken as it is, made by `train`, or one of a fleet. In all cases its evidence
 is the attack's, with what was given beside it and what each audit adds.
 """
 

@@ -1,7 +1,7 @@
 r"""Backpropagation clipping, right and wrong: the subject of a case study (Stevens et al. 2022; Tramer et al. 2022).
 
-Every layer clips its input a to norm A and the gradient e of its output to norm E, per record, so that a record's part
-of the layer's gradient, the outer product of e and a, has norm at most A E, and all layers together have sensitivity
+Every layer clips its input a to norm A and the gradient e of its output to norm E, per record. So a record's part of
+the layer's gradient, the outer product of e and a, has norm at most A E. All layers together have sensitivity
 
     S = sqrt(sum over layers of (A E)^2).
 

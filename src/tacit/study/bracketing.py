@@ -54,12 +54,13 @@ def bracket(
     or a Plan; without one the evidence has a lower side only. `groups` names every record's group, whose risks are then
     compared.
 
-    With `nonmembers` nothing is trained: `target` is a model, taken as it is (a `Trained`, a torch module, a fitted
-    estimator or predict(x)), `data` are records that it was trained on and `nonmembers` others like them; `groups` are
-    those of both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own. The training
-    cannot be audited, and the evidence says so, unless `canaries` (x, y, coins) were offered to it, each put in where
-    its fair coin says so (a game of one run), or `fit` is that training: then runs of it are audited, and it trains
-    the attack's reference models (those of a fitted estimator are trained by cloning it).
+    With `nonmembers` nothing is trained: `target` is a model that is taken as it is (a `Trained`, a torch module, a
+    fitted estimator or predict(x)). `data` are records that it was trained on, `nonmembers` are others like them, and
+    `groups` are those of both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own. The
+    training can be audited in two cases only; else the evidence says that it was not. Either `canaries` (x, y, coins)
+    were offered to it, each put in where its fair coin says so, which is a game of one run. Or `fit` is that training:
+    then runs of it are audited, and it trains the attack's reference models. Those of a fitted estimator are trained by
+    cloning it.
 
     `checkpoint` names a folder that reference models and the audit's runs are noted in as they are finished; the same
     call that finds it goes on from there. It is a secret, and deleted at the end.

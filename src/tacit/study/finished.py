@@ -1,9 +1,9 @@
 """Finished parts of an attack or a bracket, so that an interrupted one goes on: reference models, runs of its audit.
 
 The work is done again from its beginning with the same randomness. A part that was finished is read instead of made,
-and the randomness it used is skipped, so the result is the uninterrupted one, as far as a training follows from the
-generator it is given. The folder is for the operator (mode 0700): it holds what models say of records, and the words
-that the randomness comes from.
+and the randomness it used is skipped. So the result is the uninterrupted one, as far as a training depends on the
+generator it is given alone. The folder is for the operator (mode 0700): it holds what models say of records, and the
+words that the randomness comes from.
 """
 
 from __future__ import annotations

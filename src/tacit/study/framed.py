@@ -88,11 +88,12 @@ def attack(
 ) -> Evidence:
     """Measure membership inference against a trained model.
 
-    `members` and `nonmembers` are pairs (x, y), where x may be a data frame; or data frames with `schema`: a Schema (or
-    its file), by which records become numbers, or the name of the label column, and then the model is given frames.
-    They must come from one distribution (the blind baseline tests that). `output` says what the model answers with
-    (labels, probabilities, logits, or the values of a regression) where that cannot be told from its numbers. `augment`
-    are copies of each record, as the target's training saw them, that the target and its references are asked about.
+    `members` and `nonmembers` are pairs (x, y), where x may be a data frame. With `schema` they may be data frames. A
+    Schema, or its file, turns records into numbers; the name of the label column leaves them frames, which the model is
+    given as they are. Both must come from one distribution; the blind baseline tests that. `output` says what the model
+    answers with where that cannot be told from its numbers: labels, probabilities, logits, or the values of a
+    regression. `augment` are copies of each record, as the target's training saw them, that the target and its
+    references are asked about.
 
     Reference models are trained on random parts of both together, as large as the members, by `fit(x, y, rng)` or by
     cloning an estimator; without either only attacks that need none are run. An attack that learns from records of
@@ -131,8 +132,8 @@ def audit(
 
     See `tacit.audits.audit`, whose arguments these are.
 
-    `data` is a pair (x, y), where x may be a data frame; or a data frame with `schema`: a Schema (or its file), by
-    which records become numbers, or the name of the label column, and then fit is given frames.
+    `data` is a pair (x, y), where x may be a data frame. With `schema` it may be a data frame itself. A Schema, or its
+    file, turns records into numbers; the name of the label column leaves them a frame, which `fit` is given.
     """
     given, train = Arrays.of(schema, data), refit(fit, None) or fit
     found = audit_arrays(
@@ -163,23 +164,24 @@ def bracket(
 ) -> Evidence:
     """Attack a training or a model, audit it, and put both beside the claim.
 
-    `data` (and `nonmembers`) are pairs (x, y), where x may be a data frame; or data frames with `schema`: a Schema (or
-    its file), by which records become numbers, or the name of the label column, and then the model is given frames.
+    `data` (and `nonmembers`) are pairs (x, y), where x may be a data frame. With `schema` they may be data frames. A
+    Schema, or its file, turns records into numbers; the name of the label column leaves them frames, which the model is
+    given as they are.
 
     Without `nonmembers`, `target` is `fit(x, y, rng) -> predict` or an estimator that can be cloned: it is trained on a
     random half of `data`, that model is attacked, and the training is audited. `claim` is (epsilon, delta), an Event or
     a Plan; without one the evidence has a lower side only. `groups` names every record's group, whose risks are then
     compared.
 
-    With `nonmembers`, `target` is a model, taken as it is (a `Trained`, a torch module, a fitted estimator or
-    predict(x)), `data` are records that it was trained on and `nonmembers` others like them; `groups` are those of
+    With `nonmembers`, `target` is a model that is taken as it is: a `Trained`, a torch module, a fitted estimator or
+    predict(x). `data` are records that it was trained on, `nonmembers` are others like them, and `groups` are those of
     both. `claim` may then be the model's evidence, or its file; a `Trained` brings its own.
 
     A `Trained` of a model by name ("linear", "mlp") knows how it was trained: that training is audited, and trains the
-    attack's reference models. The training of any other model cannot be audited, and the evidence says so, unless
-    `canaries` (x, y, coins) were offered to it, each put in where its fair coin says so (a game of one run), or `fit`
-    is that training: then runs of it are audited, and it trains the attack's reference models (those of a fitted
-    estimator are trained by cloning it).
+    attack's reference models. The training of any other model can be audited in two cases only; else the evidence says
+    that it was not. Either `canaries` (x, y, coins) were offered to it, each put in where its fair coin says so, which
+    is a game of one run. Or `fit` is that training: then runs of it are audited, and it trains the attack's reference
+    models. Those of a fitted estimator are trained by cloning it.
 
     `checkpoint` names a folder that reference models and the audit's runs are noted in as they are finished; the same
     call that finds it goes on from there. It is a secret, and deleted at the end.

@@ -1,9 +1,9 @@
 r"""White-box audit of our own training: one run, many canaries whose gradients are single coordinates.
 
-A canary is a record whose gradient is one coordinate of a layer that no other record touches, far above the clip norm,
-so that it moves the sum by exactly C whenever it is sampled. An observer of all updates sees that coordinate at every
-step as z N(0, 1), plus 1 with probability q if the canary is in the data, in units of C; the score is the sum over the
-steps of
+A canary is a record whose gradient is one coordinate of a layer that no other record touches. It is far above the clip
+norm, so that it moves the sum by exactly C whenever it is sampled. An observer of all updates sees that coordinate at
+every step as z N(0, 1), plus 1 with probability q if the canary is in the data, in units of C. The score is the sum
+over the steps of
 
     log(1 - q + q exp((2 v - 1) / (2 z^2))),
 

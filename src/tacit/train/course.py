@@ -2,8 +2,8 @@
 
 Before the first step all processes compare what they were given (`terms`), and ten times in a run their parameters and
 the optimizer's settings. A saved state names its terms and its data by a keyed hash, and goes on under these alone. A
-ledger that offers `fence` gives every continuation a number and keeps a mark of the parameters at the same ten places:
-a continuation that differs from an earlier one there, or that another one has overtaken, is refused. Without such a
+ledger that offers `fence` numbers the continuations and keeps a hash of the parameters at the same ten steps. A
+continuation that differs from an earlier one there, or that another one has overtaken, is refused. Without such a
 ledger nobody can know of a copy of the state, and the evidence says so.
 """
 

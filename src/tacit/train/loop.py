@@ -128,17 +128,16 @@ def fit(
     that is written before the first step and ten times in a run, and taken up again if it exists: a run with other
     settings or data is refused then. It is a secret, destroyed at the end; `Lasting(path)` leaves that to the caller.
     `delta` of the claim defaults to the one that the plan was calibrated for; else to 1e-5, or to a power of ten at
-    most 1 / (10 public_size) where that is less.
-    `average`: "ema" or "tail" returns an average of the released parameters, which costs no privacy.
-    `users` and `records_per_user` make users the unit, `collate` makes tensors of records: see `PrivateStep.batches`.
-    `augment`, `project` and `noise` as in `private`. `progress`: True writes a line to standard error, of the first
-    process; a function is called as progress(step, info) in every one, so that it may set the learning rate
-    (`step.rank` is 0 in the first).
+    most 1 / (10 public_size) where that is less. `average`: "ema" or "tail" returns an average of the released
+    parameters, which costs no privacy. `users` and `records_per_user` make users the unit, `collate` makes tensors of
+    records: see `PrivateStep.batches`. `augment`, `project` and `noise` as in `private`. `progress`: True makes the
+    first process write a line to standard error. A function is called as progress(step, info) in every process, so that
+    it may set the learning rate (`step.rank` is 0 in the first).
 
-    `data` may be a data frame (pandas, polars, Arrow) that holds its label column, with `schema`: a Schema or its file;
-    or the name of the label column, and then kinds, ranges and words are read off the data, which the evidence says.
-    `model` may then be "linear" or "mlp", made for that schema and trained with a learning rate that follows from the
-    plan. A schema with a `unit` makes users the unit of privacy.
+    `data` may be a data frame (pandas, polars, Arrow) that holds its label column. Then `schema` is a Schema or its
+    file. It may also be the name of the label column; kinds, ranges and words are then read off the data, which the
+    evidence says. `model` may then be "linear" or "mlp", made for that schema and trained with a learning rate that
+    follows from the plan. A schema with a `unit` makes users the unit of privacy.
 
     Guarantee and Caller ensures: see `private`.
     """

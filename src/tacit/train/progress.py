@@ -1,7 +1,7 @@
 """How far a run is, for its operator: one quiet line on standard error.
 
-Examples per second and losses come from the private data without noise, so they are for the operator's eyes; the
-epsilon shown is what the steps so far have cost, not a claim (soundness rule 3).
+Examples per second and losses come from the private data without noise, so they are for the operator alone. The epsilon
+shown is what the steps so far have cost, not a claim (soundness rule 3).
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ DAMAGED = KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeEr
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """Where a run is: its name and number of steps `done`, the clip norm, the `secret` and the key of the `sample` at
-    hand, the past of correlated `noise`, and the `source` of randomness (its name, and if it is cryptographic)."""
+    """Where a run is: its name, the number of steps `done`, the clip norm, the `secret` and the key of the current
+    `sample`, and the past of correlated `noise`. `source` names the source of randomness and says whether it is
+    cryptographic."""
 
     run: str
     done: int

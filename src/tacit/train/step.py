@@ -77,7 +77,7 @@ def private(
             step(batch)
 
     Each step releases (S + N(0, (z C)^2 I)) / (rate * public_size), where S is the sum of per-example gradients clipped
-    to C = plan.clip_norm over a sample and z = plan.noise_multiplier; the optimizer sees that and nothing else.
+    to C = plan.clip_norm over a sample and z = plan.noise_multiplier. The optimizer sees that and nothing else.
     `augment` averages several random versions of every record before it is clipped. `project(model)` runs after every
     step and may move the parameters: it sees nothing but released ones, and must not hold data itself. `noise="grid"`
     rounds contributions to a grid and adds whole-number noise: slower, and safe from floating-point attacks.

@@ -85,9 +85,9 @@ def data_term(
 ) -> tuple[str, TacitError | None]:
     """A keyed hash of the data and of whose records they are, or why they were refused.
 
-    Tensors and arrays are hashed whole, and so are lists of records, as tensors. Another map-style data set is known by
-    its kind, its length, the fingerprint that data sets of Hugging Face carry, and some of its records, which are read
-    several times: where one differs from itself, the data set is random and its records say nothing.
+    Tensors and arrays are hashed whole, and so are lists of records, as tensors. Another map-style data set is
+    identified by its kind, its length, the fingerprint that data sets of Hugging Face carry, and some of its records,
+    which are read several times. Where one differs from itself, the data set is random and its records say nothing.
     """
     code = hmac.new(key, digestmod=hashlib.sha256)
     try:

@@ -1,7 +1,7 @@
 r"""What somebody who started from a prior would believe about epsilon: information beside a bound, never a verdict.
 
-The rates p and q have independent Jeffreys priors, so given the counts they are Beta distributed; epsilon at delta is
-the least for which (p, q) lies in the region of (epsilon, delta)-DP tests, both ways round.
+The rates p and q have independent Jeffreys priors, so given the counts they are Beta distributed. Epsilon at delta is
+the least for which (p, q) lies in the region of (epsilon, delta)-DP tests, in both directions.
 
 Reference: Zanella-Beguelin et al. 2023, Bayesian estimation of differential privacy.
 """

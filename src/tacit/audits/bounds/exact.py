@@ -41,7 +41,7 @@ REACH, OUTSIDE = 8.0, 1e-14
 def unlikely(limit: Limit, counts: Counts, error: float) -> bool:
     """Whether S >= s has probability at most `error`, gamma included, at all rates that the claim allows.
 
-    A rate q below the interval Q of the alarms seen lies in that of fewer alarms: there s is what the most such alarms
+    A rate q below the interval Q of the alarms seen lies in that of fewer alarms. There s is what the most such alarms
     would have given, so that the test covers all outcomes with fewer alarms. On a cell [q_j, q_{j+1}] the probability
     is at most that at (T(q_{j+1}), q_j), as it rises in p and falls in q. Wide cells come first; one that does not
     settle it is asked for its middle, then looked at more closely.

@@ -28,7 +28,7 @@ def guessed(scores: Scores, share: float = SHARE, ties: Source | None = None) ->
 
     Failed canaries have infinite scores on the wrong side and are guessed wrong. The order of the rows says nothing
     (soundness rule 27): where equal scores lie on both sides of a cut, the guesses among them are taken to be wrong as
-    far as they can be. With a source of randomness for `ties` they are drawn instead: a draw that knows nothing of the
+    far as they can be. With a source of randomness for `ties` they are drawn instead. A draw that knows nothing of the
     coins is part of how guesses are made, and right at least as often, so both ways keep every bound true.
     """
     if not scores.randomised:
@@ -126,8 +126,8 @@ def too_many(frontier: Frontier, counts: Counts, error: float) -> bool:
     r"""Whether so many right guesses have probability at most `error` under a trade-off curve.
 
     Suppose they had probability p = error. Write r_i, h_i for the mass of right and wrong guesses in outcomes with at
-    least i right ones; from r_v = p v/m, h_v = p (g - v)/m (v right of g guesses, m canaries) the curve forces
-    h_i >= T^-1(r_{i+1}) and r_i = r_{i+1} + i/(g - i) (h_i - h_{i+1}) downwards; more than g/m in all is impossible.
+    least i right ones. From r_v = p v/m, h_v = p (g - v)/m (v right of g guesses, m canaries) the curve forces h_i >=
+    T^-1(r_{i+1}) and r_i = r_{i+1} + i/(g - i) (h_i - h_{i+1}) downwards; more than g/m in all is impossible.
     """
     right, guesses, canaries = counts.true_positives, counts.true_positives + counts.false_positives, counts.n_in
     r, h = error * right / canaries, error * (guesses - right) / canaries

@@ -2,9 +2,9 @@
 
 Run k is the one that `fit(x[member[:, k]], y[member[:, k]], rngs[k])` would be, and `predict(x)` gives (runs, records,
 classes). Runs that share a batch order, or noise, are no independent runs: a claim that counts on a secret sample would
-be refuted though it is true (soundness rule 16). So some runs are made alone, too, with the generators that they had
-among the others, and must score the same: of the first call, of any that is larger than those before, and of the last
-one, which shows what a fit has kept from call to call.
+be refuted though it is true (soundness rule 16). So some runs are also made alone, with the generators that they had
+among the others, and must score the same. They come from the first call, from any call that is larger than those
+before, and from the last one, which shows what a fit has kept between calls.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ ChaCha20 on 128 bits of input (its counter and nonce), and two keys that the sec
 
     key = F_K2(h),   h = F_K1(1, M_1) xor F_K1(2, M_2) xor ...   (128 bits of it)
 
-For F a pseudorandom function h takes one value for two different M with probability 2^-128 (Bellare, Guerin and Rogaway
-1995 hash so in XOR-MAC), so other norms or losses give an unrelated key, and the same ones the same (soundness 12).
+For F a pseudorandom function, h takes one value for two different M with probability 2^-128 (Bellare, Guerin and
+Rogaway 1995 use this hash in XOR-MAC). So other norms or losses give an unrelated key, and equal ones the same key
+(soundness rule 12).
 """
 
 from __future__ import annotations

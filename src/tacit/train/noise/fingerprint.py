@@ -8,10 +8,10 @@ all numbers modulo 2^64, its fingerprint is made twice, each time with keys of i
 Two different sums, neither of which depends on the keys, have the same fingerprints with probability at most 2^-64.
 Proof: two words differ by d = 2^a b with b odd and a <= 31, since 0 < |d| < 2^32, so u d takes any value for at most
 2^31 of the 2^64 keys u. Where m_rl differs, g_l stays the same with probability at most 2^-33, whatever the other keys
-are; where g_l differs, so does one of its halves, and h stays the same with at most 2^-33: together 2^-32, and twice,
-with independent keys, 2^-64. Hashing by a random member of a family: Carter and Wegman 1979.
+are. Where g_l differs, so does one of its halves, and h stays the same with probability at most 2^-33. Together that is
+2^-32, and twice, with independent keys, 2^-64. Hashing by a random member of a family: Carter and Wegman 1979.
 
-The keys are the ChaCha20 stream under the first of a step's keys from block 2^31 on, where `derive` does not come: the
+The keys are the ChaCha20 stream under the first of a step's keys from block 2^31 on, which `derive` does not use. The
 bound holds as far as that stream cannot be told from random words.
 """
 

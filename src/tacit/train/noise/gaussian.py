@@ -1,7 +1,7 @@
 r"""Standard normal numbers from one key, the same on every device up to the rounding of its logarithm and cosine.
 
-Box and Muller 1958: sqrt(-2 ln u) (cos v, sin v), with u on the 2^53 midpoints of (0, 1), so that the radius reaches
-8.6 standard deviations (soundness rule 11), and the angle v on 2^32 points. The stream is read in pieces of `PAIRS`
+Box and Muller 1958: sqrt(-2 ln u) (cos v, sin v). Here u is on the 2^53 midpoints of (0, 1), so that the radius reaches
+8.6 standard deviations (soundness rule 11), and the angle v is on 2^32 points. The stream is read in pieces of `PAIRS`
 pairs, the last one of as many as are needed, in whole blocks: first the 64-bit words of the radii, then the 32-bit
 words of the angles. A piece gives all its cosines, then all its sines.
 """

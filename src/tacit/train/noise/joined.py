@@ -23,8 +23,8 @@ LANES, FEWEST, MOST = 1024, 8, 1024
 class Joined:
     """Arrays of float32 of given sizes as one long array.
 
-    `places` are addresses, `starts` where arrays begin in the whole, `owners` the array in which every TILE-th number
-    lies; `parts` (3, count) are array, first number and length of pieces that each lie in one array.
+    `places` are addresses, `starts` say where arrays begin in the whole, `owners` name the array in which every TILE-th
+    number lies. `parts` (3, count) are array, first number and length of pieces that each lie in one array.
     """
 
     def __init__(self, sizes: Sequence[int], device: torch.device, lanes: int = LANES) -> None:

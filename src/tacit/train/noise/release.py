@@ -1,7 +1,7 @@
 r"""What leaves a step: (S + N(0, (z C (1 + r))^2 I)) / (rate * public_size), as the gradients of the parameters.
 
-S is the clipped sum, C the clip norm, z the noise multiplier; r is how far rounding may carry a contribution beyond C,
-sums over records included (`clip.rounding`, soundness rules 11 and 24); on a grid sums are exact. Noise in float32 is
+S is the clipped sum, C the clip norm, z the noise multiplier. r is how far rounding may carry a contribution beyond C,
+sums over records included (`clip.rounding`, soundness rules 11 and 24). On a grid sums are exact. Noise in float32 is
 one flat draw, correlated over steps where the plan has bands; noise on a grid is whole numbers (`grid`).
 """
 

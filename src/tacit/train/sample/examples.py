@@ -3,7 +3,7 @@
 Who takes part is drawn in index space (`draw`). The true batch size is private: it goes to the operator only, and sums
 are divided by the public expected size.
 
-The sample is cut into physical batches of fixed sizes (`sizes`); the last one is filled up with masked examples that
+The sample is cut into physical batches of fixed sizes (`sizes`). The last one is padded with masked examples that
 contribute exactly zero, so nothing is recompiled, and an empty sample needs no special case.
 """
 

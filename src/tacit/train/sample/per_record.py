@@ -1,8 +1,8 @@
 """A user's function of a batch, run for every record as if it were alone.
 
-The function sees a batch of one. Where it goes, all records run at once inside a `Level`, in which no record can reach
-another; where it does not, one record runs after the other with random numbers of its own, and a record at whose values
-the function raises is left out (soundness rule 8).
+The function sees a batch of one. Where possible, all records run at once inside a `Level`, in which no record can reach
+another. Otherwise one record runs after the other with random numbers of its own. A record at whose values the function
+raises is left out (soundness rule 8).
 """
 
 from __future__ import annotations

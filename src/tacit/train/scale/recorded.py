@@ -1,10 +1,10 @@
 """A whole step as a few pieces of work for a GPU: from the numbers of a sample's rows to the gradients.
 
-For every part of the sample one piece picks its rows, makes their augmented versions, clips and adds them up; a last
-one derives the key, makes the noise and adds it to the sums, which become the gradients where they lie. All are
-recorded (CUDA graphs). The processor sends row numbers and two keys, launches everything, and waits for the norms
-alone, which it must see. This is for the usual case: data on the device, noise that is independent from step to step
-and of one scale, augmentation by a function of ours or none.
+For every part of the sample one graph picks its rows, makes their augmented versions, clips and adds them up. A last
+one derives the key, makes the noise and adds it to the sums, which become the gradients in place. All are recorded
+(CUDA graphs). The processor sends row numbers and two keys, launches everything, and waits for the norms alone, which
+it must see. This is for the usual case: data on the device, noise that is independent from step to step and of one
+scale, augmentation by a function of ours or none.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Records are made up, shaped like the real ones, and drawn from a public stream; no private value decides anything here
 (soundness rules 8 and 26). A model runs with all records at once where a `Level` takes it, and one record at a time
-where not. Both are exact by construction. Nothing is believed all the same: the gradient of each made-up record, as a
-vector for every parameter, must be the one that ordinary autograd gives for that record alone, at the weights of the
-start and at moved ones. A loss that changes when other records join the batch is refused, because trained one record at
-a time it would not be what its author meant.
+where not. Both are exact by construction. All of this is checked nevertheless. The gradient of each made-up record, as
+a vector for every parameter, must be the one that ordinary autograd gives for that record alone, at the initial weights
+and at changed ones. A loss that changes when other records join the batch is refused, because trained one record at a
+time it would not be what its author meant.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Functions run for all records at once by a rule of ours, in place of torch's rule for `vmap`.
 
-Torch has a rule for nearly every operation. Those below are written here because torch's takes records one after
-another (attention on a processor), or because it splits an operation that has a fast kernel (a linear layer with its
-bias, cross-entropy), or loses sight of autocast (convolutions). Each rule is right because the function treats the rows
-of its first axis alike and apart: B records of n rows each are B n rows.
+Torch has a rule for nearly every operation. Those below are written here because torch's rule has one of three faults.
+It takes records one after another (attention on a CPU), splits an operation that has a fast kernel (a linear layer with
+its bias, cross-entropy), or ignores autocast (convolutions). Each rule is right because the function treats the rows of
+its first axis alike and apart: B records of n rows each are B n rows.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Nothing is wrapped, hooked or hung on modules. The pass runs inside a `Level`, w
 own or the same for all records, and every torch operation passes through the mode once:
 
 - an operation on tensors that are the same for all records (parameters, buffers, constants) makes a *derived* tensor,
-  such as a transposed or standardised weight; it is computed as usual and remembers the parameters it came from;
-- an operation that brings a parameter (or a derived tensor) together with a record's own tensor *consumes* it: it runs
+  such as a transposed or standardised weight. It is computed as usual and remembers the parameters it came from;
+- an operation that brings a parameter (or a derived tensor) together with a record's own tensor *consumes* it. It runs
   with the parameter detached, its output is kept, and the output's gradient is later turned into per-example gradients.
 
 Detached parameters receive no gradient of the unclipped loss. Should one receive any, an operation went past unseen,

@@ -216,8 +216,8 @@ def _agree(fast: Clipped, slow: Clipped) -> bool:
 def _agree_roughly(fast: Clipped, slow: Clipped) -> bool:
     """Compare in reduced precision, where rounding may legitimately change an example's path through the network.
 
-    One in a hundred norms may be off by more than a twentieth of the longest, none by more than a third; a parameter's
-    sum by half its length and a twentieth of all: less than if it were lost, or not clipped.
+    One in a hundred norms may be off by more than a twentieth of the longest, none by more than a third. A parameter's
+    sum may be off by half its length and a twentieth of all. That is less than if it were lost, or not clipped.
     """
     off = _off(fast, slow)
     there = {name: total.isfinite() for name, total in slow.sums.items()}

@@ -1,7 +1,7 @@
 """A traced step rewritten so that a GPU runs it well; what it computes stays the same up to rounding.
 
-Convolutions want their channels last, and so do we: images are laid out so at the start, operations keep the layout of
-what they are given, and the normalisation over groups of channels is written such that it does, too.
+Convolutions are fastest with channels last. So images get this layout at the start, operations keep the layout of their
+inputs, and group normalisation is written so that it keeps it too.
 """
 
 from __future__ import annotations

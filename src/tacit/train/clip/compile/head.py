@@ -212,8 +212,8 @@ def _(values: Tensor, sums: Tensor, label: Tensor, total: Tensor, width: int, ki
 def written_once(graph: Graph) -> None:
     """What goes into one product as it is and into another one with zeros added is written with them only, if large.
 
-    The zeros meet zeros that the other side is given, a bfloat16 copy of a weight as a rule; so it is in the forward
-    product with that weight, whose output is a part of a wider one then.
+    The zeros are multiplied with zeros that pad the other factor, usually a bfloat16 copy of a weight. The forward
+    product with that weight is padded in the same way, and its output is a slice of a wider one.
     """
     written = all_written(graph)
     for pad in graph.find_nodes(op="call_function", target=aten.constant_pad_nd.default):

@@ -1,10 +1,10 @@
 r"""Passes over very long rows on NVIDIA GPUs: \log \sum_k e^{x_k} of each, the number x_y at its label y, gradients.
 
-A program goes through one row in blocks, with the largest number so far and the sum of all e^{x_k - largest}: one
-exponential per number, where a compiler's way to do it in one pass takes two. The two parts of the logarithm stay
-apart: their sum would have lost what is left of a number after it. Who has them and x_y has the loss, and needs the
-rows no more, but for their gradient, g ([k = y] - e^{x_k} / \sum_j e^{x_j}), which is written once, in rows as long as
-products want them.
+A program goes through one row in blocks and keeps the largest number so far and the sum of all e^{x_k - largest}. It
+takes one exponential per number, where a compiler's one-pass code takes two. The two parts of the logarithm stay apart:
+their sum would have lost what is left of a number after it. Who has them and x_y has the loss, and needs the rows no
+more, but for their gradient, g ([k = y] - e^{x_k} / \sum_j e^{x_j}), which is written once, in rows as long as products
+want them.
 """
 
 from __future__ import annotations

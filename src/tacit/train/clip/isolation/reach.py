@@ -1,10 +1,11 @@
 """Everything in which code that runs one record at a time could keep values for the next, and how it is put back.
 
 Such code may look at values, so it could leave a record's in a buffer, an attribute, a closure, a class or a variable
-of a module. `Surroundings` walks from the model and the loss to every object that they can reach: attributes, slots,
-containers, tensors, arrays, closures, defaults, the classes of objects, and the variables that their code names in its
-own and in other modules. Beside those it holds the variables of all modules of the user's and the containers in them,
-whether or not code names them. After each record all of it is what it was before (`snapshots`, `memory`).
+of a module. `Surroundings` walks from the model and the loss to every object that they can reach. It follows
+attributes, slots, containers, tensors, arrays, closures, defaults, the classes of objects, and the variables that their
+code names in its own and in other modules. Beside those it holds the variables of all modules of the user's and the
+containers in them, whether or not code names them. After each record all of it is what it was before (`snapshots`,
+`memory`).
 
 Not held: `UNCOVERED`. Objects of C libraries that can be advanced or written and not put back (iterators, generators,
 files) are `opaque`; a model that holds one and runs one record at a time is refused.

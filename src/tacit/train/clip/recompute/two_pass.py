@@ -7,7 +7,8 @@ checkpointing throws away. Here the first pass adds up squared norms, and the se
 
 In both, a checkpointed part runs again under a capture of its own when gradients reach it; what that saw is dropped as
 soon as its parameters are done. Torch's random numbers are the forward pass's own each time, so both passes see one
-gradient; a part that computes anything else than the first time is refused: what was measured must be what is added.
+gradient. A part that computes anything else than the first time is refused, because what was measured must be what is
+added.
 """
 
 from __future__ import annotations

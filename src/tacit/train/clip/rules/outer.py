@@ -44,9 +44,10 @@ Memo = dict[tuple[int, torch.Size, torch.dtype], Tensor]
 class Outer:
     """Sums of outer products, one per group: `left` (B, groups, T, p), `right` (B, groups, T, d), `shape` of W.
 
-    W is read as (groups, p, d), row by row. `keys` name the two sides among all terms of a step: layers that share an
-    input (queries, keys and values) or an output's gradient (both weights of an LSTM) share its inner products, but for
-    those that a compiled step adds up in a kernel: made again, half or so of each is about what all of them cost kept.
+    W is read as (groups, p, d), row by row. `keys` name the two sides among all terms of a step. Layers that share an
+    input (queries, keys and values) or an output's gradient (both weights of an LSTM) share its inner products. Those
+    that a compiled step adds up in a kernel are excepted: computing about half of each again costs what keeping all of
+    them does.
     """
 
     left: Tensor

@@ -6,11 +6,11 @@ A parameter W used by an operation has, for example i, a gradient G_i. A few for
     Gather  G_i = \sum_t e_{k_it} r_it^T   embeddings (k_it is the row that was looked up)
     Dense   G_i itself                     biases, norms, bare parameters and everything else
 
-A parameter used several times (tied weights) has several terms, and G_i is their sum: like terms are joined along t,
-an Outer and a Gather meet in a cross term, and any other mixture is written out.
+A parameter used several times (tied weights) has several terms, and G_i is their sum. Like terms are concatenated along
+t, an Outer and a Gather give a cross term, and any other mixture is written out.
 
 Every form has a squared norm that is never less than the square of what it adds per unit of weight, but for a share
-(OWN) that the noise has room for: `norm2` counts what rounding may hide, `slack2` what rounding adds. `sway2` is how
+(OWN) that the noise has room for. `norm2` counts what rounding may hide, `slack2` what rounding adds. `sway2` is how
 far rounding of the sum over examples may move it.
 
 In reduced precision on a GPU the weighted sum of an Outer rounds c_i l_it, so example i contributes c_i G_i + E_i. With
@@ -211,7 +211,7 @@ class Viewed:
 class Term(Protocol):
     """Per-example gradients of one parameter in some form.
 
-    `reach` is the sum of the lengths of an example's parts, before any of them cancel; `depth` is how many additions
+    `reach` is the sum of the lengths of an example's parts, before any of them cancel. `depth` is how many additions
     one of its numbers passes through when the gradient is written out, `links` when the sum over examples is made.
     `whole`: there is one part, so that none cancels.
     """
