@@ -7,7 +7,7 @@ or a descent where the unit is not the record; "descent" is `tacit.fit("linear",
 stands scikit-learn's logistic regression on a usual pipeline (standardised numbers, one-hot words, median for what is
 missing) and on the schema's own encoding. Schemas are read off the table (marked not public); the label is made binary
 first. The splits are seeded `--first`, `--first` + 1, ...: the defaults of the descent were chosen on seeds 0 to 9, so
-the kept results are of seeds from 1000 on. Every split is kept when it is done, and a second call goes on after the last one.
+the kept results are of seeds from 1000 on. Every split is kept when it is done; a second call goes on after the last.
 """
 
 from __future__ import annotations

@@ -69,6 +69,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(dropped)]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """While a test runs, the modules of the other tests are not there: training one record at a time looks at all of
+    the user's modules, and no user has hundreds of tests in theirs."""
+    for module in {item.module for item in session.items if isinstance(item, pytest.Function)}:
+        sys.modules.pop(module.__name__, None)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of pytest-xdist tells the one process that prints what was dropped; all workers drop the same."""
     told = getattr(session.config, "workeroutput", None)
@@ -107,6 +114,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     Processes that a test starts or forks draw their own.
     """
+    if isinstance(item, pytest.Function):
+        sys.modules[item.module.__name__] = item.module
     random.seed(0)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
@@ -116,6 +125,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for module in (randomness, sys.modules.get("tacit.train.course")):
         if module is not None:
             vars(module)["os"] = os if real else Repeatable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    module = getattr(item, "module", None)
+    if module is not None and module is not getattr(nextitem, "module", None):
+        sys.modules.pop(module.__name__, None)
 
 
 @pytest.hookimpl(wrapper=True)
