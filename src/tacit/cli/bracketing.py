@@ -15,6 +15,7 @@ from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import RunFolder, run_folder
 from ..data import Records
 from ..study.audit_section import FIT, TAKEN, TRAINED, AuditSection
+from ..study.finished import Finished
 from ..study.run_file import RunFile, described_by
 from .app import AGAIN, DESCRIBE, SEED, Result, note, resumable, verb
 from .auditing import audited
@@ -31,7 +32,9 @@ MODELS = ("kind", "make", "predict", "fit")
 
 @verb("bracket")
 def bracket(
-    run: Annotated[str, typer.Argument(metavar="run.toml|DIR", help="Data, model and claim; or what train wrote.")],
+    run: Annotated[
+        str, typer.Argument(metavar="run.toml|DIR", help="Data, model and claim; or a folder of train or pate.")
+    ],
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where page and evidence go; else tacit-bracket or DIR-bracket.")
     ] = None,
@@ -45,17 +48,19 @@ def bracket(
     from ..reports import report
     from ..reports.engine import engine
     from ..study.sealing import KEY_FILE, sealed
-    from ..study.training_files import kept
+    from ..study.training_files import is_pate, kept
 
     engine()  # a page that cannot be drawn is better refused before the work
     there = Path(run) if Path(run).is_dir() else None
     file = RunFile.read(run) if there is None else kept(there)
     file = file.with_described(described_by(describe or ()))
-    game = AuditSection.of(file.get("audit"), TRAINED if there is not None else _model(file))
+    taught = there if there is not None and is_pate(there) else None
+    how = _model(file) if there is None else TRAINED if taught is None else FIT
+    game = AuditSection.of(file.get("audit"), how)
     seed = file.get("output").get("seed") if seed is None else seed
     usual = file.get("output").get("folder", "tacit-bracket") if there is None else f"{str(there).rstrip('/')}-bracket"
     more: dict[str, Any] = {
-        "settings": settings_of(file, "model", "plan", "train", "attack", "audit"),
+        "settings": settings_of(file, "model", "plan", "train", "attack", "audit", "pate"),
         "resume": resume,
         "again": again,
     }
@@ -65,7 +70,9 @@ def bracket(
             raise BadInput(
                 "A ledger is charged for a training, and nothing is trained here.", fix="Leave --ledger out."
             )
-        if there is not None or _model(file) == TRAINED:
+        if taught is not None:
+            evidence, records = _bracket_pate(file, game, taught, seed, held.state or held.work)
+        elif there is not None or _model(file) == TRAINED:
             evidence, records = _bracket_trained(file, game, there, held, seed, ledger)
         else:
             records = read_records(file)
@@ -207,7 +214,6 @@ def _bracket_trained(
     file: RunFile, game: AuditSection, there: Path | None, held: RunFolder, seed: int | None, ledger: str | None
 ) -> tuple[Evidence, Records]:
     """A torch model by a plan of ours: the one in the folder, or one that is trained now and kept beside the page."""
-    from ..study.finished import Finished
     from ..study.membership import listed
     from ..study.released import bracket_released
     from ..study.training import effort as efforts
@@ -237,17 +243,43 @@ def _bracket_trained(
     return bracket_released(training, model, evidence, effort, attacks, finished, note), training.records
 
 
-def _kept_model(training: RunTraining, folder: Path) -> tuple[Any, Evidence]:
-    """The model of an earlier training and its evidence, if the data and the weights are still those it is about."""
+def _bracket_pate(
+    file: RunFile, game: AuditSection, folder: Path, seed: int | None, state: Path
+) -> tuple[Evidence, Records]:
+    """The student in a folder of `tacit pate`: it is attacked, and its run is repeated with and without a canary."""
+    from ..study.membership import listed
+    from ..study.pate_bracket import bracket_student
+    from .teaching import described_run
+
+    attacks = file.get("attack")
+    listed(attacks.get("attacks", "auto"))
+    made = described_run(file, folder)
+    records = made.records
+    evidence = _kept_evidence(folder, records)
+    student = loaded(made.student_module, folder / WEIGHTS).eval()
+    weights = {"weights": sha256(folder / WEIGHTS)}
+    finished = Finished.of(Lasting(state / "parts"), weights, (records.x, records.y), seeded(seed))
+    return bracket_student(made, student, evidence, game, attacks, finished, note), records
+
+
+def _kept_evidence(folder: Path, records: Records) -> Evidence:
+    """The evidence of an earlier run, if the data are still those it is about."""
     from ..study.sealing import KEY_FILE, same_data
-    from ..study.taking import about
 
     evidence = Evidence.load(folder / "evidence.json")
-    if not same_data(evidence, training.records.x, training.records.y, folder / KEY_FILE):
+    if not same_data(evidence, records.x, records.y, folder / KEY_FILE):
         raise BadInput(
             "The data have changed since the training: the records are not those the model was trained on.",
             fix="Train again, or bring back the data and the schema of the training.",
         )
+    return evidence
+
+
+def _kept_model(training: RunTraining, folder: Path) -> tuple[Any, Evidence]:
+    """The model of an earlier training and its evidence, if the data and the weights are still those it is about."""
+    from ..study.taking import about
+
+    evidence = _kept_evidence(folder, training.records)
     model = loaded(training.make, folder / "model.safetensors").eval()
     if about(evidence, model) is False:
         raise BadInput("model.safetensors does not hold the model that evidence.json is about.", fix="Train it again.")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from ..core.errors import NotFinished
+from ..core.files import unwritten
+from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import run_folder
 from ..core.shown import small
+from ..study.audit_section import FIT, AuditSection
 from ..study.run_file import RunFile, described_by
 from .app import AGAIN, DESCRIBE, SEED, Result, note, verb
 from .entry import resolve_callable
-from .inputs import one_process, read_records, require
-from .training import LEDGER, spender
+from .inputs import one_process, read_records, require, seeded
+from .training import LEDGER, OWN_FACTS, OWN_WORDS, READABLE, spender
 
 if TYPE_CHECKING:
     from ..core import Bound, Evidence
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
     from ..study.budget import Spender
     from ..study.pate_run import PateRun
 
-STUDENT = "student.safetensors"
+LABELS = "labels.npz"
+OWN_SIZE = "the number of private records: that of the data is taken as public"
 
 
 @verb("pate")
@@ -38,34 +42,66 @@ def pate(
     seed: Annotated[int | None, typer.Option(help=SEED)] = None,
 ) -> Result:
     """Train teachers on disjoint shards, answer public queries by noisy votes, and teach a student."""
-    require("torch", "torch")
-    one_process()
-    from ..study.pate_run import PateRun
-
     file = RunFile.read(run).with_described(described_by(describe or ()))
+    AuditSection.of(file.get("audit"), FIT)  # for `bracket` later: a mistake is better told before the run
     payer = spender(file, ledger)
-    how = file.one_of("model", ("kind", "make", "fit"))
-    make = None if how == "kind" else resolve_callable(file.need("model", how))
     seed = file.get("output").get("seed") if seed is None else seed
-    made = PateRun.of(file, read_records(file), make, ledger=payer, random_state=seed)
+    made = described_run(file, ledger=payer, random_state=seeded(seed))
     folder = out or file.get("output").get("folder", "tacit-pate")
     with run_folder(folder, "pate", again=again) as held:
         note(f"{made.estimator.teachers} teachers on {int(made.inside.sum())} private records")
         done = made.fit()
-        accuracy = made.student_accuracy()
-        found = _evidence(done, file, payer, accuracy)
-        released = _released(done, file)
-        found.save(held.results / "evidence.json")
-        names = {"evidence": "evidence.json", "labels": "labels.npz", "model": _saved(done, made, held.results)}
+        released, accuracy = _released(done, file), made.student_accuracy()
+        names = {"evidence": "evidence.json", "labels": LABELS, "model": _saved(done, made, held.results)}
+        found = _evidence(done, made, file, payer, accuracy)
+        _kept(done, made, file, found, held.results)
         held.commit()
     written = {key: None if name is None else str(held.final / name) for key, name in names.items()}
     return _told(done, made, written, accuracy, released, payer)
 
 
-def _evidence(done: PATE, file: RunFile, payer: Spender | None, accuracy: float | None) -> Evidence:
+def described_run(file: RunFile, folder: Path | None = None, **more: Any) -> PateRun:
+    """The run that a run file describes, with its data; that which is in a folder already, if one is given."""
+    require("torch", "torch")
+    one_process()
+    from ..study.pate_run import PateRun
+    from ..study.training_files import trained_on
+
+    how = file.one_of("model", ("kind", "make", "fit"))
+    make = None if how == "kind" else resolve_callable(file.need("model", how))
+    records = read_records(file)
+    return PateRun.of(file, records, make, None if folder is None else trained_on(folder, records), **more)
+
+
+def _evidence(done: PATE, made: PateRun, file: RunFile, payer: Spender | None, accuracy: float | None) -> Evidence:
+    from ..data.frames import named
+
     utility = {} if accuracy is None else {"test accuracy": accuracy}
-    found = done.evidence(utility=utility).with_(subject=file.name, described=file.described)
+    found = done.evidence(utility=utility)
+    text = OWN_WORDS if made.records.schema is None else OWN_FACTS
+    words = (text.format(named(made.records.derived)),) if made.records.derived else ()
+    told = file.described
+    found = found.with_(
+        subject=file.name,
+        described=told,
+        not_covered=(*found.not_covered, OWN_SIZE, *words, READABLE),
+        threat={**found.threat, **{key: told[key] for key in ("tuning", "access", "earlier releases") if key in told}},
+    )
     return found if payer is None else payer.told(found)
+
+
+def _kept(done: PATE, made: PateRun, file: RunFile, found: Evidence, folder: Path) -> None:
+    """Write evidence that names weights and data by their hashes, and what `bracket` needs to find the run again."""
+    from ..pate.student import NetworkShares
+    from ..study.sealing import KEY_FILE, sealed
+    from ..study.training_files import keep
+    from ..train.loop import FINGERPRINT, fingerprint
+
+    if isinstance(done._student, NetworkShares):
+        marks = {WEIGHTS_FIELD: sha256(folder / WEIGHTS), FINGERPRINT: fingerprint(done._student.model)}
+        found = found.with_(provenance={**found.provenance, **marks})
+    keep(made, file, folder)
+    sealed(found, made.records.x, made.records.y, folder / KEY_FILE).save(folder / "evidence.json")
 
 
 def _released(done: PATE, file: RunFile) -> Bound | None:
@@ -78,21 +114,17 @@ def _released(done: PATE, file: RunFile) -> Bound | None:
 
 def _saved(done: PATE, made: PateRun, folder: Path) -> str | None:
     """The released labels, and the student's weights where it is a network."""
-    np.savez_compressed(folder / "labels.npz", record=made.asked, label=done.labels_, asked=np.sort(done.queries_))
+    path = folder / LABELS
+    with unwritten(path):
+        np.savez_compressed(path, record=made.asked, label=done.labels_, asked=np.sort(done.queries_))
     from ..pate.student import NetworkShares
 
     if not isinstance(done._student, NetworkShares):
         return None
-    require("safetensors", "torch")
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from ..train.weights import write_weights
 
-    tensors = {name: value.contiguous().cpu().clone() for name, value in done._student.model.state_dict().items()}
-    try:
-        save_file(tensors, folder / STUDENT)
-    except (SafetensorError, OSError):
-        raise NotFinished(f"{STUDENT} cannot be written.", fix="Make room on the disk.") from None
-    return STUDENT
+    write_weights(done._student.model, folder / WEIGHTS)
+    return WEIGHTS
 
 
 def _told(
@@ -123,4 +155,8 @@ def _told(
         *(() if released is None else (("released", f"{released.epsilon:.6g}: the data-dependent bound, with noise"),)),
         *((name, path) for name, path in written.items() if path is not None),
     ]
-    return Result(data, rows, [f"Assumes that {text}." for text in bound.assumptions])
+    lines = [f"Assumes that {text}." for text in bound.assumptions]
+    if written["model"] is not None:
+        folder = shlex.quote(str(Path(written["model"]).parent))
+        lines.append(f"Next: tacit bracket {folder} attacks this student, audits its run, and writes a page.")
+    return Result(data, rows, lines)

@@ -1,13 +1,16 @@
 """Many models on disjoint shards of the records, all trained at once and none touched by another's records.
 
 Model k draws its start and its batches from rngs[k] alone, takes its batches from its own shard, and makes as many
-steps of the same public batch size as every other model. So a record that is added, removed or changed changes one
-model and no other, not even by the shape of a batch. That is what PATE's teachers need.
+steps of the same public batch size as every other model. Models that look values up by an index, as embeddings do, are
+trained one at a time (indexing.py). So a record that is added, removed or changed changes one model and no other, not
+even by the shape of a batch. That is what PATE's teachers need.
 """
 
 from __future__ import annotations
 
+import copy
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +22,8 @@ from torch import Tensor
 from ..core import check
 from ..core.errors import BadInput
 from .device import Batch, Compiled, Gradients
-from .fleet import Fleet, Models, _gradients, _products, _started, _train
+from .fleet import Fleet, Models, _gradients, _make, _products, _started, _train
+from .indexing import looks_up
 from .order import Draws, Epochs, Pool
 from .stack import Stack
 
@@ -32,6 +36,18 @@ ELEMENTWISE = (
 )  # fmt: skip
 """Optimizers that treat every number by itself: models in one stack cannot meet in them."""
 PROBE = 8
+
+
+class RecordWise(ABC):
+    """An augmentation that changes every record by itself, under any number of leading axes.
+
+    What it makes of a record depends on that record and on numbers whose count does not depend on any record. So one
+    call may change the batches of all models. Any other augmentation is called for each model alone.
+    """
+
+    @abstractmethod
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Changed records, of the same shape."""
 
 
 @dataclass(frozen=True)
@@ -57,24 +73,35 @@ def train_disjoint(
     augment: Augment | None = None,
     compiled: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    failed: Callable[[int], None] | None = None,
 ) -> Models:
     """Train len(rngs) models; model k learns from the records i with shard[i] == k, and a negative shard is nobody's.
 
-    A shard without records leaves its model as it started. `augment(x, generator)` changes records of shape
-    (models, batch, ...), each by itself. `compiled` compiles the step once, which pays on a GPU.
+    A shard without records leaves its model as it started. `augment(x, generator)` changes one model's batch, with a
+    generator of that model; a `RecordWise` one the batches of all models. `compiled` compiles the step once, which pays
+    on a GPU. Where `failed` is given, a model whose own records make the training raise is told to it and left as it
+    started, and the others are trained as if its shard were empty.
     """
     place = np.asarray(shard, dtype=np.int64)
     count = len(rngs)
     data = Pool.of(x, y, np.ones((len(place), 1), dtype=bool), ()).to(fleet.device)
     size = AT_ONCE.get(data.x.device.type, 64) if fleet.models_at_once is None else fleet.models_at_once
+    size = 1 if looks_up(_template(fleet), tuple(data.x.shape[1:])) else size
     rows = shard_rows(place, count)
     stacks = []
     for first in range(0, count, check.whole("models_at_once", size)):
         part = slice(first, min(first + size, count))
-        stacks.append(_trained(fleet, data, rows[part], schedule, rngs[part], augment, compiled))
+        training = _Training(fleet, data, schedule, augment, compiled)
+        stacks.append(training(rows[part], rngs[part], None if failed is None else _counted_from(first, failed)))
         if progress is not None:
             progress(part.stop, count)
     return Models(tuple(stacks), place[:, None] == np.arange(count), "each model's own generator")
+
+
+def _template(fleet: Fleet) -> torch.nn.Module:
+    """One model of the fleet, which nobody trains."""
+    made = copy.deepcopy(fleet.start) if isinstance(fleet.start, torch.nn.Module) else _make(fleet.start, 0)
+    return made.to(fleet.device)
 
 
 def shard_rows(shard: NDArray[np.int64], count: int) -> list[Rows]:
@@ -84,27 +111,69 @@ def shard_rows(shard: NDArray[np.int64], count: int) -> list[Rows]:
     return [order[ends[k] : ends[k + 1]] for k in range(count)]
 
 
-def _trained(
-    fleet: Fleet,
-    data: Pool,
-    rows: list[Rows],
-    schedule: Steps,
-    rngs: Sequence[np.random.Generator],
-    augment: Augment | None,
-    compiled: bool,
-) -> Stack:
-    seeds = [int(rng.integers(0, 2**63, dtype=np.int64)) for rng in rngs]
-    changes = torch.Generator(fleet.device).manual_seed(
-        int(rngs[0].integers(0, 2**62))
-    )  # before any shard is looked at
-    models, draws = _started(fleet, seeds), Draws(seeds, fleet.device)
-    check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
-    batches = _batches(data, rows, schedule, rngs, None if augment is None else lambda x: augment(x, changes))
-    with _products(fleet.precision):
-        how = _compiled(models, data, schedule) if compiled else _plain
-        for _ in _train(models, fleet.optimizer, Epochs(1, schedule.batch_size), batches, draws, how):
-            pass
-    return models
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """The training of one stack of models."""
+
+    fleet: Fleet
+    data: Pool
+    schedule: Steps
+    augment: Augment | None
+    compiled: bool
+
+    def __call__(
+        self, rows: list[Rows], rngs: Sequence[np.random.Generator], failed: Callable[[int], None] | None
+    ) -> Stack:
+        if failed is None:
+            return self.trained(rows, rngs)
+        before = copy.deepcopy(list(rngs))
+        try:
+            return self.trained(rows, rngs)
+        except (BadInput, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception:
+            raising = [k for k, mine in enumerate(rows) if mine.size and not self._survives(mine, before[k])]
+            if not raising:
+                raise
+        for k in raising:
+            failed(k)
+        nobody = np.zeros(0, dtype=np.int64)
+        return self.trained([nobody if k in raising else mine for k, mine in enumerate(rows)], before)
+
+    def _survives(self, rows: Rows, rng: np.random.Generator) -> bool:
+        """Whether one model can be trained on its own records."""
+        try:
+            self.trained([rows], [copy.deepcopy(rng)])
+        except Exception:
+            return False
+        return True
+
+    def trained(self, rows: list[Rows], rngs: Sequence[np.random.Generator]) -> Stack:
+        fleet, schedule = self.fleet, self.schedule
+        seeds = [int(rng.integers(0, 2**63, dtype=np.int64)) for rng in rngs]
+        changes = [int(rng.integers(0, 2**62)) for rng in rngs]  # before any shard is looked at
+        models, draws = _started(fleet, seeds), Draws(seeds, fleet.device)
+        check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
+        change = None if self.augment is None else _changing(self.augment, changes, fleet.device)
+        batches = _batches(self.data, rows, schedule, rngs, change)
+        with _products(fleet.precision):
+            how = _compiled(models, self.data, schedule) if self.compiled else _plain
+            for _ in _train(models, fleet.optimizer, Epochs(1, schedule.batch_size), batches, draws, how):
+                pass
+        return models
+
+
+def _counted_from(first: int, failed: Callable[[int], None]) -> Callable[[int], None]:
+    return lambda k: failed(first + k)
+
+
+def _changing(augment: Augment, seeds: list[int], device: str | torch.device) -> Callable[[Tensor], Tensor]:
+    """The augmentation of batches (models, batch, ...): by itself for every model, unless no records can meet in it."""
+    if isinstance(augment, RecordWise):
+        shared = torch.Generator(device).manual_seed(seeds[0])
+        return lambda x: augment(x, shared)
+    own = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+    return lambda x: torch.stack([augment(mine, generator) for mine, generator in zip(x, own, strict=True)])
 
 
 def _compiled(models: Stack, data: Pool, schedule: Steps) -> Gradients:
@@ -144,13 +213,15 @@ def _batches(
     order = order.to(data.x.device)
     held = torch.as_tensor(np.array([[mine.size > 0] for mine in rows])).to(data.x.device)
     mask = held.expand(-1, schedule.batch_size)
+    empty = [k for k, mine in enumerate(rows) if not mine.size]
     for number in order.split(schedule.batch_size, 1):
         x = data.x.index_select(0, number.flatten()).unflatten(0, number.shape)
+        x[empty] = 0.0  # nobody's record goes through the model of an empty shard
         yield Batch(x if augment is None else augment(x), data.y[number], mask)
 
 
 def endless(rows: Rows, wanted: int, rng: np.random.Generator) -> Rows:
-    """`wanted` rows: one random order of them after another; zeros, which nobody looks at, where there are none."""
+    """`wanted` rows: one random order of them after another; zeros where there are none."""
     if not rows.size:
         return np.zeros(wanted, dtype=np.int64)
     rounds = math.ceil(wanted / rows.size)

@@ -225,6 +225,11 @@ def _pools(layer: nn.Module) -> bool:
 
 def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:
     """Parameters of several models along a first axis."""
+    if len({type(model) for model in models}) > 1:
+        raise BadInput(
+            "The models of a fleet must be of one class, and each call made a class of its own.",
+            fix="Define the class outside of the function that makes a model.",
+        )
     return {name: value.detach() for name, value in stack_module_state(list(models))[0].items()}
 
 

@@ -37,11 +37,12 @@ MOVE = math.sqrt(2.0)
 """How far one teacher's vote moves the counts, in Euclidean norm."""
 
 
-def scale_of(name: str, noise: float) -> float:
-    """Noise in votes that can be drawn on the grid."""
+def keep_scale(rule: Aggregator, name: str) -> None:
+    """Keep noise in votes as a float that can be drawn on the grid, whatever kind of number was given."""
+    noise = getattr(rule, name)
     if check.positive(name, noise) > MOST_NOISE:
         raise BadInput(f"{name} must be at most {MOST_NOISE:,} votes, got {noise!r}.")
-    return float(noise)
+    object.__setattr__(rule, name, float(noise))
 
 
 def multiplier(noise: float, move: float, adjacency: Adjacency) -> float:
@@ -109,7 +110,7 @@ class GNMax(Aggregator):
     noise_answer: float = 40.0
 
     def __post_init__(self) -> None:
-        scale_of("noise_answer", self.noise_answer)
+        keep_scale(self, "noise_answer")
 
     def event(self, queries: int, answers: int, adjacency: Adjacency) -> Event:
         return Repeat(Gaussian(multiplier(self.noise_answer, MOVE, adjacency)), min(queries, answers))
@@ -127,7 +128,7 @@ class LNMax(Aggregator):
     noise_answer: float = 20.0
 
     def __post_init__(self) -> None:
-        scale_of("noise_answer", self.noise_answer)
+        keep_scale(self, "noise_answer")
 
     @property
     def epsilon(self) -> float:
@@ -157,9 +158,9 @@ class ConfidentGNMax(Aggregator):
     noise_answer: float = 40.0
 
     def __post_init__(self) -> None:
-        check.real("threshold", self.threshold)
-        scale_of("noise_select", self.noise_select)
-        scale_of("noise_answer", self.noise_answer)
+        object.__setattr__(self, "threshold", check.real("threshold", self.threshold))
+        keep_scale(self, "noise_select")
+        keep_scale(self, "noise_answer")
 
     @property
     def answers_all(self) -> bool:
@@ -199,7 +200,7 @@ class InteractiveGNMax(ConfidentGNMax):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.probability("reinforce", self.reinforce, zero=False)
+        object.__setattr__(self, "reinforce", check.probability("reinforce", self.reinforce, zero=False))
 
     @property
     def asks_student(self) -> bool:

@@ -12,8 +12,15 @@ from ..core import BadInput, Source
 
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
+CHOICES = ("first", "random", "spread")
 WIDTH = 32
 """Directions in which inputs are compared; more make no difference to who is far from whom."""
+
+
+def check_choice(how: str) -> None:
+    """Refuse a way of choosing that is not known."""
+    if how not in CHOICES:
+        raise BadInput(f"choose must be first, random or spread, got {how!r}.")
 
 
 def next_queries(
@@ -24,8 +31,6 @@ def next_queries(
     Where a `student` is given, those that it is least sure of. Else `how`: "first" in the order of the records,
     "random", or "spread": each is the farthest from all before it.
     """
-    if how not in ("first", "random", "spread"):
-        raise BadInput(f"choose must be first, random or spread, got {how!r}.")
     left = np.setdiff1d(np.arange(len(x)), asked)
     if student is not None:
         sure = np.asarray(student(x[left])).max(axis=1)

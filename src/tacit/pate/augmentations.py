@@ -1,4 +1,4 @@
-"""Random changes of training records that leave their class as it is, each record by itself."""
+"""Random changes of training records that leave their class as it is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..fleet import RecordWise
+
 
 @dataclass(frozen=True)
-class Affine:
+class Affine(RecordWise):
     """Pictures (..., channels, height, width) turned, scaled and moved at random, and partly covered.
 
     `shift` is a share of the width, `turn` is in degrees, `zoom` is a share. `cover` is the side of a blank square as a
@@ -55,7 +57,7 @@ class Affine:
 
 @dataclass(frozen=True)
 class Exchange:
-    """Rows of a table in which a share of the features comes from other rows of the batch."""
+    """Rows of a table in which a share of the features comes from other rows of the batch: for one model's batch."""
 
     share: float = 0.2
 

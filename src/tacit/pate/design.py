@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core import Adjacency, BadInput, Bound, Event, check
+from ..core.events import Compose
 from ..loss import privacy_loss
 from ..loss.conditions import upper_bound
 from .aggregators import Aggregator
@@ -29,11 +30,18 @@ class Design:
     delta: float
     adjacency: Adjacency
     unit: str = "record"
+    releases: tuple[Event, ...] = ()
+    """What was released about the run's own cost."""
 
     @property
     def event(self) -> Event:
-        """What is charged."""
-        return self.aggregator.event(self.queries, self.answers, self.adjacency)
+        """The run and what was released about it."""
+        run = self.asked(self.adjacency)
+        return Compose((run, *self.releases)) if self.releases else run
+
+    def asked(self, adjacency: Adjacency) -> Event:
+        """The run alone, as it counts under an adjacency."""
+        return self.aggregator.event(self.queries, self.answers, adjacency)
 
     @property
     def epsilon(self) -> float:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import copy
-import secrets
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, PrivacyWarning, Receipt, Scoped, Source, source
+from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, PrivacyWarning, Receipt, Source, check, source
 from .aggregators import NOT_ANSWERED, Aggregator, Belief, ConfidentGNMax
-from .asking import next_queries
+from .asking import check_choice, next_queries
 from .design import Design, designed
+from .names import column
+from .paying import paid
 from .records import Given
 from .release import releasing
 from .shards import shards
 from .smooth import Cost
-from .student import Predict, Student, student_of
+from .student import Predict, Student, constant, student_of
 from .teachers import Teachers, train, tried
 
 Array = NDArray[Any]
-NAME = "PATE"
 PRIVATE = ("_teachers", "_votes", "_noise")
 """Parts of a run that must not leave with the student."""
 
@@ -37,8 +38,8 @@ class PATE:
     public. `choose` says which public inputs are asked: "first", "random" or "spread"; with `rounds` above 1 later ones
     are those that the student of the rounds before is least sure of.
 
-    Guarantee: `labels_`, the student and all it says cost `bound_`, the cost of `event_` whatever the data are, charged
-    to `ledger` before any noise is drawn.
+    Guarantee: `labels_`, the student and all it says, and whatever `release_bound` released, cost `bound_`, the cost of
+    `event_` whatever the data are, charged to `ledger` before any noise is drawn.
     Caller ensures: one row per person, or `users` in `fit`; `public_x` and all arguments are public.
     Edge cases: a class that is missing in a shard, ties and a query without a confident answer are ordinary cases.
     Reference: Papernot et al. 2017 and 2018; docs/proofs/pate.md.
@@ -48,6 +49,8 @@ class PATE:
     bound_: Bound
     design_: Design
     labels_: NDArray[np.int64]
+    receipt_: Receipt | None
+    released_: tuple[Bound | None, ...]
 
     def __init__(
         self,
@@ -87,15 +90,14 @@ class PATE:
         chance = source(self.random_state)
         places, learning, noise, choosing, teaching = chance.spawn(5)
         shard = shards(len(given.y), self.teachers, users=given.users, rng=places)
-        tried(self.teacher, given.public_x, len(given.classes))
-        self.classes_, self._given = given.classes, given
-        self._charge(design)
+        how = self._tried(given)
+        self.classes_, self._given = given.classes, given.forgotten()  # what is kept or sent on carries no records
+        self._charge(design, len(given.y))
         self._teachers = train(
             self.teacher, given.x, given.y, shard, teachers=self.teachers, classes=len(given.classes), rng=learning,
             progress=self.progress,
         )  # fmt: skip
-        self._given = given.forgotten()  # a student that is kept or sent on carries no records
-        self._ask(design, given.public_x, noise, choosing, teaching)
+        self._ask(design, given.public_x, how, noise, choosing, teaching)
         self._seeded, self._randomness, self._noise = not chance.cryptographic, chance.name, noise
         return self
 
@@ -108,13 +110,19 @@ class PATE:
         self._fitted()
         return self._student(self._given.asked(x))
 
-    def training(self, public_x: Any) -> Callable[[Any, Any, np.random.Generator], PATE]:
-        """This run as fit(x, y, rng), which `tacit.audit`, `attack` and `bracket` repeat; no ledger is charged."""
+    def training(
+        self, public_x: Any, users: ArrayLike | None = None
+    ) -> Callable[[Any, Any, np.random.Generator], PATE]:
+        """This run as fit(x, y, rng), which `tacit.audit`, `attack` and `bracket` repeat; no ledger is charged.
+
+        `users` are those of the records of this run; records that an audit appends are new users. Other records, as
+        those of reference models, are taken as one user each.
+        """
 
         def fit(x: Any, y: Any, rng: np.random.Generator) -> PATE:
             again = copy.copy(self)
             again.ledger, again.progress, again.random_state = None, None, rng
-            return again.fit(x, y, public_x)
+            return again.fit(x, y, public_x, _appended(users, len(x)))
 
         return fit
 
@@ -141,7 +149,8 @@ class PATE:
         sensitivity. `order` is the Renyi order, a public choice. With probability `confidence` the bound is true. Each
         call is a new release: what several of them say does not cover each other.
 
-        Guarantee: the release costs `Gaussian` (test) or `ApproximateDP` (smooth sensitivity), charged before the draw.
+        Guarantee: the release costs `Gaussian` (test) or `ApproximateDP` (smooth sensitivity), charged before the draw;
+        `event_` and `bound_` count it from then on.
         Edge cases: after several rounds, or with an interactive rule, it is refused.
         """
         self._fitted()
@@ -154,10 +163,12 @@ class PATE:
             )
         how = releasing(design, epsilon=epsilon, propose=propose, order=order, confidence=confidence)
         cost = Cost.of(self.aggregator, self.teachers, len(self.classes_), how.order)
-        self._paid(how.event(design.delta, design.adjacency), design)
+        paid(self.ledger, lambda adjacency: how.event(design.delta, adjacency), design.unit)
+        self._claimed(replace(design, releases=(*design.releases, how.event(design.delta, design.adjacency))))
         counts = np.concatenate([counts for counts, _ in votes])
         found = how.drawn(cost, counts, self._noise)
-        return None if found is None else how.bound(found, design)
+        self.released_ = (*self.released_, None if found is None else how.bound(found, design))
+        return self.released_[-1]
 
     @property
     def answered_(self) -> int:
@@ -170,29 +181,36 @@ class PATE:
             delta=self.delta, adjacency=self.adjacency, unit=unit,
         )  # fmt: skip
 
-    def _charge(self, design: Design) -> None:
+    def _tried(self, given: Given) -> Student:
+        """Refuse settings and code that cannot work, before anything is paid for or any record is looked at."""
+        check_choice(self.choose)
+        check.whole("rounds", self.rounds)
+        how = student_of(self.student, self.teacher)
+        tried(self.teacher, given.public_x, len(given.classes))
+        if self.student is not None:
+            how.tried(given.public_x, len(given.classes))
+        return how
+
+    def _charge(self, design: Design, records: int) -> None:
         """Fix the claim and pay for it; no noise was drawn yet."""
-        self.design_, self.event_, self.bound_ = design, design.event, design.bound
-        if design.delta * len(self._given.y) >= 1:
+        self._claimed(design)
+        self.released_ = ()
+        if design.delta * records >= 1:
             warnings.warn(
                 f"delta {design.delta:g} is not below one over the number of records.", PrivacyWarning, stacklevel=3
             )
-        self.receipt_ = self._paid(self.event_, design)
+        self.receipt_ = paid(self.ledger, design.asked, design.unit)
 
-    def _paid(self, event: Event, design: Design) -> Receipt | None:
-        if self.ledger is None:
-            return None
-        key = f"pate-{secrets.token_hex(16)}"
-        if isinstance(self.ledger, Scoped):
-            return self.ledger.charge(event, key=key, purpose=NAME, adjacency=design.adjacency, unit=design.unit)
-        return self.ledger.charge(event, key=key, purpose=NAME)
+    def _claimed(self, design: Design) -> None:
+        self.design_, self.event_, self.bound_ = design, design.event, design.bound
 
-    def _ask(self, design: Design, public_x: Array, noise: Source, choosing: Source, teaching: Source) -> None:
+    def _ask(
+        self, design: Design, public_x: Array, how: Student, noise: Source, choosing: Source, teaching: Source
+    ) -> None:
         """Ask in rounds: choose queries, count votes, draw answers, teach."""
         self.labels_ = np.full(len(public_x), NOT_ANSWERED, dtype=np.int64)
         self._answered = np.zeros(len(public_x), dtype=bool)
-        self._student: Predict = lambda asked: np.full((len(asked), len(self.classes_)), 1.0 / len(self.classes_))
-        how: Student = student_of(self.student, self.teacher)
+        self._student: Predict = constant(None, len(self.classes_))
         asked = np.zeros(0, dtype=np.int64)
         self._votes: list[tuple[Array, Belief | None]] = []
         for part in np.array_split(np.arange(design.queries), max(1, min(self.rounds, design.queries))):
@@ -219,11 +237,9 @@ class PATE:
             delattr(self, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle holds: the student, and neither teachers, votes, noise nor ledger."""
-        return {name: value for name, value in vars(self).items() if name not in PRIVATE} | {
-            "ledger": None,
-            "progress": None,
-        }
+        """What a copy or a pickle holds: the student, and neither teachers, votes, noise, seed nor ledger."""
+        gone: dict[str, Any] = {"ledger": None, "progress": None, "random_state": None}
+        return {name: value for name, value in vars(self).items() if name not in PRIVATE} | gone
 
     def _held(self, name: str) -> Any:
         """A private part, which a copy does not have."""
@@ -240,3 +256,13 @@ class PATE:
         """The trained teachers, for the operator: what they say of any input is private."""
         found: Teachers = self._held("_teachers")
         return found
+
+
+def _appended(users: ArrayLike | None, records: int) -> list[Any] | None:
+    """The users of a run and one more for every record that was appended."""
+    if users is None:
+        return None
+    known = column(users).tolist()
+    if records < len(known):
+        return [f"record {place}" for place in range(records)]
+    return [*known, *(f"appended {place}" for place in range(records - len(known)))]

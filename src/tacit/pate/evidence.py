@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..audits.claims import with_frontier
-from ..core import Claim, Evidence
+from ..core import Bound, Claim, Evidence
+from .release import INSTANCE
 
 if TYPE_CHECKING:
     from .estimator import PATE
@@ -25,7 +26,7 @@ def evidence(run: PATE, utility: Mapping[str, float]) -> Evidence:
     derived = () if given.schema is None else given.schema.derived
     facts = (f"ranges or words read off the data: {', '.join(derived)}",) if derived else ()
     seeded = (SEEDED,) if run._seeded else ()
-    alone = (ALONE,) if run.ledger is None else ()
+    alone = (ALONE,) if run.receipt_ is None else ()
     return Evidence(
         subject="student taught by PATE",
         claim=with_frontier(Claim(run.bound_, run.event_)),
@@ -40,15 +41,30 @@ def evidence(run: PATE, utility: Mapping[str, float]) -> Evidence:
             "answers at most": design.answers,
             "answers given": run.answered_,
             "randomness": run._randomness,
+            **_released(run.released_),
         },
     )
+
+
+def _released(bounds: Sequence[Bound | None]) -> dict[str, str | float]:
+    """What was released about the run's own cost; the claim counts these releases, whatever they said."""
+    found: dict[str, str | float] = {}
+    for number, bound in enumerate(bounds, start=1):
+        name = f"data-dependent epsilon{'' if number == 1 else f' {number}'}"
+        if bound is None:
+            found[name] = "a proposed bound was tested and not confirmed"
+            continue
+        found[name] = bound.epsilon
+        found[f"{name}, meaning"] = f"{bound.method}; true with probability {bound.confidence:g}; {INSTANCE}"
+    return found
 
 
 def threat(run: PATE) -> dict[str, str]:
     """Who sees the votes, the labels and the student."""
     unit = run.design_.unit
     return {
-        "released": "the labels of the answered queries, which queries were answered, and the student",
+        "released": "the labels of the answered queries, which queries were answered, and the student"
+        + (", and a data-dependent epsilon or that a proposed one failed" if run.released_ else ""),
         "attacker sees": "every released label and the whole student; knows all public inputs and settings",
         "who sees the votes": "the operator who runs the teachers, and nobody else",
         "who sees the labels": "the student's teacher and anybody it is shown to: they are released",

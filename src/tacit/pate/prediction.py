@@ -20,6 +20,7 @@ from ..mechanism.charging import Offer, Random, Terms
 from ..mechanism.choices import Distances, permuted
 from ..mechanism.scales import gaussian_multiplier, round_epsilon
 from .aggregators import MOVE, GNMax, multiplier
+from .paying import check_unit
 from .records import Given
 from .shards import shards
 from .teachers import train, tried
@@ -56,6 +57,8 @@ def private_predictions(
     """
     given = Given.of(x, y, asked, users, classes, schema)
     terms = Terms(ledger, key, rng, adjacency)
+    if ledger is not None:
+        check_unit(ledger, given.unit)
     count = len(given.public_x)
     event, scale = _priced(check.positive("epsilon", epsilon), check.delta(delta), count, terms.neighbours)
     if check.whole("teachers", teachers) > len(given.y):

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import BadInput
 from ..data import Schema, is_frame, table
 from ..data.encoding import encoded, labelled
+from .names import NUMBERS, column, features, name
 
 Array = NDArray[Any]
 
@@ -51,39 +52,41 @@ class Given:
         if y is None:
             raise BadInput("PATE needs the labels of the private records.")
         names = distinct(classes)
-        return _checked(cls(np.asarray(x), places(y, names), np.asarray(public_x), _users(users), names))
+        return _checked(cls(features(x), places(y, names), features(public_x), _users(users), names))
 
     @property
     def unit(self) -> str:
         return "record" if self.users is None else "user"
 
     def forgotten(self) -> Given:
-        """What is public of it: neither records, labels nor users."""
-        return replace(self, x=self.x[:0], y=self.y[:0], users=None)
+        """What is public of it: neither records, labels nor users, nor views that would keep them alive."""
+        return replace(self, x=self.x[:0].copy(), y=self.y[:0].copy(), users=None)
 
     def asked(self, x: Any) -> Array:
         """Records that a student is asked about."""
-        return np.asarray(x) if self.schema is None else encoded(self.schema, table(x))
+        return features(x) if self.schema is None else encoded(self.schema, table(x))
 
 
 def distinct(classes: Sequence[Any]) -> Array:
     """A public list of at least two different labels."""
-    named = [name.item() if isinstance(name, np.generic) else name for name in classes]
-    if len(named) < 2 or len(set(named)) < len(named):
+    named = [item.item() if isinstance(item, np.generic) else item for item in classes]
+    spelled = {name(item) for item in named}
+    if len(named) < 2 or len(spelled) < len(named) or None in spelled:
         raise BadInput("classes must be at least two different labels.")
-    return np.asarray(named) if len({isinstance(name, str) for name in named}) == 1 else np.array(named, dtype=object)
+    return np.asarray(named) if len({isinstance(item, str) for item in named}) == 1 else np.array(named, dtype=object)
 
 
 def places(labels: ArrayLike, classes: Array) -> NDArray[np.int64]:
-    """The number of each label's class, -1 for a label that is none of them."""
-    found = np.asarray(labels)
+    """The number of each label's class, -1 for a label that is none of them; each label is read by itself."""
+    found = column(labels)
     if found.ndim != 1:
         raise BadInput("Labels must be one per record.")
-    if found.dtype.kind in "biuf" and classes.dtype.kind in "biuf":
+    numeric = classes.dtype.kind in NUMBERS
+    if found.dtype.kind in NUMBERS and numeric:
         match = found[:, None] == classes
         return np.where(match.any(axis=1), match.argmax(axis=1), -1)
-    known = {str(name): place for place, name in enumerate(classes.tolist())}
-    return np.array([known.get(str(label), -1) for label in found.tolist()], dtype=np.int64)
+    known = {name(item): place for place, item in enumerate(classes.tolist())}
+    return np.array([known.get(name(label, numeric=numeric), -1) for label in found.tolist()], dtype=np.int64)
 
 
 def _schema(given: Any) -> Schema:
@@ -102,12 +105,12 @@ def _by_schema(x: Any, y: ArrayLike | None, public_x: Any, users: ArrayLike | No
     labels = labelled(schema, private) if y is None else places(y, names)
     if users is None and schema.unit is not None:
         codes, texts = private[schema.unit].as_words()  # the text itself: its number depends on who else is there
-        users = np.array([*texts, ""])[codes]
+        users = np.array([*texts, ""])[codes]  # no text: missing
     return _checked(Given(encoded(schema, private), labels, encoded(schema, public), _users(users), names, schema))
 
 
 def _users(users: ArrayLike | None) -> Array | None:
-    return None if users is None else np.asarray(users)
+    return None if users is None else column(users)
 
 
 def _checked(given: Given) -> Given:

@@ -44,6 +44,9 @@ class FixMatch(Student):
     weak: Augment | None = None
     strong: Augment | None = None
 
+    def tried(self, x: Any, classes: int) -> None:
+        Supervised(self.how).tried(x, classes)
+
     def taught(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
         found = np.unique(labels[labels >= 0])
         if found.size < 2:

@@ -2,6 +2,7 @@ r"""Which teacher learns from which record: one record, or one user, belongs to 
 
 With ids (of records, or of users) the shard is HMAC-SHA256(key, id) mod `teachers`. It depends on that id alone, so
 whoever is added or removed leaves all others where they are, and a record whose values change stays in its shard.
+A record whose id is missing belongs to nobody: whose it is, and which other records are that person's, is not known.
 Without ids each record's shard is drawn for it alone. In both cases neighbouring data sets differ in one shard.
 Reference: docs/proofs/pate.md, Lemma 1.
 """
@@ -16,13 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import BadInput, Source, check
+from .names import column, name
 
 Shards = NDArray[np.int64]
 KEY_WORDS = 4
+NOBODY = -1
 
 
 def shards(records: int, teachers: int, *, users: ArrayLike | None = None, rng: Source) -> Shards:
-    """The teacher of each record, 0 to teachers - 1.
+    """The teacher of each record, 0 to teachers - 1, or -1 for a record whose user is missing (None, NaN, no text).
 
     `users` says whose each record is: all records of one user go to one teacher.
     """
@@ -34,17 +37,23 @@ def shards(records: int, teachers: int, *, users: ArrayLike | None = None, rng: 
         )
     if users is None:
         return _drawn(records, count, rng)
-    ids = np.asarray(users)
+    ids = column(users)
     if ids.shape != (records,):
         raise BadInput(f"users must name one user for each of the {records} records.")
     return hashed(ids, count, rng.words(KEY_WORDS).tobytes())
 
 
 def hashed(ids: NDArray[Any], teachers: int, key: bytes) -> Shards:
-    """HMAC-SHA256(key, id) mod teachers, up to a bias of teachers 2^-64."""
-    names, place = np.unique(ids.astype(str), return_inverse=True)
-    found = [int.from_bytes(_digest(key, name), "little") % teachers for name in names.tolist()]
-    return np.asarray(np.array(found, dtype=np.int64)[place.reshape(-1)])
+    """HMAC-SHA256(key, id) mod teachers, up to a bias of teachers 2^-64; -1 where there is no id."""
+    if ids.dtype.kind == "O":  # values of several types have no order
+        distinct, place = ids.tolist(), np.arange(ids.size)
+    else:
+        values, place = np.unique(ids, return_inverse=True)
+        distinct = values.tolist()
+    names = [name(value) for value in distinct]
+    found = {known: int.from_bytes(_digest(key, known), "little") % teachers for known in set(names) if known}
+    shards = np.array([NOBODY if known is None else found[known] for known in names], dtype=np.int64)
+    return np.asarray(shards[place.reshape(-1)])
 
 
 def _digest(key: bytes, name: str) -> bytes:

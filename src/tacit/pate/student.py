@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
-from .teachers import Fit, Network, as_training
+from .teachers import Fit, Network, as_training, tried
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,12 +31,18 @@ class Student(ABC):
     def taught(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
         """A predictor from public records and their labels, -1 where there is none."""
 
+    def tried(self, x: Any, classes: int) -> None:  # noqa: B027
+        """Refuse a training that cannot work, before anything is paid for; by default nothing is tried."""
+
 
 @dataclass(frozen=True)
 class Supervised(Student):
     """Learn from the answered queries alone, by anybody's training: see `teachers.as_training`."""
 
     how: Any
+
+    def tried(self, x: Any, classes: int) -> None:
+        tried(self.how, x, classes, "student")
 
     def taught(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
         rows = np.flatnonzero(labels >= 0)
@@ -47,7 +53,7 @@ class Supervised(Student):
         if isinstance(how, Network):
             return NetworkShares(trained(how, x[rows], labels[rows], rng), classes, how.device)
         model = how(x[rows], labels[rows], rng)
-        return lambda asked: shares_of(model, asked, classes, found)
+        return ModelShares(model, classes, found)
 
 
 def student_of(given: Any, teacher: Any) -> Student:
@@ -63,8 +69,7 @@ def student_of(given: Any, teacher: Any) -> Student:
 
 def constant(answer: int | None, classes: int) -> Predict:
     """A student that gives everybody equal shares of all classes, or all of one class."""
-    shares = np.full(classes, 1.0 / classes) if answer is None else np.eye(classes)[answer]
-    return lambda asked: np.tile(shares, (len(asked), 1))
+    return Constant(np.full(classes, 1.0 / classes) if answer is None else np.eye(classes)[answer])
 
 
 def trained(how: Network, x: Any, y: Labels, rng: np.random.Generator) -> nn.Module:
@@ -89,6 +94,28 @@ def trained(how: Network, x: Any, y: Labels, rng: np.random.Generator) -> nn.Mod
         optimizer.step()
         schedule.step()
     return model.eval()
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """The same shares for everybody."""
+
+    shares: Shares
+
+    def __call__(self, asked: Any) -> Shares:
+        return np.tile(self.shares, (len(asked), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelShares:
+    """Shares of an estimator or a function; `found` are the classes that it was taught."""
+
+    model: Any
+    classes: int
+    found: Labels
+
+    def __call__(self, asked: Any) -> Shares:
+        return shares_of(self.model, asked, self.classes, self.found)
 
 
 @dataclass(frozen=True, eq=False)

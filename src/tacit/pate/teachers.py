@@ -1,8 +1,8 @@
 """Teachers: one model per shard, trained as a fleet, by scikit-learn, or by anybody's function; and their votes.
 
 Every function of a shard here is total, since an error would be a release. A shard without records abstains, a shard of
-one class votes for it, and a teacher whose training fails votes for the most frequent class of its shard. Whether the
-training works at all is tried before, on made-up labels of public records.
+one class votes for it, and a teacher whose training fails votes for the most frequent class of its shard, or abstains
+in a fleet. Whether the training works at all is tried before, on made-up labels of public records.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Source, check
+from .names import numbers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,8 +55,8 @@ class Teachers(ABC):
 class Network:
     """A torch module as a teacher or a student: `make()` makes one, and it takes `steps` steps of `batch_size` records.
 
-    `optimizer` makes one from a list of parameters: Adam of `lr` if it is None. `augment(x, generator)` changes
-    training records of any number of leading axes, each by itself.
+    `optimizer` makes one from a list of parameters: Adam of `lr` if it is None. `augment(x, generator)` changes the
+    training batch (batch, ...) of one teacher; a `tacit.fleet.RecordWise` one is called for all teachers at once.
     """
 
     make: Callable[[], nn.Module]
@@ -75,7 +76,7 @@ class Network:
         import torch
 
         rate = check.positive("lr", self.lr)
-        return lambda parameters: torch.optim.Adam(parameters, lr=rate)
+        return lambda parameters: torch.optim.Adam(parameters, lr=rate, fused=True)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class FleetTeachers(Teachers):
         return np.concatenate(parts) if parts else np.zeros((0, len(self.held)), dtype=np.int64)
 
     def _voted(self, x: Any) -> Labels:
-        logits = self.models.logits(x)[:, :, : self.classes]
+        logits = self.models.logits(numbers(x))[:, :, : self.classes]
         known = np.isfinite(logits).all(axis=2) & self.held
         return np.where(known, np.where(known[:, :, None], logits, 0.0).argmax(axis=2), ABSTAINS)
 
@@ -111,7 +112,7 @@ class SeparateTeachers(Teachers):
                 continue
             try:
                 found = np.asarray(model(x), dtype=np.int64)
-            except Exception:  # whatever one shard's model does is that shard's doing
+            except (Exception, SystemExit):  # whatever one shard's model does is that shard's doing
                 continue
             if found.shape == (len(x),):
                 votes[:, k] = np.where((found >= 0) & (found < self.classes), found, ABSTAINS)
@@ -137,7 +138,7 @@ def train(
     usable = np.where(y >= 0, shard, ABSTAINS)
     how = as_training(teacher, x, classes)
     if isinstance(how, Network):
-        return _fleet(how, x, y, usable, generators, classes, progress)
+        return _fleet(how, x, y, usable, generators, classes, progress, failed=[])
     models = []
     for k, generator in enumerate(generators):
         rows = np.flatnonzero(usable == k)
@@ -190,25 +191,32 @@ def class_numbers(model: Any, x: Any) -> Labels:
     return np.asarray(found.reshape(len(found)), dtype=np.int64)
 
 
-def tried(teacher: Any, public_x: Any, classes: int) -> None:
+def tried(teacher: Any, public_x: Any, classes: int, who: str = "teacher") -> None:
     """Train once on public records with made-up labels: code that cannot work is told so before data are touched."""
     how = as_training(teacher, public_x, classes)
-    rows = np.arange(min(len(public_x), max(4 * classes, 32)))
-    x, y = public_x[rows], rows % classes
-    if isinstance(how, Network):
-        once, alone = replace(how, steps=1, compiled=False), np.zeros(len(x), dtype=np.int64)
-        outputs = _fleet(once, x, y, alone, [np.random.default_rng(0)], classes).models.logits(x).shape[2]
-        if outputs < classes:
-            raise BadInput(f"The network has {outputs} outputs for {classes} classes.")
-        return
+    count = np.arange(max(4 * classes, 32))
+    x, y = public_x[count % len(public_x)], count % classes  # a few inputs are used several times
     try:
-        found = class_numbers(how(x, y, np.random.default_rng(0)), x)
-    except Exception as error:
+        outputs = _tried_network(how, x, y, classes) if isinstance(how, Network) else None
+        found = class_numbers(how(x, y, np.random.default_rng(0)), x) if not isinstance(how, Network) else y
+    except BadInput:
+        raise
+    except (Exception, SystemExit) as error:
         raise BadInput(
-            f"The teacher raised {type(error).__name__} when tried on {len(x)} public records with made-up labels."
+            f"The {who} raised {type(error).__name__} when tried on public records with made-up labels."
         ) from error
+    if outputs is not None and outputs < classes:
+        raise BadInput(f"The network has {outputs} outputs for {classes} classes.")
     if found.shape != (len(x),):
-        raise BadInput("A teacher must give one label, or one row of shares, for each record.")
+        raise BadInput(f"A {who} must give one label, or one row of shares, for each record.")
+
+
+def _tried_network(how: Network, x: Any, y: Labels, classes: int) -> int:
+    """The number of outputs of a network that took one step."""
+    once, shard = replace(how, steps=1, compiled=False), np.arange(len(x), dtype=np.int64) % 2
+    generators = [np.random.default_rng(number) for number in range(2)]  # two: what cannot be a fleet is told here
+    models = _fleet(once, x, y, shard, generators, classes, failed=None).models
+    return int(models.logits(numbers(x)).shape[2])
 
 
 def _one(
@@ -222,7 +230,7 @@ def _one(
         return _always(common)
     try:
         model = fit(x[rows], labels, generator)
-    except Exception:  # an error that depends on records is a release
+    except (Exception, SystemExit):  # an error that depends on records is a release
         return _always(common)
     return lambda asked: class_numbers(model, asked)
 
@@ -239,16 +247,20 @@ def _fleet(
     generators: Sequence[np.random.Generator],
     classes: int,
     progress: Callable[[int, int], None] | None = None,
+    failed: list[int] | None = None,
 ) -> FleetTeachers:
+    """Teachers trained at once; with a list `failed`, those whose records make the training raise abstain."""
     from ..fleet import Fleet, Steps, train_disjoint
 
     fleet = Fleet(how.make, how.descent(), device=how.device, precision=how.precision)
     labels = np.where(shard >= 0, np.maximum(y, 0), 0)
     schedule = Steps(how.steps, how.batch_size)
     models = train_disjoint(
-        fleet, x, labels, shard, schedule, generators, augment=how.augment, compiled=how.compiled, progress=progress
-    )
+        fleet, numbers(x), labels, shard, schedule, generators, augment=how.augment, compiled=how.compiled,
+        progress=progress, failed=None if failed is None else failed.append,
+    )  # fmt: skip
     held = np.bincount(shard[shard >= 0], minlength=len(generators)) > 0
+    held[failed or []] = False
     return FleetTeachers(models, classes, held)
 
 

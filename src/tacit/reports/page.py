@@ -28,6 +28,7 @@ from .roc_table import roc_table
 from .script import bundle, policy
 from .strip_chart import strip_chart
 from .subject import Subject, subjects_of
+from .teachers import teachers
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ def _model(subject: Subject, *, public: bool) -> dict[str, Any]:
         "dots": dots(subject),
         "histogram": histogram(subject),
         "card": card.claim_rows(subject),
+        "teachers": teachers(subject),
         "roc": roc_chart(subject),
         "roc_table": roc_table(subject),
         "rates": tables.rates(subject),

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..core import Evidence
+from .teachers import DEPENDENT
 
 VERSIONS = {"tacit", "python", "numpy", "scipy", "scikit-learn", "torch", "platform"}
 PLAN = {"public_size", "rate", "steps", "planned_steps", "noise_multiplier", "clip_norm", "sampling", "precision"}
 PLAN |= {"clipping", "noise"}
 GAMES = {"runs_planned", "runs_done", "runs_failed", "references", "runs_of_the_fleet", "runs_of_train.fit"}
 GAMES |= {"canaries", "steps_per_run", "isolation", "pilot_runs", "canaries_tried", "canaries_left_out", "seen_by"}
-OPEN_PROVENANCE = frozenset(VERSIONS | PLAN | GAMES | {"randomness", "cryptographic", "made", "data_hmac"})
+VOTES = {"method", "teachers", "aggregation", "queries", "answers at most", "answers given"}
+"""Of PATE: settings, and a number that follows from the released labels."""
+OPEN_PROVENANCE = frozenset(VERSIONS | PLAN | GAMES | VOTES | {"randomness", "cryptographic", "made", "data_hmac"})
 LEFT_OUT = "left out of the public version"
 
 
@@ -26,7 +29,7 @@ def public_version(evidence: Evidence) -> Evidence:
         measurements=(),
         utility={},
         controls=tuple(replace(control, found=LEFT_OUT) for control in evidence.controls),
-        provenance={key: value for key, value in evidence.provenance.items() if key in OPEN_PROVENANCE},
+        provenance={key: value for key, value in evidence.provenance.items() if _open(key)},
         scores=(),
         exposures=(),
         risk=(),
@@ -38,7 +41,7 @@ def public_version(evidence: Evidence) -> Evidence:
 
 def left_out(evidence: Evidence) -> list[str]:
     """What `public_version` drops, in words and without a single value."""
-    closed = [key for key in evidence.provenance if key not in OPEN_PROVENANCE]
+    closed = [key for key in evidence.provenance if not _open(key)]
     parts = [
         (evidence.measurements, "attacks on real members: ROC curves and true-positive rates"),
         (evidence.utility, "accuracy on private data"),
@@ -52,3 +55,8 @@ def left_out(evidence: Evidence) -> list[str]:
         (evidence.findings, "what attacks on the release found"),
     ]
     return [words for part, words in parts if part]
+
+
+def _open(key: str) -> bool:
+    """Whether provenance under this key may be published; a data-dependent epsilon there was released with noise."""
+    return key in OPEN_PROVENANCE or key.startswith(DEPENDENT)

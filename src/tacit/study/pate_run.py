@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from ..core import BadInput, check
 from ..data import NAMES, Records
 from ..pate import PATE, Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network
+from ..pate.student import student_of
+from ..pate.teachers import as_training
 from .run_file import RunFile
 from .run_training import maker, training_rows
 from .training import optimizer
 
 Array = NDArray[Any]
+Mask = NDArray[np.bool_]
 AGGREGATORS: dict[str, type[Aggregator]] = {
     "gnmax": GNMax,
     "lnmax": LNMax,
@@ -34,21 +37,24 @@ class PateRun:
 
     estimator: PATE
     records: Records
-    inside: NDArray[np.bool_]
+    inside: Mask
     asked: NDArray[np.int64]
     held_out: NDArray[np.int64]
 
     @classmethod
-    def of(cls, file: RunFile, records: Records, make: Callable[..., Any] | None, **more: Any) -> PateRun:
+    def of(
+        cls, file: RunFile, records: Records, make: Callable[..., Any] | None, inside: Mask | None = None, **more: Any
+    ) -> PateRun:
         """From [pate], [model] and [plan]. `make` is what [model] make or fit names.
 
-        Private are the `members` of [data], or all but every tenth record; the others are public. Of these the first
-        `queries` (or half) may be asked about, and the rest test the student.
+        Private are the `members` of [data], or all but every tenth record; `inside` says who was private in an earlier
+        run. The others are public. Of these the first `queries` (or half) may be asked about, and the rest test the
+        student.
         """
         table, plan = file.get("pate"), file.get("plan")
         if extra := sorted(plan.keys() - {"epsilon", "delta", "adjacency"}):
             raise BadInput(f"[plan] of a PATE run holds epsilon, delta and adjacency; {', '.join(extra)} must go.")
-        inside = training_rows(records)
+        inside = training_rows(records) if inside is None else inside
         public = np.flatnonzero(~inside)
         wanted = int(table.get("queries", max(1, public.size // 2)))
         if wanted > public.size:
@@ -56,19 +62,38 @@ class PateRun:
         student = str(table.get("student", STUDENTS[0]))
         if student not in STUDENTS:
             raise BadInput(f"student in [pate] must be one of {', '.join(STUDENTS)}, got {student!r}.")
+        classes = _classes(file, records, table)
         estimator = PATE(
-            _teacher(file, records, make, table), student=student, aggregator=_aggregator(table),
-            classes=range(_classes(file, records, table)), delta=check.delta(file.need("plan", "delta")),
+            _teacher(file, records, make, classes), student=student, aggregator=_aggregator(table),
+            classes=range(classes), delta=check.delta(file.need("plan", "delta")),
             epsilon=plan.get("epsilon"), adjacency=plan.get("adjacency", "add-remove"),
             **{key: table[key] for key in SETTINGS if key in table}, **more,
         )  # fmt: skip
         return cls(estimator, records, inside, public[:wanted], public[wanted:])
 
+    @property
+    def private(self) -> tuple[Array, Array]:
+        """The records that the teachers learn from."""
+        return self.records.x[self.inside], self.records.y[self.inside]
+
+    @property
+    def users(self) -> Array | None:
+        """Whose each of them is."""
+        return None if self.records.unit is None else self.records.unit[self.inside]
+
     def fit(self) -> PATE:
         """Train, ask and teach."""
-        users = None if self.records.unit is None else self.records.unit[self.inside]
-        x, y = self.records.x, self.records.y
-        return self.estimator.fit(x[self.inside], y[self.inside], x[self.asked], users)
+        return self.estimator.fit(*self.private, self.records.x[self.asked], self.users)
+
+    def again(self) -> Callable[[Any, Any, np.random.Generator], PATE]:
+        """The whole run as fit(x, y, rng), for an audit and for reference models."""
+        return self.estimator.training(self.records.x[self.asked], self.users)
+
+    def student_module(self) -> Any:
+        """A fresh module of the student's architecture; None where it is no network."""
+        how = student_of(self.estimator.student, self.estimator.teacher)
+        made = as_training(getattr(how, "how", None), self.records.x, len(list(self.estimator.classes or ())))
+        return made.make() if isinstance(made, Network) else None
 
     def student_accuracy(self) -> float | None:
         """On public records that were not asked about."""
@@ -98,11 +123,13 @@ def _aggregator(table: dict[str, Any]) -> Aggregator:
 
 
 def _classes(file: RunFile, records: Records, table: dict[str, Any]) -> int:
-    """How many classes there are, by what is public."""
+    """How many classes there are, by what is public: never by the largest label that somebody has."""
     if "classes" in table:
         return check.whole("classes", table["classes"], least=2)
-    label = file.get("data").get("label")
-    if records.schema is None and records.name not in NAMES and label not in file.get("data").get("categories", {}):
+    words = file.get("data").get("categories", {}).get(file.get("data").get("label"))
+    if words is not None:
+        return len(words)
+    if records.schema is None and records.name not in NAMES:
         raise BadInput(
             "The list of classes must be public: reading it off the labels would be a release.",
             fix="Give `classes` (their number) in [pate], a schema, or the label's words as categories in [data].",
@@ -110,9 +137,10 @@ def _classes(file: RunFile, records: Records, table: dict[str, Any]) -> int:
     return records.classes
 
 
-def _teacher(file: RunFile, records: Records, make: Callable[..., Any] | None, table: dict[str, Any]) -> Any:
+def _teacher(file: RunFile, records: Records, make: Callable[..., Any] | None, classes: int) -> Any:
     if "fit" in file.get("model"):
         return make
+    table = file.get("pate")
     steps = {key: int(table[key]) for key in ("steps", "batch_size") if key in table}
     descent = optimizer(file.get("train")) if file.get("train") else None
-    return Network(maker(file, records, make), optimizer=descent, **steps)
+    return Network(maker(file, records, make, classes), optimizer=descent, **steps)

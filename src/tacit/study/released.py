@@ -55,7 +55,7 @@ def bracket_released(
     same_adjacency(claim, Adjacency.ADD_REMOVE)
     held = records.x[sides[1]], records.y[sides[1]]
     if records.unit is not None:
-        sides = [_one_each(records.unit, side, finished.chance) for side in sides]
+        sides = [one_each(records.unit, side, finished.chance) for side in sides]
         if len(sides[1]) < 2:
             raise BadInput(
                 "Records of one user only were held out, so there is nobody to tell members from.",
@@ -114,7 +114,7 @@ def _audited(
     return trial.audit(recipe, start, claim, game)
 
 
-def _one_each(users: Any, rows: Any, chance: Source) -> Any:
+def one_each(users: Any, rows: Any, chance: Source) -> Any:
     """One of these rows for every user, drawn at random: records of one user are alike, and intervals count them as
     independent."""
     mixed = rows[chance.permutation(len(rows))]

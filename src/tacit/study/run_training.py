@@ -194,15 +194,18 @@ def training_rows(records: Records) -> Mask:
     return np.asarray(number % EVERY != 0)
 
 
-def maker(file: RunFile, records: Records, make: Make | None) -> Callable[[], nn.Module]:
-    """What makes a fresh model: [model] kind, or make() or make(features, classes) of the user's."""
-    table = file.get("model")
+def maker(file: RunFile, records: Records, make: Make | None, classes: int | None = None) -> Callable[[], nn.Module]:
+    """What makes a fresh model: [model] kind, or make() or make(features, classes) of the user's.
+
+    `classes` is their public number, where the records may not say it.
+    """
+    table, classes = file.get("model"), records.classes if classes is None else classes
     if "kind" in table:
         if records.x.ndim != 2:
             raise BadInput("[model] kind is for tables: records that are rows of numbers.", fix="Give make.")
-        return functools.partial(network, str(table["kind"]), records.x.shape[1], records.classes)
+        return functools.partial(network, str(table["kind"]), records.x.shape[1], classes)
     assert make is not None
-    return functools.partial(make, records.x.shape[1], records.classes) if _takes_two(make) else make
+    return functools.partial(make, records.x.shape[1], classes) if _takes_two(make) else make
 
 
 def _takes_two(make: Callable[..., Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What `train` leaves beside the weights, so that `bracket` finds the same training again."""
+"""What `train` and `pate` leave beside the weights, so that `bracket` finds the same training again."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.files import shown
+from ..core.manifest import WEIGHTS
 from ..data import Records
 from ..data.npz_file import read_npz
 from .run_file import RunFile
 
 if TYPE_CHECKING:
+    from .pate_run import PateRun
     from .run_training import RunTraining
 
 RUN, RECORDS = "run.toml", "records.npz"
 
 
-def keep(training: RunTraining, file: RunFile, folder: Path) -> None:
+def keep(training: RunTraining | PateRun, file: RunFile, folder: Path) -> None:
     """Write the run file and which records were trained on. That is membership itself: only the owner may read it."""
     if file.path.resolve() != (folder / RUN).resolve():
         shutil.copyfile(file.path, folder / RUN)
@@ -32,13 +35,23 @@ def keep(training: RunTraining, file: RunFile, folder: Path) -> None:
         np.savez_compressed(out, trained_on=training.inside, held_out=training.held_out)
 
 
+def is_pate(folder: Path) -> bool:
+    """Whether a folder is one of `tacit pate`: its run file has a section [pate]."""
+    return (folder / RUN).is_file() and "pate" in RunFile.read(folder / RUN).sections
+
+
 def kept(folder: Path) -> RunFile:
-    """The run file of a folder that `train` has written."""
-    missing = [name for name in (RUN, RECORDS, "model.safetensors", "evidence.json") if not (folder / name).is_file()]
+    """The run file of a folder that `train` or `pate` has written."""
+    missing = [name for name in (RUN, RECORDS, WEIGHTS, "evidence.json") if not (folder / name).is_file()]
+    if missing == [WEIGHTS] and is_pate(folder):
+        raise BadInput(
+            f"{shown(folder)} holds no weights: only a student that is a network can be bracketed from its folder.",
+            fix="Choose a network as student ([pate] student), or use tacit.bracket with PATE.training in Python.",
+        )
     if missing:
         raise BadInput(
-            f"{folder} is no folder of tacit train: it has no {' and no '.join(missing)}.",
-            fix="Run tacit train first, or give the run file.",
+            f"{shown(folder)} is no folder of tacit train or tacit pate: it has no {' and no '.join(missing)}.",
+            fix="Run tacit train or tacit pate first, or give the run file.",
         )
     return replace(RunFile.read(folder / RUN), name=folder.resolve().name)
 

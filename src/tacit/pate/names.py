@@ -1,0 +1,76 @@
+"""Ids, labels and features read value by value: how one person's value is read never depends on another's.
+
+NumPy gives a list one type: a single missing or odd value turns whole numbers into floats, and numbers into text, for
+everybody. An id or a label that is spelled otherwise because somebody else is there would move more than one teacher.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import BadInput
+
+Array = NDArray[Any]
+NUMBERS = "biuf"
+
+
+def column(values: Any) -> Array:
+    """One entry per record, each as it was given; arrays stay as they are."""
+    if not isinstance(values, list | tuple):
+        return np.asarray(values)
+    found = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        found[place] = value
+    return found
+
+
+def name(value: Any, *, numeric: bool = False) -> str | None:
+    """The spelling of an id or a label, equal for 1, 1.0, True and numpy's 1; None where it is missing.
+
+    With `numeric` a text that is a number is spelled like that number. Values that cannot be spelled count as missing.
+    """
+    try:
+        plain = value.item() if isinstance(value, np.generic) else value
+        if isinstance(plain, bytes):
+            plain = plain.decode("utf-8", "surrogateescape")
+        if numeric and isinstance(plain, str):
+            plain = _number(plain)
+        if plain is None or plain != plain:  # NaN and NaT
+            return None
+        if isinstance(plain, float) and math.isfinite(plain) and plain == int(plain):
+            plain = int(plain)
+        return str(int(plain) if isinstance(plain, bool) else plain) or None
+    except Exception:  # the object of one person cannot be compared or spelled
+        return None
+
+
+def numbers(x: Any) -> Array:
+    """Features as numbers: an array of numbers as it is, anything else value by value, NaN where it is no number."""
+    found = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if found.dtype.kind in NUMBERS:
+        return found
+    flat = np.fromiter((_number(value) for value in found.ravel().tolist()), dtype=np.float64, count=found.size)
+    return flat.reshape(found.shape)
+
+
+def features(x: Any) -> Array:
+    """Records as an array. Lists become float64 whatever they hold; arrays keep their type, which is the caller's."""
+    if not isinstance(x, list | tuple):
+        return np.asarray(x)
+    try:
+        found = np.asarray(x)
+        found = found if found.dtype.kind in NUMBERS else np.asarray(x, dtype=object)
+    except ValueError:
+        raise BadInput("Records must all have the same shape.") from None
+    return numbers(found).astype(np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except Exception:
+        return math.nan

@@ -1,0 +1,314 @@
+"""One person's id, label, feature or error touches that person's teacher, and nothing else of a PATE run."""
+
+import functools
+import pickle
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.core import source
+from tacit.mechanism.charging import Account
+from tacit.pate import PATE, ConfidentGNMax, GNMax, LNMax, Network, private_predictions
+from tacit.pate.augmentations import Exchange
+from tacit.pate.names import features, numbers
+from tacit.pate.records import distinct, places
+from tacit.pate.shards import column, hashed, shards
+from tacit.pate.teachers import train
+
+KEY = b"k" * 32
+LARGE = 2**60
+"""Whole numbers that a float cannot tell from their neighbours."""
+
+
+def data(n=300):
+    x = np.random.default_rng(0).normal(size=(n, 3)).astype(np.float32)
+    return x, (x @ [2.0, -1.0, 0.5] > 0).astype(int)
+
+
+def line(x, y, rng):
+    weight = x.T @ (2.0 * y - 1)
+    return lambda asked: (asked @ weight > 0).astype(int)
+
+
+def settings(**more):
+    return {"teachers": 10, "aggregator": GNMax(8.0), "delta": 1e-5, "classes": [0, 1], "random_state": 0, **more}
+
+
+@pytest.mark.parametrize("odd", [None, float("nan"), 2.5, "ann", b"\xff", np.datetime64("NaT"), True, object()])
+def test_an_odd_id_leaves_all_others_where_they_are(odd):
+    """NumPy would turn whole numbers into floats, or into text, because of one person's id."""
+    ids = [LARGE, LARGE + 1, 5, 6, 7]
+    alone = hashed(column(ids), 10**6, KEY)
+    assert len(set(alone)) == 5
+    assert hashed(column([*ids, odd]), 10**6, KEY)[:5].tolist() == alone.tolist()
+
+
+def test_one_spelling_for_one_person_whatever_the_column_is():
+    """A column of whole numbers becomes one of floats where an id is missing."""
+    whole = hashed(np.array([5, 6, 7, 5]), 10**6, KEY)
+    for same in (np.array([5.0, 6.0, 7.0, 5.0]), ["5", "6", 7, 5.0], np.array(["5", "6", "7", "5"])):
+        assert hashed(column(same), 10**6, KEY).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize("users", [[1, None, 2, ""], np.array([1, np.nan, 2, np.nan]), ["a", "", "b", float("nan")]])
+def test_records_without_an_id_are_nobodys(users):
+    """Their owner may have other records, which another teacher holds."""
+    found = shards(4, 3, users=users, rng=source(0))
+    assert found[[1, 3]].tolist() == [-1, -1]
+    assert (found[[0, 2]] >= 0).all()
+    each = train(line, np.ones((4, 3)), np.zeros(4, int), found, teachers=3, classes=2, rng=source(0)).each(
+        np.ones((1, 3))
+    )
+    assert (each[0] == -1).sum() == 3 - len(set(found[[0, 2]]))
+
+
+@pytest.mark.parametrize("odd", [None, "x", float("nan"), 7, [1], np.nan])
+def test_an_odd_label_leaves_all_others_what_they_are(odd):
+    names = distinct([0, 1])
+    for labels in ([0.0, 1.0, 1.0], [0, 1, 1], [False, True, True], ["0", "1", "1.0"]):
+        assert places([*labels, odd], names).tolist() == [0, 1, 1, -1]
+    assert places(["no", "yes", odd], distinct(["no", "yes"])).tolist() == [0, 1, -1]
+
+
+def test_labels_that_are_spelled_alike_are_one_class():
+    for classes in ([1, "1"], [1, 1.0], ["a", "a"], [None, 1], [[0], [0]]):
+        with pytest.raises(tacit.BadInput, match="at least two different labels"):
+            distinct(classes)
+
+
+def test_an_odd_feature_is_no_number_and_nothing_else_changes():
+    assert features([[1, 2], [3, "x"]]).tolist()[0] == [1.0, 2.0]
+    assert np.isnan(features([[1, 2], [3, None]])[1, 1])
+    assert features([[1, 2], [3, 4]]).dtype == np.float64
+    assert np.isnan(numbers(np.array([["1", "x"]]))[0]).tolist() == [False, True]
+    with pytest.raises(tacit.BadInput, match="same shape"):
+        features([[1, 2], [3]])
+
+
+@pytest.mark.parametrize("teacher", ["linear", line])
+def test_one_text_among_the_features_touches_one_teacher(teacher):
+    x, y = data()
+    rows = x[:200].astype(float).tolist()
+    votes = []
+    for value in (0.5, "not a number"):
+        rows[3][0] = value
+        run = PATE(teacher, student=line, **settings()).fit(rows, y[:200], x[200:])
+        votes.append(run.teacher_votes().each(x[200:]))
+    assert (votes[0] != votes[1]).any(axis=0).sum() <= 1
+
+
+@functools.cache
+def words_class():
+    from torch import nn
+
+    class Words(nn.Module):
+        """Looks its features up in a table of five rows: a sixth raises."""
+
+        def __init__(self):
+            super().__init__()
+            self.table, self.last = nn.Embedding(5, 4), nn.Linear(12, 2)
+
+        def forward(self, x):
+            return self.last(self.table(x.long()).flatten(1))
+
+    return Words
+
+
+def looked_up():
+    return words_class()()
+
+
+@pytest.mark.parametrize("place", [0, 7])
+def test_a_network_that_raises_on_one_record_loses_one_teacher(place):
+    """Where all tables are one, an index beyond a table is a row of the next teacher's: it would learn from the record.
+
+    Record 0 as well: an empty shard must not take it for a filler.
+    """
+    x, y = data()
+    x = np.abs(np.round(x)).clip(0, 4)
+    votes, weights, owner = [], [], 0
+    for value in (1, 9):
+        x[place, 0] = value
+        shard = np.arange(200) % 10
+        shard[shard == 4] = 5  # nobody is left in shard 4
+        owner = shard[place]
+        made = train(Network(looked_up, steps=4), x[:200], y[:200], shard, teachers=10, classes=2, rng=source(1))
+        votes.append(made.each(x[200:]))
+        weights.append([item.parameters["table.weight"].detach().numpy() for item in made.models.stacks])
+    others = np.arange(10) != owner
+    assert (votes[0][:, others] == votes[1][:, others]).all()
+    changed = (np.concatenate(weights[0]) != np.concatenate(weights[1])).any(axis=(1, 2))
+    assert not changed[others].any()
+    assert (votes[0][:, owner] >= 0).all()
+    assert (votes[1][:, owner] == -1).all()
+    assert (votes[1][:, 4] == -1).all()
+
+
+def test_a_fault_that_is_no_records_is_told():
+    """Not one person's doing: every model of the fleet fails, and the run ends with that error."""
+    from torch import nn
+
+    class Tired(nn.Module):
+        calls = 0
+
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(3, 2)
+
+        def forward(self, x):
+            Tired.calls += 1
+            if Tired.calls == 3:
+                raise OSError("a disk")
+            return self.last(x)
+
+    x, y = data(40)
+    with pytest.raises(OSError, match="a disk"):
+        train(Network(Tired, steps=4), x, y, np.arange(40) % 4, teachers=4, classes=2, rng=source(0))
+
+
+@pytest.mark.parametrize("augment", [Exchange(0.5), "mean"])
+def test_an_augmentation_that_mixes_a_batch_does_not_mix_teachers(augment):
+    """A batch's own records may meet; those of two teachers may not."""
+    from torch import nn
+
+    how = Network(
+        lambda: nn.Sequential(nn.Linear(3, 2)), steps=6, batch_size=4, lr=0.5,
+        augment=augment if augment != "mean" else lambda x, generator: x - x.mean(dim=0, keepdim=True),
+    )  # fmt: skip
+    x, y = data(40)
+    weights = []
+    for value in (0.0, 100.0):
+        x[3] = value
+        made = train(how, x, y, np.arange(40) % 4, teachers=4, classes=2, rng=source(0))
+        weights.append(next(iter(made.models.stacks[0].parameters.values())).detach().numpy())
+    changed = (weights[0] != weights[1]).reshape(4, -1).any(axis=1)
+    assert changed.tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("stop", [SystemExit, ValueError])
+def test_a_teacher_that_leaves_votes_for_the_most_frequent_class(stop):
+    def leaves(x, y, rng):
+        if (x > 50).any():
+            raise stop
+        return lambda asked: np.zeros(len(asked), dtype=int)
+
+    x = np.zeros((6, 1))
+    x[0] = 99
+    each = train(leaves, x, np.array([1, 1, 0, 0, 1, 1]), np.array([0, 0, 0, 1, 1, 1]), teachers=2, classes=2,
+                 rng=source(0)).each(np.zeros((1, 1)))  # fmt: skip
+    assert each[0].tolist() == [1, 0]
+
+
+def test_what_is_kept_holds_no_record_and_no_seed():
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = data()
+    chance = np.random.default_rng(5)
+    run = PATE(LogisticRegression(), **settings(random_state=chance)).fit(x[:200], y[:200], x[200:])
+    assert run._given.x.base is None
+    assert run._given.y.base is None
+    other = pickle.loads(pickle.dumps(run))
+    assert (other.predict(x) == run.predict(x)).all()
+    assert other.random_state is None
+    assert not [line for line in other.evidence().not_covered if "no ledger" in line] or run.receipt_ is None
+
+
+def test_a_run_that_was_refused_holds_no_record(tmp_path):
+    x, y = data()
+    ledger = tacit.Ledger.create(str(tmp_path / "budget.db"), epsilon=0.1, delta=1e-4, unit="record")
+    run = PATE(line, **settings(ledger=ledger))
+    with pytest.raises(tacit.BudgetExceeded):
+        run.fit(x[:200], y[:200], x[200:])
+    held = [value for value in vars(run._given).values() if isinstance(value, np.ndarray)]
+    assert not [value for value in held if len(value) == 200 or (value.base is not None and len(value.base) == 200)]
+
+
+BAD = {
+    "choose": ({"choose": "best"}, "first, random or spread"),
+    "rounds": ({"rounds": "3"}, "rounds must be"),
+    "student": ({"student": "best"}, "best"),
+    "broken student": ({"student": lambda x, y, rng: 1 / 0}, "student raised ZeroDivisionError"),
+    "class in a function": ({"teacher": Network(lambda: words_class.__wrapped__()())}, "of one class"),
+    "teacher that leaves": ({"teacher": lambda x, y, rng: exit(3)}, "teacher raised SystemExit"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_nothing_is_paid_for_a_run_that_cannot_work(case, tmp_path):
+    changes, sentence = BAD[case]
+    x, y = data()
+    ledger = tacit.Ledger.create(str(tmp_path / "budget.db"), epsilon=50.0, delta=1e-4, unit="record")
+    with pytest.raises(tacit.BadInput, match=sentence):
+        PATE(**{"teacher": line, **settings(ledger=ledger), **changes}).fit(x[:200], y[:200], x[200:])
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize("account", [False, True])
+@pytest.mark.parametrize("counted", ["add-remove", "replace"])
+def test_a_ledger_is_charged_in_its_own_adjacency(account, counted, tmp_path):
+    """An event of replace has doubled multipliers: charged as add-remove it would cost half."""
+    x, y = data()
+    budget = str(tmp_path / "budget.db")
+    ledger = tacit.Ledger.create(budget, epsilon=50.0, delta=1e-5, unit="record", adjacency=counted)
+    payer = Account(ledger, purpose="a test") if account else ledger
+    for adjacency in ("add-remove", "replace"):
+        before = len(ledger.entries())
+        run = PATE(line, **settings(ledger=payer, adjacency=adjacency)).fit(x[:200], y[:200], x[200:])
+        (entry,) = ledger.entries()[before:]
+        paid = tacit.epsilon(entry.event, delta=1e-5, adjacency=counted).upper
+        assert paid == pytest.approx(run.bound_.epsilon, rel=1e-6)
+        run.release_bound(epsilon=0.5, propose=60.0)
+        again = tacit.epsilon(ledger.entries()[-1].event, delta=1e-5, adjacency=counted).upper
+        assert again == pytest.approx(tacit.epsilon(run.event_.events[-1], delta=1e-5, adjacency=adjacency).upper)
+
+
+@pytest.mark.parametrize("account", [False, True])
+def test_a_ledger_of_users_is_not_charged_for_records(account, tmp_path):
+    x, y = data()
+    ledger = tacit.Ledger.create(str(tmp_path / "budget.db"), epsilon=50.0, delta=1e-4, unit="user")
+    payer = Account(ledger) if account else ledger
+    with pytest.raises(tacit.Mismatch, match="one record, and the ledger for one user"):
+        PATE(line, **settings(ledger=payer)).fit(x[:200], y[:200], x[200:])
+    few = {"classes": [0, 1], "epsilon": 1.0, "teachers": 10, "rng": 0, "ledger": payer}
+    with pytest.raises(tacit.Mismatch, match="one record, and the ledger for one user"):
+        private_predictions(line, x, y, x[:2], **few)
+    assert not ledger.entries()
+    private_predictions(line, x, y, x[:2], users=np.arange(300), **few)
+    assert PATE(line, **settings(ledger=payer)).fit(x[:200], y[:200], x[200:], np.arange(200)).receipt_ is not None
+
+
+def test_a_released_bound_is_part_of_the_claim():
+    """It is one more release from the same records: a claim that leaves it out would be too low."""
+    x, y = data()
+    run = PATE(line, **settings()).fit(x[:200], y[:200], x[200:])
+    before, event = run.bound_.epsilon, run.event_
+    found = run.release_bound(epsilon=0.5, propose=60.0)
+    after = run.evidence()
+    assert run.event_.events == (event, run.event_.events[-1])
+    assert after.upper.epsilon == run.bound_.epsilon > before
+    assert tacit.verify(after).ok
+    assert after.provenance["data-dependent epsilon"] == found.epsilon
+    assert "says nothing of other data sets" in after.provenance["data-dependent epsilon, meaning"]
+    assert run.release_bound(epsilon=0.5, propose=1.5, order=100.0) is None
+    assert run.evidence().provenance["data-dependent epsilon 2"].startswith("a proposed bound was tested")
+    run.release_bound(epsilon=0.5, order=3.0)
+    assert len(run.released_) == len(run.event_.events) - 1 == 3
+    assert tacit.verify(run.evidence()).ok
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, int])
+def test_noise_may_be_any_kind_of_number(kind):
+    """A kind that cannot be drawn with would be told only after the charge."""
+    counts = np.array([[9, 1], [2, 8]])
+    for rule in (GNMax(kind(2)), LNMax(kind(2)), ConfidentGNMax(kind(1), kind(2), kind(2))):
+        assert rule.told(counts, source(0), 2).labels.shape == (2,)
+        assert type(rule.noise_answer) is float
+
+
+def test_one_input_is_enough_for_an_estimator():
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = data()
+    found = private_predictions(LogisticRegression(), x, y, x[:1], classes=[0, 1], epsilon=8.0, teachers=20, rng=0)
+    assert found.value.shape == (1,)
