@@ -28,7 +28,7 @@ from tacit.reports.script import bundle
 from tacit.train import fit
 
 for _name in ("torch._dynamo", "sympy", "altair", "vl_convert", "safetensors.torch", "pyarrow.csv",
-              "tacit.cli.training", "tacit.cli.auditing",
+              "tacit.cli.training", "tacit.cli.auditing", "tacit.cli.teaching",
               "tacit.cli.measuring", "tacit.cli.bracketing", "tacit.reports", "tacit.study.training",
               "tacit.study.bracketing", "tacit.study.membership", "sklearn.base"):  # fmt: skip
     importlib.import_module(_name)  # once, before children are forked
@@ -91,6 +91,24 @@ delta = 1e-5
 [attack]
 references = 0
 """
+PATE = """
+[data]
+source = "d.npz"
+members = "members"
+[model]
+make = "own:line"
+[plan]
+delta = 1e-3
+[pate]
+teachers = 4
+aggregator = "gnmax"
+noise_answer = 2.0
+queries = 12
+classes = 2
+steps = 20
+release_epsilon = 0.5
+propose = 60.0
+"""
 EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"></svg>'
 WAIT = timedelta(seconds=120)
 """How long one process waits for the other."""
@@ -117,6 +135,7 @@ class Mode:
         (folder / "train.toml").write_text(TRAIN)
         (folder / "take.toml").write_text(TAKE)
         (folder / "fit.toml").write_text(FIT)
+        (folder / "pate.toml").write_text(PATE)
         x = rng.normal(size=(80, 4)).astype(np.float32)
         np.savez(folder / "d.npz", x=x, y=np.arange(80) // 2 % 2, members=np.arange(80) % 2 == 0)
         rows = [f"{k / 7},{k % 2},loss,{k},0,,0" for k in range(400)]
@@ -149,7 +168,7 @@ def _told(folder: Path) -> Any:
     """The evidence without what differs from run to run, and hashes of all files that must not."""
     found = json.loads((folder / OUT / "evidence.json").read_text())
     found["provenance"] = {key: value for key, value in found["provenance"].items() if key not in VOLATILE}
-    same = [path for path in sorted((folder / OUT).iterdir()) if path.name in (WEIGHTS, "scores.csv")]
+    same = [path for path in sorted((folder / OUT).iterdir()) if path.name in (WEIGHTS, "scores.csv", "labels.npz")]
     left = [path.name for path in folder.iterdir() if path.name.endswith((".unfinished", ".partial"))]
     return found, {path.name: sha256(path) for path in same}, left
 
@@ -252,6 +271,7 @@ MODES = {
         Mode("attack fit", _verb("attack", "fit.toml", state="progress"), _told, 80, 20_000, share=(10, 12)),
         Mode("bracket", _verb("bracket", "take.toml", state="progress"), _told, 40, 400_000, share=(6, 6)),
         Mode("bracket fit", _verb("bracket", "fit.toml", state="progress"), _told, 150, 400_000, share=(12, 12)),
+        Mode("pate", _verb("pate", "pate.toml"), _told, 40, 12_000, share=(6, 6)),
         Mode("fleet", _fleet, lambda folder: (folder / "result.txt").read_text(), 40, 8_000, share=(16, 18)),
         Mode(
             "two processes",

@@ -27,12 +27,13 @@ from typing import Any
 import fuzz_files
 import fuzz_kept
 import fuzz_readers
+import fuzz_releases
 from machine import RESULTS, describe, keep
 
 SECONDS, MEMORY, BATCH = 5.0, 1e9, 250
 Finding = dict[str, Any]
-MAKERS = {**fuzz_files.MAKERS, **fuzz_kept.MAKERS}
-READERS = {**fuzz_readers.READERS, **fuzz_kept.READERS}
+MAKERS = {**fuzz_files.MAKERS, **fuzz_kept.MAKERS, **fuzz_releases.MAKERS}
+READERS = {**fuzz_readers.READERS, **fuzz_kept.READERS, **fuzz_releases.READERS}
 
 
 class TooLong(Exception):
@@ -152,9 +153,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--quick", action="store_true", help="50 files of each reader, nothing kept")
-    parser.add_argument("--only", help="READER:NUMBER")
+    parser.add_argument("--only", help="READER:NUMBER, or one READER of --quick")
     asked = parser.parse_args()
-    if asked.only:
+    if asked.only and not asked.quick:
         reader, number = asked.only.split(":")
         signal.signal(signal.SIGALRM, _ring)
         with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +163,8 @@ def main() -> int:
             print(one(reader, int(number), asked.seed, Path(folder)))
         return 0
     if asked.quick:
-        found = [item for name in READERS for item in batch(name, range(50), asked.seed)["findings"]]
+        names = READERS if asked.only is None else [asked.only]
+        found = [item for name in names for item in batch(name, range(50), asked.seed)["findings"]]
         print(json.dumps(found, indent=1))
         return len(found)
     rows = campaign(asked.files, asked.seed, asked.minutes)

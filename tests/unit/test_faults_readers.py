@@ -27,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 @pytest.mark.slow
 @pytest.mark.needs("pyarrow")
 def test_mutants_of_every_reader_are_read_or_refused(tmp_path):
-    """A sample of the campaign with another seed: 40 files of each of 21 readers."""
+    """A sample of the campaign with another seed: 40 files of each reader, fewer of those that ask an engine."""
     from fuzz import MAKERS, READERS
 
     outcomes, told = {"read": 0, "refused": 0}, []
     for name, reader in READERS.items():
-        for number in range(40):
+        for number in range(6 if name.startswith("query ") else 40):
             file, data = MAKERS[name](7, number)
             for left in tmp_path.iterdir():
                 left.unlink()

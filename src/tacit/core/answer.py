@@ -22,6 +22,8 @@ from .json_text import parsed
 from .shown import number, significant, table
 
 SCHEMA = "tacit.answer/1"
+KINDS, LONGEST = "biufUO", 2**16
+"""Kinds of arrays that are released, and the most bytes of one entry."""
 DATA_DEPENDENT = "error depends on the data"
 TRUST = ("central", "local")
 
@@ -89,22 +91,32 @@ class Answer:
 
     @classmethod
     def from_json(cls, data: dict[str, Any] | str) -> Answer:
+        """The answer that `to_json` or `text` wrote; whatever is wrong with it is one sentence."""
         if isinstance(data, str):
             data = parsed(data, "The answer")
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise BadInput(f"An answer is a JSON object of schema {SCHEMA!r}.")
+        try:
+            return cls._of(data)
+        except BadInput:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+            raise BadInput("The answer is damaged: a part of it is missing or of another kind.") from None
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> Answer:
         receipt = data["receipt"]
         return cls(
             value=_decode(data["value"]),
             event=Event.from_json(data["event"]),
-            release=data["release"],
+            release=str(data["release"]),
             error=_decode(data["error"]),
-            confidence=data["confidence"],
+            confidence=float(data["confidence"]),
             adjacency=Adjacency.of(data["adjacency"]),
             receipt=None if receipt is None else Receipt.from_json(receipt),
-            trust=data["trust"],
-            randomness=data["randomness"],
-            notes=tuple(data["notes"]),
+            trust=str(data["trust"]),
+            randomness=str(data["randomness"]),
+            notes=tuple(map(str, data["notes"])),
         )
 
     def __repr__(self) -> str:
@@ -155,5 +167,8 @@ def _decode(value: Any) -> Value:
         for name, (_, _, read) in WRITTEN.items():
             if name in value:
                 return read(value[name])
-        return np.array(value["array"], dtype=np.dtype(value["dtype"])).reshape(value["shape"])
+        kind = np.dtype(value["dtype"])
+        if kind.kind not in KINDS or kind.itemsize > LONGEST:
+            raise BadInput("The answer is damaged: its array is of a kind that no release has.")
+        return np.array(value["array"], dtype=kind).reshape(value["shape"])
     return value

@@ -16,7 +16,9 @@ from ..core import BadInput
 
 Floats = NDArray[np.float64]
 MOST = 5000
-"""Different people of a log that are looked at."""
+"""Different people of a log that are looked at; its queries times its people are at most the square."""
+LARGEST = 1e300
+"""An answer beyond it is no sum of people's values; differences of such numbers would not be finite."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def differencing(log: Sequence[Asked], *, tolerance: float = 1e-8) -> list[Discl
     people = list(dict.fromkeys(person for query in log for person in sorted(query.people, key=repr)))
     if len(people) > MOST:
         raise BadInput(f"The log is about {len(people):,} people; at most {MOST:,} are looked at.")
+    if len(log) * len(people) > MOST**2:
+        raise BadInput(f"{len(log):,} queries about {len(people):,} people are too many.", fix="Give parts of the log.")
     place = {person: k for k, person in enumerate(people)}
     matrix = np.zeros((len(log), len(people)))
     for row, query in enumerate(log):
@@ -87,7 +91,7 @@ def read_log(data: object) -> list[Asked]:
         people, answer = (item.get(name) for name in ("people", "answer")) if isinstance(item, dict) else (None, None)
         if not isinstance(people, list) or not all(isinstance(person, str | int) for person in people):
             raise BadInput(f"Query {number} of the log needs people: a list of names or numbers.")
-        if isinstance(answer, bool) or not isinstance(answer, int | float) or not np.isfinite(answer):
+        if isinstance(answer, bool) or not isinstance(answer, int | float) or not abs(answer) <= LARGEST:
             raise BadInput(f"Query {number} of the log needs an answer: a number.")
         found.append(Asked(frozenset(people), float(answer)))
     return found
