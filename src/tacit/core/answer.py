@@ -100,7 +100,7 @@ class Answer:
             return cls._of(data)
         except BadInput:
             raise
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError):
             raise BadInput("The answer is damaged: a part of it is missing or of another kind.") from None
 
     @classmethod
