@@ -108,6 +108,18 @@ def test_an_estimator_with_a_trained_part_is_not_cloned():
     assert any("reference models" in line for line in found.not_covered)
 
 
+def test_columns_in_the_models_own_order():
+    """CatBoost with class_names, and wrappers of other libraries, name classes in an order that is not sorted."""
+
+    class Turned:
+        classes_ = FOREST.classes_[::-1]
+
+        def predict_proba(self, x):
+            return FOREST.predict_proba(x)[:, ::-1]
+
+    assert area(Turned()) == area(FOREST) > 0.6
+
+
 def test_decision_values_for_pairs_of_classes():
     y = (np.arange(2 * N) + Y) % 4
     model = SVC(gamma=1.0, C=100.0, decision_function_shape="ovo").fit(X[:N], y[:N])

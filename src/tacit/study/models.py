@@ -148,11 +148,11 @@ def is_regressor(target: Any) -> bool:
 
 
 def answers(model: Any, x: Any, classes: Array | None) -> Array:
-    """A model's outputs with one column per class; a class it never saw gets no probability."""
+    """A model's outputs with one column per class, in sorted order; a class it never saw gets no probability."""
     output, names = predictor(model)(x), getattr(model, "classes_", None)
     if classes is None or names is None or output.ndim != 2 or output.shape[1] != len(names):
         return output
-    if len(names) == len(classes):
+    if np.array_equal(np.asarray(names), classes):
         return output
     full = np.full((len(output), len(classes)), 0.0 if (output >= 0).all() else output.min(), dtype=output.dtype)
     full[:, np.searchsorted(classes, names)] = output
