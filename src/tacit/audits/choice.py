@@ -59,8 +59,9 @@ def choose(
     if not parts or not all(isinstance(part, Calibration) for part in parts):
         raise BadInput("choose takes Calibration scores.", fix="Use scores.split(rng) and give it the first part.")
     use = estimator_for(delta, Adjacency.of(adjacency), event)
-    offers = [(*_offer(part.scores, use, confidence), part.scores.attack) for part in parts]
-    _, threshold, name = max(offers, key=lambda offer: offer[0])
+    offers = [(*_best(part.scores, use, confidence), part.scores.attack) for part in parts]
+    promising = (lambda offer: _promise(use, *offer[:2])) if len(offers) > 1 else None
+    _, _, threshold, name = max(offers, key=promising) if promising else offers[0]
     seen = frozenset().union(*(part.scores.fingerprints() for part in parts))
     return Choice(name, threshold, seen)
 
@@ -141,8 +142,8 @@ def estimator_for(delta: float, adjacency: Adjacency, event: Event | None) -> Li
     return ClopperPearson(delta) if event is None else Curve(event, adjacency, delta)
 
 
-def _offer(scores: Scores, use: LimitsEstimator, confidence: float) -> tuple[float, float]:
-    """(epsilon, threshold) of one attack's most promising threshold; below 0 while it shows nothing yet.
+def _best(scores: Scores, use: LimitsEstimator, confidence: float) -> tuple[Limits, float, float]:
+    """Limits at one attack's most promising threshold, their distance in normal quantiles, and the threshold.
 
     For a family of mechanisms, thresholds are ranked by the distance of the limits' normal quantiles, smoothed over
     neighbouring thresholds, as the curves of composed mechanisms are nearly Gaussian. Without a family they are ranked
@@ -154,8 +155,13 @@ def _offer(scores: Scores, use: LimitsEstimator, confidence: float) -> tuple[flo
     low, high = special.ndtri(np.maximum(tpr, TINY)), special.ndtri(np.minimum(fpr, 1 - TINY))
     ratio, normal = ratio_epsilon(tpr, fpr, use.delta), _smoothed(low - high, place)
     best = int(np.argmax(ratio if use.assumes is None and ratio.max() > 0 else normal))
-    epsilon = use.epsilon(Limits(float(tpr[best]), float(fpr[best])))
-    return (epsilon if epsilon > 0 else min(float(normal[best]), 0.0)), float(thresholds[best])
+    return Limits(float(tpr[best]), float(fpr[best])), float(normal[best]), float(thresholds[best])
+
+
+def _promise(use: LimitsEstimator, limits: Limits, normal: float) -> float:
+    """The epsilon that limits show; below 0 while they show nothing yet."""
+    epsilon = use.epsilon(limits)
+    return epsilon if epsilon > 0 else min(normal, 0.0)
 
 
 def _thresholds(scores: Scores) -> tuple[Floats, Floats | None]:

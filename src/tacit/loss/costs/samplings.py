@@ -12,11 +12,11 @@ from ...core.events import Allocation, Event, FixedSize, Poisson, Shuffled, Trun
 from ..allocation import allocated
 from ..composed import Composed, Release
 from ..computed import Bracketed, Weighted
+from ..few_outcomes import allocated_exactly
 from ..noise import GaussianNoise, Noise
 from ..objective import Folded
 from ..pairs import Discrete, Halves, Location, Pair, Parts
 from ..truncated import cut, truncated
-from ..two_outcomes import allocated_exactly
 from .registry import loss_of, once, written
 
 LARGEST_GROUP = 200

@@ -1,10 +1,11 @@
-r"""Random allocation, k of t, of a release with two outcomes: exact, both ends.
+r"""Random allocation, k of t, of a release with few outcomes: exact, both ends.
 
-Let a release show "high" or "low" with ratios r_1 > r_0 of P to Q, or, rarely, an outcome that only P or only Q has.
-The pair of the whole is the mean over all k-subsets S of prod_{i in S} P_i prod_{i not in S} Q_i against Q^t, whatever
-the mechanism (docs/proofs/accounting.md, Theorem 5). With j high outcomes, m that only Q has and none that only P has,
+Let a release show outcome a with the ratio r_a of P to Q, or, rarely, an outcome that only P or only Q has. The pair
+of the whole is the mean over all k-subsets S of prod_{i in S} P_i prod_{i not in S} Q_i against Q^t, whatever the
+mechanism (docs/proofs/accounting.md, Theorem 5). With j_a outcomes of each kind, m that only Q has and none that only P
+has,
 
-    R(j, m) = sum_i C(j, i) C(t - j - m, k - i)/C(t, k) r_1^i r_0^{k - i},
+    R(j, m) = sum_i prod_a C(j_a, i_a) r_a^{i_a} / C(t, k),   over all i_a that sum to k,
 
 and the counts are multinomial under Q^t. Whoever shows an outcome that only P has tells all: 1 - (1 - p)^k.
 """
@@ -15,14 +16,15 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from .computed import Bracketed, Tabulated
 from .noise import EPS, Array
 from .pairs import Discrete, Pair
 
-MOST = 4_000_000
-"""Terms of all sums together."""
+MOST = {2: 4_000_000, 3: 600_000, 4: 300_000}
+"""Terms of all sums together, by the number of outcomes."""
 FEW = 6
 """Outcomes that only Q has are counted up to this number, or to t where they are likely and t is small."""
 NEGLIGIBLE = 1e-40
@@ -32,20 +34,21 @@ LEAST = 1e-300
 
 @lru_cache(maxsize=64)
 def allocated_exactly(pair: Pair, times: int, steps: int) -> Bracketed | None:
-    """The pair of k of t releases; None where the release has other outcomes, or the sums are too long."""
+    """The pair of k of t releases; None where the release has too many outcomes, or the sums are too long."""
     if not isinstance(pair, Discrete):
         return None
     finite = sorted((p / q, p, q) for p, q in pair.atoms if p > 0 and q > 0)
-    if len(finite) != 2:
+    kinds = len(finite)
+    if kinds not in MOST:
         return None
     only_p, only_q = (math.fsum(item[side] for item in pair.atoms if item[1 - side] == 0) for side in (0, 1))
     zeros, beyond = _zeros(only_q, steps)
-    if (zeros + 1) * (steps + 1) * (times + 1) > MOST:
+    if (zeros + 1) * _ways(steps, kinds) * _ways(times, kinds) > MOST[kinds]:
         return None
     logs_q, logs_r = zip(*(_counts(finite, only_q, times, steps, m) for m in range(zeros + 1)), strict=True)
     log_q, log_r = np.concatenate(logs_q), np.concatenate(logs_r)
     told = -math.expm1(times * math.log1p(-only_p)) if only_p < 1 else 1.0
-    return _bracket(log_q, log_r, told, beyond, 64 * EPS * (1 + steps * math.log(steps + 2)))
+    return _bracket(log_q, log_r, told, beyond, 32 * kinds * EPS * (1 + steps * math.log(steps + 2)))
 
 
 def _zeros(only_q: float, steps: int) -> tuple[int, float]:
@@ -63,26 +66,32 @@ def _zeros(only_q: float, steps: int) -> tuple[int, float]:
 def _counts(
     finite: list[tuple[float, float, float]], only_q: float, times: int, steps: int, m: int
 ) -> tuple[Array, Array]:
-    """log Q and log R for 0 to t - m high outcomes."""
-    (low, _, q_low), (high, _, q_high) = finite
-    left = steps - m
-    j = np.arange(left + 1, dtype=np.float64)
-    log_q = gammaln(steps + 1) - gammaln(j + 1) - gammaln(left - j + 1) - gammaln(m + 1)
-    log_q = log_q + j * math.log(q_high) + (left - j) * math.log(q_low) + (m * math.log(only_q) if m else 0.0)
-    i = np.arange(times + 1, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        terms = _choose(j[:, None], i) + _choose(left - j[:, None], times - i)
-    terms = terms + i * math.log(high) + (times - i) * math.log(low)
+    """log Q and log R for all numbers of outcomes that sum to t - m."""
+    logs = gammaln(np.arange(steps + 1) + 1.0)
+    ratios, q = np.log([item[0] for item in finite]), np.log([item[2] for item in finite])
+    counts, chosen = _sums(steps - m, len(finite)), _sums(times, len(finite))
+    log_q = logs[steps] - logs[m] - logs[counts].sum(axis=1) + counts @ q + (m * math.log(only_q) if m else 0.0)
+    terms = np.broadcast_to(chosen @ ratios, (len(counts), len(chosen))).copy()
+    for some, taken in zip(counts.T, chosen.T, strict=True):
+        left = some[:, None] - taken
+        terms += np.where(left >= 0, logs[some][:, None] - logs[taken] - logs[np.maximum(left, 0)], -np.inf)
     with np.errstate(divide="ignore"):
         log_r = np.asarray(logsumexp(terms, axis=1)) - _log_choose(steps, times)
-    return log_q, log_r
+    return np.asarray(log_q), log_r
 
 
-def _choose(n: Array, k: Array) -> Array:
-    """log C(n, k), minus infinity where k exceeds n."""
-    inside = k <= n
-    away = np.where(inside, n - k, 0.0)
-    return np.where(inside, gammaln(n + 1) - gammaln(k + 1) - gammaln(away + 1), -np.inf)
+def _sums(total: int, kinds: int) -> NDArray[np.int64]:
+    """All rows of `kinds` whole numbers from 0 on that sum to `total`."""
+    if kinds == 2:
+        first = np.arange(total + 1)
+        return np.stack((first, total - first), axis=1)
+    rows = [np.insert(_sums(total - first, kinds - 1), 0, first, axis=1) for first in range(total + 1)]
+    return np.concatenate(rows)
+
+
+def _ways(total: int, kinds: int) -> int:
+    """How many rows `_sums` has."""
+    return math.comb(total + kinds - 1, kinds - 1)
 
 
 def _log_choose(n: int, k: int) -> float:
