@@ -59,9 +59,7 @@ def real_data(name: str) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--quick", action="store_true", help="fair bits of 256 people, 3 seeds; nothing is written"
-    )
+    parser.add_argument("--quick", action="store_true", help="fair bits of 256 people, 3 seeds; nothing is written")
     parser.add_argument("--only", help="one part, the others are kept: fair bits, or an example")
     options = parser.parse_args()
     if options.quick:
