@@ -152,10 +152,27 @@ def test_a_private_number_of_records_is_seen_nowhere(monkeypatch, name):
     assert own[0] != own[1]
 
 
+@pytest.mark.parametrize("name", SIZED)
+def test_null_records_are_not_offered(name):
+    """A row of zeros counts in a cluster, a cell, a mean and an intercept, and moved sums by 1.58 of their share."""
+    with pytest.raises(BadInput, match="zero-out"):
+        SIZED[name](adjacency="zero-out").fit(X, Y)
+
+
 def test_twice_as_many_records_are_too_many():
     with pytest.raises(BadInput, match="more than twice"):
         PrivateGaussianNB(classes=[0, 1], public_size=149).fit(X, Y)
     PrivateGaussianNB(classes=[0, 1], public_size=150).fit(X, Y)
+
+
+def test_the_example_spends_one_budget_on_three_models(tmp_path):
+    pytest.importorskip("pandas")
+    pytest.importorskip("sqlalchemy")
+    from examples.linear_models import main
+
+    lines = main(tmp_path, 0)
+    assert len(lines) == 4
+    assert "refused" in lines[-1]
 
 
 @pytest.mark.parametrize("features", [1, 4, 40])

@@ -105,7 +105,13 @@ class PrivateEstimator(BaseEstimator):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        return Budget(check.positive("epsilon", self.epsilon), delta, Adjacency.of(self.adjacency), models)
+        neighbours = Adjacency.of(self.adjacency)
+        if neighbours is Adjacency.ZERO_OUT:
+            raise BadInput(
+                'adjacency="zero-out" is not offered here: a row of zeros or missing values still counts in sums.',
+                fix='Use "add-remove" or "replace".',
+            )
+        return Budget(check.positive("epsilon", self.epsilon), delta, neighbours, models)
 
     def _begin(self) -> None:
         """Forget an earlier fit, whose weights the next claim would not cover, and refuse to be one trial of many."""

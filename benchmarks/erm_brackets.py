@@ -1,0 +1,99 @@
+"""Every private classifier at epsilon 1, audited with the canary portfolio, and two broken ones.
+
+    python benchmarks/erm_brackets.py [--quick] [--runs 1000] [--only logistic,svc]
+
+200 made-up records, delta 1e-5, a record more or less. Broken: noise that forgets lambda (output perturbation with
+regularisation 0.05, scaled to s/n), and rows standardised by the data's own means and spreads before a fit that is
+correct by itself. Rows are kept one by one, and a second call goes on. Estimators that are no classifiers are audited
+as mechanisms in tests/statistical/test_erm_family_audits.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+import tacit
+from machine import RESULTS, describe
+from tacit.core import Adjacency, source
+from tacit.erm import PrivateAdditiveTrees, PrivateERM, PrivateGaussianNB, PrivateLogisticRegression, PrivateSVC
+from tacit.erm.budget import Budget
+from tacit.erm.losses import Logistic
+from tacit.erm.methods import METHODS, run
+from tacit.erm.problem import Problem
+from tacit.erm.rows import bounded
+
+RESULT = RESULTS / "erm_brackets.json"
+DELTA, SIZE = 1e-5, 200
+SETTINGS = {"epsilon": 1.0, "delta": DELTA, "classes": [0, 1], "public_size": SIZE}
+MADE = {
+    "logistic": PrivateLogisticRegression(norm_bound=3.0, **SETTINGS),
+    "logistic, output": PrivateLogisticRegression(norm_bound=3.0, method="output", **SETTINGS),
+    "logistic, gradient": PrivateLogisticRegression(norm_bound=3.0, method="gradient", **SETTINGS),
+    "own loss": PrivateERM(norm_bound=3.0, **SETTINGS),
+    "naive Bayes": PrivateGaussianNB(norm_bound=3.0, **SETTINGS),
+    "trees": PrivateAdditiveTrees(bounds=(-4, 4), **SETTINGS),
+}
+
+
+def forgetful(x, y, rng):
+    """Output perturbation whose noise is scaled as if lambda were 1."""
+    rows, sign = bounded(x, 3.0, 0.0), 2.0 * y - 1
+    problem = Problem(rows, sign, Logistic(), 1.0, SIZE)
+    budget = Budget(1.0, DELTA, Adjacency.ADD_REMOVE)
+    design = METHODS["output"](replace(problem.shape, regularization=0.05), budget)
+    quiet = replace(design, noise_multiplier=0.05 * design.noise_multiplier)
+    theta = run(problem, quiet, budget, source(rng))
+    return lambda asked: logits(bounded(asked, 3.0, 0.0) @ theta)
+
+
+def standardised(x, y, rng):
+    """A correct fit after standardising by private means and spreads, which one far record moves."""
+    middle, spread = x.mean(axis=0), x.std(axis=0) + 1e-12
+    model = PrivateLogisticRegression(norm_bound=0.01, **SETTINGS, random_state=rng).fit((x - middle) / spread, y)
+    return lambda asked: logits(model.decision_function((asked - middle) / spread))
+
+
+def logits(decision):
+    return np.stack((-decision / 2, decision / 2), axis=1)
+
+
+def svc(x, y, rng):
+    model = PrivateSVC(norm_bound=3.0, **SETTINGS, random_state=rng).fit(x, y)
+    return lambda asked: logits(model.decision_function(asked))
+
+
+BROKEN = {"broken: lambda forgotten": forgetful, "broken: private means": standardised}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--only", default="")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(SIZE, 3))
+    data = (x, (x[:, 0] + 0.5 * rng.normal(size=SIZE) > 0).astype(int))
+    rows = json.loads(RESULT.read_text())["rows"] if RESULT.exists() and not asked.quick else {}
+    for name, fit in (MADE | {"svc": svc} | BROKEN).items():
+        if name in rows or (asked.only and name not in asked.only.split(",")):
+            continue
+        runs = 200 if asked.quick else asked.runs
+        found = tacit.audit(fit, data, claim=(1.0, DELTA), runs=runs, isolation="none", rng=1)
+        rows[name] = {
+            "verdict": str(found.verdict), "lower": found.lower.bound.epsilon, "attainable": found.lower.attainable,
+            "canary": found.lower.canary, "runs": runs,
+        }  # fmt: skip
+        print(name, rows[name], flush=True)
+        if not asked.quick:
+            RESULT.write_text(json.dumps({"machine": describe(), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
