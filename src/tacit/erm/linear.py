@@ -27,7 +27,7 @@ from .tables import Schemas
 
 INTERCEPT = 0.5
 """The constant feature of the intercept, for rows of norm 1; a larger one makes all noise larger. Chosen, with USUAL,
-on credit default, heart disease and breast cancer, without Adult: benchmarks/erm_spread.py."""
+on credit default, heart disease and breast cancer, without Adult: benchmarks/erm_rows.py."""
 USUAL = 0.75
 """Rows of a table are shortened to this part of the norm that its schema allows: values hardly ever all lie at the ends
 of their ranges, and noise is scaled to the longest row."""
