@@ -136,10 +136,8 @@ def clipping_bound(
     powers = np.exp2(np.arange(LOWEST, HIGHEST + 1.0))
     failure = each_failure(confidence, 1) / 2
     off = (laplace_reach(noises[0], failure) + laplace_reach(noises[1], failure / powers.size)) / FINE
-    notes = (
-        DATA_DEPENDENT,
-        f"at least share n - {off:.4g} values are within it, at most share n + {off:.4g} within half",
-    )
+    low, high = f"at least share n - {off:.4g} values are within it", f"at most share n + {off:.4g} within half of it"
+    notes = (DATA_DEPENDENT, f"{low} (but for 2^64), {high} (but for 2^-64)")
 
     def draw(chance: Source) -> float:
         sizes = np.sort(np.abs(reals(records(values))))
