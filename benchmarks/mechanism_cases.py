@@ -84,8 +84,8 @@ def _above(data: Any, epsilon: float) -> int:
 
 
 def _board(value: float, epsilon: float) -> float:
-    board = mechanism.Thresholdout(size=1, threshold=0.01, epsilon=epsilon, budget=1)
-    return board.query([0.5], [value])
+    board = mechanism.Thresholdout(size=1, threshold=2.0, epsilon=epsilon, budget=1)
+    return board.query([0.0], [value])
 
 
 def selections(epsilon: float = 1.0) -> list[Case]:
