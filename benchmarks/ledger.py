@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ from tacit.ledger import Ledger
 from tacit.ledger.costs import costs
 from tacit.ledger.criteria import STATED, best_tilt, criteria, renyi_limit
 
-PIECE, SECONDS = 500, 150.0
-"""Kills on one ledger, and how long one run of `kills` begins new pieces; run it again to go on."""
+PIECE, LANES, SECONDS = 170, 3, 130.0
+"""Kills in one lane of a ledger, lanes, and how long one run of `kills` begins new pieces; run it again to go on."""
 JUDGED = ("charges", "releases", "uncharged", "lost", "twice", "whole")
 
 
@@ -41,29 +42,37 @@ def made(url: str, **more: Any) -> str:
 
 
 def kills(folder: Path, quick: bool) -> list[dict[str, Any]]:
-    """10,000 spenders killed with signal 9 at random moments, in pieces of 500 on a ledger each, which then is judged.
+    """10,000 spenders killed with signal 9 at random moments, in pieces on a ledger each, which then is judged.
+
+    Of a piece three are alive at a time, so that some die while others wait for the file.
 
     A kill does not lose what the system has taken, so a folder in memory serves as well as one on a disk, and faster.
     """
     kind = subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True, check=False).stdout
-    state, each, wanted = folder / "kills.json", 50 if quick else PIECE, 100 if quick else 10_000
+    state, each, wanted = folder / "kills.json", 20 if quick else PIECE, 100 if quick else 10_000
     totals = json.loads(state.read_text()) if state.exists() else dict.fromkeys(("pieces", "kills", *JUDGED), 0)
     started = time.perf_counter()
     while totals["kills"] < wanted and time.perf_counter() - started < SECONDS:
         piece = totals["pieces"]
         url, log = made(str(folder / f"kills-{piece}.db")), folder / f"kills-{piece}.log"
-        longest = fire.killed(url, log, kills=each, rng=random.Random(piece), tag=str(piece))
+        lanes = [fire.forked(partial(_lane, url, log, each, f"{piece}-{lane}")) for lane in range(LANES)]
+        assert fire.waited(lanes) == [0] * LANES
         found = fire.judged(url, log)
         assert (found["uncharged"], found["lost"], found["twice"], found["whole"]) == (0, 0, 0, 1), found
+        before = totals["kills"]
         totals = {name: totals[name] + found[name] for name in JUDGED} | {"pieces": piece + 1}
-        totals["kills"] = (piece + 1) * each
+        totals["kills"] = before + LANES * each
         state.write_text(json.dumps(totals))
         for path in folder.glob(f"kills-{piece}.*"):
             path.unlink()
-        print(totals, f"{time.perf_counter() - started:.0f} s, up to {longest * 1000:.0f} ms each", flush=True)
+        print(totals, f"{time.perf_counter() - started:.0f} s", flush=True)
         if not quick:
             _kept(f"kills on {kind.strip()}", [{"store": "sqlite", "file_system": kind.strip(), **totals}])
     return []
+
+
+def _lane(url: str, log: Path, kills: int, tag: str) -> None:
+    fire.killed(url, log, kills=kills, rng=random.Random(tag), tag=tag)
 
 
 def spenders(folder: Path, quick: bool) -> list[dict[str, Any]]:
