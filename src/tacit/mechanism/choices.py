@@ -111,7 +111,7 @@ def by_laplace(distances: Distances, source: Source) -> int:
     fraction = part.astype(np.float64) * 2.0**-64
     place = sign * (whole + fraction) - rough
     slack = TIE * (whole + rough + 1)
-    close = np.flatnonzero(place + slack >= (place - slack).max())
+    close = (place + slack >= (place - slack).max()).nonzero()[0]
     if close.size == 1:
         return int(close[0])
     rivals = {int(i): longer.get(int(i), Uniform(int(part[i]), 64, source)) for i in close}
@@ -146,11 +146,12 @@ def _exponentials(count: int, source: Source) -> Exponentials:
         chance = np.exp(words * -(2.0**-64))
         uniform = marks * 2.0**-64
         heads, decided = uniform < chance, dict[tuple[int, int], Uniform]()
-        for j, k in np.argwhere(np.abs(uniform - chance) <= MARGIN).tolist():
+        for j, k in zip(*(where.tolist() for where in (np.abs(uniform - chance) <= MARGIN).nonzero()), strict=True):
             decided[j, k] = Uniform(int(words[j, k]), 64, source)
             heads[j, k] = kept(decided[j, k], Uniform(int(marks[j, k]), 64, source), lambda f: f)
-        first, found = heads.argmax(1), heads.any(1)
-        done = np.flatnonzero(found)
+        first = heads.argmax(1)
+        found = heads[np.arange(first.size), first]
+        done = found.nonzero()[0]
         part[open_[done]] = words[done, first[done]]
         longer |= {int(open_[j]): number for (j, k), number in decided.items() if found[j] and first[j] == k}
         open_ = open_[~found]
