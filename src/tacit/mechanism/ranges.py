@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +38,9 @@ class Cells:
 
     @classmethod
     def of(cls, bounds: object, grid: int) -> Cells:
-        try:
-            return _cells(tuple(bounds), grid)  # type: ignore[call-overload]
-        except TypeError:  # no sequence, or of what cannot be remembered
-            return _cells.__wrapped__(bounds, grid)
+        if check.whole("grid", grid) > 2**52:
+            raise BadInput("grid must be at most 2^52 cells.")
+        return cls(*span(bounds), int(grid))
 
     def index(self, values: Floats) -> Whole:
         """The first cell whose midpoint is at or above each value, from 0 to `count`: one record at a time."""
@@ -52,13 +50,6 @@ class Cells:
     def middle(self, cell: int) -> float:
         found = self.lower + (self.upper - self.lower) * ((cell + 0.5) / self.count)
         return min(max(found, self.lower), self.upper)
-
-
-@lru_cache(maxsize=1024, typed=True)
-def _cells(bounds: object, grid: int) -> Cells:
-    if check.whole("grid", grid) > 2**52:
-        raise BadInput("grid must be at most 2^52 cells.")
-    return Cells(*span(bounds), int(grid))
 
 
 def exponential_range(
