@@ -135,13 +135,15 @@ def test_the_published_order_can_be_missed(lira):
     assert not ordered([row(0.6, 0.7), later(0.5, 0.7, 0.6)])
 
 
-def test_the_matrix_and_the_splits_at_their_smallest(lira):
+def test_the_matrix_and_the_splits_at_their_smallest(lira, monkeypatch):
     """One cell of the matrix, and one split of each kind; `lira` puts the benchmarks on the path."""
     from sklearn.ensemble import RandomForestClassifier
 
     import membership_honesty
     import membership_matrix
 
+    monkeypatch.setattr(membership_matrix, "MODELS", 6)
+    monkeypatch.setattr(membership_matrix, "TARGETS", 2)
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 160)
     x = np.eye(5)[y] + 0.7 * rng.normal(size=(160, 5))
