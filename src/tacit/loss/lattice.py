@@ -50,9 +50,8 @@ class Lattice:
         """The supremum of the loss; no epsilon beyond it is needed."""
         if any(pair.infinite > 0 for pair, _ in self.pairs):
             return math.inf
-        return max(math.fsum(count * pair.largest for pair, count in self.pairs), 0.0) * (
-            1 + 1e-15 * (len(self.pairs) + 8)
-        )
+        sums = math.fsum(count * (pair.largest + 2 * pair.doubt) for pair, count in self.pairs)  # losses are logarithms
+        return max(sums, 0.0) * (1 + 1e-15 * (len(self.pairs) + 8))
 
     @property
     def _reached(self) -> float:

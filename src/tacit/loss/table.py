@@ -47,13 +47,23 @@ class _Side:
 
     @property
     def largest(self) -> float:
-        """The supremum of the loss; a table that was computed from a pair has no larger one than that."""
+        """The supremum of the loss, from above; a table that was computed from a pair has no larger one than that.
+
+        Losses of a table are logarithms of masses, and so off by what those are off.
+        """
         plain = self.pair.plain
         if plain is not None and plain.infinite == 0 and math.isfinite(plain.largest):
             return max(plain.largest, 0.0)
         if self.pair.tells_all > 0:
             return math.inf
-        return max(float(self.pair.losses[-1]), 0.0) if self.pair.losses.size else 0.0
+        return max(float(self.pair.losses[-1]) + 2 * self.pair.off, 0.0) if self.pair.losses.size else 0.0
+
+    @property
+    def reached(self) -> float:
+        """The supremum of the loss, from below."""
+        if self.pair.tells_all > 0:
+            return math.inf
+        return max(float(self.pair.losses[-1]) - 2 * self.pair.off, 0.0) if self.pair.losses.size else 0.0
 
     def epsilon(self, delta: float) -> Interval:
         if self.pair.tells_all * (1 - 16 * EPS - self.pair.off) > delta and math.isinf(self.largest):
@@ -83,7 +93,7 @@ class Table:
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         above, below = self._sides
         if delta == 0:
-            lower, upper = below.largest, above.largest
+            lower, upper = below.reached, above.largest
             return Interval(min(lower * (1 - 8 * EPS), upper), upper * (1 + 8 * EPS))
         if known == math.inf or (known > 0 and ends(*above.parts(known)).upper <= delta):
             return Interval(0.0, known)
