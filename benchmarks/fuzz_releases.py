@@ -118,9 +118,12 @@ def _log(path: Path) -> None:
 
 def _disclosed(path: Path) -> None:
     from tacit.cli.disclosing import _table
+    from tacit.disclosure import evidence
 
     for secret in (None, "y"):
-        json.dumps([item.to_json() for item in _table(path, "a,w", secret, None, 3)], allow_nan=False)
+        found, known = _table(path, "a,w", secret, None, 3)
+        json.dumps([item.to_json() for item in found], allow_nan=False)
+        evidence(found, release=path.name, known=known).to_json()
 
 
 def _key_lines(rng: random.Random) -> bytes:

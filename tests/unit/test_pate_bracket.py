@@ -50,6 +50,7 @@ def command(tmp_path, capsys, monkeypatch):
     return Command(capsys, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_student_is_bracketed_from_its_folder(command):
     status, out, err = command("pate", "run.toml", "--out", "made", "--seed", "1", "--json")
     assert status == 0, err

@@ -101,6 +101,7 @@ def test_the_search_can_find_something(tmp_path, monkeypatch):
     assert traces()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always")
 def test_nothing_is_found_after_pate(tacit_):
     told = []
@@ -119,7 +120,6 @@ def test_nothing_is_found_after_pate(tacit_):
     modes = {path.name: path.stat().st_mode & 0o777 for path in Path("good").iterdir()}
     assert {modes[name] for name in ("records.npz", "data.key")} == {0o600}
     assert run("report", "good/evidence.json", "--out", "page.html") == 0
-    assert run("report", "good/evidence.json", "--public", "--out", "public.html") == 0
     assert run("verify", "good/evidence.json") == 0
     assert run("pate", file('fit = "taught:fit"'), "--out", "fitted", "--json") == 0, told[-1]
     assert run("bracket", "fitted") == 2
