@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tacit import MissingExtra, audit
 from tacit.audits.runs import cluster
@@ -56,3 +57,15 @@ def test_ray_gives_what_one_process_gives(monkeypatch):
     assert [result.problem for result in found] == ["", "raised KeyError", "ended its process", "took too long", ""]
     assert [found[0].score, found[4].score] == [0.0, 4.0]
     assert sorted(ended) == [0, 1, 2, 3, 4]
+
+
+def threads(coin, words):
+    """The most threads that linear algebra of numpy and scipy would use."""
+    return float(max(pool["num_threads"] for pool in threadpool_info())), ""
+
+
+def test_runs_side_by_side_take_one_thread_each():
+    """Else every worker would ask for all cores, which the others are using."""
+    with threadpool_limits(2):
+        found = run_all(threads, [Job(True, (k,)) for k in range(2)], isolation="process", limit=60.0, deadline=np.inf)
+    assert [result.score for result in found] == [1.0, 1.0]

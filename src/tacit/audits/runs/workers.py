@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -119,9 +120,7 @@ def reseed(words: tuple[int, ...]) -> None:
 def _serve(task: Task, pipe: Connection) -> None:
     """A worker's life: perform jobs until the pipe closes or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the parent, which ends its workers
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)  # a forked thread pool hangs, and the workers share the cores
+    _one_thread()
     parent = os.getppid()
     while True:
         while not pipe.poll(1.0):
@@ -132,6 +131,15 @@ def _serve(task: Task, pipe: Connection) -> None:
         except EOFError:
             return
         pipe.send(perform(task, job))
+
+
+def _one_thread() -> None:
+    """Linear algebra in one thread: a forked thread pool hangs, and the workers share the cores."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+    with suppress(ImportError):
+        importlib.import_module("threadpoolctl").threadpool_limits(1)
 
 
 @dataclass
