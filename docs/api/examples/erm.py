@@ -43,6 +43,6 @@ from tacit.erm import PrivateGridSearchCV, PrivateLogisticRegression
 
 x = np.random.default_rng(0).normal(size=(500, 3))
 y = (x @ [2.0, -1.0, 0.5] > 0).astype(int)
-model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1])
+model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], method="output")
 found = PrivateGridSearchCV(model, {"regularization": ["auto", 0.01]}, epsilon=4.0, random_state=1).fit(x, y)
 print(found.best_params_, found.bound_.epsilon)
