@@ -1,9 +1,9 @@
 r"""Relations that stored parts of evidence obey whatever the data were.
 
 Rates, curves, panels and numbers of runs rest on the data, so they cannot be recomputed. But they are not independent
-of each other: a rate is a whole number of records over their number, no interval is narrower than its sample allows,
-an area lies between the step functions of its own curve, and no game judges more runs than were planned. A file in
-which one of these fails was not written from any data.
+of each other. A rate is a whole number of records over their number, and no interval is narrower than its sample
+allows. An area lies between the step functions of its own curve, and no game judges more runs than were planned. A file
+in which one of these fails was not written from any data.
 """
 
 from __future__ import annotations

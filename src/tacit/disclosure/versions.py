@@ -56,9 +56,9 @@ def model_versions(before: Predict, after: Predict, x: object, y: object) -> Ver
 def naming_limit(epsilon: float, candidates: int) -> float:
     r"""How often anybody can name the deleted one of m equally likely candidates, where both versions are private.
 
-    The second version is trained without one of them: two such tables differ by a removal and an addition, so no
-    output is more than e^{2 epsilon} times likelier under one, and the posterior is at most
-    e^{2 epsilon}/(e^{2 epsilon} + m - 1) (add-remove, delta 0).
+    The second version is trained without one of them, so two such tables differ by a removal and an addition. No output
+    is more than e^{2 epsilon} times likelier under one, and the posterior is at most e^{2 epsilon}/(e^{2 epsilon} + m -
+    1) (add-remove, delta 0).
     """
     others = check.whole("candidates", candidates, least=2) - 1
     return 1 / (1 + others * math.exp(-2 * check.nonnegative("epsilon", epsilon)))

@@ -24,8 +24,8 @@ DECLARED = "a loss that is not convex, or steeper or more curved than its maker 
 class Held:
     """A declared loss, held within its constants at every margin: no record's gradient is longer than declared.
 
-    A slope or a curvature that is not a number counts as 0 and a value that is not finite as the largest number, so
-    that the record alone is concerned; a function that raises is the caller's fault.
+    A slope or a curvature that is not a number counts as 0, and a value that is not finite as the largest number. So
+    only that record is concerned. A function that raises is the caller's fault.
     """
 
     loss: MarginLoss

@@ -7,8 +7,8 @@
     3  the tables of the chosen pairs get Gaussian noise;
     4  rows are drawn from the tree-shaped distribution that fits them: free, since steps 1 to 3 are private already.
 
-With a label, the column that others will be used to predict, every table of steps 1 and 3 is split by its values, and
-step 4 has one distribution for each of them: no dependence on the label is left out. Tables are larger then: half of
+With a label, the column that others will be used to predict, every table of steps 1 and 3 is split by its values. Step
+4 then has one distribution for each of them, so no dependence on the label is left out. Tables are larger then: half of
 what the noise of step 3 will add to a table of its size is taken off the score.
 
 Reference: McKenna, Miklau and Sheldon 2021, Algorithm 2 (MST); McKenna, Mullins, Sheldon and Miklau 2022 (AIM: the

@@ -1,8 +1,8 @@
 """Conditions that fail on no value: what an engine would cast on its own, and could fail to, is cast here or refused.
 
 Engines bring the two sides of a comparison to one type first. A whole number does not fit into every decimal, nor a
-second of the year 100,000 into nanoseconds: the engine stops, and whoever sees that has learnt something about the one
-person who holds the value. So numbers of different kinds are compared in double precision, times are compared with
+second of the year 100,000 into nanoseconds. The engine then stops, and whoever sees that has learnt something about the
+one person who holds the value. So numbers of different kinds are compared in double precision, times are compared with
 constants of their own precision, and patterns are constants.
 """
 

@@ -20,7 +20,7 @@ def refit(target: Any, fit: Fit | None) -> Fit | None:
     """How to train another model like the target: the given `fit`, or a clone of a scikit-learn estimator.
 
     A clone of an estimator that keeps a part as it was trained would know the target's members in every reference
-    model, so that nobody would seem to be known; such an estimator is not cloned.
+    model. Then nobody would seem to be known, so such an estimator is not cloned.
     """
     if fit is not None or not callable(getattr(target, "get_params", None)) or _keeps_a_trained_part(target):
         return fit

@@ -1,7 +1,7 @@
 """Records that are there several times on one side: a training set that was oversampled, or drawn with replacement.
 
 Copies of one record are one record to an attack. A reference model that is trained on some of them knows the others
-too, so they go into a training set together or not at all; and ten rows of one record say no more than one row does, so
+too, so they go into a training set together or not at all. Ten rows of one record say no more than one row does, so
 intervals count them as one.
 """
 
@@ -23,7 +23,7 @@ small: a pair of people is counted once, or a pair of copies twice."""
 def repeats(known: list[tuple[bytes, str]], member: NDArray[np.bool_]) -> Rows:
     """For every row the first row of the same side that equals it; its own number where none does.
 
-    In a coarse table people equal each other on both sides: where records of one side equal one another no more often
+    In a coarse table people equal each other on both sides. Where records of one side equal one another no more often
     than those of the other side equal them, they are different people, and every row stays for itself.
     """
     first = np.arange(member.size)
