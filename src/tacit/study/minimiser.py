@@ -1,8 +1,9 @@
 """A linear model of a table by private minimisation (`tacit.erm`), where a run file leaves the way of training open.
 
 A `Minimiser` stands where a descent has its `Plan`: public numbers from which event, claim and model follow. What is
-needed to go on after an interruption is one secret: key of the charge and noise are derived from it and from the data,
-so the same run done again pays nothing and draws the same noise, and any other pays (soundness rules 9, 12 and 25).
+needed to resume after an interruption is one secret. The key of the charge and the noise are derived from it and from
+the data. So the same run done again pays nothing and draws the same noise, and any other pays (soundness rules 9, 12
+and 25).
 """
 
 from __future__ import annotations
