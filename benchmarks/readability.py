@@ -88,7 +88,7 @@ def is_formula(sentence: str) -> bool:
 
 def sentences(markdown: str) -> Iterator[str]:
     text = FENCE.sub("\n\n", re.sub(r"<!--.*?-->|^---\n.*?^---\n", "", markdown, flags=re.DOTALL | re.MULTILINE))
-    text = re.sub(r"\$\$.*?\$\$", "", text, flags=re.DOTALL)
+    text = re.sub(r"\$\$.*?\$\$|!\[[^\]]*\]\([^)]*\)", "", text, flags=re.DOTALL)
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*+]|\d+\.) )", text):
         lines = [line for line in block.splitlines() if not re.match(r"\s*(\||#|<|>|\(.*\)=$|:::|```)", line)]
         flat = LINK.sub(r"\1", " ".join(lines)).strip().lstrip("->*+ ")

@@ -98,7 +98,7 @@ def trained(how: Network, x: Any, y: Labels, rng: np.random.Generator) -> nn.Mod
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """The same shares for everybody."""
+    """Equal shares for all inputs."""
 
     shares: Shares
 
