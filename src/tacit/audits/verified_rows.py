@@ -72,4 +72,5 @@ class Verification:
 
     @property
     def same_words(self) -> bool:
+        """Whether sentences are worded as this version words them; it does not decide about `ok`."""
         return all(row.equal for row in self.statements if row.kind == WORDS)
