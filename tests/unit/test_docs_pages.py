@@ -108,19 +108,10 @@ def shell_blocks(name):
     return [pytest.param(block, marks=[pytest.mark.slow] if slow.search(block.text) else []) for block in run]
 
 
-FASTER = {"epochs = 20": "epochs = 4", "references = 16": "references = 8"}
-"""A fifth of the steps of the tour's run: the test compares words, and numbers of experiments are left out anyway."""
-
-
 @pytest.fixture
 def folder(request, tmp_path, monkeypatch):
     """Where the tour has arrived: its files, its data, and evidence of other runs, unless the block makes its own."""
     save_files(DOCS / "tour.md", tmp_path)
-    described = (tmp_path / "run.toml").read_text(encoding="utf-8")
-    for slow, fast in FASTER.items():
-        assert slow in described
-        described = described.replace(slow, fast)
-    (tmp_path / "run.toml").write_text(described, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)
