@@ -157,6 +157,11 @@ def _mean(rows: dict[str, dict[str, float]]) -> dict[str, float]:
     return {name: round(float(np.mean([row[name] for row in rows.values()])), 4) for name in names}
 
 
+def keep(found: dict[str, Any], quick: bool) -> None:
+    if not quick:
+        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one seed; nothing is written")
@@ -173,6 +178,7 @@ def main() -> None:
     if options.peer:
         methods["mbi MST"] = lambda seed: peer(train, sizes, seed, options.peer)
     found |= {"sizes": sizes} | ({} if "real rows" in found else {"real rows": {"auc": auc(train, codes[test])}})
+    keep(found, options.quick)
     for name, method in methods.items():
         rows = found.setdefault(name, {})
         for seed in (seed for seed in seeds if str(seed) not in rows):
@@ -180,8 +186,7 @@ def main() -> None:
             made = method(seed)
             rows[str(seed)] = {**measured(train, made, sizes, codes[test]), "seconds": time.perf_counter() - began}
             found["mean"] = {which: _mean(found[which]) for which in (*methods, "mbi MST") if found.get(which)}
-            if not options.quick:
-                RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            keep(found, options.quick)
     print(json.dumps(found, indent=1))
 
 
