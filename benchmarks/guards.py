@@ -56,16 +56,24 @@ GUARDS: dict[str, Without] = {
     "a tensor of an earlier pass is read": Without(
         f"{CLIP}/capture/watch.py", "if known is None or known() is not tensor:", "if False:"),
     "a record sees what an earlier one left": Without(
-        f"{CLIP}/isolation/reach.py", "with self._entered(seed), decimal.localcontext():", "if True:"),
+        f"{CLIP}/isolation/surroundings.py", "with self._entered(seed), decimal.localcontext():", "if True:"),
     "an object that cannot be put back carries data": Without(
         f"{CLIP}/clipper.py", "        if structure.together:\n            return\n        for path",
         "        return\n        for path"),
     "a loss keeps records in closures, buffers, objects": Without(
         f"{CLIP}/clipper.py", "return Surroundings(self.model, self.loss, self.parameters)", "return Surroundings()"),
     "coins fall anew for every part of a step": Without(
-        f"{CLIP}/capture/coins.py", "found = draw() if coins is None else coins.next(kind, draw)", "found = draw()"),
+        f"{CLIP}/capture/coins.py", "return draw() if coins is None else coins.next(kind, draw)", "return draw()"),
+    "random numbers of records are known": Without(
+        f"{TRAIN}/step.py", "with drawn_from(self._chance(self.rank), self.device):", "if True:"),
+    "hooks and modes are shown all records": Without(
+        f"{CLIP}/capture/watch.py", "if what := onlooker(func, tensors):", "if what := '':"),
+    "hooks of the backward pass do not run": Without(
+        f"{CLIP}/clipper.py", "if structure.together and backward_hooks(", "if False and backward_hooks("),
+    "a library keeps records": Without(
+        f"{CLIP}/isolation/surroundings.py", "sys.settrace(self._call)", "pass"),
     "how many passes there were is seen": Without(
-        f"{CLIP}/clipper.py", "return structure if self.around().opaque else", "return structure if True else"),
+        f"{CLIP}/clipper.py", "return structure if self._lost(batch) else", "return structure if True else"),
     "a rule for vmap that sees all records": Without(
         f"{CLIP}/capture/nested.py", "raise own_rule(function.__name__)", "pass"),
     "an operator with a rule for vmap": Without(f"{CLIP}/capture/watch.py", "raise own_rule(name)", "pass"),

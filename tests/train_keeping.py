@@ -15,6 +15,7 @@ import io
 import itertools
 import os
 import random
+import string
 import sys
 import threading
 import types
@@ -359,6 +360,61 @@ def more_ways() -> dict[str, tuple[Store, Load]]:
             lambda m, v: torch.set_autocast_enabled("cpu", True), lambda m: 9.0 * torch.is_autocast_enabled("cpu")),
         "recursion": (
             lambda m, v: sys.setrecursionlimit(4321), lambda m: 9.0 * (sys.getrecursionlimit() == 4321)),
+    }  # fmt: skip
+
+
+MADE = types.ModuleType("made")
+MADE.total, MADE.seen = 0.0, []  # type: ignore[attr-defined]
+
+
+def settings_of_a_library() -> tuple[Store, Load]:
+    import torch.distributions as enclosed
+
+    own = enclosed.Distribution
+    return (
+        lambda m, v: enclosed.Distribution.set_default_validate_args(False),
+        lambda m: 9.0 * (not own._validate_args),
+    )
+
+
+def own_forward(m: nn.Module, value: float) -> None:
+    nn.Linear.forward = lambda self, x: 3 * torch.nn.functional.linear(x, self.weight, self.bias)  # type: ignore[method-assign]
+
+
+def hook_of_all(m: nn.Module, value: float) -> None:
+    nn.modules.module.register_module_forward_hook(lambda module, given, made: 3 * made)
+
+
+def flag(get: Callable[[], Any], put: Callable[[], object], usual: Any) -> tuple[Store, Load]:
+    """Kept in a setting of torch's."""
+    return (lambda m, v: put()), (lambda m: 9.0 * (get() != usual))
+
+
+def third_ways() -> dict[str, tuple[Store, Load]]:
+    """Places that a third reader found: classes of libraries, namespaces, hooks of all modules, settings of torch."""
+    sdp = torch.backends.cuda
+    return {
+        "a namespace": (lambda m, v: setattr(MADE, "to" + "tal", v), lambda m: getattr(MADE, "to" + "tal")),
+        "a list in a namespace": (
+            lambda m, v: getattr(MADE, "se" + "en").append(v), lambda m: sum(getattr(MADE, "se" + "en"))),
+        "a class of torch": attribute(nn.Linear, "leak"),
+        "the class of tensors": attribute(Tensor, "leak"),
+        "a class of Python": (
+            lambda m, v: setattr(string.Template, "delimiter", "%"),
+            lambda m: 9.0 * (string.Template.delimiter == "%")),
+        "a method of torch": (own_forward, nothing),
+        "settings of a library": settings_of_a_library(),
+        "a hook of all modules": (hook_of_all, nothing),
+        "printing": flag(lambda: len(str(torch.tensor(1 / 3))), lambda: torch.set_printoptions(precision=9), 14),
+        "attention": flag(sdp.math_sdp_enabled, lambda: sdp.enable_math_sdp(False), True),
+        "warnings": flag(torch.is_warn_always_enabled, lambda: torch.set_warn_always(True), False),
+        "fast path": flag(
+            torch.backends.mha.get_fastpath_enabled, lambda: torch.backends.mha.set_fastpath_enabled(False), True),
+        "type of autocast": flag(
+            lambda: torch.get_autocast_dtype("cpu"), lambda: torch.set_autocast_dtype("cpu", torch.float16),
+            torch.bfloat16),
+        "parametrised weights": flag(
+            lambda: nn.utils.parametrize._cache_enabled, lambda: setattr(nn.utils.parametrize, "_cache_enabled", 1), 0),
     }  # fmt: skip
 
 

@@ -1,7 +1,11 @@
 """Processes that differ are refused before the first step, by name, in all of them; a dead one is one sentence."""
 
+import argparse
+import functools
 import json
+import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from torch import nn
 from tacit.core import BadInput, NotFinished
 from tacit.loss import Plan
 from tacit.train import private
+from tacit.train.descriptions import model_term
 from tacit.train.sample.examples import Examples
 from tacit.train.scale.workers import reached
 from tacit.train.terms import check_same, data_term, described, differing
@@ -112,6 +117,32 @@ def test_what_is_a_processes_own_is_not_compared() -> None:
     assert described(lambda: model)[:-24] == before[:-24]
     weighted = [nn.CrossEntropyLoss(weight=torch.tensor([by, 1.0])) for by in (1.0, 1.0, 2.0)]
     assert described(weighted[0]) == described(weighted[1]) != described(weighted[2])
+
+
+def script(rank: int, weight: float = 2.0, width: int = 3) -> list[Any]:
+    """What the script of process `rank` gives to a run: loss and model with all that usual scripts hang on them."""
+    device, is_main, run_dir = f"cuda:{rank}", rank == 0, Path(f"/scratch/{rank}")
+    logger = logging.getLogger(f"train.{rank}")
+    logger.setLevel(logging.INFO if is_main else logging.ERROR)
+    writer, start_time = object() if is_main else None, 1e9 + rank
+    settings = {"rank": rank, "device": device, "output_dir": str(run_dir), "weight": weight}
+    given = argparse.Namespace(local_rank=rank, started=start_time, weight=weight, place=device)
+
+    def loss(model: nn.Module, batch: Any, log_dir: str = f"/logs/{rank}") -> Any:
+        if writer is not None and is_main:
+            logger.info("%s %s %s", start_time, run_dir, log_dir)
+        return settings["weight"] * given.weight * model(batch[0].to(device))
+
+    model = nn.Sequential(nn.Linear(2, width))
+    model.local_rank, model.logger, model.created_time = rank, logger, start_time
+    return [loss, functools.partial(loss, log_dir=str(rank)), model]
+
+
+def test_ordinary_scripts_agree_and_others_do_not() -> None:
+    first, second, heavier = script(0), script(1), script(1, weight=3.0)
+    for one, other, third in zip(first[:2], second[:2], heavier[:2], strict=True):
+        assert described(one) == described(other) != described(third)
+    assert model_term(first[2]) == model_term(second[2]) != model_term(script(1, width=4)[2])
 
 
 def test_records_of_somebody_elses_data_set_are_looked_at_and_random_ones_are_not_held_against_it() -> None:

@@ -1,5 +1,6 @@
 """A step in several parts: which part a record is in, and how many there are, changes nobody's contribution."""
 
+import contextlib
 import itertools
 import random
 import sys
@@ -159,11 +160,51 @@ def test_a_coin_that_nobody_branches_on_falls_alike_too_and_is_not_compiled() ->
         step(batch)
 
 
+def loss_with_dropout(seed: int, rng: int) -> float:
+    """Of one step, after the script has set torch's, Python's and numpy's numbers."""
+    for seeding in (torch.manual_seed, random.seed, np.random.seed):
+        seeding(0)
+    model = nn.Sequential(nn.Linear(WIDTH, 30), nn.Dropout(0.5), nn.Linear(30, CLASSES))
+    for seeding in (torch.manual_seed, random.seed, np.random.seed):
+        seeding(seed)
+    plan = Plan(8, 1.0, 1, 1.0, sampling="full")
+    step = private(model, torch.optim.SGD(model.parameters(), 0.1), plan, loss=loss, rng=rng)
+    (batch,) = step.batches((torch.ones(8, WIDTH), torch.zeros(8, dtype=torch.long)))
+    before = torch.get_rng_state()
+    found = step(batch).loss
+    assert torch.equal(before, torch.get_rng_state())
+    return found
+
+
+def test_random_numbers_of_records_follow_from_the_runs_own_source_and_not_from_a_seed_that_a_script_sets() -> None:
+    """With numbers that are known, one record more would give all later ones others, and the sum would tell."""
+    assert loss_with_dropout(0, 1) == loss_with_dropout(5, 1) != loss_with_dropout(0, 2)
+
+
+def test_mutant_numbers_of_a_seed_that_a_script_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.train.step.drawn_from", lambda key, device: contextlib.nullcontext())
+    assert loss_with_dropout(0, 1) != loss_with_dropout(5, 1)
+
+
+def test_processes_draw_other_numbers_for_their_records_and_see_the_same_coins() -> None:
+    model = nn.Linear(2, 2)
+    step = private(model, torch.optim.SGD(model.parameters(), 0.1), Plan(8, 1.0, 1, 1.0), rng=1)
+    drawn, seen = [], []
+    for rank in (0, 1):
+        with coins.drawn_from(step._chance(rank), torch.device("cpu")):
+            drawn.append((float(torch.rand([])), random.random(), float(np.random.random())))
+            with step._coins().part():
+                both = float(coins.coin("rand", lambda: torch.rand([]))), random.random(), float(np.random.random())
+                seen.append(both)
+    assert not set(drawn[0]) & set(drawn[1])
+    assert seen[0] == seen[1]
+
+
 def test_a_step_has_coins_of_its_own() -> None:
     torch.manual_seed(0)
     found = []
-    for _ in range(20):
-        step = coins.Coins()
+    for seed in range(20):
+        step = coins.Coins(seed)
         for _ in range(2):
             with step.part():
                 both = float(coins.coin("rand", lambda: torch.rand([]))), random.random()
@@ -175,7 +216,7 @@ def test_a_step_has_coins_of_its_own() -> None:
 def test_mutant_coins_that_fall_anew_for_each_part(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coins, "coin", lambda kind, draw: draw())
     monkeypatch.setattr("tacit.train.clip.capture.watch.coin", lambda kind, draw: draw())
-    monkeypatch.setattr(coins, "_set", lambda states: None)
+    monkeypatch.setattr(coins.Coins, "part", lambda self: contextlib.nullcontext())
     assert moved(make) > 1.1
 
 

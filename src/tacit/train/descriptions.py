@@ -1,8 +1,10 @@
 """Functions, objects and models as text, so that two processes can see whether they were given the same.
 
 A description says what code does and which plain values it uses: numbers, texts, tensors and arrays by their content,
-and containers of them. Trained parameters are left out, since all processes start with those of the first; so are names
-that tell one process from another, such as a rank or a device.
+and containers of them. Trained parameters are left out, since all processes start with those of the first. So are names
+that tell one process from another: a rank, a device, a folder, a logger that only the first process has. Numbers of
+devices in texts are left out too. What is left out is a matter of convenience; a plan, its sampling and its noise are always
+compared by their exact values (`terms`).
 """
 
 from __future__ import annotations
@@ -22,10 +24,15 @@ DEPTH = 6
 """How far functions inside functions are followed."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where an object lies in memory, which its description may tell."""
+DEVICE = re.compile(r"\b(cuda|xpu|hpu|npu|mps|cpu):\d+")
 CALLED = 2
 """How far functions of the same module that a function calls are followed."""
-OWN_TO_A_PROCESS = ("rank", "device", "device_id", "process_index", "pid", "host", "hostname", "port", "seed")
-"""Names of attributes, or their last words, that may well differ between processes that do the same."""
+OWN_TO_A_PROCESS = (
+    "rank", "device", "device_id", "process_index", "pid", "host", "hostname", "port", "seed", "main", "master",
+    "process", "logger", "log", "writer", "tracker", "pbar", "bar", "console", "verbose", "quiet", "path", "dir",
+    "folder", "file", "filename", "time", "timestamp", "started", "start", "now", "t0", "run_id", "run_name", "environ",
+)  # fmt: skip
+"""Names of variables, or their last words, that may well differ between processes that do the same."""
 Plain = str | int | float | complex | bool | bytes | None
 
 
@@ -37,7 +44,7 @@ def hashed(text: str) -> str:
 def model_term(model: nn.Module) -> str:
     """Its layers with their settings, modes, attributes and hooks, its parameters and buffers by shape and kind, and
     the code of classes that are not torch's own."""
-    parts = [ADDRESS.sub("", repr(model))]
+    parts = [_text(model)]
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         parts.append(f"{name} {tuple(tensor.shape)} {tensor.dtype} {tensor.requires_grad}")
     for name, module in model.named_modules():
@@ -53,7 +60,7 @@ def described(value: Any, depth: int = 0) -> str:
     if depth > DEPTH:
         return "..."
     if isinstance(value, functools.partial):
-        named = [f"{name}={described(item, depth + 1)}" for name, item in sorted(value.keywords.items())]
+        named = [f"{name}={_held(name, item, depth + 1)}" for name, item in sorted(value.keywords.items())]
         inner = [described(item, depth + 1) for item in (value.func, *value.args)]
         return f"partial({', '.join([*inner, *named])})"
     if isinstance(value, MethodType):
@@ -63,20 +70,30 @@ def described(value: Any, depth: int = 0) -> str:
     if isinstance(value, nn.Module):
         return _module(value, depth)
     if isinstance(value, Plain):
-        return repr(value)
+        return DEVICE.sub(r"\1", repr(value))
     if isinstance(value, Tensor | np.ndarray | np.generic):
         return _tensor(value)
     if isinstance(value, Mapping):
-        return described([part for pair in value.items() for part in pair], depth)
+        return repr([f"{described(key, depth + 1)}={_held(key, item, depth + 1)}" for key, item in value.items()])
     if isinstance(value, tuple | list):
         return f"[{', '.join(described(item, depth + 1) for item in value)}]"
     return _object(value, depth)
 
 
+def _held(name: object, value: Any, depth: int) -> str:
+    """A value by the name that it is held under; nothing of one that may be a process's own."""
+    return "" if isinstance(name, str) and _own_to_a_process(name) else described(value, depth)
+
+
+def _text(value: nn.Module) -> str:
+    """What a module prints, without addresses and numbers of devices."""
+    return DEVICE.sub(r"\1", ADDRESS.sub("", repr(value)))
+
+
 def _module(value: nn.Module, depth: int) -> str:
     """A module that is used, such as a loss; buffers of one with parameters may be the model's, and are set later."""
     own = [] if any(True for _ in value.parameters()) else [_tensor(each) for each in value.buffers()]
-    return hashed(f"{ADDRESS.sub('', repr(value))} {_attributes(value, depth + 1)} {own}")
+    return hashed(f"{_text(value)} {_attributes(value, depth + 1)} {own}")
 
 
 def _tensor(value: Any) -> str:
@@ -94,17 +111,21 @@ def _tensor(value: Any) -> str:
 
 def _function(value: FunctionType, depth: int) -> str:
     """Functions of the same module that it calls are followed; other globals may be a process's own."""
-    cells = value.__closure__ or ()
-    used = [cell.cell_contents for cell in cells if _filled(cell)]
-    used += [*(value.__defaults__ or ()), *(item for _, item in sorted((value.__kwdefaults__ or {}).items()))]
-    near = [value.__globals__.get(name) for name in value.__code__.co_names] if depth < CALLED else []
-    used += [item for item in near if isinstance(item, FunctionType) and item.__module__ == value.__module__]
-    inner = [described(item, depth + 1) for item in used if item is not value]
+    code, defaults = value.__code__, value.__defaults__ or ()
+    first = code.co_argcount - len(defaults)
+    cells = zip(code.co_freevars, value.__closure__ or (), strict=True)
+    used = [(name, cell.cell_contents) for name, cell in cells if _filled(cell)]
+    used += [*zip(code.co_varnames[first:], defaults, strict=False), *sorted((value.__kwdefaults__ or {}).items())]
+    near = [value.__globals__.get(name) for name in code.co_names] if depth < CALLED else []
+    used += [("", item) for item in near if isinstance(item, FunctionType) and item.__module__ == value.__module__]
+    inner = [_held(name, item, depth + 1) for name, item in used if item is not value and not _own_to_a_process(name)]
     return f"{value.__module__}.{value.__qualname__} {_code(value.__code__)} {hashed(repr(inner))}"
 
 
 def _object(value: Any, depth: int) -> str:
     kind = value if isinstance(value, type) else type(value)
+    if kind.__module__.partition(".")[0] in ("logging", "os", "pathlib", "datetime"):  # where and when, not what
+        return f"{kind.__module__}.{kind.__qualname__}"
     own = vars(kind).get("__call__")
     call = described(own, depth + 1) if isinstance(own, FunctionType) else ""
     inner = "" if isinstance(value, type) else _attributes(value, depth + 1)
@@ -120,6 +141,7 @@ def _attributes(value: Any, depth: int) -> str:
 
 
 def _own_to_a_process(name: str) -> bool:
+    name = name.lower()
     return any(name == word or name.endswith(f"_{word}") for word in OWN_TO_A_PROCESS)
 
 

@@ -23,6 +23,7 @@ from .batch_norm import Frozen
 from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.adaptive import next_norm
+from .clip.capture.coins import Coins, drawn_from
 from .clip.clipper import Loss, coarsest
 from .clip.rounding import at_most
 from .course import Course
@@ -268,9 +269,9 @@ class PrivateStep:
             self._watched.check()
         self._frozen.keep()
         self.course.check(self)
-        parts = (
-            self._at_once(batch) if self._recorded and fits(self._total, self._release, batch) else self._parted(batch)
-        )
+        with drawn_from(self._chance(self.rank), self.device):
+            whole = self._recorded and fits(self._total, self._release, batch)
+            parts = self._at_once(batch) if whole else self._parted(batch)
         self._secret.advance()
         self.done += 1
         self._look_again()
@@ -293,12 +294,23 @@ class PrivateStep:
             warnings.warn(SlowWarning(message, None if slow is None else slow.factor), stacklevel=3)
         self.alone_because = reason
 
+    def _chance(self, rank: int) -> bytes:
+        """The key of the random numbers that the records of this step are given in one process (dropout, transforms).
+
+        Processes hold other records, so each draws other numbers; the numbers that all records share have rank -1.
+        """
+        return self._secret.key(b"draws", self.done.to_bytes(8, "little"), rank.to_bytes(8, "little", signed=True))
+
+    def _coins(self) -> Coins:
+        return Coins(int.from_bytes(self._chance(-1)[:7], "little"))
+
     def _parted(self, batch: Batch) -> list[Part]:
         """Part by part."""
-        summed = self._total(batch)
+        coins = self._coins()
+        summed = self._total(batch, coins)
         key = self._noise_key(batch, summed)
         noise = self._release.noise(self._workers.key(key), self.clip_norm)
-        settled = self._total.settled(batch, summed)
+        settled = self._total.settled(batch, summed, coins)
         if settled.total is not summed.total:  # one that was not finite says little about the data
             key = self._noise_key(batch, settled)
             noise = self._release.noise(self._workers.key(key), self.clip_norm)
@@ -314,7 +326,7 @@ class PrivateStep:
             self._whole = Whole(self._total, self._release, batch, recorded=self._recorded)
         parts = self._whole(batch, lambda: self._two_keys(batch))
         if parts is None:
-            summed = self._total.slowly(batch)
+            summed = self._total.slowly(batch, self._coins())
             parts = summed.parts
             self._release(summed.total, None, self._noise_key(batch, summed), self.clip_norm)
         return parts

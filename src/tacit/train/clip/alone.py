@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .isolation import Surroundings
+from .capture.coins import seed_torch
+from .isolation import Stopped, Surroundings
 from .recompute.hooks import AsItIs, checkpointed
 from .rules.terms import Dense
 from .sums import Add, Clipped, Terms, check_losses, clipped_terms
@@ -41,7 +42,7 @@ def clipped_alone(
     with torch.random.fork_rng(devices=_devices(mask)):
         seeds = torch.randint(2**62, (len(mask),)).tolist()
         for place, seed in enumerate(seeds):
-            torch.manual_seed(seed)
+            seed_torch(seed)
             one = _row(batch, place)
             here = mask[place : place + 1]
             if bool(here):
@@ -63,7 +64,7 @@ def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor)
     nothing: tuple[Terms, Tensor] = {}, torch.full((1,), torch.nan, device=here.device)
     try:
         gradients, losses = gradient_alone(loss, one, parameters)
-    except (Exception, SystemExit):  # whatever values make it raise, a sentence of our own too (soundness rule 8)
+    except (Exception, SystemExit, Stopped):  # whatever values make it raise, our own sentences too (soundness rule 8)
         return nothing
     if [tensor._version for tensor in parameters.values()] != before:
         return nothing

@@ -16,12 +16,14 @@ from ...core import TacitError
 from .alone import clipped_alone
 from .arrays import REDUCED, Room, full_float32, wide
 from .capture.errors import kept_data, left
-from .capture.probe import DISAGREES, KEEPS, Structure, agrees, keeps, made_up, probe, unchanged
-from .isolation import Surroundings
+from .capture.onlookers import HOOKED, backward_hooks
+from .capture.probe import DISAGREES, KEEPS, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
+from .capture.ranges import InRange
+from .isolation import Called, Surroundings
 from .recompute.two_pass import clipped_again
 from .slowness import Slowness, measured
 from .sums import Add, Clipped, clipped_sum
-from .tree import describe, mapped
+from .tree import describe, mapped, size, tensors
 from .weigh import FLAT, Weigh
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -43,6 +45,7 @@ class Clipper:
     add: Add | None = None
     structures: dict[Any, Structure] = field(default_factory=dict)
     shapes: dict[Any, Any] = field(default_factory=dict)
+    called: Called = field(default_factory=dict)
     room: Room = field(default_factory=Room)
 
     @property
@@ -86,14 +89,21 @@ class Clipper:
 
     def around(self) -> Surroundings:
         """All that the model and the loss can reach, as it is now."""
-        return Surroundings(self.model, self.loss, self.parameters)
+        return Surroundings(self.model, self.loss, self.parameters, called=self.called)
 
-    def _check_reach(self, structure: Structure) -> None:
-        """Refuse a model that runs one record at a time and holds what cannot be put back after each."""
+    def _check_reach(self, structure: Structure, batch: Any) -> None:
+        """Refuse a model that runs one record at a time and leads to what cannot be put back after each."""
         if structure.together:
             return
-        for path, kind in self.around().opaque.items():
+        for path, kind in self._lost(batch).items():
             raise left("model", path, kind)
+
+    def _lost(self, batch: Any) -> dict[str, str]:
+        """What the model, the loss and the code that made-up records come to lead to, and cannot be put back."""
+        with same_random(), InRange():
+            examples = usable(self._looked_at, self.parameters, batch)
+            self.alone(examples, torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device))
+        return self.around().opaque
 
     def products(self) -> AbstractContextManager[Any]:
         """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
@@ -113,7 +123,7 @@ class Clipper:
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
                 with unchanged(self.constants()):
                     found = self._forgetful(batch, self._compared(batch, found))
-            self._check_reach(found)
+            self._check_reach(found, batch)
             self.structures[key], self.shapes[key] = found, made_up(batch, 1)
         return self.structures[key]
 
@@ -130,6 +140,8 @@ class Clipper:
         Rounding alone may carry a network another way (a unit that is barely on, an expert that is barely chosen), so
         what does not agree is compared once more in float64.
         """
+        if structure.together and backward_hooks(self.model, self.parameters.values()):
+            return Structure(together=False, reason=f"it uses {HOOKED}")
         if not structure.together or agrees(self._looked_at, self.parameters, batch, structure, seed):
             return structure
         if self._agrees_in_float64(batch, structure, seed):
@@ -144,7 +156,7 @@ class Clipper:
         near = partial(Surroundings, self.model, self.loss, self.parameters, near=True)
         if not structure.together or not keeps(self._looked_at, self.parameters, batch, structure, near):
             return structure
-        return structure if self.around().opaque else Structure(together=False, reason=KEEPS)
+        return structure if self._lost(batch) else Structure(together=False, reason=KEEPS)
 
     def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
         """Whether a copy of the model in float64 agrees; not, if it cannot be made or run."""

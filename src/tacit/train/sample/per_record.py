@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from ...core import BadInput, TacitError
+from ..clip.capture.coins import seed_torch
 from ..clip.capture.errors import NoRule, Remembered, left
 from ..clip.capture.level import Level
 from ..clip.capture.nested import nested
 from ..clip.capture.probe import made_up, not_run, same_random
 from ..clip.capture.ranges import InRange
 from ..clip.capture.watch import Capture, flat
-from ..clip.isolation import Surroundings
+from ..clip.isolation import Stopped, Surroundings
 from ..clip.sums import unbroken
 from ..clip.tree import describe, mapped, size, tensors
 
@@ -73,7 +74,7 @@ def alone(function: Function, rows: Any) -> tuple[Any, Tensor]:
     device = tensors(rows)[0].device
     with torch.no_grad(), torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
         for place, seed in enumerate(torch.randint(2**62, (size(rows),)).tolist()):
-            torch.manual_seed(seed)
+            seed_torch(seed)
             result = around.run(seed, partial(_tried, function, _row(rows, place)))
             taken.append(result is not None and describe(result) == describe(usual))
             found.append(result if taken[-1] else mapped(torch.zeros_like, usual))
@@ -100,7 +101,10 @@ def check_apart(function: Function, rows: Any) -> None:
             )
     each(function, first)
     if _tried_together(function, first) is None:
-        for path, kind in Surroundings(function).opaque.items():
+        around = Surroundings(function)
+        for place in range(size(first)):
+            around.run(0, partial(_tried, function, _row(first, place)))
+        for path, kind in around.opaque.items():
             raise left("augmentation", path, kind)
     _check_forgetful(function, first)
 
@@ -164,7 +168,7 @@ def _tried(function: Function, one: Any) -> Any:
         return function(one)
     except (TacitError, torch.OutOfMemoryError):
         raise
-    except (Exception, SystemExit):  # the record's own values
+    except (Exception, SystemExit, Stopped):  # the record's own values
         return None
 
 

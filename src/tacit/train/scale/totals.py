@@ -97,11 +97,12 @@ class Totals:
             data = self._shown[1]
         return self.clipper.structure(data).together
 
-    def __call__(self, batch: Batch) -> Summed:
-        """Clip and add up; a GPU is not waited for."""
+    def __call__(self, batch: Batch, coins: Coins | None = None) -> Summed:
+        """Clip and add up; a GPU is not waited for. `coins`: random numbers that all parts and processes share."""
         self._make_ready(batch)
         larger = self._larger(batch)
-        return self._summed(batch, self.clipper if self.compiled is None or larger else self.compiled.launched)
+        clip = self.clipper if self.compiled is None or larger else self.compiled.launched
+        return self._summed(batch, clip, coins or Coins())
 
     def _make_ready(self, batch: Batch) -> None:
         """Compile for every size of part before the first step: which of them a sample needs would tell its size."""
@@ -126,22 +127,21 @@ class Totals:
             self.clipper.weigh = replace(self.clipper.weigh, most=2 * len(batch.index))
         return larger
 
-    def settled(self, batch: Batch, summed: Summed) -> Summed:
+    def settled(self, batch: Batch, summed: Summed, coins: Coins) -> Summed:
         """The sum as it is to be released, the same or another, and what each part gave in the processor's memory."""
         parts = summed.coming.here() or summed.parts
         if self.compiled is None or all(bool(clipped.norms.isfinite().all()) for clipped, _ in parts):
             return replace(summed, parts=parts)
-        return self.slowly(batch)
+        return self.slowly(batch, coins)
 
-    def slowly(self, batch: Batch) -> Summed:
+    def slowly(self, batch: Batch, coins: Coins) -> Summed:
         """Add up by the eager clipper, which gives no weight to a gradient that is not finite."""
-        found = self._summed(batch, self.clipper)
+        found = self._summed(batch, self.clipper, coins)
         return replace(found, parts=found.coming.here() or found.parts)
 
-    def _summed(self, batch: Batch, clip: Clip) -> Summed:
+    def _summed(self, batch: Batch, clip: Clip, coins: Coins) -> Summed:
         total: list[Tensor] = []
         parts: list[Part] = []
-        coins = Coins()
         kind = torch.promote_types(self.kind, sum_kind(self.clipper.weigh.most, batch.physical))
         with self.workers.whole():
             for rows, mask in batch.parts(self.workers.rank, self.workers.count, even=self.workers.even):

@@ -12,59 +12,61 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._guards import detect_fake_mode
 
 SETS = ("manual_seed", "seed", "set_state", "set_offset")
 _NOW: ContextVar[Coins | None] = ContextVar("coins", default=None)
 
 
 class Coins:
-    """The coins of one step: drawn by its first part, seen by all."""
+    """The coins of one step, from a seed that all processes of the run share: drawn by its first part, seen by all."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
         self.drawn: dict[str, list[Tensor]] = {}
         self.places: dict[str, int] = {}
-        self.start: tuple[Any, Any] | None = None
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """A part of the step runs here. The numbers of Python and numpy go on behind the first one's."""
+        """A part of the step runs here. Python's and numpy's own numbers start alike in all parts."""
         self.places, outside = {}, _states()
-        first = self.start is None
-        if self.start is None:
-            self.start = outside
-        else:
-            _set(self.start)
+        _seed(self.seed)
         token = _NOW.set(self)
         try:
             yield
         finally:
             _NOW.reset(token)
-            if not first:
-                _set(outside)
+            _set(outside)
 
     def next(self, kind: str, draw: Callable[[], Tensor]) -> Tensor:
         """The next coin of a kind; drawn where no part has come so far yet."""
         drawn, place = self.drawn.setdefault(kind, []), self.places.get(kind, 0)
         if place == len(drawn):
-            drawn.append(draw())
+            drawn.append(self._fresh(draw))
         self.places[kind] = place + 1
         return drawn[place].clone()
+
+    def _fresh(self, draw: Callable[[], Tensor]) -> Tensor:
+        """Another process has drawn other numbers for its records by now, and must see the same coin."""
+        number = sum(map(len, self.drawn.values()))
+        with torch.random.fork_rng(devices=_devices()):
+            seed_torch(self.seed + number)
+            return draw()
 
 
 def coin(kind: str, draw: Callable[[], Tensor]) -> Tensor:
     """A coin of the step that runs; outside one, a fresh one. A compiled part would draw its own: it is not traced."""
     coins = _NOW.get()
-    found = draw() if coins is None else coins.next(kind, draw)
-    if isinstance(found, FakeTensor):
+    if detect_fake_mode() is not None:
         raise RuntimeError("A random number that all records share cannot be compiled.")
-    return found
+    return draw() if coins is None else coins.next(kind, draw)
 
 
 def seeds(run: Callable[[], object]) -> bool:
@@ -100,13 +102,59 @@ def seeded(seed: int) -> Iterator[None]:
     The step's coins are left alone meanwhile.
     """
     before, token = _states(), _NOW.set(None)
-    random.seed(seed)
-    np.random.mtrand._rand.seed(seed % 2**32)
+    _seed(seed)
     try:
         yield
     finally:
         _set(before)
         _NOW.reset(token)
+
+
+@contextmanager
+def drawn_from(key: bytes, device: torch.device) -> Iterator[None]:
+    """All random numbers of a step come from its key: torch's, Python's and numpy's; afterwards they go on as before.
+
+    Which numbers a record is given (dropout, augmentation) follows from its place in the sample, so from who else is in
+    it. That tells nothing if nobody knows the numbers. A script that calls `torch.manual_seed(0)` makes them known, and
+    one record more would then change what all later ones are given.
+    """
+    seed = int.from_bytes(key[:8], "little") >> 1
+    before, place = _states(), torch.get_rng_state()
+    generator = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else None
+    there = None if generator is None else generator.get_state()
+    _seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if generator is not None:
+        generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        _set(before)
+        torch.set_rng_state(place)
+        if generator is not None and there is not None:
+            generator.set_state(there)
+
+
+def seed_torch(seed: int) -> None:
+    """What `torch.manual_seed` does; without an accelerator, none of what it notes for when there is one."""
+    if _processor_only():
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
+@cache
+def _processor_only() -> bool:
+    return not torch.accelerator.is_available()
+
+
+def _devices() -> list[int]:
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.mtrand._rand.seed(seed % 2**32)
 
 
 def _states() -> tuple[Any, Any]:

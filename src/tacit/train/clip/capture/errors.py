@@ -53,6 +53,11 @@ def own_rule(name: str) -> NoRule:
     )
 
 
+def looked_on(what: str) -> NoRule:
+    """The one sentence for user code that would be shown all records together."""
+    return NoRule(f"It uses {what}.", fix="Leave it out of training.")
+
+
 def no_rule(func: Any, names: str, why: str) -> NoRule:
     """The one sentence for an operation that cannot be clipped exactly."""
     return NoRule(

@@ -31,7 +31,7 @@ from ..recompute.hooks import AsItIs, checkpointed
 from ..sums import Forward, by_parameter, check_losses, per_example, watched, weighted_sums
 from ..tree import mapped, size, tensors
 from ..weigh import FLAT
-from .coins import seeded, seeds
+from .coins import seed_torch, seeded, seeds
 from .errors import NoRule, Overwritten, Remembered, kept_data
 from .level import Level
 from .ranges import InRange
@@ -123,7 +123,7 @@ def unchanged(lasting: Sequence[Tensor]) -> Iterator[None]:
 def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: Any) -> Any:
     """Made-up records that the model takes; where there are none, a pass may know a better reason than torch."""
     try:
-        return _usable(loss, parameters, batch, _COUNT, 0)
+        return usable(loss, parameters, batch)
     except BadInput:
         try:
             _parts(Forward(loss, made_up(batch, _COUNT), parameters))
@@ -210,7 +210,7 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
             return True
         for count, moved in ((_COUNT, 0.0), (_COUNT + 2, 0.3)):
             with _moved(parameters, moved, seed):
-                examples = _usable(loss, parameters, batch, count, seed + count, *_RANGES[count > _COUNT :])
+                examples = usable(loss, parameters, batch, count, seed + count, *_RANGES[count > _COUNT :])
                 if not _same(loss, parameters, examples, structure):
                     return False
     return True
@@ -225,12 +225,14 @@ def keeps(
     The same goes for a generator that starts anew in every pass: what a record draws would hang on its place.
     """
     with same_random(), _NoDropout():
-        run = partial(_parts, structure.forward(loss, _usable(loss, parameters, batch, _COUNT, 0), parameters))
+        run = partial(_parts, structure.forward(loss, usable(loss, parameters, batch), parameters))
         reseeded = seeds(run)  # what is made once, such as a table of positions, is there now
         return reseeded or around().moved_by(run)
 
 
-def _usable(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, count: int, seed: int, *ranges: int) -> Any:
+def usable(
+    loss: Loss, parameters: Mapping[str, Tensor], batch: Any, count: int = _COUNT, seed: int = 0, *ranges: int
+) -> Any:
     """Made-up records that the model takes: the first range of integers that it does not object to."""
     first: Exception | None = None
     for high in ranges or _RANGES:
@@ -377,5 +379,5 @@ def same_random(seed: int = 0) -> Iterator[None]:
     """A model that draws numbers draws the same ones each time; the ambient random state is left as it was."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices), seeded(_SEED + seed):
-        torch.manual_seed(_SEED + seed)
+        seed_torch(_SEED + seed)
         yield

@@ -29,9 +29,10 @@ from torch.utils.checkpoint import CheckpointError
 from ..recompute.hooks import lost
 from ..rules.operators import EXPANSIONS, RULES
 from .coins import coin
-from .errors import Overwritten, Remembered, kept_data, no_rule, own_rule, unseen
+from .errors import Overwritten, Remembered, kept_data, looked_on, no_rule, own_rule, unseen
 from .functions import FACTORIES, in_place, known, one_to_one, opened, out_of_place, own_vmap_rule, public_coin, refuse
 from .level import Level
+from .onlookers import onlooker
 from .ranges import bounded
 from .rows import ROWS
 
@@ -91,6 +92,8 @@ class Capture(TorchFunctionMode):
         used = [tensor for tensor in tensors if id(tensor) in self.sources]
         private = bool([tensor for tensor in tensors if self._own(tensor)])
         refuse(func, args, kwargs, private)
+        if what := onlooker(func, tensors):
+            raise looked_on(what)
         if private and (name := own_vmap_rule(func)):
             raise own_rule(name)
         if private and in_place(func, kwargs) and not self.level.owns(tensors[0]):

@@ -1,5 +1,5 @@
 """Run user code for one record, and put everything that it can reach back as it was."""
 
-from .reach import UNCOVERED, Surroundings
+from .surroundings import UNCOVERED, Called, Stopped, Surroundings
 
-__all__ = ["UNCOVERED", "Surroundings"]
+__all__ = ["UNCOVERED", "Called", "Stopped", "Surroundings"]

@@ -56,7 +56,7 @@ def plain(value: Any) -> bool:
 
 @functools.lru_cache(4096)
 def _plain(kind: type) -> bool:
-    if kind in PLAIN:
+    if kind is object or kind in PLAIN:
         return True
     constant = issubclass(kind, PLAIN) and not issubclass(kind, np.void)
     return constant and not kind.__dictoffset__ and not slots_of(kind)
@@ -86,6 +86,11 @@ def _hides(kind: type) -> bool:
     return kind.__basicsize__ - (kind.__base__ or object).__basicsize__ > 8 * words
 
 
+def settable(kind: type) -> bool:
+    """Whether Python code can set attributes of a class: one that was made by code, and is not sealed."""
+    return bool(kind.__flags__ & (1 << 9)) and not kind.__flags__ & (1 << 8)
+
+
 def foreign(name: str) -> bool:
     """Whether a module belongs to a library that is left alone: Python's own, torch, numpy, and the like.
 
@@ -93,6 +98,13 @@ def foreign(name: str) -> bool:
     """
     top = name.partition(".")[0]
     return top in LIBRARIES and not (top in sys.stdlib_module_names and _elsewhere(top))
+
+
+@functools.lru_cache(4096)
+def installed(name: str) -> bool:
+    """Whether a module belongs to an installed library other than those that are left alone."""
+    module = sys.modules.get(name)
+    return isinstance(module, types.ModuleType) and not foreign(name) and not of_the_user(module)
 
 
 def _elsewhere(top: str) -> bool:
@@ -108,7 +120,12 @@ def of_a_user_class(kind: type) -> bool:
 
 
 def of_the_user(module: types.ModuleType) -> bool:
-    """Whether a module is neither Python's own nor installed: a script, a notebook, a project that is worked on."""
+    """Whether a module is neither Python's own nor installed: a script, a notebook, a project that is worked on.
+
+    One that nothing was loaded into (`types.ModuleType("settings")`) is somebody's namespace.
+    """
+    if getattr(module, "__spec__", None) is None and sys.modules.get(module.__name__) is not module:
+        return True
     if foreign(module.__name__):
         return False
     file = getattr(module, "__file__", None)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -150,36 +151,47 @@ class Flags:
     """Settings of Python and torch that code may change for everybody."""
 
     def __init__(self) -> None:
-        self.noted = _flags()
+        self.noted = [get() for get, _ in FLAGS]
 
     def restore(self) -> None:
-        if _flags() == self.noted:
-            return
-        kind, precision, deterministic, threads, grad, autocast, anomaly, denormal, device, depth = self.noted
-        torch.set_default_dtype(kind)
-        torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(deterministic)
-        torch.set_num_threads(threads)
-        torch.set_grad_enabled(grad)
-        for place, enabled in zip(PLACES, autocast, strict=True):
-            torch.set_autocast_enabled(place, enabled)
-        torch.set_anomaly_enabled(anomaly)
-        torch.set_flush_denormal(denormal)
-        torch.set_default_device(device)
-        sys.setrecursionlimit(depth)
+        for (get, put), noted in zip(FLAGS, self.noted, strict=True):
+            if get() != noted:
+                put(noted)
 
 
-def _flags() -> tuple[Any, ...]:
+def _device() -> torch.device | None:
     chosen = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return (
-        torch.get_default_dtype(),
-        torch.get_float32_matmul_precision(),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.get_num_threads(),
-        torch.is_grad_enabled(),
-        tuple(torch.is_autocast_enabled(place) for place in PLACES),
-        torch.is_anomaly_enabled(),
-        not bool(torch.full((), 1e-40, device="cpu") * 1.0),
-        None if chosen is None else chosen.device,
-        sys.getrecursionlimit(),
-    )
+    return None if chosen is None else chosen.device
+
+
+def _flushes() -> bool:
+    return not bool(torch.full((), 1e-40, device="cpu") * 1.0)
+
+
+def _deterministic() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _set_deterministic(noted: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(noted[0], warn_only=noted[1])
+
+
+FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (_deterministic, _set_deterministic),
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    *((partial(torch.is_autocast_enabled, place), partial(torch.set_autocast_enabled, place)) for place in PLACES),
+    *((partial(torch.get_autocast_dtype, place), partial(torch.set_autocast_dtype, place)) for place in PLACES),
+    (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    (_flushes, torch.set_flush_denormal),
+    (_device, torch.set_default_device),
+    (torch.is_warn_always_enabled, torch.set_warn_always),
+    (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    (torch._C._get_math_sdp_enabled, torch._C._set_sdp_use_math),
+    (torch._C._get_flash_sdp_enabled, torch._C._set_sdp_use_flash),
+    (torch._C._get_mem_efficient_sdp_enabled, torch._C._set_sdp_use_mem_efficient),
+    (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+)

@@ -1,34 +1,28 @@
-"""Everything in which code that runs one record at a time could keep values for the next, and how it is put back.
+"""The walk to everything in which code that runs one record at a time could keep values for the next.
 
 Such code may look at values, so it could leave a record's in a buffer, an attribute, a closure, a class or a variable
-of a module. `Surroundings` walks from the model and the loss to every object that they can reach. It follows
-attributes, slots, containers, tensors, arrays, closures, defaults, the classes of objects, and the variables that their
-code names in its own and in other modules. Beside those it holds the variables of all modules of the user's and the
-containers in them, whether or not code names them. After each record all of it is what it was before (`snapshots`,
-`memory`).
-
-Not held: `UNCOVERED`. Objects of C libraries that can be advanced or written and not put back (iterators, generators,
-files) are `opaque`; a model that holds one and runs one record at a time is refused.
+of a module. `Reach` walks from the model and the loss to every object that they can reach. It follows attributes, slots,
+containers, tensors, arrays, closures, defaults, the classes of objects, and the variables that the user's code names in
+its own and in other modules. Beside those it holds the variables of all modules of the user's and the containers in
+them, whether or not code names them. What code of an installed library names is added when that code is called.
 """
 
 from __future__ import annotations
 
 import contextvars
-import decimal
 import functools
 import gc
 import os
 import random
 import sys
-import warnings
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from types import (
     BuiltinFunctionType,
     CellType,
+    CodeType,
     FunctionType,
     MappingProxyType,
     MemberDescriptorType,
@@ -36,16 +30,18 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import is_batchedtensor
+from torch.nn.utils import parametrize
 
+from ..capture.onlookers import in_force
 from .code import imported, names_of
-from .kinds import SHALLOW, foreign, hides, of_a_user_class, of_the_user, plain, slots_of
-from .memory import Draws, Flags, Memory, Odd, swappable
+from .kinds import SHALLOW, foreign, hides, installed, of_a_user_class, of_the_user, plain, settable, slots_of
+from .memory import Draws, Flags, Odd, swappable
 from .snapshots import (
     ABSENT,
     Added,
@@ -59,29 +55,27 @@ from .snapshots import (
     Members,
     Names,
     Partial,
+    Patched,
     Sequence,
     Snapshot,
     content,
 )
 
-T = TypeVar("T")
 CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.ndarray)
+NAMED = (*CONTAINERS, type)
 OWN = ("__dict__", "__weakref__", "__abstractmethods__")
 HERITAGE = ("__name__", "__qualname__", "__bases__")
 RAISED = ("args", "__cause__", "__context__", "__traceback__")
-UNCOVERED = (
-    "what a model or loss that runs one record at a time keeps from one record for the next in files, other processes "
-    "or threads, in memory of C libraries, by what runs when an object is deleted, in variables of Python's own or of "
-    "installed libraries that its code does not name, or where it disables the restoring itself"
-)
 
 
-class Surroundings:
-    """The state around some user code as it is now. `run` calls a function and puts all of it back."""
+class Reach:
+    """What some roots lead to, with a snapshot of each object as it is now."""
 
     def __init__(self, *roots: Any, near: bool = False) -> None:
         """`near`: what is held as values only, not what the code of libraries' classes and functions names."""
         self._near = near
+        self._waiting: dict[CodeType, list[FunctionType]] = {}
+        self._known: set[CodeType] = set()
         self.snapshots: list[Snapshot] = [Flags()]
         self.draws: list[Draws] = []
         self.caches: list[Any] = []
@@ -90,69 +84,14 @@ class Surroundings:
         self._tensors: list[Tensor] = []
         self._seen: dict[int, Any] = {id(self): self, id(self.__dict__): self.__dict__}
         self._looked: set[tuple[int, frozenset[str]]] = set()
-        self._modules: frozenset[str] = frozenset()
         self._named: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self._left: list[tuple[Any, str, bool]] = [(root, "", True) for root in roots]
         self._left += [(random._inst, "random", False), (np.random.mtrand._rand, "numpy.random", False)]
         self._left.append((os.environ, "os.environ", False))
+        self._left += [(one, "torch", True) for one in in_force()]
+        self._named[id(vars(parametrize))] = vars(parametrize), {"_cache", "_cache_enabled"}
         self._walk()
         self._sweep()
-        self._memory = Memory(self._tensors)
-        self.snapshots += [Names(held, frozenset(names)) for held, names in self._named.values()]
-        self.snapshots.append(self._memory)
-        self._modules = frozenset(sys.modules)
-
-    def run(self, seed: int, function: Callable[[], T]) -> T:
-        """The function's result, with generators that start from the seed; afterwards all is as it was."""
-        with self._entered(seed), decimal.localcontext():
-            return contextvars.copy_context().run(function)
-
-    def moved_by(self, function: Callable[[], object]) -> bool:
-        """Whether a call of the function leaves something otherwise than it was; afterwards all is as it was."""
-        with self._entered(None):
-            function()
-            try:
-                return any(one.moved() for one in (*self.snapshots, *self._own_draws()) if hasattr(one, "moved"))
-            except Exception:  # objects that cannot be compared
-                return True
-
-    def _own_draws(self) -> list[Draws]:
-        """Generators but for Python's and numpy's own, which start alike for all parts of a step (`Coins`)."""
-        return [draws for draws in self.draws if draws.held not in (random._inst, np.random.mtrand._rand)]
-
-    @contextmanager
-    def _entered(self, seed: int | None) -> Iterator[None]:
-        self._memory.enter()
-        for array in self._arrays:
-            array.enter()
-        if seed is not None:
-            for draws in self.draws:
-                draws.seed(seed)
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-                yield
-        finally:
-            for snapshot in self.snapshots:
-                with suppress(Exception):  # an object that resists; a refusal would tell that a value made it do so
-                    snapshot.restore()
-            for draws in self.draws:
-                draws.restore()
-            for cache in self.caches:
-                cache.cache_clear()
-            self._unload()
-
-    def _unload(self) -> None:
-        """Forget modules of the user's that a record was the first to import; libraries stay loaded."""
-        if len(sys.modules) == len(self._modules):
-            return
-        for name in sys.modules.keys() - self._modules:
-            module = sys.modules[name]
-            if isinstance(module, ModuleType) and of_the_user(module):
-                del sys.modules[name]
-                package, _, last = name.rpartition(".")
-                if package in sys.modules and vars(sys.modules[package]).get(last) is module:
-                    delattr(sys.modules[package], last)
 
     def _walk(self) -> None:
         """Visit what is left, once each; `_seen` keeps all of it alive, so that no identity is used again."""
@@ -285,28 +224,44 @@ class Surroundings:
         return True
 
     def _function(self, value: FunctionType, path: str) -> None:
-        """What a function encloses; if it is not of a library that is left alone, the variables that its code names."""
+        """What a function of the user's own encloses and names; a library's waits until it is called."""
         self.snapshots.append(Function(value))
         if self._near:
             self._near_function(value, path)
             return
+        name = str(value.__globals__.get("__name__", ""))
+        if value.__code__ not in self._known and (foreign(name) or installed(name)):
+            self._waiting.setdefault(value.__code__, []).append(value)
+            return
+        self.enclosed(value, path)
+        if not installed(name):
+            self.names(value.__code__, value.__globals__)
+
+    def enclosed(self, value: FunctionType, path: str = "") -> None:
+        """Visit what a function holds: defaults, attributes, and the variables that it encloses."""
         self._left += [(one, path, True) for one in (value.__defaults__, value.__kwdefaults__, value.__dict__)]
         with suppress(Exception):  # types that are only named may not be there
             self._later((value.__annotations__,), path, False)
         self._left += [(cell, path, True) for cell in value.__closure__ or ()]
-        if foreign(value.__globals__.get("__name__", "")):
-            return
-        named = names_of(value.__code__)
-        if id(value.__globals__) not in self._seen:
-            self._seen[id(value.__globals__)] = value.__globals__
-            self.snapshots.append(Names(value.__globals__))
-        for name in named.globals & value.__globals__.keys():
-            one = value.__globals__[name]
+        for one in map(content, value.__closure__ or ()):
             if isinstance(one, ModuleType):
+                self._module(one, names_of(value.__code__).attributes)
+
+    def names(self, code: CodeType, variables: dict[str, Any]) -> None:
+        """Visit the variables that code names, in its own module (`variables`) and in modules that it imports."""
+        if foreign(str(variables.get("__name__", ""))):
+            return
+        named = names_of(code)
+        if id(variables) not in self._seen:
+            self._seen[id(variables)] = variables
+            self.snapshots.append(Names(variables))
+        self._named.setdefault(id(variables), (variables, set()))[1].update(named.globals)
+        for name in named.globals & variables.keys():
+            if isinstance(one := variables[name], ModuleType):
                 self._module(one, named.attributes)
             else:
                 self._left.append((one, name, True))
-        for name in imported(named, str(value.__globals__.get("__package__") or "")):
+        for name in imported(named, str(variables.get("__package__") or "")):
             if isinstance(module := sys.modules.get(name), ModuleType):
                 self._module(module, named.attributes)
 
@@ -328,20 +283,26 @@ class Surroundings:
         if id(held) not in self._seen:
             self._seen[id(held)] = held
             self.snapshots.append(Names(held) if own else Added(held))
+            if sys.modules.get(module.__name__) is not module:  # somebody's namespace; `_sweep` sees the others
+                self._later(list(held.values()), module.__name__, True)
         if not own:
             self._named.setdefault(id(held), (held, set()))[1].update(attributes)
         path = module.__name__
         for name in attributes & held.keys():
             if isinstance(held[name], ModuleType):
                 self._module(held[name], attributes)
-            elif not foreign(path) or isinstance(held[name], CONTAINERS):
+            elif not foreign(path) or isinstance(held[name], NAMED):
                 self._left.append((held[name], f"{path}.{name}", not foreign(path)))
 
     def _class(self, value: type, path: str) -> None:
         for kind in value.__mro__:
-            if foreign(kind.__module__) or (kind is not value and id(kind) in self._seen):
+            if kind is not value and id(kind) in self._seen:
                 continue
             if self._near and not of_a_user_class(kind):
+                continue
+            if foreign(kind.__module__):
+                self._seen[id(kind)] = kind
+                self.snapshots += [Patched(kind)] if settable(kind) else []
                 continue
             self._seen[id(kind)] = kind
             self.snapshots.append(Attributes(kind, partial(_attribute, kind), partial(_own, kind)))

@@ -22,6 +22,8 @@ from torch._C._functorch import is_batchedtensor
 ABSENT = object()
 LARGEST = 2**24
 """Arrays of more bytes are made read-only while user code runs, in place of being copied and compared."""
+LOADED = ModuleType, FunctionType, BuiltinFunctionType, type
+"""What libraries load late, and is left where it is."""
 CODE = ("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__name__", "__qualname__", "__module__")
 
 
@@ -128,10 +130,27 @@ class Added:
     def restore(self) -> None:
         if len(self.held) == len(self.noted):
             return
-        kinds = ModuleType, FunctionType, BuiltinFunctionType, type
         for name in [name for name in self.held if name not in self.noted]:
-            if not isinstance(self.held[name], kinds):
+            if not isinstance(self.held[name], LOADED):
                 del self.held[name]
+
+
+class Patched:
+    """A class of a library: attributes are bound as before, and new ones that hold data are removed."""
+
+    def __init__(self, held: type) -> None:
+        self.held, self.noted = held, dict(vars(held))
+
+    def restore(self) -> None:
+        now, noted = vars(self.held), self.noted
+        if len(now) == len(noted) and same(now.values(), noted.values()):
+            return
+        for name in [name for name in now if name not in noted]:
+            if not isinstance(now[name], LOADED):
+                type.__delattr__(self.held, name)
+        for name, value in noted.items():
+            if now.get(name, ABSENT) is not value:
+                type.__setattr__(self.held, name, value)
 
 
 class Sequence:

@@ -1,0 +1,80 @@
+"""User code that would be shown the tensors of all records, from below a `Level`.
+
+Inside a level user code sees one record. Torch itself works on tensors that hold all of them, and at some places it
+hands those to somebody. These are hooks that keep tensors for the backward pass, dispatch modes, tensor classes with a
+dispatch rule of their own, and the text of a tensor. Hooks of modules and parameters in the backward pass would not run
+at all. Where one of them is not torch's own, the model runs one record at a time: such code sees that record alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as modules
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+BELIEVED = ("torch", "tacit")
+HOOKED = "a hook in the backward pass, which would be given the gradients of all records"
+_ORDINARY = (Tensor, nn.Parameter, nn.Buffer)
+_TEXTS = (Tensor.__repr__, Tensor.__format__)
+
+
+def onlooker(func: Any, tensors: Iterable[Tensor]) -> str:
+    """What would see all records in a call of a torch function; empty where nothing does."""
+    if func in _TEXTS:
+        return "the text of a tensor, which would be that of all records"
+    if saving_hooks():
+        return "torch.autograd.graph.saved_tensors_hooks, which would be given the tensors of all records"
+    for mode in dispatch_modes():
+        return f"{type(mode).__name__}, a dispatch mode, which would be given the tensors of all records"
+    for tensor in tensors:
+        if type(tensor) not in _ORDINARY and _dispatches(type(tensor)):
+            return f"{type(tensor).__name__}, a tensor with a dispatch rule that would be given all records"
+    return ""
+
+
+def saving_hooks() -> tuple[Any, ...]:
+    """The functions of somebody's own that tensors pass through on their way to the backward pass."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return () if hooks is None or all(_believed(hook) for hook in hooks) else tuple(hooks)
+
+
+def dispatch_modes() -> list[Any]:
+    """Dispatch modes of somebody's own that are in force."""
+    if not torch._C._len_torch_dispatch_stack():
+        return []
+    return [mode for mode in _get_current_dispatch_mode_stack() if not _believed(type(mode))]
+
+
+def function_modes() -> list[Any]:
+    """Function modes of somebody's own that are in force."""
+    return [mode for mode in _get_current_function_mode_stack() if not _believed(type(mode))]
+
+
+def backward_hooks(model: nn.Module, parameters: Iterable[Tensor]) -> bool:
+    """Whether hooks of somebody's own wait for the backward pass of a model; inside a level they would not run."""
+    held = [one for each in model.modules() for one in (each._backward_hooks, each._backward_pre_hooks)]
+    held += [modules._global_backward_hooks, modules._global_backward_pre_hooks]
+    held += [tensor._backward_hooks or {} for tensor in parameters]
+    return any(not _believed(hook) for hooks in held for hook in hooks.values())
+
+
+def in_force() -> list[Any]:
+    """What runs in any pass though no model and no loss holds it: hooks of all modules, modes, and printing options."""
+    every = [held for name, held in vars(modules).items() if name.startswith("_global_") and isinstance(held, dict)]
+    return [*every, *function_modes(), *dispatch_modes(), *saving_hooks(), torch._tensor_str.PRINT_OPTS]
+
+
+def _believed(one: Any) -> bool:
+    return str(getattr(one, "__module__", "")).partition(".")[0] in BELIEVED
+
+
+@cache
+def _dispatches(kind: type[Tensor]) -> bool:
+    own = getattr(kind.__torch_dispatch__, "__func__", kind.__torch_dispatch__)
+    return own is not getattr(Tensor.__torch_dispatch__, "__func__", Tensor.__torch_dispatch__) and not _believed(kind)
