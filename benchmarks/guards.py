@@ -65,7 +65,7 @@ GUARDS: dict[str, Without] = {
     "coins fall anew for every part of a step": Without(
         f"{CLIP}/capture/coins.py", "return draw() if coins is None else coins.next(kind, draw)", "return draw()"),
     "random numbers of records are known": Without(
-        f"{TRAIN}/step.py", "with drawn_from(self._chance(self.rank), self.device):", "if True:"),
+        f"{CLIP}/capture/coins.py", "    torch.default_generator.manual_seed(seed)\n    if gen", "    if gen"),
     "hooks and modes are shown all records": Without(
         f"{CLIP}/capture/watch.py", "if what := onlooker(func, tensors):", "if what := '':"),
     "hooks of the backward pass do not run": Without(

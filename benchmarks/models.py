@@ -7,7 +7,7 @@ of the model, and at weights that have moved since the model was looked at.
 
     python benchmarks/models.py                 all of them, some minutes; keeps results/models.json and docs/models.md
     python benchmarks/models.py --quick         six of them
-    python benchmarks/models.py --only Mixtral  those with this in their name, kept in place of their old rows
+    python benchmarks/models.py --only Mixtral Bloom   those with one of these in their name, kept in place of old rows
 
 timm and torchvision are not needed by tacit. What is not installed is left out, and the table says so.
 """
@@ -197,7 +197,7 @@ def table(rows: list[dict[str, Any]], missing: list[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="six models")
-    parser.add_argument("--only", default="", help="models with this in their name")
+    parser.add_argument("--only", nargs="+", default=[], help="models with one of these in their name")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -207,7 +207,8 @@ def main() -> None:
         print(f"{library} is not installed: its models are left out.")
     rows = []
     for architecture in TEXT + VISION:
-        wanted = architecture.name in QUICK if given.quick else given.only in architecture.name
+        named = not given.only or any(part in architecture.name for part in given.only)
+        wanted = architecture.name in QUICK if given.quick else named
         if architecture.library in missing or not wanted:
             continue
         rows.append(row := measured(architecture))
@@ -215,7 +216,8 @@ def main() -> None:
     if not given.quick and rows:
         kept = merged(rows) if given.only else rows
         keep("models", describe("torch", *(library for library in LIBRARIES if library not in missing)), kept)
-        DOCS.write_text(table(kept, missing), encoding="utf-8")
+        absent = [library for library in missing if library not in {row["library"] for row in kept}]
+        DOCS.write_text(table(kept, absent), encoding="utf-8")
 
 
 def merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -269,7 +269,7 @@ class PrivateStep:
             self._watched.check()
         self._frozen.keep()
         self.course.check(self)
-        with drawn_from(self._chance(self.rank), self.device):
+        with drawn_from(self._chance(self.rank), self.device, read=batch.examples.loader is not None):
             whole = self._recorded and fits(self._total, self._release, batch)
             parts = self._at_once(batch) if whole else self._parted(batch)
         self._secret.advance()
@@ -302,7 +302,7 @@ class PrivateStep:
         return self._secret.key(b"draws", self.done.to_bytes(8, "little"), rank.to_bytes(8, "little", signed=True))
 
     def _coins(self) -> Coins:
-        return Coins(int.from_bytes(self._chance(-1)[:7], "little"))
+        return Coins(int.from_bytes(self._chance(-1)[:7], "little") if self._workers.count > 1 else None)
 
     def _parted(self, batch: Batch) -> list[Part]:
         """Part by part."""

@@ -19,7 +19,7 @@ from .capture.errors import kept_data, left
 from .capture.onlookers import HOOKED, backward_hooks
 from .capture.probe import DISAGREES, KEEPS, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
-from .isolation import Called, Surroundings
+from .isolation import Called, Stopped, Surroundings
 from .recompute.two_pass import clipped_again
 from .slowness import Slowness, measured
 from .sums import Add, Clipped, clipped_sum
@@ -100,8 +100,12 @@ class Clipper:
 
     def _lost(self, batch: Any) -> dict[str, str]:
         """What the model, the loss and the code that made-up records come to lead to, and cannot be put back."""
+        around = self.around()
         with same_random(), InRange():
-            examples = usable(self._looked_at, self.parameters, batch)
+            try:
+                examples = around.run(0, partial(usable, self._looked_at, self.parameters, batch))
+            except Stopped:
+                return around.opaque
             self.alone(examples, torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device))
         return self.around().opaque
 

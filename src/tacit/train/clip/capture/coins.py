@@ -26,24 +26,31 @@ _NOW: ContextVar[Coins | None] = ContextVar("coins", default=None)
 
 
 class Coins:
-    """The coins of one step, from a seed that all processes of the run share: drawn by its first part, seen by all."""
+    """The coins of one step: drawn by its first part, seen by all. `seed`: one that all processes of the run share."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
         self.drawn: dict[str, list[Tensor]] = {}
         self.places: dict[str, int] = {}
+        self.start: tuple[Any, Any] | None = None
 
     @contextmanager
     def part(self) -> Iterator[None]:
         """A part of the step runs here. Python's and numpy's own numbers start alike in all parts."""
         self.places, outside = {}, _states()
-        _seed(self.seed)
+        ambient = self.start is None and self.seed is None
+        if self.seed is not None:
+            _seed(self.seed)
+        elif self.start is not None:
+            _set(self.start)
+        self.start = self.start or outside
         token = _NOW.set(self)
         try:
             yield
         finally:
             _NOW.reset(token)
-            _set(outside)
+            if not ambient:  # alone, numbers go on behind the first part's
+                _set(outside)
 
     def next(self, kind: str, draw: Callable[[], Tensor]) -> Tensor:
         """The next coin of a kind; drawn where no part has come so far yet."""
@@ -55,6 +62,8 @@ class Coins:
 
     def _fresh(self, draw: Callable[[], Tensor]) -> Tensor:
         """Another process has drawn other numbers for its records by now, and must see the same coin."""
+        if self.seed is None:
+            return draw()
         number = sum(map(len, self.drawn.values()))
         with torch.random.fork_rng(devices=_devices()):
             seed_torch(self.seed + number)
@@ -111,25 +120,28 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def drawn_from(key: bytes, device: torch.device) -> Iterator[None]:
-    """All random numbers of a step come from its key: torch's, Python's and numpy's; afterwards they go on as before.
+def drawn_from(key: bytes, device: torch.device, *, read: bool) -> Iterator[None]:
+    """Random numbers of a step come from its key: torch's, and where records are `read` by code of the user's, Python's
+    and numpy's; afterwards they go on as before. Inside a part, Python's and numpy's are coins.
 
     Which numbers a record is given (dropout, augmentation) follows from its place in the sample, so from who else is in
     it. That tells nothing if nobody knows the numbers. A script that calls `torch.manual_seed(0)` makes them known, and
     one record more would then change what all later ones are given.
     """
     seed = int.from_bytes(key[:8], "little") >> 1
-    before, place = _states(), torch.get_rng_state()
+    before, place = _states() if read else None, torch.get_rng_state()
     generator = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else None
     there = None if generator is None else generator.get_state()
-    _seed(seed)
+    if read:
+        _seed(seed)
     torch.default_generator.manual_seed(seed)
     if generator is not None:
         generator.manual_seed(seed)
     try:
         yield
     finally:
-        _set(before)
+        if before is not None:
+            _set(before)
         torch.set_rng_state(place)
         if generator is not None and there is not None:
             generator.set_state(there)
