@@ -126,6 +126,10 @@ def loop(architecture: Architecture, model: nn.Module, batch: dict[str, Tensor])
 
 def in_float64(model: nn.Module) -> nn.Module:
     """A copy in float64; experts are run one after another, since the grouped product takes no float64."""
+    for module in model.modules():  # states that a model keeps from its last call cannot be copied with their history
+        for name, value in list(vars(module).items()):
+            if isinstance(value, Tensor) and not value.is_leaf:
+                setattr(module, name, value.detach())
     if type(model).__name__ in FLOAT32_ONLY:
         return copy.deepcopy(model)
     model = copy.deepcopy(model).double()

@@ -76,7 +76,7 @@ def test_the_trainer_takes_the_steps_of_the_three_line_loop(tmp_path, words: boo
     found = trainer.train()
     assert found.global_step == PLAN.steps
     ours = model(words=words).train()
-    step = private(ours, torch.optim.SGD(ours.parameters(), lr=0.1), PLAN, loss=per_example, rng=3)
+    step = private(ours, torch.optim.SGD(ours.parameters(), lr=0.1), PLAN, loss=spy, rng=3)
     for batch in step.batches(data):
         step(batch)
     torch.testing.assert_close(flat(net), flat(ours), rtol=1e-5, atol=1e-6)
