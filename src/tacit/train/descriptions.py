@@ -3,8 +3,8 @@
 A description says what code does and which plain values it uses: numbers, texts, tensors and arrays by their content,
 and containers of them. Trained parameters are left out, since all processes start with those of the first. So are names
 that tell one process from another: a rank, a device, a folder, a logger that only the first process has. Numbers of
-devices in texts are left out too. What is left out is a matter of convenience; a plan, its sampling and its noise are always
-compared by their exact values (`terms`).
+devices in texts are left out too. What is left out is a matter of convenience: a plan, its sampling and its noise are
+always compared by their exact values (`terms`).
 """
 
 from __future__ import annotations
