@@ -2,9 +2,10 @@
 
 Such code may look at values, so it could leave a record's in a buffer, an attribute, a closure, a class or a variable
 of a module. `Reach` walks from the model and the loss to every object that they can reach. It follows attributes,
-slots, containers, tensors, arrays, closures, defaults, the classes of objects, and the variables that the user's code names in
-its own and in other modules. Beside those it holds the variables of all modules of the user's and the containers in
-them, whether or not code names them. What code of an installed library names is added when that code is called.
+slots, containers, tensors, arrays, closures, defaults, the classes of objects, and the variables that the user's code
+names in its own and in other modules. Beside those it holds the variables of all modules of the user's and the
+containers in them, whether or not code names them. What code of an installed library names is added when that code is
+called.
 """
 
 from __future__ import annotations
