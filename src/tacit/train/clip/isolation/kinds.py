@@ -86,6 +86,12 @@ def _hides(kind: type) -> bool:
     return kind.__basicsize__ - (kind.__base__ or object).__basicsize__ > 8 * words
 
 
+@functools.lru_cache(4096)
+def holds_nothing(kind: type) -> bool:
+    """Whether objects of a class are no larger than `object()`: a mark such as `typing_extensions.NoDefault`."""
+    return kind.__basicsize__ == object.__basicsize__ and not kind.__itemsize__
+
+
 def settable(kind: type) -> bool:
     """Whether Python code can set attributes of a class: one that was made by code, and is not sealed."""
     return bool(kind.__flags__ & (1 << 9)) and not kind.__flags__ & (1 << 8)

@@ -41,7 +41,18 @@ from torch.nn.utils import parametrize
 
 from ..capture.onlookers import in_force
 from .code import imported, names_of
-from .kinds import SHALLOW, foreign, hides, installed, of_a_user_class, of_the_user, plain, settable, slots_of
+from .kinds import (
+    SHALLOW,
+    foreign,
+    hides,
+    holds_nothing,
+    installed,
+    of_a_user_class,
+    of_the_user,
+    plain,
+    settable,
+    slots_of,
+)
 from .memory import Draws, Flags, Odd, swappable
 from .snapshots import (
     ABSENT,
@@ -148,7 +159,7 @@ class Reach:
         """A container, or an object with attributes; both for a subclass of a container."""
         whole = whole and type(value).__module__ not in SHALLOW
         known = self._container(value, path, whole) or self._callable(value, path)
-        known = self._attributes(value, path, whole) or known
+        known = self._attributes(value, path, whole) or known or holds_nothing(type(value))  # type: ignore[arg-type]
         if whole and (not known or hides(type(value))):  # type: ignore[arg-type]
             self.opaque.setdefault(path or "the model", f"{type(value).__module__}.{type(value).__qualname__}")
             self._later((one for one in gc.get_referents(value) if isinstance(one, CONTAINERS)), path, False)
@@ -284,8 +295,8 @@ class Reach:
         if id(held) not in self._seen:
             self._seen[id(held)] = held
             self.snapshots.append(Names(held) if own else Added(held))
-            if sys.modules.get(module.__name__) is not module:  # somebody's namespace; `_sweep` sees the others
-                self._later(list(held.values()), module.__name__, True)
+            if getattr(module, "__spec__", None) is None and sys.modules.get(module.__name__) is not module:
+                self._later(list(held.values()), module.__name__, True)  # somebody's namespace
         if not own:
             self._named.setdefault(id(held), (held, set()))[1].update(attributes)
         path = module.__name__

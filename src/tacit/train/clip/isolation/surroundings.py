@@ -93,7 +93,7 @@ class Surroundings(Reach):
     def _call(self, frame: FrameType, event: str, _: Any) -> None:
         """Note what the code of a library names, and what the function encloses, before it runs for the first time."""
         code = frame.f_code
-        if code in self._known:
+        if code in self._known or _importing(frame):
             return
         if not code.co_freevars:
             self._known.add(code)
@@ -176,3 +176,10 @@ def _runs(function: FunctionType, frame: FrameType) -> bool:
     held = frame.f_locals if function.__closure__ else {}
     cells = zip(frame.f_code.co_freevars, function.__closure__ or (), strict=True)
     return all(held.get(name, ABSENT) is content(cell) for name, cell in cells)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether code runs because a library is loaded for the first time: it then makes what it names."""
+    while frame is not None and frame.f_globals.get("__name__") != "importlib._bootstrap":
+        frame = frame.f_back
+    return frame is not None
