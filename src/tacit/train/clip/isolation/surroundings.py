@@ -180,6 +180,8 @@ def _runs(function: FunctionType, frame: FrameType) -> bool:
 
 def _importing(frame: FrameType | None) -> bool:
     """Whether code runs because a library is loaded for the first time: it then makes what it names."""
-    while frame is not None and frame.f_globals.get("__name__") != "importlib._bootstrap":
+    while frame is not None and frame.f_code is not Surroundings._traced.__code__:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
