@@ -362,3 +362,25 @@ def _zeroed(model):
         for parameter in model.parameters():
             parameter.zero_()
     return model
+
+
+class Looking(nn.Module):
+    """A table of ten rows, and a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.layer = nn.Embedding(10, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.layer(self.table(x.long()[:, 0]))
+
+
+@pytest.mark.parametrize("schedule", [Epochs(1, 4), Plan(8, 0.5, 2, 1.0)])
+def test_a_number_beyond_a_models_table_is_refused_and_reads_no_other_models_row(schedule):
+    x, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    fleet = Fleet(Looking, lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    models = fleet.train(x, y, np.ones((8, 3), dtype=bool), schedule, rng=1)
+    with pytest.raises(BadInput, match="beyond the table"):
+        models.logits(np.array([[12.0]]))
+    with pytest.raises(BadInput, match="beyond the table"):
+        fleet.train(x + 5, y, np.ones((8, 3), dtype=bool), schedule, rng=1)

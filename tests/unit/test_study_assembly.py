@@ -159,7 +159,7 @@ def test_every_bracket_is_assembled_by_one_function():
     users = [module for module in (bracketing, experiment, released) if module.assembled is assembly.assembled]
     assert len(users) == 3
     source = Path(bracketing.__file__).parent
-    assert [path.name for path in source.glob("*.py") if "def together" in path.read_text()] == []
+    assert [path.name for path in source.glob("*.py") if "def assembled" in path.read_text()] == ["assembly.py"]
 
 
 def test_the_panel_of_any_audit_is_kept():

@@ -22,6 +22,7 @@ from ..train.clip.isolation import Surroundings
 from ..train.clip.rounding import LOST, traced
 from ..train.sample.labels import known
 from .certified import Clip, Counted, total_length, total_sway
+from .indexing import looks_up
 from .layers import Convolution, Linear, Rule, rule_of
 
 Weights = Tensor | Clip | Callable[[Tensor], Tensor]
@@ -160,14 +161,17 @@ class AnyStack(Stack):
         self.parameters = parameters
         self._model = template
         self._around: Surroundings | None = None
+        self._looks_up: bool | None = None
 
     def logits(self, x: Tensor) -> Tensor:
         self._model.eval()  # a model answers without dropout
+        self._check_positions(x)
         return vmap(lambda parameters: functional_call(self._model, parameters, (x,)))(self.parameters)
 
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
-        self._model.train()
         own = 0 if y.dim() == 2 else None
+        self._check_positions(x if own is None else x.flatten(0, 1))
+        self._model.train()
         if isinstance(weights, Tensor):
             return vmap(grad(self._loss), in_dims=(0, own, own, 0), randomness="different")(
                 self.parameters, x, y, weights
@@ -182,6 +186,25 @@ class AnyStack(Stack):
         each = self._kept_apart(lambda: every(self.parameters, x, y), x)
         weight, kind = _settled([_written(value) for value in each.values()], weights, x.dtype)
         return {name: _weighted_sum(weight, value, kind) for name, value in each.items()}
+
+    def _check_positions(self, x: Tensor) -> None:
+        """Refuse a position beyond a model's table, where `vmap` would read the next model's (indexing.py)."""
+        if traced(x) or x.is_meta:
+            return
+        if self._looks_up is None:
+            self._looks_up = looks_up(self._model, tuple(x.shape[1:]))
+        if not self._looks_up:
+            return
+        first = {name: value[0].detach().cpu() for name, value in self.parameters.items()}
+        try:
+            with torch.no_grad():
+                functional_call(self._model.eval(), first, (x.cpu(),))
+        except (IndexError, RuntimeError) as error:
+            if isinstance(error, IndexError) or "out of bounds" in str(error) or "out of range" in str(error):
+                raise BadInput(
+                    "A record holds a number beyond the table in which the model looks it up.",
+                    fix="Give the model a larger table (num_embeddings).",
+                ) from None
 
     def _kept_apart(self, run: Callable[[], dict[str, Tensor]], x: Tensor) -> dict[str, Tensor]:
         """Within a pass records cannot meet; what the model keeps from it is put back, so that no later one sees it."""
