@@ -109,6 +109,31 @@ steps = 20
 release_epsilon = 0.5
 propose = 60.0
 """
+SCHEMA = """
+label = "ill"
+
+[columns.age]
+kind = "number"
+range = [0, 120]
+
+[columns.pace]
+kind = "number"
+range = [0, 1]
+
+[columns.ill]
+kind = "category"
+words = ["no", "yes"]
+"""
+LINEAR = """
+[data]
+source = "people.csv"
+schema = "people.schema.toml"
+[model]
+kind = "linear"
+[plan]
+epsilon = 3.0
+delta = 1e-5
+"""
 EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="10"></svg>'
 WAIT = timedelta(seconds=120)
 """How long one process waits for the other."""
@@ -136,6 +161,10 @@ class Mode:
         (folder / "take.toml").write_text(TAKE)
         (folder / "fit.toml").write_text(FIT)
         (folder / "pate.toml").write_text(PATE)
+        (folder / "linear.toml").write_text(LINEAR)
+        (folder / "people.schema.toml").write_text(SCHEMA)
+        people = [f"{20 + k % 60},{k % 7 / 7:.3f},{'yes' if k % 3 else 'no'}" for k in range(80)]
+        (folder / "people.csv").write_text("age,pace,ill\n" + "\n".join(people) + "\n")
         x = rng.normal(size=(80, 4)).astype(np.float32)
         np.savez(folder / "d.npz", x=x, y=np.arange(80) // 2 % 2, members=np.arange(80) % 2 == 0)
         rows = [f"{k / 7},{k % 2},loss,{k},0,,0" for k in range(400)]
@@ -267,6 +296,7 @@ MODES = {
         Mode(
             "audit", _verb(*AUDIT, "--isolation", "none", state="checkpoint.jsonl"), _told, 160, 12_000, share=(20, 24)
         ),
+        Mode("train linear", _verb("train", "linear.toml", state="checkpoint.secret"), _told, 60, 12_000, share=(6, 6)),
         Mode("attack", _verb("attack", "scores.csv"), _told, 25, 20_000, share=(8, 8)),
         Mode("attack fit", _verb("attack", "fit.toml", state="progress"), _told, 80, 20_000, share=(10, 12)),
         Mode("bracket", _verb("bracket", "take.toml", state="progress"), _told, 40, 400_000, share=(6, 6)),

@@ -43,6 +43,7 @@ from tacit.core import (
 from tacit.core.events import Allocation, BandedFactorisation, CyclicPoisson, Gaussian, Repeat
 from tacit.core.evidence_schema import schema
 from tacit.core.fault import FAULTS, Fault
+from tacit.core.finding import Finding
 from tacit.core.histogram import Histogram
 from tacit.loss import privacy_loss
 
@@ -134,6 +135,7 @@ def evidence(kind):
         {"tacit": "0.1.0"}, (), (Exposure(3, 0.9, SURE),), (Bin(0.0, 0.5, 7),), (GroupRisk("a", SURE, 0.2),),
         tuple(spent), caught, {"title": "a model"},
         (Histogram("canary", (0.0, 1.0), (3,), (4,)),),
+        (Finding("uniqueness", "One row in ten is unique.", "notable", {"unique": 0.1}),),
     )  # fmt: skip
 
 

@@ -89,7 +89,9 @@ MAKERS = {
     ),
     "softmax": lambda: PrivateLogisticRegression(1.0, 1e-6, norm_bound=2.0, classes=[0, 1, 2], random_state=0),
     "output": lambda: PrivateSVC(1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="output", random_state=0),
-    "smooth": lambda: PrivateSVC(1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="smooth", random_state=0),
+    "smooth": lambda: PrivateSVC(  # its steps divide by the number of records, which both neighbours must be told
+        1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="smooth", public_size=SIZE, random_state=0
+    ),
     "bins": lambda: PrivateAdditiveTrees(90.0, 1e-6, bounds=(-5, 5), bins=2, classes=[0, 1], random_state=0),
 }
 LABELLED = {"naive Bayes", "regression", "gradient", "softmax", "output", "smooth", "bins"}

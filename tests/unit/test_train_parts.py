@@ -1,6 +1,7 @@
 """A step in several parts: which part a record is in, and how many there are, changes nobody's contribution."""
 
 import contextlib
+import cProfile
 import itertools
 import random
 import sys
@@ -17,6 +18,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, private
 from tacit.train.clip.capture import coins, nested
+from tacit.train.clip.capture.coins import seeds
 from tacit.train.clip.capture.probe import KEEPS
 from tacit.train.clip.clipper import Clipper
 from tacit.train.scale.totals import Totals
@@ -347,3 +349,25 @@ def test_an_augmentation_that_holds_what_cannot_be_put_back_is_refused() -> None
 def test_an_augmentation_tosses_python_coins_once_for_a_step() -> None:
     function = lambda b: (b[0] * (3.0 if random.random() < 0.5 else -1.0), b[1])  # noqa: E731
     assert moved(Net, Augment(function, 1)) < 1.02
+
+
+def test_training_may_be_profiled() -> None:
+    """A look at calls of its own puts back whatever looked before: a function, or a profiler written in C."""
+    calls = []
+
+    def noted(*_: object) -> None:
+        calls.append(1)
+
+    profiler = cProfile.Profile()
+    for begin, end in (
+        (profiler.enable, profiler.disable),
+        (lambda: sys.setprofile(noted), lambda: sys.setprofile(None)),
+    ):
+        begin()
+        try:
+            assert not seeds(lambda: None)
+            here = sys.getprofile()
+        finally:
+            end()
+        assert here is profiler or here is noted
+    assert calls

@@ -69,6 +69,7 @@ ONLY_DATA: dict[str, str] = {
     "caught": "what the audit would have caught",
     "described": "what its owner says of it",
     "histograms": "how the scores of the games fall",
+    "findings": "what attacks on a release disclose",
 }
 """Parts of evidence that no recomputation confirms, by their path in its JSON, and how they are called."""
 RESTS_ON = {

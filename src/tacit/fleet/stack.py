@@ -189,8 +189,10 @@ class AnyStack(Stack):
 
     def _check_positions(self, x: Tensor) -> None:
         """Refuse a position beyond a model's table, where `vmap` would read the next model's (indexing.py)."""
-        if traced(x) or x.is_meta:
+        alone = len(next(iter(self.parameters.values()), ())) < 2
+        if alone or traced(x) or x.is_meta:
             return
+        self._model.eval()  # nothing is drawn here
         if self._looks_up is None:
             self._looks_up = looks_up(self._model, tuple(x.shape[1:]))
         if not self._looks_up:
@@ -198,7 +200,7 @@ class AnyStack(Stack):
         first = {name: value[0].detach().cpu() for name, value in self.parameters.items()}
         try:
             with torch.no_grad():
-                functional_call(self._model.eval(), first, (x.cpu(),))
+                functional_call(self._model, first, (x.cpu(),))
         except (IndexError, RuntimeError) as error:
             if isinstance(error, IndexError) or "out of bounds" in str(error) or "out of range" in str(error):
                 raise BadInput(

@@ -94,8 +94,15 @@ def seeds(run: Callable[[], object]) -> bool:
     try:
         run()
     finally:
-        sys.setprofile(before)
+        _profiled_by(before)
     return any(found)
+
+
+def _profiled_by(profiler: Any) -> None:
+    """Put a profiler back. One written in C (`cProfile`) is no function, and turns itself on."""
+    sys.setprofile(profiler if callable(profiler) else None)
+    if profiler is not None and not callable(profiler):
+        profiler.enable()
 
 
 def _within(frame: FrameType | None, module: str) -> bool:
