@@ -176,3 +176,12 @@ def test_a_refuted_training_says_why():
 def test_a_chance_lies_in_its_interval():
     with pytest.raises(BadInput, match="interval"):
         Fault("no noise", Estimate(0.9, 0.95, 1.0, 0.95, 10))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
+def test_a_chance_near_1_lies_in_its_interval(epsilon):
+    """Both limits are sums near 1, and the upper one may be rounded to less than the lower."""
+    power = Power(stated((epsilon, 1e-5), delta=1e-5), 0.95, 100, 100)
+    for hits, alarms in ((100, 0), (100, 1), (99, 0), (99, 1)):
+        found = power.chance(Counts(hits, alarms, 100, 100), "planted")
+        assert found.lower <= found.value <= found.upper

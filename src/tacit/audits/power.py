@@ -54,8 +54,9 @@ class Power:
             float(upper_proportion(counts.true_positives, counts.n_in, each)),
             float(lower_proportion(counts.false_positives, counts.n_out, each)),
         )
+        high = max(low, high)  # sums that are both 1 differ by their rounding
         middle = min(max(self.at(p, q), low), high)
-        return Estimate(middle, low, max(low, high), CONFIDENCE, counts.n_in + counts.n_out, note)
+        return Estimate(middle, low, high, CONFIDENCE, counts.n_in + counts.n_out, note)
 
     def at(self, p: float, q: float) -> float:
         """P[the claim is refuted] at a true-positive rate p and a false-positive rate q."""
