@@ -384,3 +384,21 @@ def test_a_number_beyond_a_models_table_is_refused_and_reads_no_other_models_row
         models.logits(np.array([[12.0]]))
     with pytest.raises(BadInput, match="beyond the table"):
         fleet.train(x + 5, y, np.ones((8, 3), dtype=bool), schedule, rng=1)
+
+
+class Remembering(Looking):
+    """Keeps the largest number that it has seen."""
+
+    def forward(self, x):
+        self.seen = max(getattr(self, "seen", 0.0), float(x.max()) if not x.requires_grad and _plain(x) else 0.0)
+        return super().forward(x)
+
+
+def _plain(x):
+    return not torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def test_a_look_at_positions_leaves_nothing_of_a_record_in_a_private_training():
+    made = stack(Remembering(), stacked([Remembering(), Remembering()]))
+    made.gradients(torch.arange(8.0)[:, None], torch.arange(8) % 2, Clip(torch.ones(2, 8, dtype=torch.bool), 1.0))
+    assert not hasattr(made._model, "seen")

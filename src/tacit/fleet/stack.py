@@ -170,9 +170,9 @@ class AnyStack(Stack):
 
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
         own = 0 if y.dim() == 2 else None
-        self._check_positions(x if own is None else x.flatten(0, 1))
-        self._model.train()
         if isinstance(weights, Tensor):
+            self._check_positions(x if own is None else x.flatten(0, 1))
+            self._model.train()
             return vmap(grad(self._loss), in_dims=(0, own, own, 0), randomness="different")(
                 self.parameters, x, y, weights
             )
@@ -183,7 +183,13 @@ class AnyStack(Stack):
             randomness="different",
         )
         every = vmap(per_example, in_dims=(0, own, own), randomness="different")
-        each = self._kept_apart(lambda: every(self.parameters, x, y), x)
+
+        def run() -> dict[str, Tensor]:
+            self._check_positions(x if own is None else x.flatten(0, 1))
+            self._model.train()
+            return every(self.parameters, x, y)
+
+        each = self._kept_apart(run, x)
         weight, kind = _settled([_written(value) for value in each.values()], weights, x.dtype)
         return {name: _weighted_sum(weight, value, kind) for name, value in each.items()}
 
