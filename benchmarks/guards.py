@@ -110,7 +110,7 @@ GUARDS: dict[str, Without] = {
     "padding of an embedding bag counts": Without(
         f"{CLIP}/rules/expansions.py", "if padding_idx is None else index != padding_idx % len(weight)", ""),
     "a compiled step that does not clip": Without(
-        f"{CLIP}/compile/compiled.py", "        if not within or not (_agree", "        if False and not (_agree"),
+        f"{CLIP}/compile/compiled.py", "        if not within or not agree(", "        if False and not agree("),
     "the noise has another scale": Without(
         f"{TRAIN}/noise/release.py", "return self.plan.noise_multiplier * clip_norm",
         "return 0.95 * self.plan.noise_multiplier * clip_norm"),

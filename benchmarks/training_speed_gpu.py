@@ -8,6 +8,9 @@ training in bfloat16, compiled, and to the fastest non-private mode; "recorded" 
 steps are, so that no mode waits for its processor. `--together` builds every workload in a process of its own, side by
 side, since building takes minutes, and times one after the other while the rest sleeps.
 
+A private step is compared with ordinary autograd on made-up records after 1, 10, 100 ... steps. Rounds begin behind the
+hundredth step of every mode, and the longest step before that but for the first, as a rule such a look, stands beside.
+
 Memory is what a step needs at its peak: of what torch gives out, or, where that is more, of what it took from the GPU
 for this mode (a recorded step keeps its own); beside it the peak of building, comparing included. `wrn16` is 32 records
 in 16 augmented versions each, counted as 512 images, against plain training on 512 images.
@@ -40,6 +43,7 @@ from tacit.train.sample.examples import Batch, Examples
 
 Step = Callable[[], Any]
 Turn = Callable[[], AbstractContextManager[None]]
+WARM = 101
 ROUNDS, STEPS = 5, {"gpt2": 5, "wrn": 12, "wrn16": 12, "cnn": 50}
 PLAIN = "plain, bf16, compiled"
 PEERS = ("vmap, bf16, compiled", "opacus hooks", "opacus ghost")
@@ -245,15 +249,19 @@ def modes(make: Callable[[], nn.Module], x: Tensor, y: Tensor) -> dict[str, Call
     }
 
 
-def built(build: Callable[[], Step]) -> tuple[Step, float, float] | str:
-    """A step, warm; the memory in GiB that building it took at its peak, and that it needs while it runs."""
+Built = tuple[Step, float, float, float]
+
+
+def built(build: Callable[[], Step]) -> Built | str:
+    """A step, warm; the memory in GiB that building it took at its peak, and that it needs while it runs; the seconds
+    of its longest warm step."""
     torch.cuda.empty_cache()
     start, held = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     try:
         step = build()
-        for _ in range(3):
-            step()
+        step()
+        longest = max(seconds(step, 1) for _ in range(WARM - 1))
         making = torch.cuda.max_memory_allocated() - start
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -262,7 +270,7 @@ def built(build: Callable[[], Step]) -> tuple[Step, float, float] | str:
     except Exception as error:
         traceback.print_exc(limit=-3)
         return type(error).__name__
-    return step, making / 2**30, needs / 2**30
+    return step, making / 2**30, needs / 2**30, longest
 
 
 def augmented(make: Callable[[], nn.Module], x: Tensor, y: Tensor, times: int) -> dict[str, Callable[[], Step]]:
@@ -288,7 +296,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     """All modes built first, then timed in turns; the median of the rounds."""
     found: list[dict[str, Any]] = []
-    ready: dict[str, tuple[Step, float, float]] = {}
+    ready: dict[str, Built] = {}
     for mode, build in wanted.items():
         result = built(build)
         if isinstance(result, str):
@@ -298,13 +306,13 @@ def measure(
     times: dict[str, list[float]] = {mode: [] for mode in ready}
     with turn():
         for _ in range(ROUNDS):
-            for mode, (step, _, _) in ready.items():
+            for mode, (step, *_) in ready.items():
                 times[mode].append(seconds(step, STEPS[name]))
-    for mode, (_, making, running) in ready.items():
+    for mode, (_, making, running, longest) in ready.items():
         rates = sorted(rows(mode) / taken for taken in times[mode])
         rate = statistics.median(rates)
         found.append({"mode": mode, "examples_per_second": rate, "least": rates[0], "most": rates[-1],
-                      "held_gib": running, "peak_gib_first": making})  # fmt: skip
+                      "held_gib": running, "peak_gib_first": making, "longest_warm_step": longest})  # fmt: skip
     plains = {row["mode"]: row["examples_per_second"] for row in found if row["mode"].startswith("plain")}
     for row in found:
         if "failed" not in row:

@@ -8,7 +8,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Speed, private
 from tacit.train.clip import Clipped, Clipper, Compiled
-from tacit.train.clip.compile.compiled import _agree, _agree_roughly
+from tacit.train.clip.compile.agreement import agree
 from train_zoo import CLASSES, ZOO, Use, classify, furthest, naive, trainable
 
 DATA = torch.randn(64, 5, generator=torch.Generator().manual_seed(0)), torch.arange(64) % CLASSES
@@ -139,8 +139,8 @@ RIGHT = seen([1.0] * 200, [3.0, 4.0], [0.3, 0.4])
     ids=["same", "all a little", "two by much", "sums"],
 )
 def test_reduced_precision_may_differ_by_rounding(other: Clipped) -> None:
-    assert _agree_roughly(other, RIGHT)
-    assert _agree(other, RIGHT) is (other is RIGHT)
+    assert agree(other, RIGHT, rough=True)
+    assert agree(other, RIGHT, rough=False) is (other is RIGHT)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_reduced_precision_may_differ_by_rounding(other: Clipped) -> None:
     ids=["lost", "all", "one by half", "not a number", "not clipped", "lost sum", "sum not a number", "turned round"],
 )
 def test_reduced_precision_may_not_differ_by_more(other: Clipped) -> None:
-    assert not _agree_roughly(other, RIGHT)
+    assert not agree(other, RIGHT, rough=True)
 
 
 def test_memory_that_is_written_into_is_nobody_elses(monkeypatch) -> None:

@@ -94,16 +94,17 @@ class Whole:
             words.numpy()[:] = np.frombuffer(keys(), dtype=np.int32)
             self.given.copy_(words, non_blocking=True)
             self.second()
+        masks = [self.places_here[size] < end - start for start, end, size in cuts]
         if arrived is not None:
             arrived.synchronize()
         if not np.isfinite(self.seen_here[: len(cuts), 0].numpy()).all():
             return None
         self.release.hand_over(self.sums)
-        return [self._part(slot, end - start, size) for slot, (start, end, size) in enumerate(cuts)]
+        return [(self._clipped(slot, len(mask)), mask) for slot, mask in enumerate(masks)]
 
-    def _part(self, slot: int, count: int, size: int) -> Part:
+    def _clipped(self, slot: int, size: int) -> Clipped:
         norms, losses = self.seen_here[slot, :, :size]
-        return Clipped({}, norms, losses, self.shortened_here[slot, :size].bool()), self.places_here[size] < count
+        return Clipped({}, norms, losses, self.shortened_here[slot, :size].bool())
 
     def _send(self, slot: int, index: Any, size: int) -> None:
         """A part's row numbers to the device."""

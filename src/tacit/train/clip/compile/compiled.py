@@ -10,7 +10,6 @@ examples, or it is refused.
 
 from __future__ import annotations
 
-import math
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -28,15 +27,16 @@ from ....core import BadInput
 from ..capture.probe import made_up, same_random
 from ..clipper import Clipper
 from ..rounding import ROUNDING
-from ..sums import Clipped, Forward, clipped_terms, per_example, without
+from ..sums import Clipped, Forward, Terms, clipped_terms, per_example, without
 from ..tree import describe, mapped
+from .agreement import agree, length
 from .graph import DECOMPOSED, is_random, rewritten
 from .replay import Replay
+from .small import Shapes, apart, pays, side_by_side
 
 Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
 Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor, Tensor]]
 PIECE = 32
-TOLERANCE, ROUGH = 1e-3, 0.05
 # Dropout draws what the eager step draws. Rows keep the lengths they have, which our own kernels ask for: the compiler
 # would write an array twice, once in longer rows.
 OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"fallback_random": True, "comprehensive_padding": False}
@@ -114,9 +114,8 @@ class Compiled:
             )
             terms, losses, kept = per_example(forward, mask)
             with torch.no_grad():
-                found = clipped_terms(leaves, terms, losses, kept, clip_norm, self.clipper.weigh, finite=True)
-                found = without(found, kept)
-            return list(found.sums.values()), found.norms, found.losses, found.shortened
+                found = self._clipped(leaves, terms, losses, kept, clip_norm)
+            return [found.sums[name] for name in leaves], found.norms, found.losses, found.shortened
 
         trace = make_fx(step, DECOMPOSED, tracing_mode="fake", _allow_non_fake_inputs=True)
         traced = rewritten(trace(trained, public, examples, whole, self.norm(whole)))
@@ -125,6 +124,19 @@ class Compiled:
             graph = Replay(graph)
         self._compare(graph, examples, whole, len(whole) if is_random(traced) else PIECE)
         return graph
+
+    def _clipped(
+        self, leaves: Mapping[str, Tensor], terms: Terms, losses: Tensor, kept: Tensor, clip_norm: Tensor
+    ) -> Clipped:
+        """The clipped sum from its terms, small ones side by side on a GPU."""
+        weigh = self.clipper.weigh
+        shapes: dict[str, Shapes] = {}
+        if pays(losses):
+            terms, shapes = side_by_side(terms, weigh)
+        held = {name for members in shapes.values() for name in members} - set(shapes)
+        named = {name: leaf for name, leaf in leaves.items() if name not in held}
+        found = without(clipped_terms(named, terms, losses, kept, clip_norm, weigh, finite=True), kept)
+        return replace(found, sums=apart(found.sums, shapes))
 
     def _compare(self, graph: Graph, examples: Any, mask: Tensor, piece: int) -> None:
         """Compiled against eager on made-up examples, the eager ones `piece` at a time to save memory.
@@ -139,12 +151,12 @@ class Compiled:
         with self._clipping(norms):
             room = self.clipper.clip_norm * (1 + ROUNDING[self.clipper.rounding])
             with same_random():  # each run may overwrite what the one before gave
-                within = _length(self._run(graph, examples, longest)) <= room
+                within = length(self._run(graph, examples, longest)) <= room
             with same_random():
                 fast = self._run(graph, examples, mask)
             with same_random():
                 slow = self._eager(examples, mask, piece)
-        if not within or not (_agree if self.clipper.rounding == "float32" else _agree_roughly)(fast, slow):
+        if not within or not agree(fast, slow, rough=self.clipper.rounding != "float32"):
             raise BadInput(
                 "The compiled step does not clip as the eager one does, so it is not used.",
                 fix="Train with Speed(compile=False), and tell us about the model.",
@@ -204,42 +216,6 @@ class Compiled:
             detached = [{name: tensor.detach() for name, tensor in some.items()} for some in (trained, public)]
             self._given = detached[0], detached[1]
         return self._given
-
-
-def _agree(fast: Clipped, slow: Clipped) -> bool:
-    """Norms to a thousandth of the longest, sums to a thousandth of the largest entry."""
-    size = max(float(total.abs().max()) for total in slow.sums.values() if total.numel())
-    near = [(fast.sums[name] - total).abs()[total.isfinite()] <= TOLERANCE * size for name, total in slow.sums.items()]
-    return bool((_off(fast, slow) <= TOLERANCE).all()) and all(bool(part.all()) for part in near)
-
-
-def _agree_roughly(fast: Clipped, slow: Clipped) -> bool:
-    """Compare in reduced precision, where rounding may legitimately change an example's path through the network.
-
-    One in a hundred norms may be off by more than a twentieth of the longest, none by more than a third. A parameter's
-    sum may be off by half its length and a twentieth of all. That is less than if it were lost, or not clipped.
-    """
-    off = _off(fast, slow)
-    there = {name: total.isfinite() for name, total in slow.sums.items()}
-    apart = {name: float((fast.sums[name] - total)[there[name]].norm()) for name, total in slow.sums.items()}
-    own = {name: float(total[there[name]].norm()) for name, total in slow.sums.items()}
-    whole = math.hypot(*own.values())
-    return (
-        bool((off <= 1 / 3).all())
-        and int((off > ROUGH).sum()) <= len(off) // 100
-        and all(apart[name] <= own[name] / 2 + ROUGH * whole for name in own)
-    )
-
-
-def _length(found: Clipped) -> float:
-    return math.sqrt(sum(float(total.double().square().nansum()) for total in found.sums.values()))
-
-
-def _off(fast: Clipped, slow: Clipped) -> Tensor:
-    """How far norms are apart, in units of the longest."""
-    there = slow.norms.isfinite()
-    longest = slow.norms[there].max().clamp(min=1e-30) if bool(there.any()) else 1.0
-    return (fast.norms - slow.norms).abs()[there] / longest
 
 
 def _places(losses: _Losses, named: dict[str, Tensor]) -> dict[str, Tensor]:
