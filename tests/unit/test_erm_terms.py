@@ -1,5 +1,7 @@
 """What a fit claims and charges: terms are those of the fit, whatever is set later; a private number of records."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -36,6 +38,7 @@ from tacit.erm.noise import gaussian
 from tacit.erm.problem import Problem
 from tacit.erm.rows import bounded
 from tacit.erm.shape import Shape
+from tacit.loss.conditions import EVERYWHERE, EXACT, FORMER
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 3)) / 3
@@ -147,7 +150,7 @@ def test_a_private_number_of_records_is_seen_nowhere(monkeypatch, name):
     """Noise, claim and whatever is computed from them follow from `public_size`; without it, from the number itself."""
     both = [released(monkeypatch, SIZED[name](public_size=120, random_state=0), size) for size in (100, 99, 0)]
     assert both[0] == both[1] == both[2]
-    assert "twice as many" in both[0][1][1].assumptions[-1]
+    assert both[0][1][1].assumptions[-1] == "there are at most 240 records"
     own = [released(monkeypatch, SIZED[name](random_state=0), size) for size in (100, 99)]
     assert own[0] != own[1]
 
@@ -163,6 +166,29 @@ def test_twice_as_many_records_are_too_many():
     with pytest.raises(BadInput, match="more than twice"):
         PrivateGaussianNB(classes=[0, 1], public_size=149).fit(X, Y)
     PrivateGaussianNB(classes=[0, 1], public_size=150).fit(X, Y)
+
+
+def test_the_theorem_of_the_last_iterate_is_for_at_most_its_number_of_records():
+    """Once, up to twice as many were taken, and the claim said "at most `size` records" beside "at most twice"."""
+    settings = {"method": "dynamics", "classes": [0, 1], "random_state": 0}
+    model = PrivateLogisticRegression(1.0, 1e-6, public_size=300, **settings).fit(X, Y)
+    assert model.event_.size == 300
+    assert model.bound_.assumptions[-1] == "there are at most 300 records"
+    with pytest.raises(BadInput, match="more than public_size"):
+        PrivateLogisticRegression(1.0, 1e-6, public_size=299, **settings).fit(X, Y)
+
+
+def test_the_claim_says_what_covers_a_solver_that_stops_early():
+    """The released point is no exact minimiser: the second event pays for the distance."""
+    model = PrivateLogisticRegression(1.0, 1e-6, classes=[0, 1], random_state=0).fit(X, Y)
+    assert {EXACT, EVERYWHERE} <= set(model.bound_.assumptions)
+    assert "another event of the claim covers" in EXACT
+    assert [type(part).__name__ for part in model.event_.events] == ["ObjectivePerturbation", "Gaussian"]
+    earlier = replace(model.bound_, assumptions=(*model.bound_.assumptions[:1], *model.bound_.assumptions[3:]))
+    told = replace(earlier, assumptions=(*earlier.assumptions, *model.bound_.assumptions[1:2], FORMER[EXACT]))
+    for bound, right in ((model.bound_, True), (told, True), (earlier, False)):
+        evidence = model.evidence()
+        assert tacit.verify(evidence.with_(claim=replace(evidence.claim, bound=bound))).ok is right
 
 
 def test_the_example_spends_one_budget_on_three_models(tmp_path):

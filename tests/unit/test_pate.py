@@ -434,7 +434,7 @@ def test_the_command_releases_a_bound_and_takes_other_spellings(tmp_path, capsys
     [
         ("gnmax", "best", "aggregator 'best' is not known"),
         ("noise_answer", "threshold", "gnmax has no threshold"),
-        ("queries = 100", "queries = 1000", "only 180 records are public"),
+        ("queries = 100", "queries = 1000", "records are public"),
         ("delta = 1e-5", "", "needs `delta` in [plan]"),
         ("steps = 40", 'student = "good"', "student in [pate] must be"),
         ("epsilon = 9.0", "epochs = 3", "epochs must go"),

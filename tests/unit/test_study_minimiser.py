@@ -15,6 +15,7 @@ from tacit import BadInput, Column, Schema
 from tacit.core.files import Lasting
 from tacit.data import Records
 from tacit.erm import PrivateLogisticRegression
+from tacit.erm.estimator import AT_MOST, SIZE
 from tacit.study.minimiser import Minimiser, Shortened, Stream, left_open
 from tacit.study.run_file import RunFile
 from tacit.study.run_training import RunTraining
@@ -74,6 +75,8 @@ def test_a_run_file_without_python_pays_once_and_tells_what_it_did(tacit_):
     assert type(evidence.claim.event).__name__ == "Compose"
     assert evidence.provenance["method"] == "objective"
     assert any("number of records" in line for line in evidence.not_covered)
+    assert SIZE in evidence.claim.bound.assumptions  # nobody gave public_size
+    assert evidence.claim.bound.assumptions == tuple(found["assumptions"])
     assert tacit.verify(evidence).ok
     assert {"model.safetensors", "evidence.json", "manifest.json"} <= {path.name for path in Path("run").iterdir()}
     assert not Path("run.unfinished").exists()
@@ -104,22 +107,63 @@ class Till:
         assert self.paid.setdefault(key, event) == event
 
 
-def test_a_run_that_is_done_again_pays_nothing_and_any_other_pays(tmp_path):
-    """The secret of an interrupted run repeats key and noise on the same data; on others both are new."""
+def make():
+    return Shortened(5, 2, 2.0)
+
+
+def test_a_run_that_is_done_again_pays_nothing_and_draws_the_same_noise(tmp_path):
     held, till, place = records(), Till(), Lasting(tmp_path / "checkpoint.secret")
-    make = lambda: Shortened(5, 2, 2.0)  # noqa: E731
     weights = []
-    for y in (held.y, held.y, 1 - held.y):
-        done = MINIMISER.trained(make, (held.x[:, :5], y), None, ledger=till, checkpoint=place)
+    for _ in range(2):
+        done = MINIMISER.trained(make, (held.x[:, :5], held.y), None, ledger=till, checkpoint=place)
         weights.append(done.model.layer.weight[1].tolist())
-    assert weights[0] == weights[1] != weights[2]
-    assert len(till.paid) == 2
+    assert weights[0] == weights[1]
+    assert len(till.paid) == 1
     assert place.path.stat().st_mode & 0o777 == 0o600
     assert "cryptographic" in done.evidence.provenance["randomness"]
     assert not any("seed" in line for line in done.evidence.not_covered)
+    other = Lasting(tmp_path / "other.secret")
+    again = MINIMISER.trained(make, (held.x[:, :5], held.y), None, ledger=till, checkpoint=other)
+    assert again.model.layer.weight[1].tolist() != weights[0]
+    assert len(till.paid) == 2
     place.path.write_bytes(b"short")
     with pytest.raises(BadInput, match="damaged"):
         MINIMISER.trained(make, (held.x[:, :5], held.y), None, checkpoint=place)
+
+
+def test_a_secret_serves_one_run(tmp_path, monkeypatch):
+    """A copied secret, or a data file that changed, would else give two models for one charge."""
+    held, till, place = records(), Till(), Lasting(tmp_path / "checkpoint.secret")
+    x, y = held.x[:, :5], held.y
+    MINIMISER.trained(make, (x, y), 1, ledger=till, checkpoint=place)
+    for minimiser, data, seed in (
+        (MINIMISER, (x, 1 - y), 1), (MINIMISER, (x[1:], y[1:]), 1), (MINIMISER, (x, y), 2), (MINIMISER, (x, y), None),
+        (replace(MINIMISER, epsilon=3.0), (x, y), 1), (replace(MINIMISER, size_given=False), (x, y), 1),
+    ):  # fmt: skip
+        with pytest.raises(BadInput, match="have changed since this run began"):
+            minimiser.trained(make, data, seed, ledger=till, checkpoint=place)
+    monkeypatch.setattr("tacit.study.minimiser.version", "0.0.0")
+    with pytest.raises(BadInput, match="have changed"):
+        MINIMISER.trained(make, (x, y), 1, ledger=till, checkpoint=place)
+    assert len(till.paid) == 1
+
+
+def test_a_secret_that_cannot_be_written_is_one_sentence(tmp_path):
+    with pytest.raises(tacit.TacitError, match=r"checkpoint\.secret cannot be written"):
+        MINIMISER.trained(
+            make, (records().x[:, :5], records().y), None, checkpoint=Lasting(tmp_path / "no/checkpoint.secret")
+        )
+
+
+def test_the_claim_says_how_many_records_there_may_be():
+    """Once, the limit was named after an argument that the page does not show, also where nobody had given it."""
+    file = RunFile(Path("run.toml"), {"plan": {"epsilon": 2, "delta": 1e-4}, "model": {"kind": "linear"}})
+    read = Minimiser.of(file, records(), 360)
+    told = Minimiser.of(replace(file, sections={"plan": {"epsilon": 2, "public_size": 400}}), records(), 360)
+    assert read.bound(1e-4).assumptions[-1] == SIZE
+    assert told.bound(1e-4).assumptions[-1] == AT_MOST.format(800) == "there are at most 800 records"
+    done = replace(MINIMISER, size_given=False).trained(make, (records().x[:, :5], records().y), 1)
+    assert SIZE in done.evidence.claim.bound.assumptions
 
 
 def test_the_network_answers_as_the_estimator_does():

@@ -23,7 +23,7 @@ from ..core.events import Allocation, BandedFactorisation, CyclicPoisson, Matrix
 from ..core.files import shown, text
 from ..core.json_text import parsed
 from ..loss import privacy_loss
-from ..loss.conditions import conditions
+from ..loss.conditions import conditions, listed
 from .bounds.anytime import Anytime, AnytimeCurve
 from .bounds.bayes import credible
 from .bounds.estimators import ClopperPearson, Estimator
@@ -176,7 +176,7 @@ def _claim_words(claim: Claim, writer: str) -> Iterator[Statement]:
 
 def _listed(about: str, bound: Bound, needed: Iterable[str], writer: str) -> Statement:
     """That all conditions are there. A file of an earlier version may lack some: it says who wrote it."""
-    missing = [text for text in needed if text not in bound.assumptions]
+    missing = [text for text in needed if not listed(text, bound.assumptions)]
     stored = f"{len(bound.assumptions)} listed by tacit {writer}"
     if not missing:
         return Statement(about, stored, "all that its theorem assumes", equal=True)

@@ -30,7 +30,8 @@ from .budget import Budget
 from .trials import changes, refuse_trial
 
 SIZE = "the number of records is public"
-TWICE = "there are at most twice as many records as public_size"
+AT_MOST = "there are at most {:,} records"
+"""A public limit, which follows from public_size."""
 FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
 TUNED = "settings that were chosen by looking at the data"
 SCORED = "scores on the records that it was trained on: they are not released with the weights"
@@ -86,13 +87,19 @@ class PrivateEstimator(BaseEstimator):
         if self.public_size is None:
             return records
         size = check.whole("public_size", self.public_size)
-        if records > 2 * size:
-            raise BadInput("There are more than twice public_size records.", fix="Raise public_size.")
+        if records > self._most(size):
+            times = "" if self._room == 1 else "twice "
+            raise BadInput(f"There are more than {times}public_size records.", fix="Raise public_size.")
         return size
 
     def _most(self, size: int) -> int:
         """There are never more records than this: a public number."""
-        return size if self.public_size is None else 2 * size
+        return size if self.public_size is None else self._room * size
+
+    @property
+    def _room(self) -> int:
+        """How many times public_size there may be."""
+        return 2
 
     def _budget(self, size: int, models: int = 1) -> Budget:
         if self.delta is None and size < 2:
@@ -121,11 +128,15 @@ class PrivateEstimator(BaseEstimator):
 
     def _charge(self, event: Event, budget: Budget) -> None:
         """Pay, and fix the claim; whoever calls this has drawn no noise yet. A refused charge leaves no claim."""
-        bound, receipt = budget.bound(event, (SIZE if self.public_size is None else TWICE,)), None
+        bound, receipt = budget.bound(event, (self._counted(),)), None
         if self.ledger is not None:
             receipt = paid(self.ledger, event, budget.adjacency, self._name())
         self.event_, self.bound_, self.receipt_ = event, bound, receipt
         self._fix_terms()
+
+    def _counted(self) -> str:
+        """What the claim assumes about the number of records."""
+        return SIZE if self.public_size is None else AT_MOST.format(self._most(int(self.public_size)))
 
     def _fix_terms(self) -> None:
         """Write down what the claim does not cover, by the settings of this fit: they may be changed afterwards."""

@@ -101,6 +101,11 @@ class PrivateLinearClassifier(PrivateClassifier):
     def _norm_bound(self) -> float:
         return super()._norm_bound() * (1.0 if self.schema is None else USUAL)
 
+    @property
+    def _room(self) -> int:
+        """The theorem about the last iterate (`LastIterate`) is for at most `size` records, which is public_size."""
+        return 1 if self.method == "dynamics" else super()._room
+
     def _models(self) -> int:
         """How many models there are: one for two classes, else one for each."""
         return 1 if len(self.classes_) == 2 else len(self.classes_)

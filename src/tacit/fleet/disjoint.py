@@ -8,11 +8,12 @@ even by the shape of a batch. That is what PATE's teachers need.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ ELEMENTWISE = (
 )  # fmt: skip
 """Optimizers that treat every number by itself: models in one stack cannot meet in them."""
 PROBE = 8
+NOBODY = np.zeros(0, dtype=np.int64)
 
 
 class RecordWise(ABC):
@@ -82,6 +84,7 @@ def train_disjoint(
     on a GPU. Where `failed` is given, a model whose own records make the training raise is told to it and left as it
     started, and the others are trained as if its shard were empty.
     """
+    _check(fleet)
     place = np.asarray(shard, dtype=np.int64)
     count = len(rngs)
     data = Pool.of(x, y, np.ones((len(place), 1), dtype=bool), ()).to(fleet.device)
@@ -102,6 +105,12 @@ def _template(fleet: Fleet) -> torch.nn.Module:
     """One model of the fleet, which nobody trains."""
     made = copy.deepcopy(fleet.start) if isinstance(fleet.start, torch.nn.Module) else _make(fleet.start, 0)
     return made.to(fleet.device)
+
+
+def _check(fleet: Fleet) -> None:
+    """Refuse a model or an optimizer that no fleet takes, before any record is looked at."""
+    _started(fleet, [0])
+    check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
 
 
 def shard_rows(shard: NDArray[np.int64], count: int) -> list[Rows]:
@@ -129,38 +138,65 @@ class _Training:
         before = copy.deepcopy(list(rngs))
         try:
             return self.trained(rows, rngs)
-        except (BadInput, MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception:
-            raising = [k for k, mine in enumerate(rows) if mine.size and not self._survives(mine, before[k])]
+        except (Exception, SystemExit) as error:
+            if isinstance(error, MemoryError | torch.OutOfMemoryError) and not self._fits(before):
+                raise
+            raising = [k for k, mine in enumerate(rows) if not self._survives(mine, before[k])]
             if not raising:
                 raise
         for k in raising:
             failed(k)
-        nobody = np.zeros(0, dtype=np.int64)
-        return self.trained([nobody if k in raising else mine for k, mine in enumerate(rows)], before)
+        if len(raising) == len(rows):
+            return _started(self.fleet, _seeds(before))
+        return self.trained([NOBODY if k in raising else mine for k, mine in enumerate(rows)], before)
+
+    def _fits(self, rngs: Sequence[np.random.Generator]) -> bool:
+        """Whether there is memory for one step of as many models; no record takes part in it."""
+        once = replace(self, schedule=replace(self.schedule, steps=1))
+        try:
+            once.trained([NOBODY] * len(rngs), copy.deepcopy(list(rngs)))
+        except (MemoryError, torch.OutOfMemoryError):
+            return False
+        except (Exception, SystemExit):  # a model that zeros make raise
+            return True
+        return True
 
     def _survives(self, rows: Rows, rng: np.random.Generator) -> bool:
-        """Whether one model can be trained on its own records."""
+        """Whether one model can be trained on its own records, if it has any."""
         try:
             self.trained([rows], [copy.deepcopy(rng)])
-        except Exception:
+        except (Exception, SystemExit):
             return False
         return True
 
     def trained(self, rows: list[Rows], rngs: Sequence[np.random.Generator]) -> Stack:
         fleet, schedule = self.fleet, self.schedule
-        seeds = [int(rng.integers(0, 2**63, dtype=np.int64)) for rng in rngs]
+        seeds = _seeds(rngs)
         changes = [int(rng.integers(0, 2**62)) for rng in rngs]  # before any shard is looked at
         models, draws = _started(fleet, seeds), Draws(seeds, fleet.device)
-        check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
         change = None if self.augment is None else _changing(self.augment, changes, fleet.device)
         batches = _batches(self.data, rows, schedule, rngs, change)
-        with _products(fleet.precision):
+        with _products(fleet.precision), _own_chance(changes, self.data.x.device):
             how = _compiled(models, self.data, schedule) if self.compiled else _plain
             for _ in _train(models, fleet.optimizer, Epochs(1, schedule.batch_size), batches, draws, how):
                 pass
         return models
+
+
+def _seeds(rngs: Sequence[np.random.Generator]) -> list[int]:
+    return [int(rng.integers(0, 2**63, dtype=np.int64)) for rng in rngs]
+
+
+@contextlib.contextmanager
+def _own_chance(seeds: list[int], device: torch.device) -> Iterator[None]:
+    """What dropout draws follows from the models' own generators alone.
+
+    Numbers that torch has drawn before depend on how often a training was tried again, and so on records.
+    """
+    mixed = np.random.SeedSequence(seeds).generate_state(1, np.uint64)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(int(mixed[0] >> np.uint64(1)))
+        yield
 
 
 def _counted_from(first: int, failed: Callable[[int], None]) -> Callable[[int], None]:

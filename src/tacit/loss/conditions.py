@@ -50,6 +50,8 @@ STEADY = "a record added, removed or exchanged leaves the steps of all others as
 CYCLIC = "each record takes part in at most `participations` steps, any two of them at least `separation` apart"
 AS_STATED = "the release is private as stated, under this adjacency"
 AT_MOST = "there are at most `size` records"
+EVERYWHERE = "the minimum is taken over all of space, and the random tilt is never seen"
+EXACT = "the minimiser is exact, or another event of the claim covers the distance at which the solver stopped"
 FRESH_POISSON = "every batch is a fresh Poisson sample: each record independently with probability `rate`"
 
 
@@ -137,7 +139,8 @@ CONDITIONS: dict[type[Event], Conditions] = {
     ObjectivePerturbation: Conditions(
         (
             "every loss is a convex, twice differentiable function of one inner product, as steep and curved as stated",
-            "the minimiser is exact, over all of space, and nothing else is released",
+            EVERYWHERE,
+            EXACT,
         )
     ),
     LastIterate: Conditions(
@@ -150,6 +153,15 @@ CONDITIONS: dict[type[Event], Conditions] = {
     ),
 }
 """Every event of this package; one without an entry relies on whoever registered its cost."""
+
+
+FORMER = dict.fromkeys((EVERYWHERE, EXACT), "the minimiser is exact, over all of space, and nothing else is released")
+"""How evidence of earlier versions says what is said otherwise now."""
+
+
+def listed(text: str, assumptions: tuple[str, ...]) -> bool:
+    """Whether a condition is among the assumptions of a bound, in the words of this version or of an earlier one."""
+    return text in assumptions or FORMER.get(text, text) in assumptions
 
 
 def conditions(event: Event) -> list[str]:

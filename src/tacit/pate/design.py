@@ -17,6 +17,7 @@ ONE_TEACHER = (
 PUBLIC_INPUTS = (
     "the inputs that are asked about are public, and so are the classes and the numbers of teachers and queries"
 )
+ENOUGH = "there are at least as many records as teachers: fewer are refused"
 ONLY_LABELS = "only the answers and what is made of them are seen: neither the votes nor the teachers"
 
 
@@ -50,7 +51,7 @@ class Design:
     @property
     def bound(self) -> Bound:
         """Whatever the votes are. Reference: docs/proofs/pate.md, Theorem 2."""
-        believed = (ONE_TEACHER, PUBLIC_INPUTS, ONLY_LABELS)
+        believed = (ONE_TEACHER, PUBLIC_INPUTS, ENOUGH, ONLY_LABELS)
         return upper_bound(
             self.epsilon, self.delta, self.event, self.adjacency, method=METHOD, unit=self.unit, more=believed
         )

@@ -93,7 +93,10 @@ class FleetTeachers(Teachers):
         return np.concatenate(parts) if parts else np.zeros((0, len(self.held)), dtype=np.int64)
 
     def _voted(self, x: Any) -> Labels:
-        logits = self.models.logits(numbers(x))[:, :, : self.classes]
+        from ..fleet.answering import answers
+
+        asked = numbers(x)
+        logits = np.concatenate([answers(each, asked, self.classes) for each in self.models.stacks], axis=1)
         known = np.isfinite(logits).all(axis=2) & self.held
         return np.where(known, np.where(known[:, :, None], logits, 0.0).argmax(axis=2), ABSTAINS)
 
@@ -197,7 +200,7 @@ def tried(teacher: Any, public_x: Any, classes: int, who: str = "teacher") -> No
     count = np.arange(max(4 * classes, 32))
     x, y = public_x[count % len(public_x)], count % classes  # a few inputs are used several times
     try:
-        outputs = _tried_network(how, x, y, classes) if isinstance(how, Network) else None
+        outputs = _tried_network(how, x, y, classes, public_x) if isinstance(how, Network) else None
         found = class_numbers(how(x, y, np.random.default_rng(0)), x) if not isinstance(how, Network) else y
     except BadInput:
         raise
@@ -211,12 +214,14 @@ def tried(teacher: Any, public_x: Any, classes: int, who: str = "teacher") -> No
         raise BadInput(f"A {who} must give one label, or one row of shares, for each record.")
 
 
-def _tried_network(how: Network, x: Any, y: Labels, classes: int) -> int:
-    """The number of outputs of a network that took one step."""
+def _tried_network(how: Network, x: Any, y: Labels, classes: int, public_x: Any) -> int:
+    """The number of outputs of a network that took one step, and then answered about every public input."""
     once, shard = replace(how, steps=1, compiled=False), np.arange(len(x), dtype=np.int64) % 2
     generators = [np.random.default_rng(number) for number in range(2)]  # two: what cannot be a fleet is told here
     models = _fleet(once, x, y, shard, generators, classes, failed=None).models
-    return int(models.logits(numbers(x)).shape[2])
+    for first in range(AT_ONCE, len(public_x), AT_ONCE):
+        models.logits(numbers(public_x[first : first + AT_ONCE]))
+    return int(models.logits(numbers(public_x[:AT_ONCE])).shape[2])
 
 
 def _one(

@@ -2,13 +2,14 @@
 
 A `Minimiser` stands where a descent has its `Plan`: public numbers from which event, claim and model follow. What is
 needed to resume after an interruption is one secret. The key of the charge and the noise are derived from it and from
-the data. So the same run done again pays nothing and draws the same noise, and any other pays (soundness rules 9, 12
-and 25).
+the data. So the same run done again pays nothing and draws the same noise. A secret is tied to its data, settings and
+version of the code: it is refused for any other (soundness rules 9, 12 and 25).
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import importlib.util
 import os
 from collections.abc import Callable
@@ -22,8 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..core import Adjacency, BadInput, Bound, Charger, Event, Receipt, Source, source
-from ..core.files import Lasting, content
+from .. import __version__ as version
+from ..core import Adjacency, BadInput, Bound, Charger, Claim, Event, Receipt, Source, source
+from ..core.files import Lasting, content, unwritten
 from ..data import Records
 from ..train import Trained
 from ..train.loop import FINGERPRINT, fingerprint
@@ -35,7 +37,8 @@ OF_A_PLAN = {"epsilon", "delta", "adjacency", "public_size"}
 """Keys of [plan] that say what is promised; any other says how to descend."""
 PASSES = 10
 """Passes over the records that a minimisation takes, about: for estimates of time."""
-BYTES = 32
+BYTES, MARK = 32, 64
+"""Bytes of a run's secret, and of the mark beside it."""
 
 
 def left_open(file: RunFile, records: Records) -> bool:
@@ -71,6 +74,8 @@ class Minimiser:
     epsilon: float
     delta: float
     adjacency: Adjacency = field(default=Adjacency.ADD_REMOVE)
+    size_given: bool = True
+    """Whether somebody said `public_size`; else it is the number of records, which the claim then takes as public."""
 
     @classmethod
     def of(cls, file: RunFile, records: Records, members: int) -> Minimiser:
@@ -82,7 +87,8 @@ class Minimiser:
         table, norm = file.get("plan"), USUAL * row_norm(records.schema)
         size, delta = int(table.get("public_size", members)), float(table.get("delta", 1e-5))
         adjacency = Adjacency.of(table.get("adjacency", "add-remove"))
-        return cls(size, records.x.shape[1], norm, float(table["epsilon"]), delta, adjacency)
+        given = "public_size" in table
+        return cls(size, records.x.shape[1], norm, float(table["epsilon"]), delta, adjacency, given)
 
     @property
     def expected_batch(self) -> float:
@@ -106,9 +112,10 @@ class Minimiser:
 
     def bound(self, delta: float) -> Bound:
         """The proven claim."""
-        from ..erm.estimator import TWICE
+        from ..erm.estimator import AT_MOST, SIZE
 
-        return replace(self._quoted[2], delta=delta).bound(self.event, (TWICE,))
+        more = AT_MOST.format(2 * self.public_size) if self.size_given else SIZE
+        return replace(self._quoted[2], delta=delta).bound(self.event, (more,))
 
     @cached_property
     def _quoted(self) -> tuple[Any, Event, Any]:
@@ -138,17 +145,21 @@ class Minimiser:
         x, y = np.asarray(data[0], dtype=np.float64), np.asarray(data[1])
         chance, key = source(rng), None
         if checkpoint is not None:
-            secret = _secret(checkpoint.path)
-            mark = keyed_hash(x, y, secret + repr(self).encode())
+            secret, mark = _secret(checkpoint.path, lambda secret: self._mark(x, y, rng, secret))
             key, drawn = f"train-{mark[:32]}", Stream(secret + mark.encode())
             chance = drawn if chance.cryptographic else chance
         payer = ledger if ledger is None or key is None else Once(ledger, key)
         found = self._estimator(chance, payer).fit(x, y)
         model = _network(make(), found.coef_, found.intercept_)
-        evidence = found.evidence()
+        evidence = found.evidence().with_(claim=Claim(self.bound(self.delta), self.event))
         mark = fingerprint(model)
         named = {} if mark is None else {FINGERPRINT: mark}
         return Trained(model, evidence.with_(provenance={**evidence.provenance, **named}), ())
+
+    def _mark(self, x: Array, y: Array, rng: Any, secret: bytes) -> str:
+        """Data, settings, event, seed and version under a secret: what differs in any of them is another run."""
+        seed = rng if isinstance(rng, int) else None
+        return keyed_hash(x, y, secret + f"{self!r} {self.event!r} {seed} {version}".encode())
 
 
 class Shortened(nn.Module):
@@ -213,17 +224,26 @@ class Once:
         return self.ledger.charge(event, key=self.key, **more)  # type: ignore[no-any-return]
 
 
-def _secret(path: Path) -> bytes:
-    """The secret of a run, made where there is none; its owner alone may read it."""
+def _secret(path: Path, mark: Callable[[bytes], str]) -> tuple[bytes, str]:
+    """The secret of a run and its mark, made where there is none; its owner alone may read it.
+
+    A secret that was made for another run (other data, settings or code) is refused: its charge is not this run's.
+    """
     if not path.exists():
+        secret = os.urandom(BYTES)
         partial = path.with_name(path.name + ".partial")
-        partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(os.urandom(BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    found = bytes(content(path, BYTES, fix="Start the run again, with --again."))
-    if len(found) != BYTES:
-        raise BadInput(f"{path.name} is damaged.", fix="Start the run again, with --again.")
-    return found
+        with unwritten(path, partial):
+            partial.unlink(missing_ok=True)
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secret + mark(secret).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+    fix = "Start the run again, with --again."
+    found = bytes(content(path, BYTES + MARK, fix=fix))
+    if len(found) != BYTES + MARK:
+        raise BadInput(f"{path.name} is damaged.", fix=fix)
+    secret, made = found[:BYTES], mark(found[:BYTES])
+    if not hmac.compare_digest(found[BYTES:], made.encode()):
+        raise BadInput("The data, the settings or tacit itself have changed since this run began.", fix=fix)
+    return secret, made

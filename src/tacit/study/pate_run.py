@@ -14,8 +14,9 @@ from ..data import NAMES, Records
 from ..pate import PATE, Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network
 from ..pate.student import student_of
 from ..pate.teachers import as_training
+from .holdout import training_rows
 from .run_file import RunFile
-from .run_training import maker, training_rows
+from .run_training import maker
 from .training import optimizer
 
 Array = NDArray[Any]
@@ -47,14 +48,14 @@ class PateRun:
     ) -> PateRun:
         """From [pate], [model] and [plan]. `make` is what [model] make or fit names.
 
-        Private are the `members` of [data], or all but every tenth record; `inside` says who was private in an earlier
-        run. The others are public. Of these the first `queries` (or half) may be asked about, and the rest test the
-        student.
+        Private are the `members` of [data], or about nine records in ten (`holdout`); `inside` says who was private in
+        an earlier run. The others are public. Of these the first `queries` (or half) may be asked about, and the rest
+        test the student.
         """
         table, plan = file.get("pate"), file.get("plan")
         if extra := sorted(plan.keys() - {"epsilon", "delta", "adjacency"}):
             raise BadInput(f"[plan] of a PATE run holds epsilon, delta and adjacency; {', '.join(extra)} must go.")
-        inside = training_rows(records) if inside is None else inside
+        inside = training_rows(records, plan.get("adjacency", "add-remove")) if inside is None else inside
         public = np.flatnonzero(~inside)
         wanted = int(table.get("queries", max(1, public.size // 2)))
         if wanted > public.size:

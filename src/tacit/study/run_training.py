@@ -23,6 +23,7 @@ from ..loss.clipping import FLAT
 from ..loss.sampling import POISSON
 from ..train import Trained
 from ..train.recipe.networks import learning_rate, network
+from .holdout import training_rows
 from .minimiser import Minimiser, Shortened, left_open
 from .models import Fit, Predict, predictor
 from .planning import planned
@@ -33,8 +34,6 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Make = Callable[..., nn.Module]
 RECORDS_PER_USER = 8
-EVERY = 10
-"""Without `members`, every so-manieth record, or user, is held out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +56,8 @@ class RunTraining:
     def of(cls, file: RunFile, records: Records, make: Make | None, inside: Mask | None = None) -> RunTraining:
         """From [model], [plan] and [train]. `make` is what [model] make names, if it does; `inside` says who was
         trained on earlier, else `members` does."""
-        inside = training_rows(records) if inside is None else inside
         table, unit = file.get("plan"), records.unit
+        inside = training_rows(records, table.get("adjacency", "add-remove")) if inside is None else inside
         if left_open(file, records):
             return cls._minimised(file, records, inside)
         units = int(inside.sum()) if unit is None else len(np.unique(unit[inside]))
@@ -182,16 +181,6 @@ class References:
         plan = replace(self.plan, public_size=max(1, round(float(member.sum(0).mean()))))
         models = Fleet(self.make, self.optimizer).train(x, y, member, plan, rng=rngs[0])
         return lambda records: models.logits(records).transpose(1, 0, 2)
-
-
-def training_rows(records: Records) -> Mask:
-    """The members, or all but every tenth record; all records of every tenth user where there are users."""
-    if records.members is not None:
-        if not records.members.any():
-            raise BadInput("`members` names no record to train on.")
-        return records.members
-    number = np.arange(len(records.x)) if records.unit is None else np.unique(records.unit, return_inverse=True)[1]
-    return np.asarray(number % EVERY != 0)
 
 
 def maker(file: RunFile, records: Records, make: Make | None, classes: int | None = None) -> Callable[[], nn.Module]:
