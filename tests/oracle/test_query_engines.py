@@ -5,6 +5,7 @@ import math
 from collections import defaultdict
 from datetime import date
 
+import ibis
 import numpy as np
 import pytest
 
@@ -95,6 +96,7 @@ def test_no_value_of_postgresql_is_seen(postgres):
     place = postgres.fresh("query_values")
     with psycopg.connect(place) as connection:
         connection.execute("create table odd (who int, day date, word char(5), exact numeric, x double precision)")
+        connection.execute("insert into odd values (5, null, null, 1e-400, null)")
         connection.execute("""insert into odd values (1, '2020-01-01', 'a', 1, 1), (2, 'infinity', 'b', 1e400, 5e-324),
             (3, '5874897-12-31', 'a', 'NaN', 1e308), (4, '4713-01-01 BC', null, '-infinity', '-infinity')""")
     table = Table(f"{place}#odd", unit="who")
@@ -107,8 +109,32 @@ def test_no_value_of_postgresql_is_seen(postgres):
     assert people(table.group_by("word", keys=["a", "b"])).people.tolist() == [2, 1]
     assert table.marginals(["word"], 1, keys={"word": ["a", "b"]}).release(epsilon=1e5, rng=1).value.tolist() == [2, 1]
     assert people(table.where(_.exact == _.x)).people.tolist() == [1]
+    assert people(table.where(ibis.coalesce(_.exact) > 0.5)).people.tolist() == [3]  # NaN is above all numbers
     assert math.isfinite(table.quantile("x", 0.5, (0, 1e9)).release(epsilon=1, rng=1).value)
     assert math.isfinite(table.sum("x", "private").release(epsilon=1, rng=1).value)
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+def test_nobodys_spelling_names_the_group_of_others_on_postgresql(postgres):
+    """A collation that takes texts for equal: the group has the spelling of one person, and joins match twice."""
+    import pandas
+    import psycopg
+
+    place = postgres.fresh("query_spellings")
+    with psycopg.connect(place) as connection:
+        connection.execute("create collation alike (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        connection.execute("create table t (who int, city text collate alike)")
+        connection.execute(
+            "insert into t select i, case i when 0 then 'BERN' else 'Bern' end from generate_series(0, 40) i"
+        )
+    table = Table(f"{place}#t", unit="row", lost=0)
+    for keys, expected in ((["Bern"], [40]), (["BERN"], [1]), (None, [1, 40])):
+        query = table.group_by("city", keys=keys).count()
+        assert totals(query.shape, query._terms(query.aggregates), lost=False).people.tolist() == expected
+    public = pandas.DataFrame({"city": ["Bern", "BERN"], "region": ["west", "west"]})
+    query = table.join(public, "city").group_by("region", keys=["west"]).count()
+    assert totals(query.shape, query._terms(query.aggregates), lost=False).people.tolist() == [41]
 
 
 def naive(keys):

@@ -243,7 +243,7 @@ def test_a_quote_that_is_not_closed_on_its_line_is_refused(tmp_path, odd):
 )
 def test_a_line_of_a_csv_file_leaves_the_others_alone(tmp_path, odd):
     table = written(tmp_path / "t.csv", odd).where("who < 100")
-    table.source.form()
+    table.source.form(())
     assert people(table) == 60
 
 

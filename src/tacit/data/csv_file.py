@@ -59,6 +59,12 @@ def header_of(path: Path) -> tuple[list[str], str]:
     return header, delimiter
 
 
+def begins_with_header(path: Path) -> bool:
+    """Whether no blank line stands above the header."""
+    with _opened(path, errors="surrogateescape") as file:
+        return bool(file.readline(HEADER + 1).strip())
+
+
 def _refuse_workbook(path: Path) -> None:
     if path.suffix.lower() in WORKBOOKS:
         raise BadInput(f"{path.name} is a workbook, not a CSV file.", fix='Save its sheet as "CSV UTF-8" first.')

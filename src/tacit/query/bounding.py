@@ -71,7 +71,7 @@ def totals(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Totals:
     found = executed(shape.table, query(shape, terms, lost=lost))
     names = [f"k{place}" for place in range(len(shape.by))]
     rows = list(zip(*(found[name].to_pylist() for name in names), strict=True)) if names else [()] * found.num_rows
-    keys = tuple(sorted(rows, key=_spelt)) if shape.keys is None else shape.keys.values
+    keys = tuple(sorted(rows, key=spelt)) if shape.keys is None else shape.keys.values
     place = {key: k for k, key in enumerate(rows)}
 
     def column(name: str) -> Whole:
@@ -85,7 +85,7 @@ def totals(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Totals:
     return Totals(keys, column("people"), values, together("lost"), together("everybody"))
 
 
-def _spelt(row: tuple[Any, ...]) -> tuple[str, ...]:
+def spelt(row: tuple[Any, ...]) -> tuple[str, ...]:
     """An order that hangs on no engine's threads, so that a seed gives each key the same noise every time."""
     return tuple(map(repr, row))
 

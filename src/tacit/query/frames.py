@@ -14,7 +14,7 @@ MISSING = ("NAType", "NaTType")
 
 
 def arrow_of(series: Any) -> Any:
-    """One column of a frame. Python objects and texts become texts; half precision becomes single."""
+    """One column of a frame. Python objects and categories become texts; half precision becomes single."""
     import pyarrow
 
     kind = series.dtype
@@ -22,17 +22,41 @@ def arrow_of(series: Any) -> Any:
         return texts(series.to_list())
     if kind in (narwhals().Categorical, narwhals().Enum, narwhals().String):
         try:
-            found = series.cast(narwhals().String).to_arrow()
+            found = series.to_arrow()
         except (
             Exception
-        ):  # a text that is not Unicode, or a category that is no text: libraries differ in what they say
+        ):  # a text that is not Unicode, or categories of several types: libraries differ in what they say
             return texts(series.to_list())
     else:
         found = _read(series)
     found = found.combine_chunks() if isinstance(found, pyarrow.ChunkedArray) else found
     if isinstance(found.type, pyarrow.BaseExtensionType):  # periods, intervals and whatever libraries add
         return texts(series.to_list())
+    if pyarrow.types.is_dictionary(found.type):
+        found = found.dictionary_decode()
+        # one missing number makes pandas write all categories with a point: they are written as numbers are
+        return _unicode(found) if _is_text(found.type) else texts(found.to_pylist())
+    if _is_text(found.type):
+        return _unicode(found)
     return found.cast(pyarrow.float32()) if pyarrow.types.is_float16(found.type) else found
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _unicode(found: Any) -> Any:
+    """Texts as they are where all are UTF-8: Arrow does not look, and an engine stops at one that is not."""
+    import pyarrow
+
+    try:
+        found.validate(full=True)
+    except pyarrow.ArrowInvalid:
+        held = found.cast(pyarrow.large_binary()).to_pylist()
+        return pyarrow.array([None if one is None else one.decode("utf-8", "replace") for one in held], found.type)
+    return found
 
 
 def _read(series: Any) -> Any:

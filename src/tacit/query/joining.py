@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..core.errors import BadInput
 from ..data.frames import is_frame
 from .sources import Opened, opened
+from .values import exact_text
 
 JOINED = "tacit_joined"
 
@@ -35,10 +37,15 @@ def joined(table: Opened, frame: object, on: str | Sequence[str]) -> Opened:
             fix="Keep one row for each value.",
         )
     other = public.relation.rename({f"{JOINED}_{name}": name for name in names})
-    matches = [table.relation[name] == other[f"{JOINED}_{name}"] for name in names]
+    matches = [_own(table, name) == other[f"{JOINED}_{name}"] for name in names]
     found = table.relation.left_join(other, matches)
     place = f"{table.place} joined on {names} with {_digest(public)}"
     return replace(table, relation=found.drop(*(f"{JOINED}_{name}" for name in names)), place=place)
+
+
+def _own(table: Opened, name: str) -> Any:
+    found = table.column(name)
+    return exact_text(table, found) if found.type().is_string() else found
 
 
 def _digest(public: Opened) -> str:

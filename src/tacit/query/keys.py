@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.errors import BadInput
 from .sources import Opened, ibis
-from .values import Column, number_of, real, whole
+from .values import Column, exact_text, number_of, real, whole
 
 Key = tuple[Any, ...]
 MOST_KEYS = 1_000_000
@@ -30,9 +30,9 @@ class ByColumn:
         kind = found.type()
         if kind.is_date():
             return ibis().ifelse(found.between(date.min, date.max), found, ibis().null("date"))
-        if kind.is_string() and table.engine == "postgres":
-            return found + ibis().literal("")  # character(n) pads with blanks, which its comparisons pass over
-        if kind.is_string() or kind.is_integer() or kind.is_boolean():
+        if kind.is_string():
+            return exact_text(table, found)
+        if kind.is_integer() or kind.is_boolean():
             return found
         raise BadInput(
             f"Column {self.name!r} cannot be grouped by: it holds {kind}.",

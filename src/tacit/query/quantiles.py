@@ -15,7 +15,7 @@ from ..mechanism import quantile
 from ..mechanism.scales import round_epsilon
 from .aggregates import Figure
 from .answer import body_of
-from .bounding import Totals, executed, numbers
+from .bounding import Totals, executed, numbers, spelt
 from .grids import FINE, Grid, bounds_of
 from .pricing import KEYS_SHARE, down
 from .question import NOISE_ONLY, Query
@@ -85,7 +85,7 @@ class Quantiles(Query[QuantilePrices]):
         places: dict[Any, list[int]] = {}
         for place, key in enumerate(rows):
             places.setdefault(key, []).append(place)
-        keys = tuple(places) if self.shape.keys is None else self.shape.keys.values
+        keys = tuple(sorted(places, key=spelt)) if self.shape.keys is None else self.shape.keys.values
         people = np.array([counts[places.get(key, [])].sum() for key in keys], dtype=np.int64)
         exact = Totals(keys, people, {}, 0, 0)
         chosen, _ = released_keys(exact, found.keys, self.shape.groups, self._neighbours, chance)

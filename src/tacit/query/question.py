@@ -15,6 +15,7 @@ from ..mechanism.charging import Account, Offer, Random, Terms
 from ..mechanism.scales import each_failure
 from .answer import Answer
 from .bounding import Shape, executed
+from .sources import ibis
 
 ROW_UNITS = frozenset({"row", "record"})
 NOISE_ONLY = "the errors cover noise, not what bounding took away"
@@ -141,9 +142,9 @@ class Query(ABC, Generic[Prices]):
 
     def _check_form(self, found: Prices) -> None:
         """Whatever does not fit is said before the charge: the engine plans the question for no rows at all."""
-        if self.shape.table.form is not None:
-            self.shape.table.form()
         expression: Any = self._expression(found)
+        if self.shape.table.form is not None:
+            self.shape.table.form({node.name for node in expression.op().find(ibis().expr.operations.Field)})
         try:
             executed(self.shape.table, expression.limit(0))
         except NotFinished as error:

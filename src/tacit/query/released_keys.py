@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..core import Adjacency, Source
 from ..core.events import PartitionSelection
 from ..mechanism import unknown_keys
-from .bounding import Totals, Whole
+from .bounding import Totals, Whole, spelt
 
 
 def released_keys(
@@ -28,5 +28,5 @@ def released_keys(
         counts, epsilon=price.epsilon, delta=price.delta, keys_per_person=groups, adjacency=neighbours, rng=chance
     )
     found: dict[Any, int] = answer.value
-    places = sorted(found, key=lambda place: tuple(map(repr, exact.keys[place])))
+    places = sorted(found, key=lambda place: spelt(exact.keys[place]))
     return np.array(places, dtype=np.int64), np.array([found[place] for place in places], dtype=np.int64)

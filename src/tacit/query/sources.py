@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from ..core.errors import BadInput, MissingExtra, NotFinished
 from ..core.files import shown
-from ..data.csv_file import ENDINGS, header_of
+from ..data.csv_file import ENDINGS, begins_with_header, header_of
 from ..data.csv_quotes import check_quotes
 from ..data.frames import is_frame, named, narwhals
 from .frames import arrow_of
@@ -43,7 +43,9 @@ class Opened:
 
     place: where it lives and how it was made: what tells it from another table, as far as that is public.
     decimal_comma: texts such as `1,5` are numbers.
-    form: refuses a file that is not well formed; called before a charge.
+    folds: the engine may take texts for equal that are not (collations such as NOCASE).
+    form: refuses a file that is not well formed, given the names of the columns that are asked for; called before a
+    charge.
     """
 
     relation: Relation
@@ -51,7 +53,8 @@ class Opened:
     name: str
     place: str = ""
     decimal_comma: bool = False
-    form: Callable[[], None] | None = None
+    folds: bool = False
+    form: Callable[[Container[str]], None] | None = None
     lease: Lease | None = None
 
     def __repr__(self) -> str:
@@ -90,7 +93,7 @@ def opened(source: object) -> Opened:
         return _database(text) if "://" in text or ".duckdb" in text else _file(Path(text))
     if type(source).__module__.partition(".")[0] == "ibis":
         engine = _backend_of(source)
-        return Opened(source, engine, "The table", _described(source, engine))
+        return Opened(source, engine, "The table", _described(source, engine), folds=_folds(engine))
     if is_frame(source):
         return _frame(source)
     raise BadInput(
@@ -123,7 +126,7 @@ def _file(path: Path) -> Opened:
     plain = path.name.lower()
     try:
         if plain.endswith((".parquet", ".pq")):
-            return Opened(engine.read_parquet(_literal(path)), engine, name, str(path.resolve()))
+            return _parquet(engine, path)
         if plain.endswith(tuple(ending for ending in ENDINGS if ending in (".csv", ".csv.gz"))):
             return _csv(engine, path)
     except Exception as error:
@@ -140,6 +143,29 @@ def _literal(path: Path) -> str:
     return str(path)
 
 
+def _parquet(engine: Backend, path: Path) -> Opened:
+    relation = engine.read_parquet(_literal(path))
+    return Opened(relation, engine, shown(path), str(path.resolve()), form=partial(check_texts, relation, engine, path))
+
+
+def check_texts(relation: Relation, engine: Backend, path: Path, columns: Container[str]) -> None:
+    """Refuse a Parquet file with a text that is not UTF-8: the engine would stop at it, after the charge.
+
+    To know how long the texts are it must read all of them.
+    """
+    texts = [name for name, kind in relation.schema().items() if kind.is_string() and name in columns]
+    if not texts:
+        return
+    try:
+        engine.to_pyarrow(relation.aggregate([relation[name].length().sum() for name in texts]))
+    except Exception as error:  # drivers have their own kinds; what they say holds the text
+        if isinstance(error, MemoryError):
+            raise
+        raise BadInput(
+            f"{shown(path)} holds texts that are not UTF-8, or is damaged.", fix="Write it again, with texts in UTF-8."
+        ) from None
+
+
 def _csv(engine: Backend, path: Path) -> Opened:
     """Every column as text: a type that is guessed from values would depend on one person's value.
 
@@ -147,6 +173,8 @@ def _csv(engine: Backend, path: Path) -> Opened:
     quotes that do not close on their line are refused, and a line that does not fit the header is dropped.
     """
     header, separator = header_of(path)
+    if not begins_with_header(path):
+        raise BadInput(f"{shown(path)}: blank lines stand above the header.", fix="Remove them.")
     relation = engine.read_csv(
         _literal(path),
         columns=dict.fromkeys(header, "VARCHAR"),
@@ -165,21 +193,37 @@ def _csv(engine: Backend, path: Path) -> Opened:
         shown(path),
         str(path.resolve()),
         decimal_comma=separator == ";",
-        form=partial(check_quotes, path, separator),
+        form=partial(_check_lines, path, separator),
     )
+
+
+def _check_lines(path: Path, separator: str, columns: Container[str]) -> None:
+    check_quotes(path, separator)
 
 
 def _frame(frame: Any) -> Opened:
     """Through Arrow, column by column; a column of mixed Python objects becomes text."""
-    import pyarrow
-
     wide = narwhals().from_native(frame, eager_only=True, pass_through=False)
     if twice := next((name for k, name in enumerate(wide.columns) if name in wide.columns[:k]), None):
         raise BadInput(f"The table has two columns named {twice!r}.", fix="Rename or remove one of them.")
     columns = {str(name): arrow_of(wide[name]) for name in wide.columns}
     if not columns:
         raise BadInput("The table has no columns.")
-    return Opened(ibis().memtable(pyarrow.table(columns)), duckdb(), "The table", "a data frame")
+    return Opened(_held(columns), duckdb(), "The table", "a data frame")
+
+
+def _held(columns: dict[str, Any]) -> Relation:
+    """Arrow columns as a table; ibis knows fewer types than Arrow has."""
+    import pyarrow
+
+    for name, values in columns.items():
+        try:
+            ibis().schema({name: ibis().dtype(values.type)})
+        except Exception:  # ibis has several kinds of errors for a type that it does not know
+            raise BadInput(
+                f"Column {name!r} holds {values.type}, which cannot be read.", fix="Change its type, or drop it."
+            ) from None
+    return ibis().memtable(pyarrow.table(columns))
 
 
 def _described(relation: Relation, engine: Backend) -> str:
@@ -191,6 +235,24 @@ def _described(relation: Relation, engine: Backend) -> str:
     for number, name in enumerate(made_up):
         text = text.replace(name, f"table {number}")
     return text
+
+
+def _folds(engine: Backend) -> bool:
+    """Whether the engine may have columns whose texts are equal though they are not spelt alike.
+
+    A group is then called by one of its spellings, which one person decides, and a join may match several rows.
+    """
+    if engine.name == NATIVE:
+        setting = engine.raw_sql("select current_setting('default_collation')").fetchone()[0]
+        if setting.lower() not in ("", "binary", "c"):
+            raise BadInput(
+                "The engine compares all texts by a collation of its own.", fix="Connect without default_collation."
+            )
+        return True
+    if engine.name == "postgres":
+        found = engine.raw_sql("select exists (select 1 from pg_collation where not collisdeterministic)")
+        return bool(found.fetchone()[0])
+    return bool(engine.name == "pyspark")
 
 
 def _database(url: str) -> Opened:
@@ -212,7 +274,8 @@ def _database(url: str) -> Opened:
         raise _unreachable(place, scheme, error) from None
     lease = Lease(engine)
     try:
-        return Opened(engine.table(table), engine, table, _without_login(place, scheme), lease=lease)
+        folds = _folds(engine)
+        return Opened(engine.table(table), engine, table, _without_login(place, scheme), folds=folds, lease=lease)
     except Exception:
         raise BadInput(f"The database has no table {table!r} that can be read.") from None
 

@@ -22,6 +22,7 @@ from .release import Aggregation
 from .sources import Opened, opened
 from .synthesis import Synthesis
 from .top import Top
+from .total import COARSE
 from .values import number_of
 
 if TYPE_CHECKING:
@@ -277,5 +278,6 @@ def _check_unit(table: Opened, unit: str) -> None:
     if unit == ROW:
         return
     kind = table.column(unit).type()
-    if kind.is_nested() or kind.is_json():
+    far = kind.is_timestamp() and kind.scale in COARSE  # such a time may have no text
+    if kind.is_nested() or kind.is_json() or far:
         raise BadInput(f"Column {unit!r} cannot say whose row it is: it holds {kind}.")

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.errors import BadInput
 from .sources import Opened, ibis
-from .values import Column, number_of
+from .values import Column, doubled, number_of
 
 ALLOWED = frozenset({
     "And", "Or", "Not", "Xor", "Equals", "NotEquals", "Less", "LessEqual", "Greater", "GreaterEqual", "Between",
@@ -130,7 +130,7 @@ def _numbers(parts: list[Node], kinds: list[Kind], table: Opened) -> dict[Node, 
         if part.dtype.is_null() or part.dtype.is_floating() or type(part).__name__ == "Literal":
             continue
         column = type(part).__name__ == "Field"
-        wide = number_of(table, part.name) if column else part.to_expr().cast("float64")
+        wide = number_of(table, part.name) if column else doubled(table, part.to_expr())
         found[part] = wide.op()
     return found
 

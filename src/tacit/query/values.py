@@ -94,15 +94,35 @@ def number_of(table: Opened, column: str) -> Column:
     kind = found.type()
     if kind.is_boolean():
         return found.cast("int64").cast("float64")
-    if kind.is_integer():
-        return found.cast("float64")
-    if kind.is_decimal():
-        return _from_decimal(found) if table.engine == "postgres" else found.cast("float64")
+    if kind.is_integer() or kind.is_decimal():
+        return doubled(table, found)
     if kind.is_floating():
         return _without_nan(found.cast("float64"))
     if kind.is_string() and table.engine in ("duckdb", "pyspark"):
         return _without_nan((_pointed(found) if table.decimal_comma else found).try_cast("float64"))
     raise BadInput(f"Column {column!r} holds no numbers.", fix="Numbers are added, averaged and cut into bins.")
+
+
+def doubled(table: Opened, found: Column) -> Column:
+    """A whole or decimal number in double precision, by a cast that fails on no value."""
+    decimal = found.type().is_decimal() and table.engine == "postgres"
+    return _from_decimal(found) if decimal else found.cast("float64")
+
+
+def exact_text(table: Opened, found: Column) -> Column:
+    """A column of texts in which two are equal only if they are spelt alike, whatever the column's collation says."""
+    if table.engine == "postgres":
+        found = found + ibis().literal("")  # character(n) pads with blanks, which its comparisons pass over
+    if not table.folds:
+        return found
+    if table.engine == "pyspark":
+        return found.cast("binary").cast("string")
+    if table.engine == "postgres":
+        own = engines_own("getdatabaseencoding", [], "string")()
+        return engines_own("convert_from", ["binary", "string"], "string")(
+            engines_own("convert_to", ["string", "string"], "binary")(found, own), own
+        )
+    return engines_own("decode", ["binary"], "string")(engines_own("encode", ["string"], "binary")(found))
 
 
 def is_whole(table: Opened, column: str) -> bool:
