@@ -22,7 +22,7 @@ from tacit.attacks.threshold import best_threshold
 from tacit.core import Observations, source
 from tacit.data.loaders import folder
 from tacit.fleet import Epochs, Fleet
-from tacit.study.reference_models import halves
+from tacit.study.subsets import halves
 from tacit.train.recipe.defence import (
     AdversarialRegularisation,
     Defence,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import tacit
 from tacit.core import Observations
 from tacit.core.randomness import Seeded
-from tacit.study.reference_models import subsets
 from tacit.study.risk import records
+from tacit.study.subsets import subsets
 
 Array = NDArray[Any]
 Data = tuple[Array, Array, NDArray[np.bool_]]

@@ -25,7 +25,7 @@ from tacit.attacks import ATTACKS
 from tacit.core import Scores
 from tacit.core.randomness import Seeded
 from tacit.study.outputs import Reading
-from tacit.study.reference_models import subsets
+from tacit.study.subsets import subsets
 
 Array = NDArray[Any]
 MODELS, TARGETS = 12, 4

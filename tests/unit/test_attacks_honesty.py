@@ -9,8 +9,8 @@ from tacit.attacks import near_duplicates
 from tacit.core import difference_limit
 from tacit.core.randomness import Seeded
 from tacit.study import outputs
-from tacit.study.reference_models import subsets
 from tacit.study.risk import records, unnamed
+from tacit.study.subsets import subsets
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_digits

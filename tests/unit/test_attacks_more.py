@@ -9,7 +9,7 @@ from tacit import attacks
 from tacit.attacks.groups import _holm
 from tacit.core import BadInput, Observations, Scores
 from tacit.core.randomness import Seeded
-from tacit.study.reference_models import subsets
+from tacit.study.subsets import subsets
 
 
 def fleet(records=200, models=8, gap=1.0, seed=0, classes=3):

@@ -1,5 +1,7 @@
 """Fleets in parts, here and on Ray: bit for bit those of one process; they go on where they stopped; signals."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +10,10 @@ from torch import nn
 import tacit.fleet.spread as spread_module
 from tacit import BadInput, Plan
 from tacit.fleet import Epochs, Fleet
+from tacit.fleet.identity import described, made_of
 from tacit.fleet.signals import signals
 from tacit.fleet.spread import spread
+from tacit.fleet.stack import stack
 from tacit.train import checkpoint
 
 RNG = np.random.default_rng(0)
@@ -170,6 +174,86 @@ def test_bad_input(call):
 class Squared(nn.Tanh):
     def forward(self, x):
         return x * x
+
+
+FACTOR = 2.0
+
+
+class Scaled(nn.Module):
+    """A setting that neither the weights nor `extra_repr` show, and a helper that `forward` calls."""
+
+    def __init__(self, scale, helper=None):
+        super().__init__()
+        self.layer, self.scale, self.helper = nn.Linear(4, 3), scale, helper
+
+    def forward(self, x):
+        x = x if self.helper is None else self.helper(x)
+        return self.scale * self.layer(x)
+
+
+def _written(number):
+    """A class whose forward holds a number, under one name whatever the number is."""
+    body = {}
+    exec(f"def forward(self, x):\n    return {number} * self.layer(x)", body)
+    return type("Written", (Scaled,), {"forward": body["forward"]})
+
+
+def _times(factor):
+    return lambda x: factor * x
+
+
+class Halving(torch.optim.SGD):
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+class Doubling(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        return super().step(closure)
+
+
+Doubling.__qualname__ = Halving.__qualname__
+
+
+def _with_rule(template, parameters, rule):
+    return stack(template, parameters)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Fleet(lambda: Scaled(1.0)), Fleet(lambda: Scaled(5.0))),
+        (Fleet(lambda: Scaled([1.0, {"a": 2}])), Fleet(lambda: Scaled([1.0, {"a": 3}]))),
+        (Fleet(lambda: Scaled(torch.zeros(2))), Fleet(lambda: Scaled(torch.ones(2)))),
+        (Fleet(lambda: _written(2.0)(1.0)), Fleet(lambda: _written(3.0)(1.0))),
+        (Fleet(lambda: Scaled(1.0, _times(2.0))), Fleet(lambda: Scaled(1.0, _times(3.0)))),
+        (Fleet(make, functools.partial(Halving, lr=0.1)), Fleet(make, functools.partial(Doubling, lr=0.1))),
+        (
+            Fleet(make, stack=functools.partial(_with_rule, rule=1.0)),
+            Fleet(make, stack=functools.partial(_with_rule, rule=2.0)),
+        ),
+    ],
+    ids=["setting", "nested", "tensor", "constant", "closure", "optimizer's code", "rule"],
+)
+def test_what_weights_do_not_show_is_sealed(one, other):
+    assert made_of(one)[0] == made_of(one)[0]
+    assert made_of(one)[0] != made_of(other)[0]
+
+
+def test_a_global_that_forward_reads_is_sealed(monkeypatch):
+    def helper(x):
+        return FACTOR * x
+
+    mine = Fleet(lambda: Scaled(1.0, helper))
+    before = made_of(mine)[0]
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert made_of(mine)[0] != before
+
+
+def test_a_description_holds_no_address():
+    for value in (object(), Scaled(1.0, _times(2.0)), _times, Fleet, torch.optim.SGD, [lambda: 1], {1: {2, 3}}):
+        assert "0x" not in str(described(value))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 import tacit
 from tacit import BadInput
 from tacit.attacks import known_split
+from tacit.core.randomness import Seeded
 from tacit.study.asking import Pool
 from tacit.study.augmented_queries import Copies
 from tacit.study.cloning import refit
@@ -17,8 +18,9 @@ from tacit.study.models import is_regressor
 from tacit.study.outputs import Reading
 from tacit.study.pooling import pool
 from tacit.study.records import features, identities, joined
-from tacit.study.repeats import repeats
+from tacit.study.repeats import TrainingSets, repeats
 from tacit.study.residuals import EXACT, Residuals
+from tacit.study.subsets import subsets
 
 pytest.importorskip("sklearn")
 from sklearn.calibration import CalibratedClassifierCV
@@ -277,10 +279,59 @@ def test_an_oversampled_training_set_hides_nothing():
     same = tacit.attack(target, (X[:40], Y[:40]), sides[1], attacks=["lira"], references=8, rng=1)
     ours, once = (evidence.measurements[0].auc for evidence in (found, same))
     assert ours.value == pytest.approx(once.value, abs=0.06)
-    plain = tacit.Scores(found.scores[0].score, found.scores[0].member, attack="rows", randomised=False)
-    assert ours.upper - ours.lower > 1.15 * (plain.auc().upper - plain.auc().lower)
+    assert found.scores[0].member.sum() == 40  # a record is judged once
     assert all(control.passed for control in found.controls)
     assert found.provenance["rows_that_repeat_a_record"] == 120
+
+
+def _of_a_stranger():
+    """LiRA's area where members are there ten times and the model saw nobody."""
+    picked = np.repeat(np.arange(N), 10)
+    sides = (X[picked], Y[picked]), (X[N:], Y[N:])
+
+    def fit(x, y, rng):
+        return DecisionTreeClassifier(min_samples_leaf=10, random_state=0).fit(x, y)
+
+    others = np.random.default_rng(5).normal(size=(120, 6))
+    stranger = fit(others, others[:, :3].argmax(axis=1), None)
+    return tacit.attack(stranger, *sides, fit=fit, attacks=["lira"], references=16, rng=1).measurements[0].auc
+
+
+def test_how_often_a_record_is_there_tells_nothing_of_a_model_that_saw_nobody():
+    found = _of_a_stranger()
+    assert found.lower < 0.5 < found.upper
+
+
+def test_references_that_get_members_oftener_than_outsiders_are_a_mutant(monkeypatch):
+    """Members that references know ten times have other spreads than outsiders that they know once."""
+
+    def of(record, inside, y, count, rng):
+        first, place = np.unique(record, return_inverse=True)
+        sets = subsets(first.size, count, int(inside[first].sum()), rng)[place]
+        return TrainingSets(sets.astype(np.int64), sets)
+
+    monkeypatch.setattr(TrainingSets, "of", of)
+    found = _of_a_stranger()
+    assert found.upper < 0.5 or found.lower > 0.5
+
+
+def test_training_sets_of_repeated_records():
+    record = np.array([0, 0, 0, 3, 4, 5, 6, 7, 8, 9])  # a member that is there three times, and one that is there once
+    inside, y = np.arange(10) < 5, np.array([1, 1, 1, 0, 0, 1, 0, 1, 0, 1])
+    sets = TrainingSets.of(record, inside, y, 6, Seeded(3))
+    assert (sets.member[0] == sets.member[1]).all()
+    for k in range(6):
+        rows = sets.rows(k)
+        assert np.unique(rows).size == 3  # as many records as the target knows
+        assert all(np.count_nonzero(rows == row) == (3 if y[row] else 1) for row in np.unique(rows))
+    rows, sides = sets.together(slice(0, 6))
+    for k in range(6):
+        assert sorted(rows[sides[:, k]]) == sorted(sets.rows(k))
+    plain = TrainingSets.of(np.arange(10), inside, y, 4, Seeded(3))
+    assert (plain.times == subsets(10, 4, 5, Seeded(3))).all()
+    assert plain.together(slice(0, 4))[0].tolist() == list(range(10))
+    values = TrainingSets.of(record, inside, y + 0.5, 4, Seeded(3))
+    assert all(values.rows(k).size in (3, 5) for k in range(4))
 
 
 def test_copies_stay_on_one_side_of_every_split():

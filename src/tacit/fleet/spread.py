@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..core import check
 from ..core.errors import BadInput, MissingExtra
@@ -29,6 +29,7 @@ from ..core.randomness import Source, source
 from ..loss import Plan
 from ..train import checkpoint
 from .fleet import Fleet, Models, Progress
+from .identity import made_of, template
 from .memory import BLOCK
 from .order import Epochs
 from .stack import Stack
@@ -69,7 +70,7 @@ def spread(
     words, done, store = chance.words(2 * count + 1), {}, None
     if folder is not None:
         settings = (type(schedule).__name__, asdict(schedule), list(own), size, fleet.order, fleet.precision)
-        made, network = _made_of(fleet)
+        made, network = made_of(fleet)
         store = _Store(Path(folder), (*settings, made), (*arrays, *network))
         words, done = store.words(words, repeatable=not chance.cryptographic), store.parts(parts)
     work = functools.partial(_part, fleet, arrays, schedule, tuple(own), words, size)
@@ -163,47 +164,7 @@ def _threaded(work: Work, threads: int, k: int) -> dict[str, NDArray[Any]]:
 
 
 def _stack(fleet: Fleet, parameters: Parameters) -> Stack:
-    return fleet.stack(_template(fleet), {name: value.to(fleet.device) for name, value in parameters.items()})
-
-
-def _made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Everything else that a model's training depends on: network, start, optimizer, and the rule of its gradients.
-
-    A function that makes networks is called once under a fixed seed: what it makes then is what it makes.
-    """
-    template = _template(fleet)
-    optimizer = fleet.optimizer([nn.Parameter(torch.zeros(2))])
-    groups = [
-        {name: str(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups
-    ]
-    rule = getattr(fleet.stack, "func", fleet.stack)
-    made = {
-        "network": [(name, _code(part)) for name, part in template.named_modules()],
-        "same start": isinstance(fleet.start, nn.Module),
-        "optimizer": [f"{type(optimizer).__module__}.{type(optimizer).__qualname__}", groups],
-        "gradients": [
-            str(getattr(rule, "__module__", "")),
-            str(getattr(rule, "__qualname__", type(rule).__qualname__)),
-        ],
-        "rule": str(getattr(rule, "__self__", "")),
-    }
-    return made, [value.detach().cpu().numpy() for value in template.state_dict().values()]
-
-
-def _code(part: nn.Module) -> list[str]:
-    """A module by its class, its settings and what its forward does."""
-    code = getattr(type(part).forward, "__code__", None)
-    body = "" if code is None else hashlib.sha256(code.co_code + repr(code.co_names).encode()).hexdigest()
-    kind = type(part)
-    return [f"{kind.__module__}.{kind.__qualname__}", part.extra_repr(), body]
-
-
-def _template(fleet: Fleet) -> nn.Module:
-    if isinstance(fleet.start, nn.Module):
-        return fleet.start
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return fleet.start()
+    return fleet.stack(template(fleet), {name: value.to(fleet.device) for name, value in parameters.items()})
 
 
 class _Store:

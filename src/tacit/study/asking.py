@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from ..attacks import near_duplicates
 from ..core import Control, Observations
 from .augmented_queries import Copies
+from .column_order import check_columns
 from .finished import Finished
+from .forms import Form
 from .models import Fit, answers, as_given, classes_of, is_regressor, usual_form
 from .outputs import Reading
 from .pooling import pool
 from .records import features, identities
 from .reference_models import trained
-from .repeats import repeats
+from .repeats import TrainingSets, repeats
 
 Flags = NDArray[np.bool_]
 
@@ -49,14 +51,15 @@ class Pool:
         return self.record.size - self.once.size
 
     def copies(self, known: NDArray[np.float64]) -> tuple[tuple[Flags, Control | None], int]:
-        """Rows to leave out because they are copies across the split, the control, and how many outsiders are copies.
+        """Rows to leave out, the control, and how many outsiders are copies of a member.
 
-        `known` is what is known of every record itself. Rows of one record on one side count once.
+        Left out are all rows of a record but its first, and copies across the split. `known` is what is known of every
+        record itself.
         """
         rows, member = self.once, self.member[self.once]
         found = near_duplicates(known[rows], member, self.y[rows])
         left, test = found.settled(member)
-        return (np.isin(self.record, rows[left]), test), int((found.of_members & ~member).sum())
+        return (~np.isin(np.arange(self.record.size), rows[~left]), test), int((found.of_members & ~member).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +87,15 @@ class Asked:
         told = answers(target, shown, classes)
         said = "values" if said == "auto" and is_regressor(target) else said
         reading = Reading.of(told, np.tile(y, times), classes, said, usual_form(target))
+        if classes is None and reading.form in (Form.PROBABILITIES, Form.LOGITS):
+            inside = np.flatnonzero(member)
+            check_columns(reading.table(told)[inside], reading.labels[inside])
         taught: list[Any] = []
-        sides = None
+        sides: Flags | None = None
         if train is not None and wanted:
-            keep = reading.keeping(wanted)
-            taught, sides = trained(
-                train, x, y, int(member.sum()), wanted, finished.chance, classes, keep, finished, shown, pooled.record
-            )  # fmt: skip
+            sets = TrainingSets.of(pooled.record, member, y, wanted, finished.chance)
+            taught = trained(train, x, y, sets, finished.chance, classes, reading.keeping(wanted), finished, shown)
+            sides = sets.member
         read = reading.coarsest(taught)
 
         def signals(answered: Sequence[Any], inside: Flags) -> Observations:
@@ -106,9 +111,3 @@ class Asked:
             return self
         others = None if self.others is None else self.others.select(records=~rows)
         return Asked(self.seen.select(records=~rows), others)
-
-
-def once(seen: Observations) -> Observations:
-    """Every record once, where some are there several times."""
-    first = np.unique(seen.need("record"), return_index=True)[1]
-    return seen if first.size == seen.records else seen.select(records=np.sort(first))

@@ -47,9 +47,9 @@ from .membership import FPRS, NOT_COVERED, controls, measured
 from .minimiser import Minimiser
 from .models import Predict, predictor
 from .provenance import provenance
-from .reference_models import halves
 from .risk import groups, records
 from .start import crafted, fresh
+from .subsets import halves
 
 THREAT = {
     "released": "final model",

@@ -75,7 +75,7 @@ def form_of(answer: Array, y: Array, usual: Form | None) -> Form:
     if answer.dtype.kind in "OUSb" or (column and answer.dtype.kind in "iu"):
         return Form.VALUES if answer.dtype.kind in "iu" and continuous(y) else Form.LABELS
     if column:
-        return _one_column(answer, y)
+        return _one_column(answer, y, usual)
     if answer.ndim != 2:
         raise BadInput("A model must answer with one row per record and one column per class.")
     shares = None if _disturbed(answer) else are_shares(answer)
@@ -109,7 +109,7 @@ def _within(answer: Array, slack: float) -> bool:
     return bool(-slack <= answer.min(initial=0.0) and answer.max(initial=0.0) <= 1 + slack)
 
 
-def _one_column(answer: Array, y: Array) -> Form:
+def _one_column(answer: Array, y: Array, usual: Form | None) -> Form:
     if continuous(y):
         return Form.VALUES
     if np.unique(y).size > 2 and y.dtype.kind in "iuf" and np.isin(answer, y).all() and np.ptp(answer) > 0:
@@ -121,6 +121,11 @@ def _one_column(answer: Array, y: Array) -> Form:
         )
     if np.isfinite(answer).all() and answer.min(initial=0) >= 0 and answer.max(initial=0) <= 1:
         return Form.PROBABILITIES
+    if usual is None and np.isfinite(answer).all() and (answer.min(initial=0) >= 0 or answer.max(initial=0) <= 0):
+        raise BadInput(
+            "A model's one column lies on one side of 0: it may be logits, percentages or logarithms of shares.",
+            fix='Give the second label\'s share of 1, or say output="logits".',
+        )
     return Form.LOGITS
 
 

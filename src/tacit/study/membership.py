@@ -22,7 +22,7 @@ from ..attacks import (
     planted_leak,
 )
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
-from .asking import Asked, Pool, once
+from .asking import Asked, Pool
 from .augmented_queries import Copies
 from .cloning import refit
 from .finished import Checkpoint, Finished
@@ -91,7 +91,7 @@ def attack(
     if looks := _looks(_chosen(attacks, asked.seen, asked.others)):
         asked = replace(asked, seen=inside(target, pooled.x, asked.seen))
     (left, test), crossing = pooled.copies(asked.seen.need("features"))
-    asked, kept = asked.without(left), pooled.once[~left[pooled.once]]
+    asked, kept = asked.without(left), np.flatnonzero(~left)
     seen, others = asked.seen, asked.others
     chosen = _chosen(attacks, seen, others)
     told = known_split(seen, randomness) if any(map(_learns, chosen)) else (seen, seen)
@@ -100,7 +100,7 @@ def attack(
     if not all(isinstance(item, Scores) for item in scores):
         raise BadInput("An attack must return Scores.")
     baseline, blind = blind_baseline(
-        once(seen).need("features"), pooled.member[kept], randomness, label=pooled.y[kept], confidence=confidence
+        seen.need("features"), pooled.member[kept], randomness, label=pooled.y[kept], confidence=confidence
     )
     evidence = Evidence(
         subject=type(target).__name__,
@@ -118,7 +118,7 @@ def attack(
             **({"rows_that_repeat_a_record": pooled.repeated} if pooled.repeated else {}),
         },
         scores=tuple(scores),
-        **({} if others is None else records(once(others), *randomness.spawn(1))),
+        **({} if others is None else records(others, *randomness.spawn(1))),
     )
     if not isinstance(checkpoint, Finished):  # else there is more to come
         finished.end()

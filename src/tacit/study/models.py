@@ -208,12 +208,22 @@ def _numbers(answer: Any) -> Array:
     if found.dtype.kind == "O":
         found = _words(found)
     if found.dtype.kind in "US" and found.ndim <= 2:
-        return found.reshape(len(found)) if found.ndim == 2 and found.shape[1] == 1 else found
+        return _labels_or_numbers(found)
     if found.dtype.kind not in "iubf":
         raise BadInput("A model must answer with numbers, or with the label of each record.")
     if found.dtype.kind == "b" or (found.dtype.kind in "iu" and found.ndim > 1):
         return found.astype(np.int64 if found.ndim == 1 else np.float64)
     return found
+
+
+def _labels_or_numbers(found: Array) -> Array:
+    """One column of words is labels; several are numbers that were written as text."""
+    if found.ndim == 1 or found.shape[1] == 1:
+        return found.reshape(len(found))
+    try:
+        return found.astype(np.float64)
+    except ValueError:
+        raise BadInput("A model must answer with numbers, or with one label for each record.") from None
 
 
 def _words(found: Array) -> Array:

@@ -5,9 +5,10 @@ They are handed to models untouched. Only the tests that look at records without
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from ..core import BadInput
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
-WORDS, CATEGORIES, LONG = 256, 24, 3.0
-"""Hashed words of a text, hashed values of a column, and how many words a value has on average to be a text."""
+WORDS, CATEGORIES, OWN, LONG = 256, 24, 6, 3.0
+"""Hashed words of a text, hashed values of a column, numbers that each value has of its own where there are more, and
+how many words a value has on average to be a text."""
 
 
 def kept(x: Any) -> Any:
@@ -100,15 +102,26 @@ def features(x: Any) -> Floats:
 
 
 def identities(x: Any, y: Array) -> list[tuple[bytes, str]]:
-    """Each record with its label, in a form that is equal where they are."""
-    if isinstance(x, np.ndarray):
-        flat = np.ascontiguousarray(x.reshape(len(x), -1))
-        rows = (
-            [row.tobytes() for row in flat] if flat.dtype != object else [repr(row.tolist()).encode() for row in flat]
-        )
-    else:
-        rows = [row.tobytes() for row in features(x)]
+    """Each record with its label, in a form that is equal where they are: 16 bytes of a hash of its own values."""
+    rows = [hashlib.blake2b(values, digest_size=16).digest() for values in _values(x)]
     return [(row, str(label)) for row, label in zip(rows, y, strict=True)]
+
+
+def _values(x: Any) -> Iterator[bytes]:
+    """All values of each record as bytes, equal where they are; words are not hashed into few columns here."""
+    if isinstance(x, Mapping):
+        parts = zip(*(_values(part) for part in x.values()), strict=True)
+        return (b"".join(len(part).to_bytes(8, "big") + part for part in row) for row in parts)
+    if _frame(x):
+        return (repr(row).encode() for row in zip(*(column.tolist() for column in _frame_columns(x)), strict=True))
+    if _sparse(x):
+        table = x.tocsr().sorted_indices()
+        cuts = zip(table.indptr[:-1], table.indptr[1:], strict=True)
+        return (table.indices[a:b].tobytes() + (table.data[a:b] + 0).tobytes() for a, b in cuts)
+    flat = x.reshape(len(x), -1)
+    if flat.dtype == object:
+        return (repr(row.tolist()).encode() for row in flat)
+    return ((row + 0.0 if row.dtype.kind == "f" else row).tobytes() for row in flat)  # -0.0 equals 0.0
 
 
 def described(x: Any) -> str:
@@ -195,7 +208,11 @@ def _column(values: Array) -> Floats:
     bucket = np.array([zlib.crc32(name.encode()) % CATEGORIES for name in names])
     bucket = np.arange(len(names)) if len(names) <= CATEGORIES else bucket
     rare = np.log1p(count)[place][:, None]
-    return np.concatenate((np.eye(int(bucket.max()) + 1)[bucket[place]], rare), axis=1)
+    table = np.concatenate((np.eye(int(bucket.max()) + 1)[bucket[place]], rare), axis=1)
+    if len(names) <= CATEGORIES:
+        return table
+    own = np.array([list(hashlib.blake2b(name.encode(), digest_size=OWN).digest()) for name in names]) / 256
+    return np.concatenate((table, own[place]), axis=1)  # two words of one bucket are far apart
 
 
 def _numbers(values: Array) -> Floats:

@@ -1,20 +1,26 @@
 """Records that are there several times on one side: a training set that was oversampled, or drawn with replacement.
 
-Copies of one record are one record to an attack. A reference model that is trained on some of them knows the others
-too, so they go into a training set together or not at all. Ten rows of one record say no more than one row does, so
-intervals count them as one.
+Copies of one record are one record to an attack, which judges it once. A reference model that is trained on some of
+them knows the others too, so it gets all of them or none. How often it gets a record must not say whether the target
+knows it: outsiders are mostly there once. So a reference model gets any record as often as a random member of the same
+label is there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..attacks import natural
+from ..core import Source
+from .forms import continuous
+from .subsets import subsets
 
 Rows = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 SURE = 2.0
 """Standard deviations by which a side must repeat itself more often than the other side repeats it. Either mistake is
 small: a pair of people is counted once, or a pair of copies twice."""
@@ -38,7 +44,52 @@ def repeats(known: list[tuple[bytes, str]], member: NDArray[np.bool_]) -> Rows:
     return first
 
 
-def together(first: Rows) -> tuple[int, NDArray[np.intp]]:
-    """How many different records there are, and for every row which of them it is."""
-    names, place = np.unique(first, return_inverse=True)
-    return names.size, place.ravel()
+@dataclass(frozen=True, eq=False)
+class TrainingSets:
+    """What reference models are trained on: how often each row is used (rows x models), and who knows which record."""
+
+    times: NDArray[np.int64]
+    member: Flags
+
+    @classmethod
+    def of(cls, record: Rows, inside: Flags, y: NDArray[Any], count: int, rng: Source) -> TrainingSets:
+        """Random sets of as many records as the target's training set has; `record` names the first row of each row's
+        record, `inside` says which rows the target was trained on."""
+        first, place = np.unique(record, return_inverse=True)
+        sets = subsets(first.size, count, int(inside[first].sum()), rng)
+        times = np.zeros((record.size, count), dtype=np.int64)
+        times[first] = sets
+        often = np.bincount(place.ravel())
+        if (often[inside[first]] > 1).any():
+            label = np.zeros(first.size) if continuous(y) else y[first]
+            for column, chosen in zip(times.T, sets.T, strict=True):
+                rows = np.flatnonzero(chosen)
+                column[first[rows]] = _dealt(label[rows], often[inside[first]], label[inside[first]], rng)
+        return cls(times, sets[place.ravel()])
+
+    @property
+    def count(self) -> int:
+        """How many models there are."""
+        return self.times.shape[1]
+
+    def rows(self, model: int) -> Rows:
+        """The rows that one model is trained on, one of them as often as it is used."""
+        return np.repeat(np.arange(len(self.times)), self.times[:, model])
+
+    def together(self, models: slice) -> tuple[Rows, Flags]:
+        """Rows that hold the training sets of several models, and which of them each model is trained on."""
+        times = self.times[:, models]
+        most = np.maximum(times.max(axis=1), 1)
+        rows = np.repeat(np.arange(len(times)), most)
+        copy = np.arange(rows.size) - np.repeat(np.cumsum(most) - most, most)
+        return rows, copy[:, None] < times[rows]
+
+
+def _dealt(label: NDArray[Any], often: Rows, of: NDArray[Any], rng: Source) -> Rows:
+    """How often records with these labels are used: as often as random members, whose labels are `of`, are there."""
+    dealt = np.ones(label.size, dtype=np.int64)
+    for name in np.unique(label):
+        usual = often[of == name] if (of == name).any() else often
+        rows = np.flatnonzero(label == name)
+        dealt[rows] = np.resize(usual[rng.permutation(usual.size)], rows.size)
+    return dealt

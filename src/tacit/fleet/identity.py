@@ -1,0 +1,129 @@
+"""What a fleet's models are made of and trained by, as values that are equal for equal fleets in every process.
+
+A folder of finished parts must not go on with another network, optimizer or rule. Weights alone do not tell: a module
+may multiply by a setting, or by a number that is written in its `forward`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from .fleet import Fleet
+
+LIBRARIES = ("torch", "numpy", "builtins", "tacit")
+"""Whose functions and classes are named and not read."""
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+
+
+def made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    """Everything that a model's training depends on besides data and schedule: network, start, optimizer, gradients.
+
+    A function that makes networks is called once under a fixed seed: what it makes then is what it makes.
+    Edge cases: code of other libraries is named, not read; a new version of torch is not seen.
+    """
+    network = template(fleet)
+    optimizer = fleet.optimizer([nn.Parameter(torch.zeros(2))])
+    groups = [
+        {name: described(value) for name, value in group.items() if name != "params"}
+        for group in optimizer.param_groups
+    ]
+    made = {
+        "network": [(name, _layer(part)) for name, part in network.named_modules()],
+        "same start": isinstance(fleet.start, nn.Module),
+        "optimizer": [described(type(optimizer)), groups],
+        "gradients": described(fleet.stack),
+    }
+    return made, [value.detach().cpu().numpy() for value in network.state_dict().values()]
+
+
+def template(fleet: Fleet) -> nn.Module:
+    """One untrained model of the fleet."""
+    if isinstance(fleet.start, nn.Module):
+        return fleet.start
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return fleet.start()
+
+
+def _layer(part: nn.Module) -> list[Any]:
+    """A module by its class with its code, its own description, and its settings."""
+    usual = vars(nn.Module())
+    settings = {name: described(value) for name, value in vars(part).items() if name not in usual}
+    return [described(type(part)), part.extra_repr(), settings]
+
+
+def described(value: Any) -> Any:
+    """A value as text and lists, without addresses in memory; what was described once is named from then on."""
+    return _Description().of(value)
+
+
+class _Description:
+    def __init__(self) -> None:
+        self._seen: dict[int, Any] = {}  # holds what it has seen, so that no number is used twice
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, PLAIN):
+            return repr(value)
+        if isinstance(value, Tensor | np.ndarray | np.generic):
+            array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+            return [str(array.dtype), list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
+        if isinstance(value, list | tuple):
+            return [self.of(each) for each in value]
+        if isinstance(value, set | frozenset):
+            return sorted(str(self.of(each)) for each in value)
+        if id(value) in self._seen:
+            return _name(value)
+        self._seen[id(value)] = value
+        if isinstance(value, Mapping):
+            return [[self.of(name), self.of(each)] for name, each in value.items()]
+        return [_name(value), *(self.of(part) for part in _parts(value))]
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    """What decides how a function, a class or another object behaves; nothing for code of libraries."""
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, types.CodeType):
+        return value.co_code, value.co_names, value.co_consts
+    if isinstance(value, types.MethodType):
+        return value.__func__, value.__self__
+    if isinstance(value, types.ModuleType | types.BuiltinFunctionType):
+        return ()
+    if isinstance(value, types.FunctionType | type):
+        return () if str(value.__module__).split(".")[0] in LIBRARIES else _body(value)
+    return (getattr(value, "__dict__", {}),)
+
+
+def _body(value: types.FunctionType | type) -> tuple[Any, ...]:
+    """A function's code, and what it holds and reads; a class's functions, plain values and bases."""
+    if isinstance(value, type):
+        own: dict[str, Any] = {w: part for w, part in vars(value).items() if isinstance(part, types.FunctionType)}
+        own |= {word: part for word, part in vars(value).items() if isinstance(part, PLAIN) and word[:2] != "__"}
+        return own, value.__bases__
+    held = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+    used = {word: value.__globals__[word] for word in value.__code__.co_names if word in value.__globals__}
+    return value.__code__, held, value.__defaults__, value.__kwdefaults__, used
+
+
+def _name(value: Any) -> str:
+    named = value if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) else type(value)
+    own = value.__name__ if isinstance(value, types.ModuleType) else ""
+    return f"{named.__module__}.{named.__qualname__} {own}".strip()
+
+
+def _filled(cell: Any) -> bool:
+    """Whether a closure's variable has been given a value."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""Answers and tables that a reader could take for something else: columns in another order, numbers as text, words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import tacit
+from tacit import BadInput
+from tacit.attacks import near_duplicates
+from tacit.study import records
+from tacit.study.column_order import check_columns
+from tacit.study.forms import Form, form_of
+from tacit.study.records import features, identities
+
+pytest.importorskip("sklearn")
+from sklearn.tree import DecisionTreeClassifier
+
+N = 100
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2 * N, 4))
+Y = (X[:, :3] + 0.7 * RNG.normal(size=(2 * N, 3))).argmax(axis=1)
+SIDES = (X[:N], Y[:N]), (X[N:], Y[N:])
+TREE = DecisionTreeClassifier(min_samples_leaf=2, random_state=0).fit(*SIDES[0])
+
+
+def area(predict, sides=SIDES, **more):
+    return tacit.attack(predict, *sides, attacks=["loss"], references=0, rng=1, **more).measurements[0].auc.value
+
+
+def test_columns_in_another_order_are_refused():
+    """A function with its columns turned round hid a leak of 0.81 of the members behind a rate of 0.06."""
+    with pytest.raises(BadInput, match="another order"):
+        area(lambda x: TREE.predict_proba(x)[:, [1, 2, 0]])
+    first = Y < 2
+    two = tuple((x[y < 2], y[y < 2]) for x, y in SIDES)
+    tree = DecisionTreeClassifier(min_samples_leaf=2, random_state=0).fit(X[:N][first[:N]], Y[:N][first[:N]])
+    assert area(lambda x: tree.predict_proba(x)[:, 1], two) > 0.6
+    with pytest.raises(BadInput, match="another order"):
+        area(lambda x: tree.predict_proba(x)[:, 0], two)
+
+
+def test_labels_that_begin_with_one_and_lack_the_last_class_are_refused():
+    """Labels 1 and 2 of a model with classes 1 to 3 were read as its columns 1 and 2."""
+    some = [(x[y < 2], y[y < 2] + 1) for x, y in SIDES]
+    assert area(TREE.predict_proba, [(x, y - 1) for x, y in some]) > 0.6
+    with pytest.raises(BadInput, match="another order"):
+        area(TREE.predict_proba, some)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_poor_models_are_in_no_wrong_order(classes):
+    """Guesses, a model that calls everybody by one name, and members of one class."""
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        label = rng.integers(0, classes, 60)
+        check_columns(rng.dirichlet(np.ones(classes), 60), label)
+        check_columns(np.tile(np.eye(classes)[0], (60, 1)), label)
+        check_columns(np.eye(classes)[rng.integers(0, classes, 60)], np.ones(60, dtype=int))
+        check_columns(np.tile(np.eye(classes)[0], (60, 1)), np.ones(60, dtype=int))
+    check_columns(np.zeros((4, 2000)), np.zeros(4, dtype=int))
+
+
+def test_an_order_is_judged_on_other_records_than_it_was_chosen_on():
+    """Some order always fits guesses among many classes better where it was chosen; the mutant judges it there."""
+    rng = np.random.default_rng(2)
+    told, label = rng.dirichlet(np.ones(30), 1500), rng.integers(0, 30, 1500)
+    check_columns(told, label)
+    both = np.repeat(np.arange(1500), 2)  # every record is among those that choose and those that judge
+    with pytest.raises(BadInput, match="another order"):
+        check_columns(told[both], label[both])
+
+
+def test_shares_written_as_text_are_numbers():
+    """They were read as labels: the alphabetically last share of each record."""
+    texts = area(lambda x: np.char.mod("%.6f", TREE.predict_proba(x)))
+    assert texts == pytest.approx(area(lambda x: TREE.predict_proba(x)), abs=1e-3)
+    with pytest.raises(BadInput, match="one label for each record"):
+        area(lambda x: np.array([["a", "b", "c"]] * len(x)))
+
+
+@pytest.mark.parametrize("answer", [np.linspace(0, 100, 50), -np.linspace(0.01, 9, 50)], ids=["percent", "logarithm"])
+def test_one_column_on_one_side_of_zero_is_asked_about(answer):
+    y = np.arange(50) % 2
+    with pytest.raises(BadInput, match="one side of 0"):
+        form_of(answer, y, None)
+    assert form_of(answer, y, Form.LOGITS) is Form.LOGITS
+    assert form_of(answer - answer.mean(), y, None) is Form.LOGITS
+
+
+def _table(rows=400):
+    names = np.array([f"name {k}" for k in range(rows)], dtype=object)
+    return pd.DataFrame({"name": names, "kind": np.arange(rows) % 2})
+
+
+def test_people_with_different_names_are_different_people():
+    """Names were told apart by 24 hashed values alone: most outsiders were called copies of members."""
+    table, y = _table(), np.zeros(400, dtype=int)
+    assert len(set(identities(table, y))) == 400
+    found = near_duplicates(features(table), np.arange(400) < 200, y)
+    assert (found.of_members | found.of_outsiders).mean() < 0.01
+
+
+def test_few_hashed_values_are_a_mutant(monkeypatch):
+    whole = records._column
+    monkeypatch.setattr(records, "_column", lambda values: whole(values)[:, : records.CATEGORIES + 1])
+    found = near_duplicates(features(_table()), np.arange(400) < 200, np.zeros(400, dtype=int))
+    assert (found.of_members | found.of_outsiders).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["array", "objects", "frame", "sparse", "dictionary"])
+def test_identities_are_equal_where_records_are(kind):
+    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.5], [np.nan, 1.0], [np.nan, 1.0]])
+    made = {
+        "array": rows,
+        "objects": rows.astype(object) + 0.0,
+        "frame": pd.DataFrame(rows + 0.0),
+        "sparse": sparse.csr_matrix(rows),
+        "dictionary": {"a": rows[:, :1], "b": rows[:, 1:]},
+    }[kind]
+    first, *others = identities(made, np.zeros(5, dtype=int))
+    assert [other == first for other in others] == [True, False, False, False]
+    assert others[2] == others[3]
+    assert identities(made, np.arange(5))[1] != first
