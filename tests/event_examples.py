@@ -198,5 +198,6 @@ UNSUPPORTED = {
     ("FixedSize", "zero-out"),
     ("Shuffled", "add-remove"),
     ("Allocation", "replace"),
+    ("RandomizedResponse", "add-remove"),
 }
-ADJACENCY = {"FixedSize": "replace", "Shuffled": "replace"}
+ADJACENCY = {"FixedSize": "replace", "Shuffled": "replace", "RandomizedResponse": "replace"}

@@ -31,7 +31,10 @@ class Laplace(Event):
 
 @dataclass(frozen=True)
 class RandomizedResponse(Event):
-    r"""One of k categories: the truth with probability e^epsilon / (e^epsilon + k - 1), else another one, uniformly."""
+    r"""One of k categories: the truth with probability e^epsilon / (e^epsilon + k - 1), else another one, uniformly.
+
+    Every record answers, and all see how many answers there are: nothing is proven for add-remove neighbours.
+    """
 
     epsilon: float
     categories: int = 2
