@@ -44,7 +44,7 @@ def trained(plan: Plan, users: Any = None, *, pinned: bool = True, **options: An
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     step = private(model, optimizer, plan, rng=5, speed=Speed(physical_batch=4), **options)
     if pinned:
-        step._noise_key = lambda batch, parts: bytes(31) + bytes([step.done])
+        step.parted.noise_key = lambda *_: bytes(31) + bytes([step.done])
     asked = {} if users is None else {"users": users, "records_per_user": 2}
     infos = [step(batch) for batch in step.batches(DATA, **asked)]
     flat = torch.cat([tensor.detach().flatten() for tensor in model.parameters()])

@@ -148,8 +148,8 @@ def trained(
     model = small(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
     step = private(model, optimizer, plan, rng=5, speed=Speed(physical_batch=16, compile=compiled), **options)
-    step._noise_key = lambda batch, parts: bytes(31) + bytes([step.done])
-    step._recorded = False  # part by part, since a step recorded whole makes its keys itself
+    step.parted.noise_key = lambda *_: bytes(31) + bytes([step.done])
+    step.recorded = None  # part by part, since a step recorded whole makes its keys itself
     asked = {} if users is None else {"users": users, "records_per_user": 2}
     for batch in step.batches(there(DATA) if device == DEVICE else DATA, **asked):
         step(batch)
@@ -193,7 +193,7 @@ def test_an_example_that_is_not_finite_counts_for_nothing(monkeypatch) -> None:
             model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(96, 1.0, 2, 0.5), rng=0,
             speed=Speed(physical_batch=32, compile=compiled),
         )  # fmt: skip
-        step._noise_key = lambda batch, parts: KEY
+        step.parted.noise_key = lambda *_: KEY
         for batch in step.batches(there((x, y))):
             step(batch)
         released.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
@@ -213,16 +213,16 @@ def test_a_step_recorded_whole_is_the_step_part_by_part(broken: bool, monkeypatc
         model = small(DEVICE)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         step = private(model, optimizer, Plan(96, 0.3, 12, 0.5), rng=7, speed=Speed(physical_batch=32, compile=True))
-        step._recorded = recorded
-        make, keys = step._noise_key, []
-        step._noise_key = lambda *given, make=make, keys=keys: keys.append(make(*given)) or keys[-1]
+        step.recorded = step.recorded if recorded else None
+        make, keys = step.parted.noise_key, []
+        step.parted.noise_key = lambda *given, make=make, keys=keys: keys.append(make(*given)) or keys[-1]
         for batch in step.batches(there((x, DATA[1]))):
             step(batch)
-        assert (step._whole is not None) is recorded
+        assert recorded is (step.recorded is not None and step.recorded.whole is not None)
         assert all(isinstance(key, Tensor) and key.is_cuda for key in keys)  # of every bit of a sum made again, too
         assert keys or (recorded and not broken)
         if recorded and broken:  # what was not released stays nowhere
-            assert not any(one.any() for one in step._whole.sums)
+            assert not any(one.any() for one in step.recorded.whole.sums)
         released.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
     assert torch.equal(*released)
     assert released[0].isfinite().all()
@@ -245,7 +245,7 @@ def test_recorded_steps_do_not_mind_what_becomes_of_other_memory(monkeypatch) ->
                 del litter
             if len(batch.index) <= 32:
                 places = [parameter.grad.data_ptr() for parameter in model.parameters()]
-                assert step._whole.joined.places.tolist() == places
+                assert step.recorded.whole.joined.places.tolist() == places
         ends.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
     assert torch.equal(*ends)
 
@@ -258,11 +258,11 @@ def test_gradients_of_a_recorded_part_do_not_lie_where_the_next_sum_will(name: s
     step = private(
         model, torch.optim.SGD(model.parameters(), lr=0.1), plan, rng=7, speed=Speed(physical_batch=64, compile=True)
     )
-    step._recorded = False
+    step.recorded = None
     for batch in step.batches(there(DATA)):
         before = [parameter.grad for parameter in model.parameters()]
         seen = [None if one is None else one.clone() for one in before]
-        step._total(batch)
+        step.parted.totals(batch)
         for one, same in zip(before, seen, strict=True):
             assert one is None or torch.equal(one, same)
         step(batch)
@@ -281,7 +281,7 @@ def test_gradients_take_the_memory_of_the_sums_and_no_more(monkeypatch) -> None:
         step(batch)
     gc.collect()
     torch.cuda.synchronize()
-    assert step._whole is not None
+    assert step.recorded.whole is not None
     assert torch.cuda.memory_allocated() - before < 2.3 * 4 * sum(one.numel() for one in model.parameters())
 
 

@@ -98,7 +98,7 @@ def test_a_large_sample_is_accumulated_with_one_noise(clipping: str) -> None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
         plan = Plan(100, 0.4, 4, 1.0, clipping=clipping)
         step = private(model, optimizer, plan, rng=0, speed=Speed(physical_batch=physical))
-        step._noise_key = lambda batch, parts: bytes(32)
+        step.parted.noise_key = lambda *_: bytes(32)
         for batch in step.batches(case.batch(100)):
             step(batch)
         found.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))

@@ -59,7 +59,7 @@ def test_the_traced_graph_averages_too(monkeypatch) -> None:
 
 
 def summed(step: object, batch: object) -> dict:
-    return dict(zip(step.parameters, step._total(batch).total, strict=True))
+    return dict(zip(step.parameters, step.parted.totals(batch).total, strict=True))
 
 
 def small() -> nn.Module:

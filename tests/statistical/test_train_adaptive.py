@@ -14,6 +14,7 @@ from torch import nn
 from tacit.loss import Adaptive, Plan
 from tacit.train import private
 from tacit.train.clip import Clipped
+from tacit.train.scale.execution import Executed
 
 ERROR = 1e-6
 COUNT = 4000
@@ -30,7 +31,7 @@ def counts(mutant: float = 1.0) -> np.ndarray:
     found = []
     for k in range(COUNT):
         step._clipper.clip_norm = 1.0
-        step._adapt([part], k.to_bytes(32, "little"))
+        step._adapt(Executed([part], k.to_bytes(32, "little")))
         share = rule.quantile - math.log(step.clip_norm) / rule.speed
         found.append((share - 0.5) * PLAN.expected_batch - (30 - 50 / 2))
     return np.array(found)

@@ -303,7 +303,7 @@ def test_a_compiled_run_is_the_eager_run() -> None:
         model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.0), nn.Tanh(), nn.Linear(8, CLASSES))
         speed = Speed(physical_batch=8, compile=compile_)
         step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, loss=classify, rng=0, speed=speed)
-        step._noise_key = lambda batch, parts: bytes(32)
+        step.parted.noise_key = lambda *_: bytes(32)
         for batch in step.batches(DATA):
             step(batch)
         found.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))

@@ -381,7 +381,7 @@ def test_a_sample_larger_than_expected_takes_its_own_size(monkeypatch) -> None:
     model = nn.Linear(5, 3)
     plan = Plan(100, 0.1, 2, 1.0)
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, loss=classify, rng=0)
-    before, step._total.most = step._clipper.weigh.most, 3
+    before, step.parted.totals.most = step._clipper.weigh.most, 3
     for batch in step.batches((torch.randn(100, 5), torch.arange(100) % 3)):
         step(batch)
     assert step._clipper.weigh.most != before

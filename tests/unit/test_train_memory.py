@@ -128,8 +128,8 @@ def test_a_step_leaves_no_sum_behind() -> None:
     model = torch.nn.Linear(6, 3)
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), Plan(50, 1.0, 2, 1.0), rng=0)
     seen = []
-    keep = step._total.settled
-    step._total.settled = lambda *given: seen.append(keep(*given)) or seen[-1]
+    keep = step.parted.totals.settled
+    step.parted.totals.settled = lambda *given: seen.append(keep(*given)) or seen[-1]
     for batch in step.batches((torch.randn(50, 6), torch.arange(50) % 3)):
         step(batch)
         for parameter, tensor in zip(model.parameters(), seen.pop().total, strict=True):
@@ -140,7 +140,7 @@ def test_gradients_do_not_lie_where_a_recording_writes_its_next_sum() -> None:
     """It would be a sum without noise, for whoever looks before the noise is there."""
     model = torch.nn.Linear(6, 3)
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), Plan(50, 1.0, 3, 1.0), rng=0)
-    clip, memory = step._total.clipper, {}
+    clip, memory = step.parted.totals.clipper, {}
 
     def recorded(rows, mask):
         found = clip(rows, mask)
@@ -148,8 +148,8 @@ def test_gradients_do_not_lie_where_a_recording_writes_its_next_sum() -> None:
             found.sums[name] = memory.setdefault(name, total).copy_(total)
         return found
 
-    recorded.weigh = clip.weigh
-    step._total.clipper, step._total.replayed = recorded, True
+    recorded.weigh, recorded.clip_norm = clip.weigh, clip.clip_norm
+    step.parted.totals.clipper, step.parted.totals.replayed = recorded, True
     for batch in step.batches((torch.randn(50, 6), torch.arange(50) % 3)):
         step(batch)
         for name, parameter in model.named_parameters():

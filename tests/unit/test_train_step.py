@@ -233,7 +233,7 @@ def test_another_batch_after_a_restore_meets_other_noise() -> None:
         model.load_state_dict(state["model"])
         step.done, step._secret.value = 0, secret
         batch = next(step.batches(data))
-        keys.append(step._noise_key(batch, step._total(batch)))
+        keys.append(step.parted.noise_key(batch, step.parted.totals(batch), step.keys(batch)))
     assert keys[0] != keys[1]
 
 
@@ -318,7 +318,7 @@ def test_other_labels_meet_other_noise_even_where_losses_and_norms_agree() -> No
         step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(30, 1.0, 2, 1.0), rng=0)
         x = torch.randn(30, 4, generator=torch.Generator().manual_seed(1))
         batch = next(step.batches((x, (torch.arange(30) + shift) % 3)))
-        keys.append(step._noise_key(batch, step._total(batch)))
+        keys.append(step.parted.noise_key(batch, step.parted.totals(batch), step.keys(batch)))
     assert keys[0] != keys[1]
 
 
@@ -332,7 +332,7 @@ def test_other_labels_meet_other_noise_even_where_numbers_of_a_record_add_up_to_
         step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(16, 1.0, 2, 1.0), rng=0)
         x = torch.tensor([pattern, [-number for number in pattern]]).repeat(8, 1)
         batch = next(step.batches((x, (torch.arange(16) + shift) % 2)))
-        keys.append(step._noise_key(batch, step._total(batch)))
+        keys.append(step.parted.noise_key(batch, step.parted.totals(batch), step.keys(batch)))
     assert keys[0] != keys[1]
 
 

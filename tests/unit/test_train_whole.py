@@ -18,8 +18,8 @@ from tacit.train import Augment, PrivateStep, Speed, flip_and_crop, private
 from tacit.train.clip.compile.replay import Replay, recordable
 from tacit.train.noise.gaussian import on_processor
 from tacit.train.sample.examples import Batch
-from tacit.train.scale.recorded import Whole, fits
-from tacit.train.scale.totals import Summed
+from tacit.train.scale.execution import Recorded
+from tacit.train.scale.recorded import Whole
 
 
 def trained(
@@ -41,24 +41,14 @@ def trained(
     step = private(
         model, torch.optim.SGD(model.parameters(), lr=0.1), plan, loss=loss, rng=5, speed=speed, augment=augment
     )
-    step._noise_key = as_on_a_gpu(step)
+    step.parted.noise_key, recorded = step.parted.device_key, Recorded(step.parted, graphs=False)
     done = 0
     for batch in step.batches((x, y)):
         before(model, x, batch.order)
-        if at_once and fits(step._total, step._release, batch):
-            step._recorded = True
-            step._whole = step._whole or Whole(step._total, step._release, batch, recorded=False)
-            done += 1
+        step.recorded = recorded if at_once else None
+        done += at_once and recorded.takes(batch)
         step(batch)
-        step._recorded = False
     return [parameter.detach() for parameter in model.parameters()], done
-
-
-def as_on_a_gpu(step: PrivateStep):
-    def key(batch: Batch, summed: Summed) -> Tensor:
-        return step._device_key(batch, summed)
-
-    return key
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["finite", "not finite"])
@@ -139,14 +129,13 @@ def test_gradients_are_the_clipped_sum_and_noise_of_its_scale_over_the_expected_
     x, y, model, plan = torch.randn(40, 6), torch.randint(0, 3, (40,)), nn.Linear(6, 3), Plan(40, 0.3, 4, 1.5)
     speed = Speed(physical_batch=40, compile=True, precision=precision)
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, rng=5, speed=speed)
-    step._recorded = True
+    step.recorded = Recorded(step.parted, graphs=False)
     for batch in step.batches((x, y)):
         step._clipper.clip_norm = 1.0 if batch.order < 2 else 0.25
-        step._whole = step._whole or Whole(step._total, step._release, batch, recorded=False)
         every = [step._clipper(rows, mask).sums.values() for rows, mask in batch.parts()]
         sums = [sum(same) for same in zip(*every, strict=True)]
         step.gradients(batch)
-        noise = on_processor(step._whole.key.numpy().tobytes(), 21)
+        noise = on_processor(step.recorded.whole.key.numpy().tobytes(), 21)
         right = torch.cat([one.flatten() for one in sums]) + 1.5 * step.clip_norm * room * noise
         found = torch.cat([one.grad.flatten() for one in model.parameters()])
         torch.testing.assert_close(found, right / 12, rtol=0, atol=1e-5 if precision == "float32" else 2e-4)
@@ -157,13 +146,13 @@ def test_what_a_device_derives_keys_from_is_of_secret_step_plan_and_batch() -> N
     model = nn.Linear(6, 3)
     step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 4, 1.5), rng=5)
     batch = next(step.batches((torch.randn(40, 6), torch.arange(40) % 3)))
-    made = [step._two_keys(batch), step._two_keys(replace(batch, index=batch.index[::-1].copy()))]
+    made = [step.keys(batch).two(), step.keys(replace(batch, index=batch.index[::-1].copy())).two()]
     step.done += 1
-    made.append(step._two_keys(batch))
+    made.append(step.keys(batch).two())
     step._plan += b" "
-    made.append(step._two_keys(batch))
+    made.append(step.keys(batch).two())
     step._secret.advance()
-    made.append(step._two_keys(batch))
+    made.append(step.keys(batch).two())
     assert len({half for both in made for half in (both[:32], both[32:])}) == 10
 
 
@@ -275,19 +264,20 @@ def test_an_interrupted_step_leaves_nothing_to_be_taken_for_gradients(when: str,
         model = copy.deepcopy(start)
         speed = Speed(physical_batch=40, compile=True)
         step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 4, 1.0), rng=5, speed=speed)
-        step._recorded = True
+        step.recorded = Recorded(step.parted, graphs=False)
         for batch in step.batches((x, y)):
-            step._whole = step._whole or Whole(step._total, step._release, batch, recorded=False)
             if breaks and batch.order == 2:
                 interrupt(step, batch, when, monkeypatch)
                 assert all(parameter.grad is None for parameter in model.parameters())
-                assert not any(one.any() for one in step._whole.sums)  # whoever kept the last gradients has these
+                assert not any(
+                    one.any() for one in step.recorded.whole.sums
+                )  # whoever kept the last gradients has these
             step(batch)
         ends.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
     assert torch.equal(*ends)
 
 
-class Recorded:
+class Recording:
     """As a CUDA graph: what was recorded is done again on the tensors it was recorded with, whatever names say now."""
 
     capturing = False
@@ -313,7 +303,7 @@ class Recorded:
         cls.capturing = False
 
     @classmethod
-    def all(cls, whole: Whole, summed: Callable[[], None], *others: Callable[[], None]) -> list[Recorded]:
+    def all(cls, whole: Whole, summed: Callable[[], None], *others: Callable[[], None]) -> list[Recording]:
         """Warm up, then record the first, where the sums lie from then on, then those that add to them."""
         for _ in range(3):
             for work in (summed, *others):
@@ -328,7 +318,7 @@ class Recorded:
 def test_noise_goes_to_the_sums_that_were_recorded(monkeypatch) -> None:
     """Not to those of a warm-up: tables are set after recording, to what a replay writes."""
     monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: Recorded.capturing)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: Recording.capturing)
     monkeypatch.setattr(Whole, "_mark", lambda whole: None)
     torch.manual_seed(0)
     x, y, start = torch.randn(40, 6), torch.randint(0, 3, (40,)), nn.Linear(6, 3)
@@ -339,11 +329,13 @@ def test_noise_goes_to_the_sums_that_were_recorded(monkeypatch) -> None:
             model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.3, 6, 1.0), rng=5,
             speed=Speed(physical_batch=40, compile=True),
         )  # fmt: skip
-        step._recorded = True
+        step.recorded = Recorded(step.parted, graphs=False)
         for batch in step.batches((x, y)):
-            step._whole = whole = step._whole or Whole(step._total, step._release, batch, recorded=False)
+            whole = step.recorded.whole = step.recorded.whole or Whole(
+                step.parted.totals, step.parted.release, batch, recorded=False
+            )
             monkeypatch.setattr(
-                "tacit.train.scale.recorded.recorded", lambda device, *works, whole=whole: Recorded.all(whole, *works)
+                "tacit.train.scale.recorded.recorded", lambda device, *works, whole=whole: Recording.all(whole, *works)
             )
             whole.recorded = records
             step(batch)
@@ -369,8 +361,7 @@ def test_a_sum_that_is_not_finite_still_meets_noise_of_its_own(monkeypatch) -> N
                 speed=Speed(physical_batch=8, compile=True),
             )  # fmt: skip
             for batch in step.batches((x, labels)):
-                step._recorded = at_once
-                step._whole = Whole(step._total, step._release, batch, recorded=False)
+                step.recorded = Recorded(step.parted, graphs=False) if at_once else None
                 step(batch)
             released.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
     same, again, other, too = released
@@ -384,8 +375,9 @@ def interrupt(step: PrivateStep, batch: Batch, when: str, monkeypatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        pieces = dict.fromkeys(step._whole.first, stop) if when == "first" else stop
-        patch.setattr(step._release if when == "hand_over" else step._whole, when, pieces)
+        whole = step.recorded.whole
+        pieces = dict.fromkeys(whole.first, stop) if when == "first" else stop
+        patch.setattr(whole.release if when == "hand_over" else whole, when, pieces)
         with pytest.raises(KeyboardInterrupt):
             step(batch)
 

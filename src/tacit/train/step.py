@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import secrets
 import warnings
@@ -29,8 +28,6 @@ from .clip.rounding import at_most
 from .course import Course
 from .info import StepInfo
 from .models import Watched, check_kinds, check_model, compute_again, trainable
-from .noise.derive import derived, words_of
-from .noise.fingerprint import fingerprint
 from .noise.keys import Keystream, Secret, digest
 from .noise.release import Release
 from .sample.augment import Augment, averaged
@@ -38,8 +35,8 @@ from .sample.collate import Buckets, Collate
 from .sample.examples import Batch
 from .sample.labels import known
 from .sample.units import Units, units
-from .scale.recorded import Whole, fits
-from .scale.totals import Part, Summed, Totals, adding
+from .scale.execution import Executed, Keys, Parted, Recorded
+from .scale.totals import Totals, adding
 from .scale.workers import Workers
 from .speed import Speed
 from .state import Position, restore, saved
@@ -128,9 +125,9 @@ class PrivateStep:
         add, kind = adding(self._workers, self._release.grid, compiled=compiled)
         weigh = replace(Weigh.of(plan.clipping, trained), most=at_most(plan.expected_batch, plan.rate))
         self._clipper = Clipper(model, averaged(loss), whole, plan.clip_norm, speed.precision, weigh, add)
-        self._total = Totals(self._clipper, self._workers, augment, compiled=compiled, kind=kind)
-        self._recorded = device.type == "cuda"
-        self._whole: Whole | None = None
+        totals = Totals(self._clipper, self._workers, augment, compiled=compiled, kind=kind)
+        self.parted = Parted(totals, self._release, self._workers, self._own)
+        self.recorded = Recorded(self.parted) if device.type == "cuda" else None
         self._secret = Secret.of(rng)
         self._plan = plan.identity.encode()
         self._sample_key = b""
@@ -224,7 +221,7 @@ class PrivateStep:
             augment=self.augment,
             physical=self.speed.physical_batch,
             processes=self._workers.count,
-            fixed=self._total.compiled is not None,
+            fixed=self.parted.totals.compiled is not None,
             collate=collate,
             workers=self.speed.workers,
             device=self.device,
@@ -270,12 +267,13 @@ class PrivateStep:
         self._frozen.keep()
         self.course.check(self)
         with drawn_from(self._chance(self.rank), self.device, read=batch.examples.loader is not None):
-            whole = self._recorded and fits(self._total, self._release, batch)
-            parts = self._at_once(batch) if whole else self._parted(batch)
+            found = self._executor(batch)(batch, self.keys(batch), self._coins)
+        self._adapt(found)
+        self._release.correlated.advance()
         self._secret.advance()
         self.done += 1
         self._look_again()
-        return StepInfo.of(len(batch.index), parts)
+        return StepInfo.of(len(batch.index), found.parts)
 
     def _look_again(self) -> None:
         """After 1, 10, 100 ... steps: say once if records run one at a time; compare on made-up records, never on data.
@@ -304,60 +302,19 @@ class PrivateStep:
     def _coins(self) -> Coins:
         return Coins(int.from_bytes(self._chance(-1)[:7], "little") if self._workers.count > 1 else None)
 
-    def _parted(self, batch: Batch) -> list[Part]:
-        """Part by part."""
-        coins = self._coins()
-        summed = self._total(batch, coins)
-        key = self._noise_key(batch, summed)
-        noise = self._release.noise(self._workers.key(key), self.clip_norm)
-        settled = self._total.settled(batch, summed, coins)
-        if settled.total is not summed.total:  # one that was not finite says little about the data
-            key = self._noise_key(batch, settled)
-            noise = self._release.noise(self._workers.key(key), self.clip_norm)
-        self._release(settled.total, noise, self._workers.key(key), self.clip_norm)
-        self._workers.hand_over(self._own)
-        self._adapt(settled.parts, key)
-        self._release.correlated.advance()
-        return settled.parts
+    def _executor(self, batch: Batch) -> Parted | Recorded:
+        recorded = self.recorded
+        return recorded if recorded is not None and recorded.takes(batch) else self.parted
 
-    def _at_once(self, batch: Batch) -> list[Part]:
-        """The usual step on a GPU."""
-        if self._whole is None or not self._whole.suits(batch):
-            self._whole = Whole(self._total, self._release, batch, recorded=self._recorded)
-        parts = self._whole(batch, lambda: self._two_keys(batch))
-        if parts is None:
-            summed = self._total.slowly(batch, self._coins())
-            parts = summed.parts
-            self._release(summed.total, None, self._noise_key(batch, summed), self.clip_norm)
-        return parts
+    def keys(self, batch: Batch) -> Keys:
+        """What the key of this step's noise is made of, beside what it computes."""
+        return Keys(self._secret, self.done, self._plan, batch.index)
 
-    def _noise_key(self, batch: Batch, summed: Summed) -> bytes | Tensor:
-        """The key of this step's noise: of norms, losses and which sum it was; made on a GPU that has the whole sum."""
-        total = summed.total
-        if total and total[0].is_cuda and self._workers.count == 1 and self._release.grid is None:
-            return self._device_key(batch, summed)
-        every = self._workers.gathered([summed.marks])
-        seen = summed.seen + [mark.cpu() for each in every for mark in each]
-        named = self.done.to_bytes(8, "little"), self._plan
-        return self._secret.key(b"noise", *named, digest(torch.from_numpy(batch.index), *seen))
-
-    def _device_key(self, batch: Batch, summed: Summed) -> Tensor:
-        """The key of this step's noise, made on the device that holds the sum."""
-        device = summed.total[0].device
-        keys = words_of(self._two_keys(batch), device)
-        mark = fingerprint(self._release.joined(self._release.own(summed.total)), keys)
-        return derived(torch.cat((mark, summed.words(batch.slots, batch.physical, device))), keys)
-
-    def _two_keys(self, batch: Batch) -> bytes:
-        """What the device needs to derive a key: of the secret, the step, the plan and the batch."""
-        drawn = self.done.to_bytes(8, "little"), self._plan, hashlib.sha256(batch.index.tobytes()).digest()
-        return self._secret.key(b"norms", *drawn) + self._secret.key(b"noise", *drawn)
-
-    def _adapt(self, parts: list[Part], key: bytes | Tensor) -> None:
-        rule = self.plan.clipping
-        if isinstance(rule, Adaptive):
+    def _adapt(self, found: Executed) -> None:
+        rule, key = self.plan.clipping, found.key
+        if isinstance(rule, Adaptive) and key is not None:
             noise = Keystream(self._secret.key(b"count", key if isinstance(key, bytes) else digest(key)))
-            self._clipper.clip_norm = next_norm(rule, self.clip_norm, parts, self.plan.expected_batch, noise)
+            self._clipper.clip_norm = next_norm(rule, self.clip_norm, found.parts, self.plan.expected_batch, noise)
 
     def _charge(self) -> None:
         """Pay for the whole plan before the first sample; a resumed run has the same key and pays once."""

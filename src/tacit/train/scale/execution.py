@@ -1,0 +1,121 @@
+"""How a step is run: part by part, anywhere, or on a GPU as a few recorded pieces of work.
+
+Either way the private gradients end up in the parameters, and the noise has a key that is made of all that was seen: an
+identical replay of a step repeats its noise, and any other step draws other noise (soundness rule 12).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..clip.capture.coins import Coins
+from ..noise.derive import derived, words_of
+from ..noise.fingerprint import fingerprint
+from ..noise.keys import Secret, digest
+from ..noise.release import Release
+from ..sample.examples import Batch
+from .recorded import Whole, fits
+from .totals import Part, Summed, Totals
+from .workers import Workers
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """What the key of one step's noise is made of, beside what the step computes."""
+
+    secret: Secret
+    step: int
+    plan: bytes
+    index: NDArray[Any]
+
+    @property
+    def named(self) -> tuple[bytes, bytes]:
+        return self.step.to_bytes(8, "little"), self.plan
+
+    def of(self, seen: list[Tensor]) -> bytes:
+        """The key where a processor has seen norms, losses and which sum it was."""
+        return self.secret.key(b"noise", *self.named, digest(torch.from_numpy(self.index), *seen))
+
+    def two(self) -> bytes:
+        """What a device needs to derive the key itself."""
+        drawn = *self.named, hashlib.sha256(self.index.tobytes()).digest()
+        return self.secret.key(b"norms", *drawn) + self.secret.key(b"noise", *drawn)
+
+
+@dataclass(frozen=True, eq=False)
+class Executed:
+    """What a step gave besides its gradients: of every part norms and losses, and the key of the noise, if known."""
+
+    parts: list[Part]
+    key: bytes | Tensor | None = None
+
+
+class Parted:
+    """Part by part; `own` are the parameters, or parts of parameters, that this process updates."""
+
+    def __init__(self, totals: Totals, release: Release, workers: Workers, own: Mapping[str, Tensor]) -> None:
+        self.totals, self.release, self.workers, self.own = totals, release, workers, own
+
+    def __call__(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:
+        shared = coins()
+        summed = self.totals(batch, shared)
+        key = self.noise_key(batch, summed, keys)
+        noise = self.release.noise(self.workers.key(key), self._clip_norm)
+        settled = self.totals.settled(batch, summed, shared)
+        if settled.total is not summed.total:  # one that was not finite says little about the data
+            key = self.noise_key(batch, settled, keys)
+            noise = self.release.noise(self.workers.key(key), self._clip_norm)
+        self.release(settled.total, noise, self.workers.key(key), self._clip_norm)
+        self.workers.hand_over(self.own)
+        return Executed(settled.parts, key)
+
+    def slowly(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:
+        """With what is not finite left out, where a recorded step has found some."""
+        summed = self.totals.slowly(batch, coins())
+        key = self.noise_key(batch, summed, keys)
+        self.release(summed.total, None, key, self._clip_norm)
+        return Executed(summed.parts, key)
+
+    def noise_key(self, batch: Batch, summed: Summed, keys: Keys) -> bytes | Tensor:
+        """Of norms, losses and which sum it was; made on a GPU that has the whole sum."""
+        total = summed.total
+        if total and total[0].is_cuda and self.workers.count == 1 and self.release.grid is None:
+            return self.device_key(batch, summed, keys)
+        every = self.workers.gathered([summed.marks])
+        return keys.of(summed.seen + [mark.cpu() for each in every for mark in each])
+
+    def device_key(self, batch: Batch, summed: Summed, keys: Keys) -> Tensor:
+        """The key, made on the device that holds the sum."""
+        device = summed.total[0].device
+        words = words_of(keys.two(), device)
+        mark = fingerprint(self.release.joined(self.release.own(summed.total)), words)
+        return derived(torch.cat((mark, summed.words(batch.slots, batch.physical, device))), words)
+
+    @property
+    def _clip_norm(self) -> float:
+        return self.totals.clipper.clip_norm
+
+
+class Recorded:
+    """The usual step on a GPU, recorded; not `graphs`, the same work piece by piece, on any device."""
+
+    def __init__(self, parted: Parted, *, graphs: bool = True) -> None:
+        self.parted, self.graphs = parted, graphs
+        self.whole: Whole | None = None
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether this is the usual case."""
+        return fits(self.parted.totals, self.parted.release, batch)
+
+    def __call__(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:
+        if self.whole is None or not self.whole.suits(batch):
+            self.whole = Whole(self.parted.totals, self.parted.release, batch, recorded=self.graphs)
+        parts = self.whole(batch, keys.two)
+        return self.parted.slowly(batch, keys, coins) if parts is None else Executed(parts)
