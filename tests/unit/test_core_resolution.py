@@ -1,9 +1,13 @@
 """What an output can express, and how a 0 of it is read."""
 
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tacit.core import Observations, Resolution
+from tacit.attacks.threshold import modified_entropy
+from tacit.core import Observations, Resolution, observations
 from tacit.core.resolution import are_shares, printed_decimals
 
 RNG = np.random.default_rng(0)
@@ -105,3 +109,39 @@ def test_ratios_of_shares_are_not_drawn_together():
     assert seen.margin[0, 1] > -5
     two = Observations.from_probabilities(np.array([[[0.0, 1.0], [0.5, 0.5]]] * 30), [0] * 30)
     assert 0 < two.probability[0, 0] < 1e-2
+
+
+def _many_classes():
+    rng = np.random.default_rng(0)
+    return rng.dirichlet(np.ones(200), 3000).astype(np.float32), rng.integers(0, 200, 3000)
+
+
+@pytest.mark.parametrize("build", [Observations.from_probabilities, Observations.from_logits])
+def test_some_records_at_a_time_give_the_same(monkeypatch, build):
+    shares, label = _many_classes()
+    whole = build(shares, label)
+    entropy = modified_entropy(replace(whole, member=np.arange(3000)[:, None] < 9)).score
+    monkeypatch.setattr(observations, "BLOCK", 1000)
+    part = build(shares, label)
+    for name in ("margin", "loss", "probability", "logits"):
+        assert np.array_equal(whole.need(name), part.need(name))
+    assert np.array_equal(entropy, modified_entropy(replace(part, member=np.arange(3000)[:, None] < 9)).score)
+
+
+def _peak(act):
+    tracemalloc.start()
+    act()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_answers_of_many_classes_are_not_copied_several_times(monkeypatch):
+    """The logits that are kept, and little beside them; all records at once are the mutant."""
+    shares, label = _many_classes()
+    size = 8 * shares.size
+    assert _peak(lambda: Observations.from_probabilities(shares, label)) > 3 * size
+    monkeypatch.setattr(observations, "BLOCK", 20_000)
+    assert _peak(lambda: Observations.from_probabilities(shares, label)) < 2 * size
+    seen = Observations.from_probabilities(shares, label, member=np.arange(3000) < 9)
+    assert _peak(lambda: modified_entropy(seen)) < 0.5 * size

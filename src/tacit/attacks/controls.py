@@ -48,7 +48,8 @@ def leaking(seen: Observations, size: float | None = None) -> Observations:
     member = seen.need("member").astype(bool)
     size = _reach(seen) if size is None else size
     if seen.logits is not None and seen.label is not None:
-        logits = np.where(member[:, :, None], seen.logits, seen.logits / 10)
+        logits = seen.logits.copy()
+        np.divide(logits, 10.0, out=logits, where=~member[:, :, None])
         rows, models = np.nonzero(member)
         logits[rows, models, seen.label[rows]] += size
         sure = Observations.from_logits(logits, seen.label, member=member, record=seen.record, group=seen.group)

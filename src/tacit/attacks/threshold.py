@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ..core import Observations, Scores
+from ..core.observations import blocks
 from .registry import References, attack
 
 Floats = NDArray[np.float64]
@@ -85,11 +86,15 @@ def best_threshold(inside: Floats, outside: Floats) -> float:
 def _mentr(seen: Observations) -> Floats:
     """Modified entropy; log(1 - p) of the likeliest class is read from the logits, so no probability is clipped.
 
-    Of every other class p is at most 1/2, and log(1 - p) loses nothing. Models are taken one by one: answers with a
-    thousand classes are large.
+    Of every other class p is at most 1/2, and log(1 - p) loses nothing. Models and some records are taken one by one:
+    answers with a thousand classes are large.
     """
-    columns = [_mentr_of(z, seen.need("label").astype(np.int64)) for z in seen.need("logits").transpose(1, 0, 2)]
-    return np.stack(columns, axis=1)
+    logits, label = seen.need("logits"), seen.need("label").astype(np.int64)
+    found = np.empty(logits.shape[:2])
+    for k in range(logits.shape[1]):
+        for rows in blocks((logits.shape[0], logits.shape[2])):
+            found[rows, k] = _mentr_of(logits[rows, k], label[rows])
+    return found
 
 
 def _mentr_of(z: Floats, label: NDArray[np.int64]) -> Floats:

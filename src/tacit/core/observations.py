@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from .errors import BadInput
 from .resolution import Resolution
 
 Floats = NDArray[np.float64]
+BLOCK = 2**22
+"""Numbers (32 MiB) that are worked on at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +114,10 @@ class Observations:
     ) -> Observations:
         """Signals from logits (records x models x classes, or records x classes for one model), all in float64."""
         z, y = _shaped(_floats(logits), label)
-        z_y = np.take_along_axis(z, y[:, None, None], axis=2)[..., 0]
-        margin = z_y - special.logsumexp(_without(z, y, -np.inf), axis=2)
+        margin = np.empty(z.shape[:2])
+        for rows in blocks(z.shape):
+            others = special.logsumexp(_without(z[rows], y[rows], -np.inf), axis=2)
+            margin[rows] = _own(z[rows], y[rows]) - others
         return cls.from_margin(margin, logits=z, label=y, member=member, record=record, group=group)
 
     @classmethod
@@ -135,10 +140,13 @@ class Observations:
         if (shares < 0).any() or not np.isfinite(shares).all():
             raise BadInput("Probabilities must be finite and at or above 0.")
         read = Resolution.of(shares) if resolution is None else resolution
-        shown = read.shown(shares)
-        own = np.take_along_axis(shown, y[:, None, None], axis=2)[..., 0]
-        log_own, log_others = read.logarithms(own, _without(shown, y, 0.0).sum(axis=2), y, shown.shape[2])
-        found = cls.from_margin(log_own - log_others, logits=np.log(read.raised(shown)), label=y, **more)
+        logits, own, margin = np.empty(shares.shape), np.empty(shares.shape[:2]), np.empty(shares.shape[:2])
+        for rows in blocks(shares.shape):
+            shown = read.shown(shares[rows])
+            own[rows], logits[rows] = _own(shown, y[rows]), np.log(read.raised(shown))
+            others = _without(shown, y[rows], 0.0).sum(axis=2)
+            margin[rows] = np.subtract(*read.logarithms(own[rows], others, y[rows], shares.shape[2]))
+        found = cls.from_margin(margin, logits=logits, label=y, **more)
         return replace(found, probability=read.floored(own, y))
 
     @classmethod
@@ -152,6 +160,17 @@ class Observations:
             probability=special.expit(margin),
             **given,  # type: ignore[arg-type]
         )
+
+
+def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Some records at a time, so that what is computed on the way stays small beside answers of many classes."""
+    step = max(1, BLOCK // max(1, math.prod(shape[1:])))
+    return (slice(first, first + step) for first in range(0, shape[0], step))
+
+
+def _own(values: NDArray[Any], label: NDArray[np.int64]) -> NDArray[Any]:
+    """Of every model the value of each record's own label."""
+    return np.asarray(np.take_along_axis(values, label[:, None, None], axis=2)[..., 0])
 
 
 def _shaped(answers: NDArray[Any], label: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -104,7 +104,7 @@ def smallest(shares: NDArray[Any]) -> Floats:
     """Per class, (the smallest share above 0, how many are above 0, whether some are 0)."""
     flat = shares.reshape(-1, shares.shape[-1])
     positive = (flat > 0) & ~_rounding(flat)
-    least = np.where(positive, flat, np.inf).min(axis=0, initial=np.inf).astype(np.float64)
+    least = flat.min(axis=0, initial=np.inf, where=positive).astype(np.float64)
     return np.stack((least, positive.sum(axis=0).astype(np.float64), (~positive).any(axis=0).astype(np.float64)))
 
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from ..core import BadInput, Observations, Resolution
+from ..core.observations import blocks
 from ..core.resolution import LEAST, are_shares
 from .forms import Form, continuous, form_of, lost, named, noisy_shares, of_one
 from .residuals import Residuals
@@ -112,16 +113,15 @@ class Reading:
 
     def digest(self, answer: Array) -> Digest:
         """The true label's share and all others' together (of logits: their logarithms), and the smallest step."""
-        table, rows = self._like_the_target(answer), np.arange(len(self.labels))
-        if self.form is Form.LOGITS:
-            z = table.astype(np.float64)
-            own = z[rows, self.labels]
-            z[rows, self.labels] = -np.inf
-            return Digest(own, special.logsumexp(z, axis=1), (LEAST,))
-        shown = self.resolution.shown(table)
-        added, own = Resolution.of(shown).added, shown[rows, self.labels]
-        shown[rows, self.labels] = 0.0
-        return Digest(own, shown.sum(axis=1), added)
+        table = self._like_the_target(answer)
+        own, others = np.empty((2, len(table)))
+        for rows in blocks(table.shape):
+            shown = table[rows].astype(np.float64) if self.form is Form.LOGITS else self.resolution.shown(table[rows])
+            place = np.arange(len(shown)), self.labels[rows]
+            own[rows] = shown[place]
+            shown[place] = -np.inf if self.form is Form.LOGITS else 0.0
+            others[rows] = special.logsumexp(shown, axis=1) if self.form is Form.LOGITS else shown.sum(axis=1)
+        return Digest(own, others, (LEAST,) if self.form is Form.LOGITS else self._step(table))
 
     def observe(self, answers: Sequence[Any], member: ArrayLike, read: Resolution | None = None) -> Observations:
         """Signals of several models on the same records."""
@@ -156,7 +156,9 @@ class Reading:
     def _step(self, answer: Any) -> tuple[float, ...]:
         if isinstance(answer, Digest):
             return answer.added
-        return Resolution.of(self.resolution.shown(self._like_the_target(answer))).added
+        table, like = self._like_the_target(answer), self.resolution
+        same = like.decimals is None and table.dtype.name == like.kind  # then the target would show the same
+        return Resolution.of(table if same else like.shown(table)).added
 
     def _like_the_target(self, answer: Array) -> Array:
         """Another model's answer in the target's form: shares for shares, the likeliest label for labels."""
