@@ -5,6 +5,7 @@
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
     python benchmarks/membership.py matrix [--quick] [--work FILE] [--seconds 150] [--data adult] [--kind tree]
     python benchmarks/membership.py honesty [--quick] [--campaign NAME] [--kind tree] [--work FILE] [--part I/4]
+                                            [--seconds 150] [--workers 8]      (may be stopped and run again)
     python benchmarks/membership.py service [--quick] [--work FILE]     (a model behind a local HTTP server)
     python benchmarks/membership.py scale [--quick]       (100,000 members, 1,000 classes)
     python benchmarks/membership.py           (all but LiRA, at small scale)
@@ -25,6 +26,7 @@ from typing import Any
 import torch
 
 from machine import RESULTS, describe, keep
+from pieces import Pieces
 
 
 def white_box(options: argparse.Namespace) -> None:
@@ -72,8 +74,11 @@ def honesty(options: argparse.Namespace) -> None:
     import membership_honesty
 
     work = None if options.work is None else Path(options.work)
-    found = membership_honesty.run(options.quick, options.campaign, work, options.share, options.kind)
-    if not options.quick and options.share == (0, 1):
+    pieces = Pieces(work, options.share, options.seconds, options.workers)
+    found = membership_honesty.run(pieces, options.quick, options.campaign, options.kind)
+    if pieces.late():
+        print("not finished: the same command goes on")
+    elif not options.quick and options.share == (0, 1):
         earlier = _earlier("membership-honesty")
         if options.kind is not None and "planted" in found:
             found["planted"] = replaced(earlier.get("planted", []), found["planted"])
@@ -140,17 +145,20 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", metavar="I/N", help="do every N-th of them, from number I on")
     parser.add_argument("--quick", action="store_true", help="of matrix, honesty and scale: a sample, nothing is kept")
     parser.add_argument(
-        "--campaign", default="all", choices=("all", "planted", "false discoveries", "coverage", "confounded")
+        "--campaign",
+        default="all",
+        choices=("all", "planted", "false discoveries", "nulls", "coverage", "confounded"),
     )
     parser.add_argument("--kind", help="of matrix and of planted records, one kind of model only, such as tree")
-    parser.add_argument("--seconds", type=float, help="of matrix: begin no cell after so long; run it again to go on")
+    parser.add_argument("--seconds", type=float, help="of matrix and honesty: begin nothing after so long")
+    parser.add_argument("--workers", type=int, default=1, help="of honesty: processes")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     found = re.fullmatch(r"(\d+)/(\d+)", options.part)
     if found is None or int(found[1]) >= int(found[2]):
         parser.error("--part must be I/N with I below N, as in 0/4.")
-    if options.part != "0/1" and options.work is None:
-        parser.error("--part needs --work, where the parts meet.")
+    if options.work is None and (options.part != "0/1" or options.seconds is not None):
+        parser.error("--part and --seconds need --work, where the parts meet.")
     options.share = int(found[1]), int(found[2])
     for name, verb in VERBS.items():
         if options.verb == name or (options.verb is None and name != "lira"):

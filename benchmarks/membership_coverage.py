@@ -6,12 +6,15 @@ rates have closed forms. One record is attacked in 1, 4 or 16 targets, each trai
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from pieces import Pieces, Task
 from tacit.attacks import disparity, groups, measure
 from tacit.core import Estimate, Scores
 from tacit.core.randomness import Seeded
@@ -52,65 +55,55 @@ def covers(found: Estimate, truth: float) -> bool:
     return found.lower <= truth <= found.upper
 
 
-def known(draws: int, n: int = 400) -> list[dict[str, Any]]:
-    """Each attack's own intervals, all together, and those of the attack that looked best."""
-    rows = []
-    for targets in (1, 4, 16):
-        hits: dict[str, list[bool]] = {}
-        for draw in range(draws):
-            scores = tables(np.random.default_rng((7, targets, draw)), n, targets)
-            each = [measure(item, (FPR,)) for item in scores]
-            for item, gain in zip(each, GAINS.values(), strict=True):
-                hits.setdefault(f"{item.attack}: area", []).append(covers(item.auc, true_area(gain)))
-                hits.setdefault(f"{item.attack}: rate", []).append(covers(item.tpr_at_fpr[0][1], true_rate(gain)))
-            together = measured(scores, 0.95, (FPR,))
-            best = max(range(len(scores)), key=lambda k: together[k].tpr_at_fpr[0][1].value or 0.0)
-            gain = list(GAINS.values())[best]
-            both = covers(together[best].auc, true_area(gain)), covers(together[best].tpr_at_fpr[0][1], true_rate(gain))
-            hits.setdefault("best of four: area", []).append(both[0])
-            hits.setdefault("best of four: rate", []).append(both[1])
-        rows.append({"targets": targets, "draws": draws, **{name: float(np.mean(v)) for name, v in hits.items()}})
-        print(rows[-1], flush=True)
-    return rows
+def known(targets: int, first: int, draws: int, n: int = 400) -> dict[str, int]:
+    """How often each attack's own intervals, and those of the attack that looked best, hold the truth."""
+    hits: dict[str, int] = {}
+
+    def count(name: str, found: Estimate, truth: float) -> None:
+        hits[name] = hits.get(name, 0) + covers(found, truth)
+
+    for draw in range(first, first + draws):
+        scores = tables(np.random.default_rng((7, targets, draw)), n, targets)
+        for item, gain in zip([measure(each, (FPR,)) for each in scores], GAINS.values(), strict=True):
+            count(f"{item.attack}: area", item.auc, true_area(gain))
+            count(f"{item.attack}: rate", item.tpr_at_fpr[0][1], true_rate(gain))
+        together = measured(scores, 0.95, (FPR,))
+        best = max(range(len(scores)), key=lambda k: together[k].tpr_at_fpr[0][1].value or 0.0)
+        gain = list(GAINS.values())[best]
+        count("best of four: area", together[best].auc, true_area(gain))
+        count("best of four: rate", together[best].tpr_at_fpr[0][1], true_rate(gain))
+    return hits
 
 
-def of_groups(draws: int, n: int = 600) -> dict[str, Any]:
+def of_groups(first: int, draws: int, n: int = 600) -> dict[str, int]:
     """Advantage of three groups at thresholds of their own; groups are judged on one target, one row per record."""
-    gains, hits = {"a": 0.2, "b": 0.8, "c": 1.6}, {name: [] for name in ("a", "b", "c")}
+    gains, hits = {"a": 0.2, "b": 0.8, "c": 1.6}, dict.fromkeys(("a", "b", "c"), 0)
     shuffles, groups.SHUFFLES = groups.SHUFFLES, 1  # p-values are not judged here
-    for draw in range(draws):
+    for draw in range(first, first + draws):
         rng = np.random.default_rng((11, draw))
         group, member = rng.choice(list(gains), n, p=(0.5, 0.3, 0.2)), rng.random(n) < 0.5
         score = rng.normal(size=n) + member * np.array([gains[name] for name in group])
         scores = Scores(score, member, attack="known", randomised=False, group=group)
-        first, _ = scores.split(Seeded(draw))
+        half, _ = scores.split(Seeded(draw))
         for item in disparity(scores, Seeded(draw)):
-            level = groups._threshold(first.scores, item.group)
+            level = groups._threshold(half.scores, item.group)
             truth = stats.norm.sf(level - gains[item.group]) - stats.norm.sf(level)
-            hits[item.group].append(covers(item.advantage, float(truth)))
+            hits[item.group] += covers(item.advantage, float(truth))
     groups.SHUFFLES = shuffles
-    found = {"groups of one target": {name: float(np.mean(values)) for name, values in hits.items()}, "draws": draws}
-    print(found, flush=True)
-    return found
+    return hits
 
 
-def ridge(draws: int, n: int = 400, pools: int = 3000) -> list[dict[str, Any]]:
-    """Ridge classifiers in closed form, attacked by their margin; the truth is the mean over many fresh pools."""
-    truth = [_margins(np.random.default_rng((13, 10**6, pool)), n, 1) for pool in range(pools)]
-    area = float(np.mean([item.auc().value for item in truth]))
-    rate = float(np.mean([item.roc().at(FPR) for item in truth]))
-    rows = []
-    for targets in (1, 4, 16):
-        found = [
-            measure(_margins(np.random.default_rng((13, targets, draw)), n, targets), (FPR,)) for draw in range(draws)
-        ]
-        rows.append({
-            "targets": targets, "draws": draws, "true area": area, "true rate": rate,
-            "area": float(np.mean([covers(item.auc, area) for item in found])),
-            "rate": float(np.mean([covers(item.tpr_at_fpr[0][1], rate) for item in found])),
-        })  # fmt: skip
-        print(rows[-1], flush=True)
-    return rows
+def truths(first: int, pools: int, n: int = 400) -> list[float]:
+    """Sums of the area and of the rate of ridge classifiers in closed form, over many fresh pools."""
+    found = [_margins(np.random.default_rng((13, 10**6, pool)), n, 1) for pool in range(first, first + pools)]
+    return [float(sum(item.auc().value for item in found)), float(sum(item.roc().at(FPR) for item in found))]
+
+
+def ridge(targets: int, first: int, draws: int, n: int = 400) -> list[list[float]]:
+    """Ends of the intervals (area: lower, upper; rate: lower, upper) of ridge classifiers attacked by their margin."""
+    drawn = (np.random.default_rng((13, targets, draw)) for draw in range(first, first + draws))
+    found = [measure(_margins(rng, n, targets), (FPR,)) for rng in drawn]
+    return [[end for part in (item.auc, item.tpr_at_fpr[0][1]) for end in (part.lower, part.upper)] for item in found]
 
 
 def _margins(rng: np.random.Generator, n: int, targets: int, width: int = 40) -> Scores:
@@ -128,10 +121,44 @@ def _margins(rng: np.random.Generator, n: int, targets: int, width: int = 40) ->
     )  # fmt: skip
 
 
-def run(quick: bool = False) -> dict[str, Any]:
-    draws = 10 if quick else 500
-    return {
-        "known scores": known(draws),
-        "groups": of_groups(draws),
-        "ridge classifiers": ridge(draws, pools=100 if quick else 3000),
+def run(pieces: Pieces, quick: bool = False) -> dict[str, Any]:
+    """All intervals; a piece is a few draws."""
+    draws, pools, step = (10, 100, 5) if quick else (500, 3000, 25)
+    firsts, sizes = range(0, draws, step), (1, 4, 16)
+    tasks: dict[str, Task] = {
+        f"coverage, scores, {targets} targets, {first} + {step}": partial(known, targets, first, step)
+        for targets in sizes
+        for first in firsts
     }
+    tasks |= {f"coverage, groups, {first} + {step}": partial(of_groups, first, step) for first in firsts}
+    tasks |= {f"coverage, truth, {first}": partial(truths, first, 50) for first in range(0, pools, 50)}
+    tasks |= {
+        f"coverage, ridge, {targets} targets, {first} + {step}": partial(ridge, targets, first, step)
+        for targets in sizes
+        for first in firsts
+    }
+    found = pieces.run(tasks)
+    rows = {"missing": len(tasks) - len(found), "known scores": [], "groups": {}, "ridge classifiers": []}
+    for targets in sizes:
+        made = [part for name, part in found.items() if name.startswith(f"coverage, scores, {targets} targets,")]
+        rows["known scores"].append({"targets": targets, **_shares(made, step)})
+    made = [part for name, part in found.items() if name.startswith("coverage, groups,")]
+    rows["groups"] = {"groups of one target": _shares(made, step)}
+    sums = [part for name, part in found.items() if name.startswith("coverage, truth,")]
+    area, rate = (sum(part[k] for part in sums) / max(50 * len(sums), 1) for k in range(2))
+    for targets in sizes:
+        made = [part for name, part in found.items() if name.startswith(f"coverage, ridge, {targets} targets,")]
+        ends = np.array([row for part in made for row in part]).reshape(-1, 4)
+        inside = (ends[:, ::2] <= (area, rate)) & ((area, rate) <= ends[:, 1::2])
+        rows["ridge classifiers"].append({
+            "targets": targets, "draws": len(ends), "true area": area, "true rate": rate,
+            "area": float(inside[:, 0].mean()) if len(ends) else None,
+            "rate": float(inside[:, 1].mean()) if len(ends) else None,
+        })  # fmt: skip
+    print(json.dumps(rows, indent=1), flush=True)
+    return rows
+
+
+def _shares(made: list[dict[str, int]], step: int) -> dict[str, Any]:
+    draws = step * len(made)
+    return {"draws": draws, **{name: sum(part[name] for part in made) / draws for name in (made[0] if made else ())}}

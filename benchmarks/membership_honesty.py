@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import tacit
+from pieces import Pieces
 from tacit.core import Observations
 from tacit.core.randomness import Seeded
 from tacit.study.risk import records
@@ -28,26 +28,11 @@ def groups(seed: int, n: int, apart: float = 4.0) -> tuple[Array, Array]:
     return apart * np.eye(6)[y] + rng.normal(size=(n, 6)), y
 
 
-def planted(
-    draws: int,
-    n: int = 1000,
-    references: int = 16,
-    first: int = 1000,
-    work: Path | None = None,
-    part: tuple[int, int] = (0, 1),
-    only: str | None = None,
-) -> list[dict[str, Any]]:
-    """Ten records with random wrong labels among `n`, which a model can fit by memory alone: how many are named?
-
-    The rule that names them was set on draws below 100; it is judged on draws from `first` on. What is done is kept in
-    `work`, a line for each draw. `only` names one kind of model.
-
-    Single trees and nearest neighbours fit some other records at the border of two groups by memory alone too, so that
-    who else is named is counted and is no false discovery by itself.
-    """
+def kinds() -> dict[str, Callable[[int], Any]]:
+    """Models that memorise, and one that does not."""
     from sklearn import ensemble, linear_model, neighbors, neural_network, tree
 
-    kinds: dict[str, Callable[[int], Any]] = {
+    return {
         "forest of 50": lambda seed: ensemble.RandomForestClassifier(50, random_state=seed),
         "extra trees": lambda seed: ensemble.ExtraTreesClassifier(30, random_state=seed),
         "tree": lambda seed: tree.DecisionTreeClassifier(random_state=seed),
@@ -57,20 +42,28 @@ def planted(
         ),
         "logistic (memorises nothing)": lambda seed: linear_model.LogisticRegression(C=1.0),
     }
-    if only is not None:
-        kinds = {only: kinds[only]}
-    done = _read(work)
-    for name, make in kinds.items():
-        for draw in range(first, first + draws):
-            if (name, draw) in done or draw % part[1] != part[0]:
-                continue
-            done[name, draw] = _named(make, draw, n, references)
-            if work is not None:
-                with work.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps([name, draw, done[name, draw]]) + "\n")
+
+
+def planted(
+    pieces: Pieces, draws: int, n: int = 1000, references: int = 16, first: int = 1000, only: str | None = None
+) -> list[dict[str, Any]]:
+    """Ten records with random wrong labels among `n`, which a model can fit by memory alone: how many are named?
+
+    The rule that names them was set on draws below 100; it is judged on draws from `first` on. `only` names one kind of
+    model.
+
+    Single trees and nearest neighbours fit some other records at the border of two groups by memory alone too, so that
+    who else is named is counted and is no false discovery by itself.
+    """
+    names = list(kinds()) if only is None else [only]
+    found = pieces.run({
+        f"planted, {name}, {draw}, {n}, {references}": partial(_named, name, draw, n, references)
+        for name in names
+        for draw in range(first, first + draws)
+    })  # fmt: skip
     rows = []
-    for name in kinds:
-        counts = np.array([found for (kind, _), found in sorted(done.items()) if kind == name])
+    for name in names:
+        counts = np.array([part for key, part in found.items() if key.startswith(f"planted, {name}, ")]).reshape(-1, 2)
         right, wrong = counts.T if len(counts) else np.zeros((2, 1), dtype=int)
         rows.append({
             "kind": name, "draws": len(counts), "first draw": first, "planted": 10,
@@ -81,8 +74,10 @@ def planted(
     return rows
 
 
-def _named(make: Callable[[int], Any], draw: int, n: int, references: int) -> tuple[int, int]:
+def _named(name: str, draw: int, n: int, references: int) -> tuple[int, int]:
     """How many of the planted records are named, and how many others."""
+    warnings.simplefilter("ignore")
+    make = kinds()[name]
     x, y = groups(draw, n, apart=6.0)
     rng = np.random.default_rng((draw, 1))
     hidden = rng.choice(n, 10, replace=False)
@@ -95,34 +90,99 @@ def _named(make: Callable[[int], Any], draw: int, n: int, references: int) -> tu
     return right, len(named) - right
 
 
-def _read(work: Path | None) -> dict[tuple[str, int], tuple[int, int]]:
-    """What an interrupted campaign has done."""
-    if work is None or not work.is_file():
-        return {}
-    rows = [json.loads(line) for line in work.read_text(encoding="utf-8").splitlines()]
-    return {(name, draw): (right, wrong) for name, draw, (right, wrong) in rows}
-
-
-def false_discoveries(draws: int, n: int = 1000, models: int = 16) -> list[dict[str, Any]]:
+def false_discoveries(pieces: Pieces, draws: int) -> list[dict[str, Any]]:
     """Margins of no model in particular: of `exposed` records they rise with membership, of all others they do not."""
+    cases = (0, 1, 10)
+    found = pieces.run({
+        f"false discoveries, {exposed}, {draw}": partial(_discovered, exposed, draw)
+        for exposed in cases
+        for draw in range(draws)
+    })  # fmt: skip
     rows = []
-    for exposed in (0, 1, 10):
-        shares, right = [], []
-        for draw in range(draws):
-            rng = np.random.default_rng((draw, exposed))
-            member = subsets(n, models, n // 2, Seeded(draw))
-            margin = rng.normal(size=(n, 1)) + rng.standard_t(4, size=(n, models))
-            margin[:exposed] += 12.0 * member[:exposed]
-            seen = Observations.from_margin(margin, member=member)
-            named = [item.record for item in records(seen, Seeded(draw + 10**6))["exposures"]]
-            shares.append(np.mean([row >= exposed for row in named]) if named else 0.0)
-            right.append(sum(row < exposed for row in named))
+    for exposed in cases:
+        made = [part for key, part in found.items() if key.startswith(f"false discoveries, {exposed}, ")]
+        shares, right = zip(*made, strict=True) if made else ((0.0,), (0,))
         rows.append({
-            "exposed": exposed, "draws": draws, "false discovery rate": float(np.mean(shares)),
+            "exposed": exposed, "draws": len(made), "false discovery rate": float(np.mean(shares)),
             "exposed and named, mean": float(np.mean(right)),
         })  # fmt: skip
         print(rows[-1], flush=True)
     return rows
+
+
+def _discovered(exposed: int, draw: int, n: int = 1000, models: int = 16) -> tuple[float, int]:
+    """The share of named records that are not exposed, and how many named ones are."""
+    rng = np.random.default_rng((draw, exposed))
+    member = subsets(n, models, n // 2, Seeded(draw))
+    margin = rng.normal(size=(n, 1)) + rng.standard_t(4, size=(n, models))
+    margin[:exposed] += 12.0 * member[:exposed]
+    seen = Observations.from_margin(margin, member=member)
+    named = [item.record for item in records(seen, Seeded(draw + 10**6))["exposures"]]
+    wrong = sum(row >= exposed for row in named)
+    return wrong / max(len(named), 1), len(named) - wrong
+
+
+NULLS = ("even", "60 of 600", "repeated", "540 of 600")
+
+
+def nulls(pieces: Pieces, draws: int) -> list[dict[str, Any]]:
+    """The whole attack where nobody is a member: every model, the target too, learned from records of its own.
+
+    Of all attacks together, at most one in twenty games may show a rate above its false-positive rate, or an area above
+    a half, and at most one in twenty may name a record.
+    """
+    names = ("tree, leaves of 5", "forest of 10", "logistic")
+    found = pieces.run({
+        f"nulls, {name}, {split}, {draw}": partial(_null, name, split, draw)
+        for draw in range(draws)
+        for name in names
+        for split in NULLS
+    })  # fmt: skip
+    rows = []
+    for name in names:
+        for split in NULLS:
+            made = [part for key, part in found.items() if key.startswith(f"nulls, {name}, {split}, ")]
+            words = ("rate above", "area above", "somebody named", "uninformative")
+            counts = {word: sum(part[k] for part in made) for k, word in enumerate(words)}
+            rows.append({"kind": name, "split": split, "games": len(made), **counts})
+            print(rows[-1], flush=True)
+    return rows
+
+
+def _null(name: str, split: str, draw: int, references: int = 16) -> list[bool]:
+    """Whether a game without members shows a rate, shows an area, names somebody, or is called uninformative."""
+    from sklearn import ensemble, linear_model, tree
+
+    make = {
+        "tree, leaves of 5": lambda: tree.DecisionTreeClassifier(min_samples_leaf=5),
+        "forest of 10": lambda: ensemble.RandomForestClassifier(10),
+        "logistic": lambda: linear_model.LogisticRegression(C=10.0),
+    }[name]
+    warnings.simplefilter("ignore")
+    chance = np.random.default_rng((17, NULLS.index(split), draw))
+
+    def drawn(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+        y = rng.integers(0, 3, n)
+        return 1.5 * np.eye(6)[y] + rng.normal(size=(n, 6)), y
+
+    def fit(x: Array, y: Array, rng: np.random.Generator) -> Any:
+        model = make()
+        if "random_state" in model.get_params():
+            model.set_params(random_state=int(rng.integers(2**31)))
+        return model.fit(*drawn(rng, len(y)))
+
+    x, y = drawn(chance, 600)
+    inside = {"60 of 600": np.arange(60), "540 of 600": np.arange(540)}.get(split, np.arange(300))
+    outside = np.arange(inside.size, 600)
+    inside = chance.choice(inside, inside.size) if split == "repeated" else inside
+    target = fit(x[inside], y[inside], chance)
+    found = tacit.attack(
+        target.predict_proba, (x[inside], y[inside]), (x[outside], y[outside]), fit=fit, references=references,
+        rng=draw, fpr=(0.1, 0.05, 0.01),
+    )  # fmt: skip
+    shown = any(rate.lower > fpr for item in found.attacks for fpr, rate in item.tpr_at_fpr)
+    area = any(item.auc.lower > 0.5 for item in found.attacks)
+    return [bool(shown), bool(area), bool(found.exposures), found.verdict == "uninformative"]
 
 
 CONFOUNDS = ("honest", "features", "labels", "priors", "noisier labels", "time", "near-duplicates")
@@ -148,43 +208,49 @@ def split(kind: str, seed: int, n: int) -> Data:
     return x, y, member
 
 
-def confounded(seeds: int, honest: int, n: int = 600, first: int = 1000) -> list[dict[str, Any]]:
+def confounded(pieces: Pieces, seeds: int, honest: int, n: int = 600, first: int = 1000) -> list[dict[str, Any]]:
     """How often a split that is not honest is called uninformative, and how often an honest one is.
 
     The tests were strengthened on seeds below 100; they are judged on seeds from `first` on.
     """
-    from sklearn.ensemble import RandomForestClassifier
-
+    found = pieces.run({
+        f"confounded, {kind}, {seed}, {n}": partial(_judged, kind, seed, n)
+        for kind in CONFOUNDS
+        for seed in range(first, first + (honest if kind == "honest" else seeds))
+    })  # fmt: skip
     rows = []
     for kind in CONFOUNDS:
-        flagged, areas = 0, []
-        for seed in range(first, first + (honest if kind == "honest" else seeds)):
-            x, y, member = split(kind, seed, n)
-            model = RandomForestClassifier(10, min_samples_leaf=20, random_state=seed).fit(x[member], y[member])
-            sides = (x[member], y[member]), (x[~member], y[~member])
-            found = tacit.attack(model, *sides, references=0, attacks=["loss"], rng=seed)
-            flagged += found.verdict == "uninformative"
-            areas.append(float(found.measurements[0].auc.value or 0))
-        rows.append({"split": kind, "seeds": len(areas), "uninformative": flagged, "mean area": float(np.mean(areas))})
+        made = [part for key, part in found.items() if key.startswith(f"confounded, {kind}, ")]
+        flagged, areas = zip(*made, strict=True) if made else ((), (0.0,))
+        rows.append({
+            "split": kind, "first seed": first, "seeds": len(made), "uninformative": int(sum(flagged)),
+            "mean area": float(np.mean(areas)),
+        })  # fmt: skip
         print(rows[-1], flush=True)
     return rows
 
 
-def run(
-    quick: bool = False,
-    part: str = "all",
-    work: Path | None = None,
-    share: tuple[int, int] = (0, 1),
-    only: str | None = None,
-) -> dict[str, Any]:
-    """All campaigns, or one of them; `share` of the draws and `only` one kind of model of `planted`."""
+def _judged(kind: str, seed: int, n: int) -> tuple[bool, float]:
+    """Whether one split is called uninformative, and the area that the loss attack shows."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    x, y, member = split(kind, seed, n)
+    model = RandomForestClassifier(10, min_samples_leaf=20, random_state=seed).fit(x[member], y[member])
+    sides = (x[member], y[member]), (x[~member], y[~member])
+    found = tacit.attack(model, *sides, references=0, attacks=["loss"], rng=seed)
+    return found.verdict == "uninformative", float(found.measurements[0].auc.value or 0)
+
+
+def run(pieces: Pieces, quick: bool = False, part: str = "all", only: str | None = None) -> dict[str, Any]:
+    """All campaigns, or one of them; `only` one kind of model of `planted`."""
     import membership_coverage
 
     warnings.simplefilter("ignore")
     parts: dict[str, Callable[[], Any]] = {
-        "planted": lambda: planted(1, 300, only=only) if quick else planted(100, work=work, part=share, only=only),
-        "false discoveries": lambda: false_discoveries(2 if quick else 100),
-        "coverage": lambda: membership_coverage.run(quick),
-        "confounded": lambda: confounded(*((1, 2, 200) if quick else (20, 100, 600))),
+        "planted": lambda: planted(pieces, 1, 300, only=only) if quick else planted(pieces, 100, only=only),
+        "false discoveries": lambda: false_discoveries(pieces, 2 if quick else 200),
+        "nulls": lambda: nulls(pieces, 1 if quick else 200),
+        "coverage": lambda: membership_coverage.run(pieces, quick),
+        "confounded": lambda: confounded(pieces, *((1, 2, 200) if quick else (20, 100, 600))),
     }
     return {name: make() for name, make in parts.items() if part in ("all", name)}
