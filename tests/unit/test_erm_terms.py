@@ -230,6 +230,18 @@ def test_other_descents_cost_what_their_events_cost(monkeypatch, method):
     assert model.score(X, Y) > (0.8 if method == "sgd" else 0.55)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_a_sampled_descent_promises_counts_every_record_there_may_be(times):
+    """Worked by hand (docs/proofs/erm.md, Theorem 7); once, samples of up to twice public_size records counted once."""
+    shape = Shape(100, 2, 1.0, 0.25, regularization=0.0, most=100 * times)
+    design = METHODS["sgd"](shape, Budget(4.0, 1e-5, Adjacency.ADD_REMOVE))
+    rate, steps, eta = design.rate, design.steps, design.step_size
+    error = 2 * (design.noise_multiplier / (rate * 100)) ** 2 + times * (1 - rate) / (rate * 100)
+    beta, kept = 0.25 * times, steps // 2
+    passed = (1 + (steps - kept) * eta**2 * error) / (2 * eta * kept)
+    assert design.expected == pytest.approx(passed + eta * error / 2 + beta * eta**2 * error / 2, rel=1e-9)
+
+
 def test_one_index_per_step_has_no_proof_for_a_record_more_or_less():
     with pytest.raises(BadInput, match="replace"):
         PrivateLogisticRegression(method="single", classes=[0, 1]).fit(X, Y)

@@ -94,6 +94,41 @@ def test_only_a_file_that_leaves_the_way_open_is_minimised(tacit_):
     assert not left_open(file, replace(held, unit=np.arange(len(held.x))))
 
 
+@pytest.mark.parametrize("plan", ["public_size = 0", "epsilon = inf", "epsilon = 0", "delta = 1", "public_size = -3"])
+def test_bad_numbers_of_a_plan_are_one_sentence(tacit_, plan):
+    """Once, public_size 0 divided by it, and an infinite epsilon could not be written."""
+    name = plan.split()[0]
+    lines = [line for line in RUN.splitlines() if not line.startswith(name)]
+    Path("run.toml").write_text("\n".join([*lines, plan]))
+    status, _, err = tacit_("train", "run.toml", "--out", "run", "--json")
+    assert (status, json.loads(err)["error"]["code"]) == (2, "bad-input")
+    assert name in json.loads(err)["error"]["message"]
+    assert not Path("run.unfinished").exists()
+
+
+def test_a_run_that_is_killed_after_it_paid_is_resumed_for_nothing_on_the_same_data_alone(tacit_, monkeypatch):
+    assert tacit_("ledger", "init", "budget.db", "--epsilon", 5, "--delta", 1e-3, "--unit", "record")[0] == 0
+    words = ("train", "run.toml", "--out", "run", "--ledger", "budget.db", "--json")
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tacit.study.minimiser._network", killed)
+        assert tacit_(*words)[0] == 130
+    assert tacit_(*words)[0] == 2  # what is left must be resumed
+    whole = Path("people.csv").read_text()
+    Path("people.csv").write_text(whole.rsplit("\n", 1)[0])
+    status, _, err = tacit_(*words, "--resume")
+    assert (status, "have changed since this run began" in err) == (2, True)
+    Path("people.csv").write_text(whole)
+    status, out, err = tacit_(*words, "--resume")
+    assert status == 0, err
+    assert json.loads(out)["receipt"]["seq"] == 1
+    assert len(tacit.Ledger("budget.db").entries()) == 1
+    assert not Path("run.unfinished").exists()  # the secret is gone
+
+
 MINIMISER = Minimiser(400, 5, 2.0, 2.0, 1e-4)
 
 

@@ -117,8 +117,9 @@ def _stepped(design: Design, shape: Shape, wanted: float) -> Design:
     """
     beta, steps = shape.mean_bend + design.regularization, design.steps
     eta, batch = min(wanted, 1 / beta), design.rate * shape.size
-    noise = shape.features * (design.noise_multiplier * shape.steepness / batch) ** 2
-    error = noise + (1 - design.rate) * shape.steepness**2 / batch
+    room = rounded(design.with_(step_size=eta), shape, shape.rounding, shape.features)
+    noise = shape.features * (design.noise_multiplier * room / batch) ** 2
+    error = noise + (1 - design.rate) * shape.steepness**2 / batch * shape.records / shape.size
     kept = steps // 2
     passed = (1 + (steps - kept) * eta**2 * error) / (2 * eta * kept)
     expected = passed + eta * error / 2 * (1 + beta * eta)

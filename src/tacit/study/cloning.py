@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,31 @@ def refit(target: Any, fit: Fit | None) -> Fit | None:
             )
         return found
 
-    return train
+    return Refit(train, target)
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """A training by clones of an estimator, which a private one can also do with a usual fault (`erm.planting`)."""
+
+    train: Fit
+    target: Any
+
+    @property
+    def __name__(self) -> str:
+        return type(self.target).__name__
+
+    def __call__(self, x: Any, y: Array, rng: np.random.Generator) -> Any:
+        return self.train(x, y, rng)
+
+    def planted(self, fault: str) -> Fit | None:
+        """The training with a fault of this name; None where it cannot be planted."""
+        if not type(self.target).__module__.startswith("tacit.erm"):
+            return None
+        from ..erm.planting import planted
+
+        wrong = planted(self.target, fault)
+        return None if wrong is None else refit(wrong, None)
 
 
 def _cloned(target: Any) -> Any:

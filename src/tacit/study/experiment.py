@@ -36,11 +36,12 @@ from ..core import (
     Source,
     check,
 )
+from ..core.fault import FAULTS, Fault
 from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
 from ..train import Trained, fit
 from .assembly import assembled
-from .faults import would_catch
+from .faults import LEAST_OWN, in_fleet, would_catch
 from .finished import Finished
 from .fleets import attacked, runner
 from .membership import FPRS, NOT_COVERED, controls, measured
@@ -125,6 +126,8 @@ class Recipe:
     again: Again | None = None
     in_fleets: bool = True
     code: str = OWN
+    planted: Callable[[str], Again | None] | None = None
+    """One more run with a usual fault of this name, where `again` can have it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +236,9 @@ class Experiment:
         error = 1 - effort.audit_confidence
         if not recipe.in_fleets:
             own = self._play_own(recipe, start, game)
-            found = self._judged(recipe, own, self._shown(own, claim, 1 - error, recipe.code, game))
-            return found.with_(caught=unknown())  # planted one by one, faults would take too long
+            shown = self._shown(own, claim, 1 - error, recipe.code, game)
+            found = self._judged(recipe, own, shown)
+            return found.with_(caught=self._own_faults(recipe, start, claim, game, shown[0]))
         if not isinstance(plan, Plan):
             scores = self._play_fleet(Fleet(recipe.make, recipe.optimizer), recipe, game)
             return self._judged(recipe, scores, self._shown(scores, claim, 1 - error, "runs", game), (SHARED_ORDER,))
@@ -247,7 +251,26 @@ class Experiment:
         both = f"one of two games of this audit, which hold together with confidence {effort.audit_confidence:.10g}"
         found = self._judged(recipe, scores, tuple(_assuming(item, both) for item in shown), (codes(shown),))
         self.note(f"{recipe.name}: planting usual faults, to say what this audit would have caught")
-        return found.with_(caught=would_catch(fleet, game, plan, claim, shown[0], effort.fault_runs, self.chance))
+        planted = in_fleet(fleet, game, plan, self.chance)
+        return found.with_(caught=would_catch(planted, claim, shown[0], effort.fault_runs, self.chance))
+
+    def _own_faults(
+        self, recipe: Recipe, start: nn.Module, claim: Claim, game: Pair, shown: Demonstration
+    ) -> tuple[Fault, ...]:
+        """The panel of runs that no fleet makes, where the training offers faults: in others it would take too long."""
+        offered = recipe.planted
+        if offered is None:
+            return unknown()
+
+        def planted(fault: str) -> Runner | None:
+            again = offered(fault)
+            if again is None:
+                return None
+            wrong = replace(recipe, again=again)
+            return self._own(wrong, start, game, f"fault-{FAULTS.index(fault)}")
+
+        self.note(f"{recipe.name}: planting usual faults, to say what this audit would have caught")
+        return would_catch(planted, claim, shown, self.effort.fault_runs, self.chance, LEAST_OWN)
 
     def _play_fleet(self, fleet: Fleet, recipe: Recipe, game: Pair) -> Scores:
         self.note(f"{recipe.name}: auditing with {self.effort.runs} models")
@@ -275,14 +298,14 @@ class Experiment:
         finished = self.finished
         return lambda coins: finished.part(f"fleet-{coins.size}", lambda: run(coins))
 
-    def _journal(self, game: Pair, runs: int) -> Journal | None:
+    def _journal(self, game: Pair, runs: int, name: str) -> Journal | None:
         """Where the runs of train.fit are noted."""
-        place = None if self.finished is None else self.finished.journal("own-runs")
+        place = None if self.finished is None else self.finished.journal(name)
         if place is None:
             return None
         return Journal.open(place, {"runs": runs, "canary": self.effort.canary}, (game.x, game.y), self.chance)
 
-    def _own(self, recipe: Recipe, start: nn.Module, game: Pair) -> Runner:
+    def _own(self, recipe: Recipe, start: nn.Module, game: Pair, name: str = "own-runs") -> Runner:
         """Runs of the very code that trains the released model, from the same public start, each in a process."""
 
         def train(x: Array, y: Labels, rng: np.random.Generator) -> Predict:
@@ -296,7 +319,7 @@ class Experiment:
 
         def run(coins: NDArray[np.bool_]) -> NDArray[np.float64]:
             results, told = [], TimeLeft(recipe.name, self.note)
-            budget = Budget.of("process", None, self.chance, self._journal(game, coins.size))
+            budget = Budget.of("process", None, self.chance, self._journal(game, coins.size, name))
             for part in np.array_split(coins, max(1, coins.size // PART)):
                 results += budget.run(Run(train, game), part.tolist())
                 told(len(results), coins.size)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .. import __version__ as version
-from ..core import Adjacency, BadInput, Bound, Charger, Claim, Event, Receipt, Source, source
+from ..core import Adjacency, BadInput, Bound, Charger, Claim, Event, Receipt, Source, check, source
 from ..core.files import Lasting, content, unwritten
 from ..data import Records
 from ..train import Trained
@@ -85,10 +85,14 @@ class Minimiser:
 
         assert records.schema is not None
         table, norm = file.get("plan"), USUAL * row_norm(records.schema)
-        size, delta = int(table.get("public_size", members)), float(table.get("delta", 1e-5))
+        size, delta = (
+            check.whole("public_size", table.get("public_size", members)),
+            check.delta(table.get("delta", 1e-5)),
+        )
+        epsilon = check.positive("epsilon", table["epsilon"])
         adjacency = Adjacency.of(table.get("adjacency", "add-remove"))
         given = "public_size" in table
-        return cls(size, records.x.shape[1], norm, float(table["epsilon"]), delta, adjacency, given)
+        return cls(size, records.x.shape[1], norm, epsilon, delta, adjacency, given)
 
     @property
     def expected_batch(self) -> float:
@@ -155,6 +159,21 @@ class Minimiser:
         mark = fingerprint(model)
         named = {} if mark is None else {FINGERPRINT: mark}
         return Trained(model, evidence.with_(provenance={**evidence.provenance, **named}), ())
+
+    def takes(self, fault: str) -> bool:
+        """Whether a usual fault of this name can be planted exactly (`erm.planting`)."""
+        from ..erm.planting import planted
+
+        return planted(self._estimator(None, None), fault) is not None
+
+    def faulty(self, fault: str, model: nn.Module, data: tuple[Array, Array], rng: Any) -> nn.Module:
+        """The network with the weights of a minimisation that has a fault: for an audit's game, never for a release."""
+        from ..erm.planting import planted
+
+        wrong = planted(self._estimator(source(rng), None), fault)
+        assert wrong is not None
+        found = wrong.fit(np.asarray(data[0], dtype=np.float64), np.asarray(data[1]))
+        return _network(model, found.coef_, found.intercept_)
 
     def _mark(self, x: Array, y: Array, rng: Any, secret: bytes) -> str:
         """Data, settings, event, seed and version under a secret: what differs in any of them is another run."""

@@ -107,7 +107,7 @@ def _audited(
     )  # fmt: skip
     recipe = Recipe(
         training.name, training.make, training.optimizer, training.plan, training.again, training.in_fleets,
-        f"runs, {training.code}",
+        f"runs, {training.code}", training.planted,
     )  # fmt: skip
     start = fresh(training.make, x, y, chance)
     game = pair(x, y, maker(effort.canary)[1], chance.generator(), Adjacency.ADD_REMOVE)

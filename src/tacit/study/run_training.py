@@ -33,6 +33,7 @@ from .training import optimizer, trained
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Make = Callable[..., nn.Module]
+Again = Callable[[nn.Module, Array, Array, np.random.Generator], Predict]
 RECORDS_PER_USER = 8
 
 
@@ -144,6 +145,20 @@ class RunTraining:
         if users is not None and len(x) > len(users):
             users = np.concatenate((users, np.full(len(x) - len(users), users.max() + 1)))
         return predictor(self._trained(lambda: copy.deepcopy(start), (x, y), users, rng).model)
+
+    @property
+    def planted(self) -> Callable[[str], Again | None] | None:
+        """Runs of the same code with a usual fault, where one can be planted exactly: noise of a minimisation."""
+        plan = self.plan
+        if not isinstance(plan, Minimiser):
+            return None
+
+        def offered(fault: str) -> Again | None:
+            if not plan.takes(fault):
+                return None
+            return lambda start, x, y, rng: predictor(plan.faulty(fault, copy.deepcopy(start), (x, y), rng))
+
+        return offered
 
     def reference(self) -> References | Fit | None:
         """How reference models are trained: in a fleet, or one by one where that is fast; None where neither is."""

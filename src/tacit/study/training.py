@@ -97,6 +97,7 @@ def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost
     asked |= {} if audit.canary == "auto" else {"canary": audit.canary}
     if not in_fleets:
         asked["own_runs"] = asked.pop("runs", own if cost < LARGE else 2 * FEWEST)
+        asked["fault_runs"] = max(40, min(Effort.fault_runs, asked["own_runs"] // 2))
         asked.setdefault("references", Effort.references if cost < LARGE else 16)
     elif cost <= LARGE:
         runs = asked.get("runs", Effort.runs)
