@@ -5,7 +5,8 @@
 Files in FOLDER (else TACIT_DATA): pate2018_votes.npz (votes, svhn-votes), mnist.npz (speed, mnist, ways),
 adult.csv.gz (ways), svhn_jpeg.npz (svhn-votes, svhn; needs Pillow or torchvision). Results go to
 benchmarks/results/pate.json, or pate-gpu.json, part by part; one that is there is not measured again without --again.
-Votes and rows are kept in the folder --cache, or the temporary one: an interrupted run goes on where it was.
+Votes and rows are kept in the folder --cache, or the temporary one: an interrupted run goes on where it was, and
+processes with a --row each may work side by side.
 
 MNIST: teachers see the 60,000 training pictures, students the first 9,000 test pictures and released labels, and the
 last 1,000 test them. SVHN: students see the first 8,500 test pictures, and the others test them.
@@ -52,6 +53,7 @@ class Bench:
 
     def __init__(self, options):
         self.device, self.quick, self.again = options.device, options.quick, options.again
+        self.row, self.seeds = options.row, options.seeds
         if options.data:
             os.environ["TACIT_DATA"] = options.data
         name = "pate-gpu" if self.device.startswith("cuda") else "pate"
@@ -65,6 +67,8 @@ class Bench:
             return print(f"{part}: is there already")
         began = time.perf_counter()
         rows = PARTS[part](self)
+        if self.row is not None:
+            return None
         self.found[part] = {"seconds": round(time.perf_counter() - began, 1), "rows": rows}
         machine = {**describe("torch", "numpy"), "device": processor(self.device)}
         RESULTS.mkdir(exist_ok=True)
@@ -167,8 +171,8 @@ def mnist(bench):
     gpu = bench.device.startswith("cuda")
     steps = 3000 if gpu else 500
     net = Network(student_cnn if gpu else mlp, steps=steps, batch_size=64, lr=2e-3, device=bench.device)
-    plain = taught(bench, Network(student_cnn if gpu else mlp, steps=2 * steps, batch_size=128, lr=2e-3,
-                                  device=bench.device), x, y, test, semi=False)  # fmt: skip
+    large = Network(net.make, steps=2 * steps, batch_size=128, lr=2e-3, device=bench.device)
+    plain = taught(bench, large, x, y, test, semi=False) if bench.row is None else None
     rows = [{"teachers": 250, "seconds": round(seconds, 1), "teacher accuracy (private)": round(accuracy, 4),
              "majority accuracy (private)": round(float((counts.argmax(1) == test_y).mean()), 4),
              "not private": plain}]  # fmt: skip
@@ -196,11 +200,14 @@ def student_row(bench, name, rule, counts, queries, propose, net, public, test, 
         order, paid = how
         found = released(rule, counts[:queries], delta, propose, order, teachers, epsilon=paid)
         row |= {"released epsilon": found["epsilon"], "proposed": propose, "order": order, "release epsilon": paid}
-    seeds = 1 if bench.quick or len(truth) < 9000 else 3  # SVHN's students take minutes
+    seeds = 1 if bench.quick or len(truth) < 9000 else bench.seeds  # SVHN's students take minutes
     row |= {"student": None, "student, supervised": None, "seeds": seeds}
-    kept = bench.cache / f"row-{len(truth)}-{bench.device.split(':')[0]}-{bench.quick}-{name.replace(' ', '-')}.json"
+    named = f"row-{len(truth)}-{bench.device.split(':')[0]}-{bench.quick}-{seeds}-{name.replace(' ', '-')}"
+    kept = bench.cache / f"{named}.json"
     if kept.is_file() and not bench.again:
         return json.loads(kept.read_text())
+    if bench.row not in (None, name):
+        return {}
     row["student"] = taught(bench, net, public, labels, test, seeds=seeds)
     row["student, supervised"] = taught(bench, net, public, labels, test, semi=False, seeds=seeds)
     kept.write_text(json.dumps(row))
@@ -375,6 +382,8 @@ def main():
     parser.add_argument("--parts", default="votes,speed,mnist,ways")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--row", help="of mnist and svhn: this student alone, kept for the run that asks for all")
+    parser.add_argument("--seeds", type=int, default=3, help="students of each row of mnist")
     options = parser.parse_args()
     bench = Bench(options)
     for part in options.parts.split(","):
