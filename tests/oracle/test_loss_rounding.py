@@ -327,3 +327,53 @@ def test_the_closed_form_of_laplace_mixtures_agrees_with_the_search():
         room = 12 * EPS * (1 + float(np.abs(losses).max()))
         for x, loss in zip(fast, losses, strict=True):
             assert abs(float(loss_at(pair, x) - arb(float(loss)))) <= room
+
+
+def exchanged(rng):
+    rate, scale, place = 10 ** rng.uniform(-12, -1e-3), 10 ** rng.uniform(-1.5, 3), float(rng.integers(1, 4))
+    sides = [((1 - rate, 0.0), (rate, sign * place)) for sign in (1, -1)]
+    return Location(GaussianNoise(scale), *sides)
+
+
+def largest_miss(pair, losses, places):
+    """How far the loss at places is from the one asked for, in units of the last digit of 1 + the largest."""
+    room = EPS * (1 + float(np.abs(losses).max()))
+    return max(abs(float(loss_at(pair, x) - arb(float(loss)))) / room for x, loss in zip(places, losses, strict=True))
+
+
+def test_the_closed_form_of_exchanged_records_has_the_loss_asked_for():
+    """Lemma 3: replacing one sampled record, from losses of 1e-9 of the largest to the largest, both signs."""
+    rng = np.random.default_rng(11)
+    for _ in range(60):
+        pair = exchanged(rng)
+        assert pair._exchanged
+        most = min(pair.reach(-40.0)[1], 600.0)
+        losses = np.sort(np.append(most * np.geomspace(1e-9, 1, 12), -most * np.geomspace(1e-9, 1, 12)))
+        assert largest_miss(pair, losses, pair.position(losses)) <= 100
+        assert float(pair.position(np.zeros(1))[0]) == 0
+
+
+def test_mutant_closed_form_is_caught(monkeypatch):
+    """A closed form that leaves out the distance between the places."""
+    pair = Location(GaussianNoise(0.9), ((0.98, 0.0), (0.02, 1.0)), ((0.98, 0.0), (0.02, -1.0)))
+    losses = np.linspace(-2.0, 2.0, 8)
+    assert largest_miss(pair, losses, pair.position(losses)) <= 100
+    monkeypatch.setattr(math, "exp", lambda x: 1.0)
+    assert largest_miss(pair, losses, pair.position(losses)) > 1e6
+
+
+def test_other_pairs_have_no_such_closed_form():
+    """Another weight, another distance, three places, and integers are searched for."""
+    sides = ((0.98, 0.0), (0.02, 1.0)), ((0.98, 0.0), (0.02, -1.0))
+    others = [
+        Location(GaussianNoise(0.9), sides[0], ((0.97, 0.0), (0.03, -1.0))),
+        Location(GaussianNoise(0.9), sides[0], ((0.98, 0.0), (0.02, -2.0))),
+        Location(GaussianNoise(0.9), ((0.5, 0.0), (0.3, 1.0), (0.2, 2.0)), ((0.5, 0.0), (0.3, -1.0), (0.2, -2.0))),
+        Location(GaussianNoise(0.9), ((0.3, 1.0), (0.7, 2.0)), ((0.3, -1.0), (0.7, -2.0))),
+    ]
+    losses = np.linspace(-1.5, 1.5, 10)
+    for pair in others:
+        assert not pair._exchanged
+        assert np.array_equal(pair.position(losses), pair._search(losses))
+    whole = Location(DiscreteGaussianNoise(3.0), *sides)
+    assert np.array_equal(whole.position(losses), whole._search(losses))

@@ -119,19 +119,23 @@ def test_plain_bounds_know_of_sampling():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "rate", "steps", "adjacency", "least", "near"),
+    ("epsilon", "delta", "rate", "steps", "adjacency", "least", "slack"),
     [
-        (0.6351825214940686, 9.66433745674228e-20, 1.7901216963434967e-05, 1573582, "add-remove", 0.8987, 3e-5),
-        (0.2521947907837132, 2.250200340344304e-11, 1.909370634562388e-06, 59, "replace", 0.4902, 1e-3),
-        (0.018186492819580135, 0.008234722875485826, 2.1257862989194637e-06, 74830, "replace", 0.30, 0.02),
-        (36.83918117800566, 0.005229163598860665, 1.371789091369599e-05, 90236, "replace", 0.1751, 3e-5),
+        (0.6351825214940686, 9.66433745674228e-20, 1.7901216963434967e-05, 1573582, "add-remove", 0.8987, 2e-3),
+        (0.2521947907837132, 2.250200340344304e-11, 1.909370634562388e-06, 59, "replace", 0.4902, 2e-3),
+        (0.018186492819580135, 0.008234722875485826, 2.1257862989194637e-06, 74830, "replace", 0.30, 0.01),
+        (36.83918117800566, 0.005229163598860665, 1.371789091369599e-05, 90236, "replace", 0.1751, 2e-3),
+        (0.02828441755508061, 8.116269382829283e-05, 2.3809194222299836e-05, 218, "replace", 0.4270, 2e-3),
+        (1.6721333053929075, 0.005051734157210614, 4.450135025108974e-06, 1660, "add-remove", 0.1680, 2e-3),
     ],
 )
-def test_calibration_led_by_estimates_meets_its_target(epsilon, delta, rate, steps, adjacency, least, near):
-    """Estimates choose where to read; what is returned was read, and lies just below the target."""
+def test_calibration_led_by_estimates_meets_its_target(epsilon, delta, rate, steps, adjacency, least, slack):
+    """Estimates choose where to read; what is returned was read, and a little less noise would miss the target."""
     found = calibrate(epsilon=epsilon, delta=delta, rate=rate, steps=steps, adjacency=adjacency)
-    assert epsilon * (1 - near) <= found.epsilon.upper <= epsilon
+    assert 0 < found.epsilon.upper <= epsilon
     assert least <= found.noise_multiplier
+    less = Repeat(Poisson(rate, Gaussian(found.noise_multiplier * (1 - slack))), steps)
+    assert privacy_loss(less, adjacency).epsilon(delta).upper > epsilon
     again = privacy_loss(found.event, adjacency).epsilon(delta)
     assert again.lower <= found.epsilon.upper
     assert found.epsilon.lower <= again.upper <= epsilon * (1 + 1e-9)
@@ -149,7 +153,47 @@ def test_wrong_estimates_cannot_make_calibration_wrong(monkeypatch):
         except BadInput:
             continue
         assert found.epsilon.upper <= 0.69
-        assert found.noise_multiplier == pytest.approx(right.noise_multiplier, rel=1e-4)
+        assert found.noise_multiplier == pytest.approx(right.noise_multiplier, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "delta", "noise", "adjacency", "off"),
+    [
+        (4.450135025108974e-06, 1660, 0.005051734157210614, 0.1681, "add-remove", 0.01),
+        (1.099931323698087e-06, 47614, 7.81573841309984e-20, 0.818, "add-remove", 0.01),
+        (1.7901216963434967e-05, 1573582, 9.66433745674228e-20, 0.899, "add-remove", 0.02),
+        (0.0080032281884475, 5, 0.021889160321181763, 0.4847, "replace", 0.03),
+    ],
+)
+def test_estimates_are_near_where_samples_are_seldom(rate, steps, delta, noise, adjacency, off):
+    """They were off by 14 % to 500 %: lattice masses below 0 were dropped, and others wrapped around."""
+    loss = privacy_loss(Repeat(Poisson(rate, Gaussian(noise)), steps), adjacency)
+    found, guess = loss.epsilon(delta), loss.estimate(delta)
+    assert guess is not None
+    assert found.lower * (1 - off) <= guess[0] <= found.upper * (1 + off)
+
+
+def test_without_a_contour_the_lattice_answers_alone(monkeypatch):
+    """`gap=None` in the first direction; both answers are proven, so they have a number in common."""
+    loss = privacy_loss(Repeat(Poisson(3e-6, Gaussian(0.474)), 2_000), "replace")
+    with_contour = loss.epsilon(1e-6)
+    monkeypatch.setattr("tacit.loss.saddle.Saddle.epsilon", lambda self, delta, known=0.0: 1 / 0)
+    alone = replace(loss, gap=None).epsilon(1e-6)
+    assert max(alone.lower, with_contour.lower) <= min(alone.upper, with_contour.upper)
+
+
+def test_losses_that_no_contour_holds_are_not_drawn(monkeypatch):
+    """Noise of 0.03: one step has losses beyond 500. No contour ever met its budget there, and each took 0.1 s."""
+    monkeypatch.setattr("tacit.loss.saddle.Saddle.epsilon", lambda self, delta, known=0.0: 1 / 0)
+    found = privacy_loss(Repeat(Poisson(3e-4, Gaussian(0.03)), 5_000), "add-remove").epsilon(1e-6)
+    assert found.upper < math.inf
+
+
+def test_an_upper_end_is_at_most_that_of_its_moments():
+    """[4e-7, 0.116] was the answer; the moments of the same lattice had 1.5e-4 all along."""
+    event = Repeat(Poisson(1.2446348258800026e-06, Gaussian(150.75331070575197 / 0.9083746287995353)), 2)
+    found = privacy_loss(event, "add-remove").epsilon(1e-18)
+    assert found.upper <= 2e-4
 
 
 def test_a_coarser_gap_is_still_proven():

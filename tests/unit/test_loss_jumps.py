@@ -42,7 +42,8 @@ def test_log1p_keeps_small_complex_numbers():
 
 def drawn(noise, rate, steps, delta, epsilon, *, apart=False, work=0):
     total = Sum.of(((removal(noise, rate), steps),), 0.0, math.log(delta))
-    return _contour(total, math.log(delta), epsilon, _certain(total, epsilon) if apart else math.inf, work)
+    certain, aim = _certain(total, epsilon) if apart else math.inf, math.log(1e-8 * delta)
+    return _contour(total, math.log(delta), aim, epsilon, certain, work)
 
 
 @pytest.mark.parametrize("work", [0, WORK], ids=["negligible", "counted"])

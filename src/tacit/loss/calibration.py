@@ -20,6 +20,7 @@ from .conditions import upper_bound
 from .dispatch import loss_of, privacy_loss
 from .readers import Sure, direction
 from .reading import training_event
+from .saddle import ENOUGH
 
 Excess = Callable[[float], float]
 """log of what a value costs over what it may cost."""
@@ -37,8 +38,14 @@ WIDEST = math.log(64)
 """The longest step of the search, in log scale."""
 FINE, COARSE = 1e-9, 2e-5
 """How near to its target a search ends, relatively: where readings are quick, and where they are slow."""
+NEAR = 1e-3
+"""Where readings are slow, a search may also end so near to the value that is solved for, relatively: where epsilon
+falls with a high power of the noise, this is farther from the target."""
 WIDE = 1e-4
 """The gap at which a contour's search for sharper ends of epsilon stops."""
+PLAIN, FAINT = 0.015, 1e-12
+"""Where a contour would take long, samples are seldom and delta is not this small, it is drawn only if the lattice has
+a gap wider than this."""
 LOOSEST = 0.02
 """No search ends farther from its target than this, however wide readings are: noise would be far too large."""
 FAR = 0.5
@@ -99,25 +106,31 @@ def calibrate(
 
     Target: `epsilon` at `delta`, or the largest `advantage` of any attack, or its largest `tpr` at `fpr`.
 
-    Guarantee: the setting, evaluated again, meets the target with the upper end of its interval.
+    Guarantee: the setting, evaluated again, meets the target with the upper end of its interval. Where samples are so
+    seldom that reading epsilon is slow, the value may be 0.1 % away from the best one.
     """
     adjacency, delta = Adjacency.of(adjacency), check.delta(delta)
     target, read = _target(delta, epsilon, advantage, tpr, fpr)
     known = _known(solve, noise_multiplier, rate, steps)
     readings: dict[float, Interval] = {}
+    slow = False
 
     def loss_at(value: float) -> PrivacyLoss:
         return privacy_loss(training_event(**{**known, solve: value}), adjacency)  # type: ignore[arg-type]
 
     def excess(value: float) -> float:
         """log of risk over target: at most 0 is good."""
-        loss = loss_at(value)
-        readings[value] = read(replace(loss, gap=WIDE) if isinstance(loss, Composed) else loss)
+        gaps = [WIDE if doubt() <= ENOUGH else None]  # a wide reading came from the lattice: no contour was drawn
+        if slow and float(known.get("rate", 1)) * float(known.get("steps", 1)) < SELDOM / 100 and delta > FAINT:
+            gaps.insert(0, None)
+        readings[value] = _read(loss_at(value), gaps, read)
         return _over(readings[value], target)
 
     def estimate(value: float) -> tuple[float, bool] | None:
+        nonlocal slow
         loss = loss_at(value)
         found = loss.estimate(delta) if epsilon is not None and isinstance(loss, Composed) else None
+        slow = found is not None and not found[1]
         return None if found is None or not found[0] > 0 else (math.log(found[0] / target), found[1])
 
     def limit(value: float) -> float:
@@ -143,6 +156,16 @@ def calibrate(
     if epsilon is None:
         readings[found] = privacy_loss(training_event(**known), adjacency).epsilon(delta)  # type: ignore[arg-type]
     return Setting(**known, delta=delta, adjacency=adjacency, epsilon=readings[found])  # type: ignore[arg-type]
+
+
+def _read(loss: PrivacyLoss, gaps: list[float | None], read: Callable[[PrivacyLoss], Interval]) -> Interval:
+    """A reading without a contour, if it is asked for first and the loss is the same both ways, or with one."""
+    if not isinstance(loss, Composed):
+        return read(loss)
+    if len(gaps) == 1 or not loss.symmetric:
+        return read(replace(loss, gap=gaps[-1]))
+    found = read(replace(loss, gap=None))
+    return found if gaps[-1] is None or found.gap <= PLAIN else read(replace(loss, gap=gaps[-1]))
 
 
 def _seldom(
@@ -219,8 +242,8 @@ def least_noise(
 ) -> float:
     """The smallest noise multiplier whose excess over the target is at most 0."""
     start, slope = _start(limit, 1.0, better=1, least=1e-9, most=1e9)
-    start, slope, close = _nearer(estimate, start, slope, better=1, least=1e-9, most=1e9)
-    found = root(excess, start, better=1, least=1e-9, most=1e9, slope=slope, doubt=doubt, tolerance=close)
+    start, slope, close, near = _nearer(estimate, start, slope, better=1, least=1e-9, most=1e9)
+    found = root(excess, start, better=1, least=1e-9, most=1e9, slope=slope, doubt=doubt, tolerance=close, near=near)
     if math.isinf(found):
         raise BadInput("No noise multiplier up to 1e9 meets the target.", fix="Ask for a larger target or fewer steps.")
     if found == 0:
@@ -234,8 +257,8 @@ def _largest_rate(
     if excess(1.0) <= 0:
         return 1.0
     start, slope = _start(limit, 0.25, better=-1, least=1e-12, most=1.0)
-    start, slope, close = _nearer(estimate, start, slope, better=-1, least=1e-12, most=1.0)
-    found = root(excess, start, better=-1, least=1e-12, most=1.0, slope=slope, doubt=doubt, tolerance=close)
+    start, slope, close, near = _nearer(estimate, start, slope, better=-1, least=1e-12, most=1.0)
+    found = root(excess, start, better=-1, least=1e-12, most=1.0, slope=slope, doubt=doubt, tolerance=close, near=near)
     if found == 0:
         raise BadInput("No rate above 1e-12 meets the target.", fix="Use more noise or fewer steps.")
     return found
@@ -288,14 +311,14 @@ def _start(limit: Excess | None, first: float, *, better: int, least: float, mos
 
 def _nearer(
     estimate: Estimate | None, start: float, slope: float, *, better: int, least: float, most: float
-) -> tuple[float, float, float]:
-    """Where estimates meet the target, their slope, and how near to the target the search need end.
+) -> tuple[float, float, float, float]:
+    """Where estimates meet the target, their slope, and how near to the target and to the value the search may end.
 
     Estimates are asked for only where reading epsilon is slow; the search by readings that follows decides all.
     """
     first = None if estimate is None else estimate(start)
     if estimate is None or first is None or (first[1] and abs(first[0]) < FAR):
-        return start, slope, FINE
+        return start, slope, FINE, 0.0
 
     def led(value: float) -> float:
         found = estimate(value)
@@ -304,13 +327,14 @@ def _nearer(
         return found[0] + AHEAD
 
     try:
-        found = root(led, start, better=better, least=least, most=most, tolerance=AHEAD / 2, slope=slope)
+        found = root(led, start, better=better, least=least, most=most, tolerance=AHEAD / 2, slope=slope, near=NEAR / 4)
         steep = (led(1.01 * found) - led(found)) / math.log(1.01)
     except (ArithmeticError, ValueError):
-        return start, slope, COARSE
+        return start, slope, COARSE, NEAR
     last = estimate(found)
-    close = FINE if last is not None and last[1] else COARSE
-    return (found, steep, close) if steep * better < 0 else (start, slope, close)
+    close, near = (FINE, 0.0) if last is not None and last[1] else (COARSE, NEAR)
+    ahead = min(max(found * math.exp(better * near / 2), least), most)
+    return ahead, steep if steep * better < 0 else slope, close, near
 
 
 def root(
@@ -323,12 +347,14 @@ def root(
     tolerance: float = FINE,
     slope: float = math.nan,
     doubt: Doubt | None = None,
+    near: float = 0.0,
 ) -> float:
     """Where a monotone excess becomes 0, from the side where it is at most 0; beyond `least` or `most`: 0, infinity.
 
     Values grow `better` upwards (1) or downwards (-1). The secant method in log scale, kept inside what is known, aims
     at half the tolerance on the good side, so that its last step lands there. The first step goes by the given slope.
-    What is asked for is met by upper ends, which may be off by the gap of a reading: no search is finer than that.
+    What is asked for is met by upper ends, which may be off by the gap of a reading: no search is finer than that, nor
+    finer than `near` in log scale, by the slope.
     """
     x, good, bad = math.log(start), math.nan, math.nan
     before = math.nan, math.nan
@@ -339,7 +365,9 @@ def root(
         else:
             bad = x
         close = tolerance if doubt is None else max(tolerance, doubt())
-        if -close <= y <= 0 or (abs(good - bad) <= close / 2 and math.isfinite(good)):
+        between = max(close / 2, near)
+        close = max(close, min(near * abs(slope), LOOSEST)) if slope * better < 0 else close
+        if -close <= y <= 0 or (abs(good - bad) <= between and math.isfinite(good)):
             break
         if math.isfinite(before[0]):
             slope = (y - before[1]) / (x - before[0]) if x != before[0] else math.nan
@@ -348,8 +376,7 @@ def root(
         if not math.isfinite(ahead):
             ahead = x + (better if y > 0 else -better) * math.log(4)
         ahead = min(max(ahead, x - WIDEST), x + WIDEST)
-        between = math.isfinite(good + bad)
-        if between and (step % 8 == 7 or not min(good, bad) < ahead < max(good, bad)):
+        if math.isfinite(good + bad) and (step % 8 == 7 or not min(good, bad) < ahead < max(good, bad)):
             ahead = (good + bad) / 2
         if not math.log(least) <= ahead <= math.log(most):
             return 0.0 if ahead < 0 else math.inf

@@ -76,8 +76,11 @@ class Composed(PrivacyLoss):
 
     releases: tuple[tuple[Release, int], ...] = ()
     curves: tuple[tuple[Renyi, int], ...] = ()
-    gap: float = field(default=GAP, compare=False)
-    """The relative gap at which a contour's search for sharper ends of epsilon stops; ends are proven at any gap."""
+    gap: float | None = field(default=GAP, compare=False)
+    """The relative gap at which a contour's search for sharper ends of epsilon stops; ends are proven at any gap.
+
+    None: no contour is tried in the first direction.
+    """
 
     def __add__(self, other: PrivacyLoss) -> Composed:
         if not isinstance(other, Composed):
@@ -177,12 +180,17 @@ class Composed(PrivacyLoss):
     def _tight(self) -> bool:
         return all(release.tight for release, _ in self.releases)
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether both directions are the same."""
+        return all(release.remove == release.add for release, _ in self.releases)
+
     @cached_property
     def _directions(self) -> tuple[Direction, ...]:
         remove = tuple((release.remove, count) for release, count in self.releases)
         add = tuple((release.add, count) for release, count in self.releases)
-        ways = (remove,) if remove == add else (remove, add)
-        return tuple(direction(pairs, tight=self._tight, gap=self.gap) for pairs in ways)
+        first = direction(remove, tight=self._tight, gap=self.gap)
+        return (first,) if remove == add else (first, direction(add, tight=self._tight, gap=self.gap or GAP))
 
 
 def _merged(first: tuple[tuple[T, int], ...], second: tuple[tuple[T, int], ...]) -> tuple[tuple[T, int], ...]:

@@ -32,8 +32,8 @@ WIDTH = 0.15
 """How sharply, in units of the noise."""
 LIGHT, WORK = 400_000, 60_000_000
 """Largest numbers of (node, frequency) pairs: for runs of small losses at first, and for all."""
-BUDGET = 1e-8
-"""Relative error of delta aimed at, for each of the sources."""
+BUDGET = 1e-2
+"""Relative error of delta aimed at, for each of the sources, over the gap of epsilon that is asked for."""
 STEEP = np.linspace(0.5, 1.6, 23)
 """Tilts tried for runs of small losses, in units of what would do if they did not count at all."""
 GENTLE = np.geomspace(0.05, 2.0, 30)
@@ -198,14 +198,14 @@ def _doubt(line: Line) -> float:
     return math.exp(min(log_error, 300.0)) + float(line.rounding(zero)[0])
 
 
-def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
+def jump_contour(total: Sum, log_delta: float, epsilon: float, gap: float) -> Contour:
     """The contour of D for delta about e^log_delta near `epsilon`, or a little beyond it, where less is asked for.
 
     With many steps runs of small losses get their own contour, if it is light; huge losses are set apart if they can.
     """
     if epsilon <= 0:
         raise NotMet
-    many = sum(count for _, count in total.parts) >= MANY
+    many, aim = sum(count for _, count in total.parts) >= MANY, math.log(BUDGET * gap) + log_delta
     for place in (epsilon, BEYOND * epsilon) if epsilon < MODEST else (epsilon,):
         certain = _certain(total, place)
         ways = ((math.inf, LIGHT),) * many + ((certain, 0),) * math.isfinite(certain) + ((math.inf, 0),)
@@ -214,7 +214,7 @@ def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
             if work == WORK and not heavy:  # more work helps only what failed for want of it
                 break
             try:
-                return _contour(total, log_delta, place, certain, work)
+                return _contour(total, log_delta, aim, place, certain, work)
             except TooMuch:
                 heavy = many
             except NotMet:
@@ -222,9 +222,8 @@ def jump_contour(total: Sum, log_delta: float, epsilon: float) -> Contour:
     raise NotMet
 
 
-def _contour(total: Sum, log_delta: float, epsilon: float, certain: float, work: int = 0) -> Contour:
+def _contour(total: Sum, log_delta: float, aim: float, epsilon: float, certain: float, work: int = 0) -> Contour:
     """Runs of small losses have their own contour with at most this work, or are negligible."""
-    aim = math.log(BUDGET) + log_delta
     split, small = Split.of(total, epsilon, certain, aim, log_delta + ALLOWED if work else aim), None
     if work:
         start = best_tilt(split.small, chernoff(epsilon), -log_delta / epsilon, sharp=True)

@@ -82,7 +82,7 @@ class Lattice:
         if sure <= known:
             return Interval(0.0, known if sure > 0 else 0.0)
         read = lambda low, high: Interval(_solve(low, delta) if low else 0.0, _solve(high, delta))  # noqa: E731
-        found, most = self._refined(0.85 * tilt, bound, log_mass, read, known), self.largest
+        found, most = self._refined(0.85 * tilt, bound, log_mass, read, known), min(self.largest, sure)
         return found if found.upper <= most else Interval(min(found.lower, most), most)
 
     def delta(self, epsilon: float) -> Interval:

@@ -24,6 +24,8 @@ Parts = tuple[tuple[float, float], ...]
 """A mixture of one noise at several places: (weight, place), weights summing to 1."""
 RUNGS = 513
 """Places at which the loss of a mixture is tabled before it is searched."""
+LARGE = 20.0
+"""Log of an argument of sinh^-1 from which on it is a logarithm, up to e^-40."""
 FEW = 60.0
 """Scale up to which the outcomes of noise on the integers are looked at one by one."""
 
@@ -193,7 +195,34 @@ class Location(Pair):
             return -self._one_sided(self.mirrored().p, -losses)
         if type(self.noise) is LaplaceNoise:
             return laplace_position(self.p, self.q, self.noise.scale, self._at_places, losses)
+        if type(self.noise) is GaussianNoise and self._exchanged:
+            return self._two_sided(losses)
         return self._search(losses)
+
+    @property
+    def _exchanged(self) -> bool:
+        """Whether Q is P with all places on the other side, one of them 0 and one other."""
+        still = [weight for weight, place in self.p if place == 0]
+        return len(self.p) == 2 and len(still) == 1 and self.q == tuple((weight, -place) for weight, place in self.p)
+
+    def _two_sided(self, losses: Array) -> Array:
+        r"""Where (v + w e^{z - k}) / (v + w e^{-z - k}) = e^l, z = c x/s^2, k = c^2/2s^2: at z = l/2 + v,
+
+        sinh v = (v/w) e^k sinh(l/2). Large arguments of sinh by their logarithms: nothing overflows.
+        Reference: docs/proofs/rounding.md, Lemma 3.
+        """
+        (still, _), (moved, place) = sorted(self.p, key=lambda part: part[1])
+        odds, bend = math.log(still / moved), place * place / (2 * self.noise.scale**2)
+        size = np.abs(losses)
+        half = np.expm1(np.minimum(size, 80.0) / 2)
+        with np.errstate(divide="ignore"):
+            log_y = odds + bend + size / 2 + np.log(-np.expm1(-size) / 2)
+        y = still / moved * math.exp(min(bend, 600.0)) * (half + half / (1 + half)) / 2
+        y = np.minimum(y, 1e9)
+        near = np.log1p(y + y * y / (1 + np.sqrt(1 + y * y)))
+        far = log_y + math.log(2.0)  # asinh y = log 2y + 1/4y^2 - ...
+        z = size / 2 + np.where(log_y > LARGE, far, near)
+        return np.asarray(np.copysign(z * (self.noise.scale**2 / place), losses))
 
     @cached_property
     def _at_places(self) -> Array:

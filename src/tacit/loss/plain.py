@@ -35,14 +35,14 @@ MODEST, SMALL = 1.0, 1e-3
 Counted = tuple[tuple[Pair, int], ...]
 
 
-def epsilon_at_most(pairs: Counted, delta: float) -> float:
-    """An epsilon with delta(epsilon) <= delta."""
+def epsilon_at_most(pairs: Counted, delta: float, *, moments: bool = True) -> float:
+    """An epsilon with delta(epsilon) <= delta; without Renyi divergences if their moments were looked at before."""
     pairs = _plain(pairs)
     left = delta - _told(pairs)
     if left < 0:
         return math.inf
     found = min(pure + GaussianTotal(mu).epsilon(left).upper for mu, pure in _ways(pairs))
-    return found if found <= MODEST or left <= 0 else min(found, _by_renyi(pairs, left))
+    return found if found <= MODEST or left <= 0 or not moments else min(found, _by_renyi(pairs, left))
 
 
 def delta_at_most(pairs: Counted, epsilon: float) -> float:

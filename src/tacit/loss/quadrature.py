@@ -220,6 +220,8 @@ class Line:
     def within(self, least: float) -> slice:
         """From the first to the last weight above `least`."""
         inside = (self.weights > least).nonzero()[0]
+        if not inside.size:  # no weight is a number
+            raise NotMet
         return slice(int(inside[0]), int(inside[-1]) + 1)
 
     @cached_property

@@ -27,7 +27,8 @@ FAILED = (NotMet, ArithmeticError, ValueError)
 MODEST = 100.0
 """An epsilon above this, or from a lattice with a wide gap, is compared with what the plain theorems give."""
 SMALL = 1e-2
-"""A gap below which they could not help much."""
+"""A gap below which Renyi divergences could not help much; nor where a lattice without lower end, which looks at the
+same moments, has an epsilon of at most 1."""
 WIDE = 1.05
 """Ends that are apart by more than this factor are read in another way, too, where there is one."""
 
@@ -40,7 +41,7 @@ class Fast:
     lattice: Lattice
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
-        if delta == 0 or (known > 0 and self.lattice.largest <= known):
+        if delta == 0 or self.saddle.steep or (known > 0 and self.lattice.largest <= known):
             return self.lattice.epsilon(delta, known)
         try:
             return self.saddle.epsilon(delta, known)
@@ -73,10 +74,13 @@ class Sure:
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         found = _read(lambda: self.reader.epsilon(delta, known))
-        quick = found.upper <= MODEST and (not isinstance(self.reader, Lattice | Table) or found.gap <= SMALL)
-        if quick or found.lower == math.inf or found.upper <= known:
+        if found.lower == math.inf or found.upper <= known:
             return found
-        most = epsilon_at_most(self.pairs, delta)
+        coarse = isinstance(self.reader, Lattice | Table)
+        if found.upper <= MODEST and not coarse:
+            return found
+        small = found.gap <= SMALL or (isinstance(self.reader, Lattice) and not self.reader.tight and found.upper <= 1)
+        most = epsilon_at_most(self.pairs, delta, moments=found.upper > MODEST or not small)
         return found if found.upper <= most else Interval(min(found.lower, most), max(most, known))
 
     def delta(self, epsilon: float) -> Interval:
@@ -179,10 +183,10 @@ def _power(read: Callable[[], Interval], fpr: float) -> Interval:
     return Interval(min(found.lower, 1.0), min(found.upper, 1.0))
 
 
-def direction(pairs: Counted, *, tight: bool = True, gap: float = GAP) -> Direction:
+def direction(pairs: Counted, *, tight: bool = True, gap: float | None = GAP) -> Direction:
     """The sharpest reader: closed form, contour, then lattice; lower ends only where the pairs are `tight`.
 
-    A larger `gap` lets the contour end its search sooner.
+    A larger `gap` lets the contour end its search sooner, and without one there is no contour.
     """
     if any(pair.leveled for pair, _ in pairs):
         return Sure(Levelled(pairs, tight), pairs)
@@ -200,7 +204,7 @@ def direction(pairs: Counted, *, tight: bool = True, gap: float = GAP) -> Direct
             return OneHuge(only)
         if isinstance(only.upper, Tabulated) and isinstance(only.lower, Tabulated):
             return Sure(Table(only.upper, only.lower, tight), pairs)
-    saddle = Saddle.of(pairs, gap)
+    saddle = None if gap is None else Saddle.of(pairs, gap)
     lattice = Lattice(pairs, tight=tight)
     return Sure(lattice if saddle is None else Fast(saddle, lattice), pairs)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from .computed import Levels, Tabulated
 from .noise import EPS, Array, GaussianNoise
 from .pairs import Location, Pair
 from .quadrature import Nodes, NotMet
-from .steps import LARGEST, upper_step
+from .steps import LARGEST, Step, upper_step
 from .tilted import conversion
 from .window import moment_doubt
 
@@ -58,13 +59,23 @@ def divergences(pair: Pair, tilts: Array) -> Array:
     return np.asarray(found if closed is None else np.minimum(found, closed))
 
 
+@lru_cache(maxsize=8)
+def _whole(pair: Pair) -> tuple[Step | None, float]:
+    """One step on an upper lattice that holds all but e^-700 of its mass, and the largest loss on it.
+
+    None where it does not fit: mass beyond the lattice counts, and no moment is known.
+    """
+    low, high = pair.reach(-700.0)
+    if high > LARGEST:
+        return None, high
+    return upper_step(pair, (high - max(low, -LARGEST)) / 4_000 + 1e-12, -700.0), high
+
+
 def _lattice(pair: Pair, tilts: Array) -> Array:
     """From the upper lattice, with room for the rounding of a moment."""
-    largest = pair.largest
-    low, high = pair.reach(-700.0)
-    if high > LARGEST:  # mass beyond the lattice counts: where it is not below e^-700, no moment is known
+    largest, (step, high) = pair.largest, _whole(pair)
+    if step is None:
         return np.full(tilts.shape, largest)
-    step = upper_step(pair, (high - max(low, -LARGEST)) / 4_000 + 1e-12, -700.0)
     found, held = np.full(tilts.shape, largest), tilts * high <= 600.0
     inside = tilts[held]
     room = moment_doubt(((step, 1),), inside)
@@ -76,17 +87,23 @@ def _gaussian(pair: Location, tilts: Array) -> Array:
     """Orders whose integral is not certified to 1e-10, rounding apart, are left out, that is, infinite."""
     if len(pair.p) == len(pair.q) == 1:
         return (1 + tilts) * ((pair.p[0][1] - pair.q[0][1]) / pair.noise.scale) ** 2 / 2
-    found, cap = np.full(tilts.shape, np.inf), _useful_tilt(pair)
-    for _ in range(CAPS):  # the farther out, the more nodes: what is too many for all orders may do for small ones
-        try:
-            nodes = Nodes.between(pair, -20.0 * pair.noise.scale, _right_end(pair, cap)).refined(cap, 0.0, 2.0)
-        except NotMet:
-            cap /= 6
-            continue
+    found, (nodes, cap) = np.full(tilts.shape, np.inf), _nodes(pair)
+    if nodes is not None:
         inside = tilts <= cap
         found[inside] = _certified(nodes, tilts[inside])
-        break
     return found
+
+
+@lru_cache(maxsize=8)
+def _nodes(pair: Location) -> tuple[Nodes | None, float]:
+    """Nodes of the integral, and the largest order minus one that they are good for; None where they are too many."""
+    cap = _useful_tilt(pair)
+    for _ in range(CAPS):  # the farther out, the more nodes: what is too many for all orders may do for small ones
+        try:
+            return Nodes.between(pair, -20.0 * pair.noise.scale, _right_end(pair, cap)).refined(cap, 0.0, 2.0), cap
+        except NotMet:
+            cap /= 6
+    return None, cap
 
 
 def _certified(nodes: Nodes, t: Array) -> Array:

@@ -17,13 +17,21 @@ from .mixture import Mixture
 from .noise import Array, Complex
 from .quadrature import Nodes
 
-POINTS = 1024
-"""Points of the lattice; as many again keep runs with two large losses apart from the others."""
-PLACES = 1500
-SPARE, LEAST = 1.25, 0.4
+POINTS, MARGIN = 1024, 40
+"""Points of the lattice; as many again keep runs with two large losses apart from the others.
+
+Some below the least loss are for what lattice points lend to their neighbours."""
+PLACES = 3000
+SPARE, LEAST = 1.25, 0.75
 """Losses up to this multiple of the guess are on the lattice; answers below this share of it are looked at again."""
+FINE, FAINT = 0.05, -28.0
+"""Not so where they are this share of the lattice, and delta is above e^FAINT: what the transform leaves is less."""
+SHRUNK, SAME = 8.0, 0.1
+"""The lattice shrinks by this factor at most, and no more where two of them agree to this share."""
 SHARES = np.append(0.0, np.geomspace(0.01, 0.5, 12))
 """Tilts tried, in units of log(1/delta) over the guess."""
+PASSES, TILTED = 8, 0.6
+"""How often it is looked, and where tilts are chosen for, over the guess."""
 NOISE = 1e-16
 """What the transform leaves where there is nothing."""
 
@@ -51,34 +59,44 @@ class Law:
         return Law(self.loss[near], self.mass[near], self.count), Law(self.loss[far], self.mass[far], self.count)
 
     def log_moments(self, tilts: Array) -> Array:
-        """log E e^{tL}, from every sixth place."""
-        sizes = np.exp(np.minimum(tilts[:, None] * self.loss[::6], 600.0))
-        return np.asarray(self.count * np.log(sizes @ (6 * self.mass[::6])))
+        """log E e^{tL}, from every twelfth place."""
+        sizes = np.exp(np.minimum(tilts[:, None] * self.loss[::12], 600.0))
+        return np.asarray(self.count * np.log(sizes @ (12 * self.mass[::12])))
 
 
 def rough(parts: Sequence[tuple[Nodes, int]], gaussian: float, log_delta: float, guess: float) -> float:
     """Epsilon near or below `guess` > 0; 0 where delta(0) seems to be below delta; the guess where numbers fail."""
     try:
         with np.errstate(all="ignore"):
-            laws = [Law.of(nodes, count) for nodes, count in parts]
-            least, found = _least(laws, gaussian), guess
-            laws = [Law(np.maximum(law.loss, least), law.mass, law.count) for law in laws]
-            for _ in range(6):
-                before, found = found, _pass(laws, gaussian, least, log_delta, found)
-                if not (found < LEAST * before or found > 1.2 * before) or found == 0:
-                    break
+            found = _searched([Law.of(nodes, count) for nodes, count in parts], gaussian, log_delta, guess)
     except (ArithmeticError, ValueError, IndexError):  # a lattice without a single loss on it, too
         return guess
     return found if 0 <= found < math.inf else guess
 
 
-def _least(laws: Sequence[Law], gaussian: float) -> float:
-    """A loss below all likely ones."""
+def _searched(laws: Sequence[Law], gaussian: float, log_delta: float, guess: float) -> float:
+    """What a lattice says that is about as long as its answer, or fine enough, or that says the same as the last."""
+    found = guess
+    for _ in range(PASSES):
+        least = _least(laws, gaussian, guess)
+        held = [Law(np.maximum(law.loss, least), law.mass, law.count) for law in laws]
+        before, found = found, _pass(held, gaussian, least, log_delta, guess)
+        fine = log_delta > FAINT and FINE * (SPARE * guess - least) < found < guess
+        same = LEAST * guess <= found <= 1.2 * guess or abs(found - before) <= SAME * found
+        if fine or same or not found > 0:
+            break
+        guess = max(found, guess / SHRUNK)
+    return found
+
+
+def _least(laws: Sequence[Law], gaussian: float, guess: float) -> float:
+    """A loss below all likely ones of a run without steps whose loss is beyond twice the guess."""
     mean, square = gaussian**2 / 2, gaussian**2
     for law in laws:
-        first = float(law.mass @ law.loss)
+        loss = np.clip(law.loss, -2 * guess, 2 * guess)
+        first = float(law.mass @ loss)
         mean += law.count * first
-        square += law.count * (float(law.mass @ (law.loss * law.loss)) - first**2)
+        square += law.count * (float(law.mass @ (loss * loss)) - first**2)
     lowest = -math.inf if gaussian else math.fsum(law.count * float(law.loss[0]) for law in laws)
     return max(mean - 9 * math.sqrt(max(square, 0.0)), lowest)
 
@@ -88,7 +106,7 @@ def _pass(laws: Sequence[Law], gaussian: float, least: float, log_delta: float, 
     firsts = [math.floor(float(law.loss[0]) / width) - 1 for law in laws]
     sides = [law.parted(width * (first + POINTS - 2)) for law, first in zip(laws, firsts, strict=True)]
     tilts = SHARES * (-log_delta / guess)
-    logs = gaussian**2 / 2 * tilts * (tilts + 1) - tilts * (0.6 * guess)
+    logs = gaussian**2 / 2 * tilts * (tilts + 1) - tilts * (TILTED * guess)
     tilt = float(tilts[int(sum((near.log_moments(tilts) for near, _ in sides), logs).argmin())])
     u = (math.pi / (POINTS * width)) * np.arange(POINTS + 1)
     spectrum = np.exp((-1j * gaussian**2 * (tilt + 0.5)) * u - (gaussian * u) ** 2 / 2)
@@ -98,13 +116,19 @@ def _pass(laws: Sequence[Law], gaussian: float, least: float, log_delta: float, 
         total = float(tilted.sum())
         log_m += near.count * (math.log(total) + tilt * float(near.loss[-1]))
         spectrum *= _power(fft.rfft(_placed(near.loss / width - first, tilted / total), 2 * POINTS), near.count)
-    start = sum(law.count * first for law, first in zip(laws, firsts, strict=True)) - math.floor(least / width)
-    losses = width * (math.floor(least / width) + np.arange(2 * POINTS, dtype=np.float64))
+    low = math.floor(least / width) - MARGIN
+    start = sum(law.count * first for law, first in zip(laws, firsts, strict=True)) - low
+    losses = width * (low + np.arange(2 * POINTS, dtype=np.float64))
     density = np.roll(fft.irfft(spectrum, 2 * POINTS), start % (2 * POINTS))
-    mass = np.where(density > NOISE, density, 0.0) * np.exp(np.minimum(log_m - tilt * losses, 600.0))
-    far_p = math.fsum(far.count * float(far.mass.sum()) for _, far in sides)
-    far_q = math.fsum(far.count * float(far.mass @ np.exp(-far.loss)) for _, far in sides)
+    mass = np.where(np.abs(density) > NOISE, density, 0.0) * np.exp(np.minimum(log_m - tilt * losses, 600.0))
+    far_p = _once([(float(far.mass.sum()), far.count) for _, far in sides])
+    far_q = _once([(float(far.mass @ np.exp(-far.loss)), far.count) for _, far in sides])
     return _read(losses, mass, far_p, far_q, log_delta)
+
+
+def _once(chances: Sequence[tuple[float, int]]) -> float:
+    """The chance of what has these chances in so many steps each to happen at least once."""
+    return -math.expm1(math.fsum(count * math.log1p(-min(chance, 0.999)) for chance, count in chances))
 
 
 def _placed(place: Array, mass: Array) -> Array:

@@ -25,6 +25,9 @@ MOVED, DRAWN = 0.01, 5
 """A contour of large losses is drawn again, so often at most, where its own root is farther than this from where it
 was drawn."""
 UNKNOWN = Interval(0.0, math.inf)
+STEEP = 200.0
+"""Half the squared distance of the places of one step, in units of the noise, beyond which the lattice is asked alone:
+of 40 random events none had a contour."""
 DIGITS = 16.0
 """The log of how much larger than delta the integrand may be before rounding hides the answer."""
 
@@ -59,6 +62,15 @@ class Saddle:
             else:
                 mixed.append((pair, count))
         return cls(tuple(mixed), math.sqrt(squares), gap) if mixed else None
+
+    @property
+    def steep(self) -> bool:
+        """Whether one step has losses so large that no contour is known to have met its budget."""
+        return any(
+            (max(place for _, place in pair.p) ** 2 + min(place for _, place in pair.q) ** 2) / 2
+            > STEEP * pair.noise.scale**2
+            for pair, _ in self.pairs
+        )
 
     def estimate(self, delta: float) -> tuple[float, bool]:
         """Epsilon to about a percent, without proof, and whether the plain contour has it: then `epsilon` is quick.
@@ -162,7 +174,7 @@ def _searched(total: Sum, delta: float, guess: float, found: Interval, *, decays
         try:
             if share is None:
                 tried = guess
-                line = jump_contour(total, log_delta, guess)
+                line = jump_contour(total, log_delta, guess, gap)
             else:
                 line = contour(total, total.at(share * tilted.tilt), log_delta, guess)
         except NotMet:
