@@ -199,8 +199,8 @@ def test_the_service_game_goes_on_row_by_row(lira, tmp_path, monkeypatch):
     monkeypatch.setattr(game, "_one", one)
     game.run(1, 20, work=tmp_path / "rows")
     found = game.run(2, 20, work=tmp_path / "rows")
-    assert len(played) == len(set(played)) == 4
-    assert [(row["seeds"], row["share of full access"]) for row in found["means"]] == [(2, 0.875)] * 2
+    assert len(played) == len(set(played)) == 6
+    assert [(row["seeds"], row["share of full access"]) for row in found["means"]] == [(2, 0.875)] * 3
     sys.modules.pop("membership_service", None)
 
 

@@ -71,7 +71,44 @@ def test_accuracy_of_private_linear_models():
 
 
 def test_attacks_behind_an_interface():
-    row, text = kept("membership-service")["rows"]["means"][0]["rate at 1 %"], page("attacks")
-    top, full = row["API, top 3 of 3 decimals, 1 query"], row["full access"]
-    assert f"gave {top:.3f} of members at 1 % false positives; full access gave {full:.3f}" in text
-    assert f"Labels alone with ten queries gave {row['API, labels only, 10 queries']:.2f}" in text
+    rows, text = kept("membership-service")["rows"]["means"], page("attacks")
+    names = ("extra trees", "extra trees, trained on pictures moved in five ways", "a network with 64 hidden units")
+    for name, row in zip(names, rows, strict=True):
+        assert f"| {name} | {' | '.join(f'{rate:.3f}' for rate in row['rate at 1 %'].values())} |" in text
+    assert f"{rows[2]['share of full access']:.2f} of full access is left" in text
+
+
+def test_kinds_of_model_and_forms_of_output():
+    found, text = kept("membership-matrix")["rows"], page("attacks")
+
+    def row(name, cells):
+        rates = [[cell["plain"]["0.01"] for cell in cells]]
+        rates += [
+            [cell["forms"][form]["combined"]["0.01"] for cell in cells] for form in ("float64", "4 decimals", "labels")
+        ]
+        return f"| {name} | {' | '.join(f'{sum(part) / len(part):.3f}' for part in rates)} |"
+
+    for name, key in (("Adult", "adult"), ("MNIST", "mnist"), ("Location-30", "location30")):
+        assert row(name, [cell for cell in found["matrix"] if cell["data"] == key]) in text
+    assert row("all 60 pairs", found["matrix"]) in text
+    assert not any(found[f"combined: {what}"] for what in ("below 0.9 of plain", "forms below 0.9 of float64"))
+
+
+def test_statements_of_attacks_that_were_checked():
+    found, text = kept("membership-honesty")["rows"], page("attacks")
+    areas, rates = [], []
+    for row in (*found["coverage"]["known scores"], *found["coverage"]["ridge classifiers"]):
+        for name, value in row.items():
+            areas += [value] if name.endswith("area") and not name.startswith("true") else []
+            rates += [value] if name.endswith("rate") and not name.startswith("true") else []
+    assert min(areas) >= 0.97
+    assert min(rates) >= 0.99
+    none, one, ten = found["false discoveries"]
+    assert f"{ten['exposed and named, mean']:.2f} were named on average over {ten['draws']} draws" in text
+    assert f"named in {100 * one['exposed and named, mean']:.0f} of 100 draws" in text
+    assert f"{100 * one['false discovery rate']:.0f} % of the names were wrong" in text
+    assert none["false discovery rate"] == 0
+    games = {name: sum(row[name] for row in found["nulls"]) for name in ("games", "rate above", "area above")}
+    assert f"In {games['games']:,} games in which nobody was a member" in text
+    assert (games["rate above"], sum(row["somebody named"] for row in found["nulls"])) == (0, 0)
+    assert games["area above"] == 1

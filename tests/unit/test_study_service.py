@@ -1,5 +1,6 @@
 """A model behind an API: asked once, within its budget, resumable, with labels or the first few classes alone."""
 
+import functools
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,6 +15,7 @@ from tacit.study.service import Service, by_votes, http, synthesised, top_shares
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 
 X, Y = load_digits(return_X_y=True)
@@ -182,3 +184,64 @@ def test_over_http_the_attack_is_as_strong():
         server.server_close()
     assert target.asked == 600
     assert found[0] > 0.97 * found[1]
+
+
+def _top(shares, count, decimals):
+    order = np.argsort(-shares, axis=1, kind="stable")[:, :count]
+    return [{str(k): round(float(row[k]), decimals) for k in best} for row, best in zip(shares, order, strict=True)]
+
+
+def test_shares_as_the_service_shows_them():
+    shares = np.array([[0.62, 0.25, 0.1, 0.03], [0.4, 0.36, 0.14, 0.1]])
+    asked = Service(lambda x: _top(shares[: len(x)], 2, 1), classes="0123")
+    assert np.array_equal(asked.shown(shares), shares)  # nothing was said yet
+    told = asked(X[:2])
+    assert np.allclose(asked.shown(shares), told)
+    assert np.allclose(told, [[0.6, 0.2, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1]])
+    above = Service(lambda x: [{"0": 0.62, "1": 0.25}, {"0": 0.4, "1": 0.36, "2": 0.14}][: len(x)], classes="0123")
+    above(X[:2])
+    assert np.allclose(above.shown(shares), [[0.62, 0.25, 0.065, 0.065], [0.4, 0.36, 0.14, 0.1]])
+    whole = Service(lambda x: shares[: len(x)])
+    whole(X[:2])
+    assert np.array_equal(whole.shown(shares), shares)
+
+
+def test_references_are_seen_as_the_service_shows_itself():
+    """A network whose first class alone is shown: references in full hid half of what it gives away and more."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 240)
+    x = 1.5 * np.eye(6)[y] + rng.normal(size=(240, 6))
+    y = np.where(rng.random(240) < 0.2, rng.integers(0, 4, 240), y)
+    sides = (x[:120], y[:120]), (x[120:], y[120:])
+
+    def fit(x, y, rng):
+        return QuadraticDiscriminantAnalysis(reg_param=0.01).fit(x, y)
+
+    def shares(model, x):
+        return model.predict_proba(x)
+
+    def seen(model):
+        return lambda x: top_shares(_top(shares(model, x), 1, 2), "0123")
+
+    target = fit(*sides[0], None)
+    game = {"references": 6, "attacks": ["lira"], "rng": 1}
+    asked = Service(lambda part: _top(shares(target, part), 1, 2), classes="0123")
+    found = tacit.attack(asked, *sides, fit=lambda *a: functools.partial(shares, fit(*a)), **game)
+    alike = tacit.attack(seen(target), *sides, fit=lambda *a: seen(fit(*a)), **game)
+    unlike = tacit.attack(seen(target), *sides, fit=lambda *a: functools.partial(shares, fit(*a)), **game)
+    areas = [each.measurements[0].auc.value for each in (found, alike, unlike)]
+    assert areas[0] == pytest.approx(areas[1], abs=1e-9)
+    assert areas[0] > areas[2] + 0.02
+
+
+def test_labels_with_scores_are_shares():
+    """The form of Hugging Face's services; an empty list names nothing."""
+    pairs = [[{"label": "a", "score": 0.7}, {"label": "b", "score": 0.2}], {"label": "c", "score": 0.4}]
+    asked = Service(lambda x: [pairs[k % 2] for k in range(len(x))], classes="abc")
+    assert np.allclose(asked(X[:2]), [[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
+
+
+@pytest.mark.parametrize("answers", [[[0.5, 0.5], [0.2, 0.3, 0.5]], [{"0": 0.5}, 1], [[0.5, 0.5], 1]])
+def test_answers_of_several_kinds_are_refused(answers):
+    with pytest.raises(BadInput, match="one kind and length"):
+        Service(lambda x: answers, classes="01")(X[:2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,7 +94,8 @@ class Asked:
         sides: Flags | None = None
         if train is not None and wanted:
             sets = TrainingSets.of(pooled.record, member, y, wanted, finished.chance)
-            taught = trained(train, x, y, sets, finished.chance, classes, reading.keeping(wanted), finished, shown)
+            keep = reading.keeping(wanted, _lens(target))
+            taught = trained(train, x, y, sets, finished.chance, classes, keep, finished, shown)
             sides = sets.member
         read = reading.coarsest(taught)
 
@@ -111,3 +112,9 @@ class Asked:
             return self
         others = None if self.others is None else self.others.select(records=~rows)
         return Asked(self.seen.select(records=~rows), others)
+
+
+def _lens(target: Any) -> Callable[[Any], Any] | None:
+    """How a target shows shares, where it says so itself: a service may name its first few classes alone."""
+    own = getattr(target, "shown", None) or getattr(getattr(target, "__wrapped__", None), "shown", None)
+    return own if callable(own) else None

@@ -106,10 +106,16 @@ class Reading:
             )
         return answer
 
-    def keeping(self, models: int) -> Callable[[Array], Any]:
-        """What is kept of so many models' answers: all where memory allows it, else what is said of the true label."""
+    def keeping(self, models: int, lens: Callable[[Array], Array] | None = None) -> Callable[[Array], Any]:
+        """What is kept of so many models' answers: all where memory allows it, else what is said of the true label.
+
+        `lens` shows shares of another model as the target would have shown them.
+        """
         large = models * len(self.labels) * self.classes > KEPT
-        return self.digest if large and self.form in (Form.PROBABILITIES, Form.LOGITS) else _whole
+        kept = self.digest if large and self.form in (Form.PROBABILITIES, Form.LOGITS) else _whole
+        if lens is None or self.form is not Form.PROBABILITIES:
+            return kept
+        return lambda answer: kept(lens(self._like_the_target(answer)))
 
     def digest(self, answer: Array) -> Digest:
         """The true label's share and all others' together (of logits: their logarithms), and the smallest step."""

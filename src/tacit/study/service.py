@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import BadInput, NotFinished, check
+from .first_classes import by_label, shown_like, top_shares
 from .records import size, take
 
 Array = NDArray[Any]
@@ -44,10 +45,10 @@ class Service:
     """predict(x) of a model that can only be asked: `ask` takes some records and gives an answer for each.
 
     `queries` is how many records may be asked about in all, `batch` how many in one request, `seconds` the least time
-    between requests. An answer is a row of shares, a label, or a mapping from label to share (the first few classes);
-    `classes` names all labels, in order, where answers name only some. `journal` is a file of answers already given; it
-    holds what the model says of people, and only its owner may read it. `name` says which model it is (`http` takes the
-    address): a journal of another model is refused.
+    between requests. An answer is a row of shares, a label, or a mapping from label to share (the first few classes),
+    also as a list of {"label": ..., "score": ...}. `classes` names all labels, in order, where answers name only some.
+    `journal` is a file of answers already given; it holds what the model says of people, and only its owner may read
+    it. `name` says which model it is (`http` takes the address): a journal of another model is refused.
     """
 
     ask: Ask
@@ -81,6 +82,14 @@ class Service:
                 self._keep(keys[row], answer)
         return self._table([self._known[key] for key in keys])
 
+    def shown(self, shares: Array) -> Array:
+        """Shares (records x classes) of another model as this service would have shown them.
+
+        Reference models are looked at in this way, so that they are compared with the target as it is seen.
+        """
+        told = [answer for answer in self._known.values() if isinstance(answer, Mapping) and answer]
+        return shown_like(told, shares) if told else shares
+
     def _within(self, wanted: int, left: int) -> None:
         if self.queries is not None and self.asked + wanted > self.queries:
             raise NotFinished(
@@ -105,7 +114,7 @@ class Service:
         if len(answers) != count:
             raise BadInput(f"The service gave {len(answers)} answers to {count} records.")
         self.asked += count
-        return answers
+        return [by_label(answer) for answer in answers]
 
     def _keep(self, key: str, answer: Any) -> None:
         self._known[key] = answer
@@ -136,26 +145,15 @@ class Service:
                 file.write("\n")
 
     def _table(self, answers: list[Any]) -> Array:
-        if not any(isinstance(answer, Mapping) for answer in answers):
+        mappings = sum(isinstance(answer, Mapping) for answer in answers)
+        if 0 < mappings < len(answers) or len({np.shape(answer) for answer in answers}) > 1:
+            raise BadInput("The service must give answers of one kind and length to all records.")
+        if not mappings:
             return np.asarray(answers)
         names = self.classes
         if names is None:
             raise BadInput("Answers that name some classes need all of them, in order.", fix="Give classes=.")
         return top_shares(answers, names)
-
-
-def top_shares(answers: Sequence[Mapping[Any, float]], classes: Sequence[Any]) -> Array:
-    """Shares of all classes from those of the first few: what they leave of 1 is spread evenly over the others."""
-    place = {str(name): column for column, name in enumerate(classes)}
-    table = np.full((len(answers), len(place)), np.nan)
-    for row, answer in enumerate(answers):
-        for name, share in answer.items():
-            if str(name) not in place:
-                raise BadInput("The service named a class that is not among classes=.")
-            table[row, place[str(name)]] = share
-    unnamed = np.isnan(table)
-    rest = np.maximum(1 - np.nansum(table, axis=1), 0) / np.maximum(unnamed.sum(axis=1), 1)
-    return np.where(unnamed, rest[:, None], table)
 
 
 def http(
