@@ -19,9 +19,23 @@ class Rude:
     def __float__(self):
         raise RuntimeError("no")
 
+    def __hash__(self):
+        raise RuntimeError("no")
+
+
+class RudeInt(int):
+    def __float__(self):
+        raise RuntimeError("no")
+
+
+class RudeFloat(float):
+    def as_integer_ratio(self):
+        raise RuntimeError("no")
+
 
 ODD = [True, 7, 2.5, 2**60, 2**63, -1, 10**400, "x", "3", b"2", 1j, None, [1], (2, 3), {}, Decimal("sNaN"), Rude()]
 ODD += [np.longdouble(1), np.int64(2**60), np.timedelta64(1, "s"), np.datetime64("2026-01-01"), Fraction(1, 3)]
+ODD += [RudeInt(5), RudeFloat(2.5), np.array([1, 2]), np.array([[4.0]])]
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter])
@@ -265,3 +279,47 @@ def test_a_function_that_leaves_on_one_person_tells_nothing():
 
     answer = mechanism.subsample_and_aggregate([1.0], leaves, blocks=2, bounds=(0, 10), epsilon=50.0, rng=1)
     assert answer.value == pytest.approx(5, abs=answer.error)
+
+
+def test_no_query_raises_after_the_charge():
+    """A query that is no number counts as 0; it was seen only while drawing, after the charge."""
+    ledger = ledgers.Plain()
+    for item in ODD:
+        answer = mechanism.above_threshold([item, 1e6], 1000, sensitivity=1, epsilon=50, ledger=ledger, rng=1)
+        assert answer.value in ((0,), (1,))
+    assert [step_of(item, Fraction(1)) for item in (RudeInt(5), RudeFloat(2.5), np.array([[4.0]]), [1, 2], {})] == [
+        5, 3, 4, 0, 0
+    ]  # fmt: skip
+    assert step_of(np.longdouble(2) ** 60 + 1, Fraction(1)) == 2**60 + 1
+
+
+def test_an_answer_that_raises_is_none_of_the_categories():
+    shares = mechanism.randomized_response([0] * 500 + [Rude()], epsilon=20, rng=1).value
+    assert shares[0] > 0.99
+
+
+def test_what_a_mask_hides_is_no_number():
+    """numpy keeps the values below a mask and computes with them: a bound of 512 came of a hidden 300."""
+    masked = np.ma.array([1.0, 2.0, 300.0], mask=[False, False, True])
+    assert clamped(masked, (0, 10), missing=5).tolist() == [1, 2, 5]
+    assert (
+        mechanism.clipping_bound(np.ma.array([1.0] * 99 + [300.0], mask=[0] * 99 + [1]), epsilon=1e3, rng=1).value <= 2
+    )
+    for held in (masked, np.ma.array([1, 2, 300], mask=[False, False, True])):
+        released = mechanism.laplace(held, sensitivity=1, epsilon=1e4, rng=1).value
+        assert type(released) is np.ndarray
+        assert released == pytest.approx([1, 2, 0], abs=0.01)
+
+
+def test_lengths_of_time_are_no_whole_numbers():
+    for value in ([np.timedelta64(5, "D")], [1, np.timedelta64(5, "D")]):
+        assert mechanism.laplace(value, sensitivity=1, epsilon=1e4, rng=1).value[-1] == pytest.approx(0, abs=0.01)
+
+
+def test_utilities_of_a_range_are_read_one_by_one():
+    """In an array of floats 2^53 + 1 becomes 2^53: utilities moved by 2 where they are said to move by 1."""
+    for seed in range(20):
+        found = mechanism.exponential_range(
+            [2**53, 2**53 + 1, 0.5], [4, 8], bounds=(0, 12), sensitivity=1, epsilon=200, monotone=True, rng=seed
+        )
+        assert 4 <= found.value < 8

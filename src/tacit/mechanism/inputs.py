@@ -32,7 +32,14 @@ ROOM = 2**62
 
 
 def array_of(values: object) -> NDArray[Any]:
-    """An array, also of a column of pandas or polars; sets, generators and dictionaries' views are listed first."""
+    """An array, also of a column of pandas or polars; sets, generators and dictionaries' views are listed first.
+
+    What a mask hides is no number: numpy keeps the hidden values, and computes with them.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        found: NDArray[Any] = np.array(values.data, dtype=object)
+        found[np.ma.getmaskarray(values)] = None
+        return found
     if isinstance(values, np.ndarray):
         return values
     if hasattr(values, "to_numpy"):
@@ -141,10 +148,13 @@ def is_whole(values: object) -> bool:
     """Whether these are whole numbers by their type, never by their size; in a list None is a whole number missing."""
     if isinstance(values, list | tuple):
         items = _listed(values)
-        return all(item is None or isinstance(item, int | np.integer) for item in items) and items.count(None) < len(
-            items
-        )
+        return all(item is None or _is_whole(item) for item in items) and any(item is not None for item in items)
     return isinstance(values, int) or array_of(values).dtype.kind in "biu"
+
+
+def _is_whole(item: object) -> bool:
+    """Whether an item is a whole number; numpy counts lengths of time among them."""
+    return isinstance(item, int | np.integer) and not isinstance(item, np.timedelta64)
 
 
 def wholes(values: object) -> Steps:
@@ -175,11 +185,13 @@ def on_grid(values: NDArray[Any], spacing: Fraction) -> Steps:
 
 
 def step_of(value: object, spacing: Fraction) -> int:
-    """floor(x/h + 1/2) of one number, by whole numbers where it is one of Python's own."""
-    if (isinstance(value, float) and math.isfinite(value)) or (isinstance(value, int) and abs(value) <= FARTHEST):
+    """floor(x/h + 1/2) of one number, by whole numbers where it is one of Python's own; 0 of what is no number."""
+    if (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) <= FARTHEST):
         top, bottom = value.as_integer_ratio()
         return (2 * top * spacing.denominator + bottom * spacing.numerator) // (2 * bottom * spacing.numerator)
-    return int(on_grid(numbers(value), spacing).item())
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item() if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 else value.ravel()[0]
+    return math.floor(_fraction(value) / spacing + Fraction(1, 2))
 
 
 def float_of(step: int, spacing: Fraction) -> float:
@@ -220,10 +232,11 @@ def _floating(item: object) -> bool:
 
 def _fraction(value: object) -> Fraction:
     """The number that an object is, exactly; 0 where it is none, and 2^1000 where it is beyond."""
-    if isinstance(value, np.integer):
+    if isinstance(value, np.integer) and _is_whole(value):
         return Fraction(int(value))
     if isinstance(value, np.longdouble) and np.isfinite(value):
         return min(max(Fraction(*value.as_integer_ratio()), Fraction(-FARTHEST)), Fraction(FARTHEST))
+    value = int.__int__(value) if isinstance(value, int) else value  # of a class of its own, which may raise
     if isinstance(value, int | Fraction):
         return Fraction(min(max(value, -FARTHEST), FARTHEST))
     if not isinstance(value, Decimal | str):
@@ -254,7 +267,7 @@ def _exponent(spacing: Fraction) -> int:
 def _real(value: object) -> float:
     """The nearest float; NaN where the object is no number, whatever it raises when it is asked."""
     if isinstance(value, int):
-        return float(min(max(value, -FARTHEST), FARTHEST))
+        return float(min(max(int.__int__(value), -FARTHEST), FARTHEST))
     try:
         return float(value)  # type: ignore[arg-type]
     except Exception:  # an error that one person's value can cause is a release

@@ -21,7 +21,7 @@ from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
 from .exact import uniform_below
-from .inputs import Floats, array_of, clamped, records, span
+from .inputs import Floats, array_of, clamped, collected, plain, records, span
 from .selection import scale_of
 
 Whole = NDArray[np.int64]
@@ -83,13 +83,14 @@ def exponential_range(
     epsilon = check.positive("epsilon", epsilon)
     event = BoundedRange(epsilon)
     scale = scale_of(sensitivity, epsilon, monotone, terms.neighbours)
-    heights, places = array_of(utility).ravel(), records(breaks)
-    if heights.size != places.size + 1:
+    utility, places = collected(utility), records(breaks)
+    if plain(array_of(utility)).size != places.size + 1:
         raise BadInput("utility must hold one number more than there are breakpoints.")
     offer = Offer("exponential_range", event, terms.neighbours, reach(scale, cells, confidence), confidence)
 
     def draw(chance: Source) -> float:
         edges = np.sort(cells.index(clamped(places, (cells.lower, cells.upper))), kind="stable")
+        heights = Distances.of(utility, scale).values  # each number as it is: an array of one type would round some
         return cells.middle(chosen_cell(edges, heights, cells, scale, chance))
 
     return offer.drawn(draw, terms)

@@ -97,7 +97,7 @@ def _randomized(
     """Responses as numbers and as words; steps of k - 1 places turn a truth into every other category alike."""
     k, place = len(words), {word: i for i, word in enumerate(words)}
     random = uniform_below(chance, k, len(answers))
-    given = (place.get(_hashed(item), int(i)) for item, i in zip(answers, random, strict=True))
+    given = (_place(place, item, int(i)) for item, i in zip(answers, random, strict=True))
     truth = np.fromiter(given, dtype=np.int64, count=len(answers))
     lies = ~flips(chance, np.full(truth.size, _truthful(epsilon, k)), lambda _: _truth_bounds(epsilon, k))
     told = np.where(lies, (truth + 1 + uniform_below(chance, k - 1, truth.size)) % k, truth)
@@ -107,6 +107,14 @@ def _randomized(
 def _listed(answers: object) -> list[object]:
     """One item for each person, whatever it is."""
     return list(answers) if isinstance(answers, list | tuple) else records(answers).tolist()
+
+
+def _place(places: dict[Hashable, int], item: object, otherwise: int) -> int:
+    """Which category an answer is; `otherwise` where it is none, whatever it raises when it is asked."""
+    try:
+        return places.get(item, otherwise)
+    except Exception:  # an error that one person's answer can cause is a release
+        return otherwise
 
 
 def _hashed(item: object) -> Hashable:
