@@ -35,7 +35,7 @@ class Held:
 
     @classmethod
     def of(cls, terms: Iterable[Term]) -> Held:
-        values = dict.fromkeys(value for term in terms for value in term.values)
+        values = dict.fromkeys(value.added for term in terms for value in term.values)
         grids = dict.fromkeys((value.column, value.grid) for value in values)
         bounds = dict.fromkeys(value.bounds for value in values)
         return cls(_numbered(values), _numbered(grids), _numbered(bounds))
@@ -57,8 +57,9 @@ class Person:
         return self.relation["n"]
 
     def sum(self, value: Value) -> Column:
-        """The sum of the whole numbers that the rows hold."""
-        return self.relation[f"s{self.held.values[value]}"]
+        """The sum of the whole numbers that the rows hold; that of centred ones follows from the sum of steps."""
+        found = self.relation[f"s{self.held.values[value.added]}"]
+        return found if value.added == value else found - self.count(value.column) * whole(value.grid.middle)
 
     def count(self, column: str) -> Column:
         """How many rows hold a number."""

@@ -8,7 +8,7 @@ PostgreSQL and Spark compute the same bits.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -36,6 +36,11 @@ class Value:
     def bounds(self) -> tuple[str, float, float]:
         """The column with the bounds beyond which its numbers are cut."""
         return self.column, self.grid.lower, self.grid.upper
+
+    @property
+    def added(self) -> Value:
+        """What the engine adds up for it: a sum and a mean of one column share the sum of its steps."""
+        return replace(self, form="steps") if self.form == "centred" else self
 
     @property
     def most(self) -> int:
