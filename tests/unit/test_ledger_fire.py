@@ -130,6 +130,8 @@ def test_a_full_disk_is_one_sentence_and_nothing_half(tmp_path):
         except NotFinished as error:
             told = str(error)
     assert told == "b.db cannot be written: the disk is full, and nothing was charged. Make room."
+    with pytest.raises(NotFinished, match="nothing was stored; what this key was charged stands"):
+        ledger.store("before", "x" * 100_000)  # the charge of this answer is there
     sqlalchemy.event.remove(ledger._store.engine, "connect", full)
     ledger.close()
     assert len(ledger.entries()) == charged + 1

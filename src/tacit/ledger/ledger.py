@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -33,6 +34,16 @@ METHODS = {
     PLANNED: "privacy-loss distribution of the planned events",
 }
 ALL_CHARGED = "every release from these data was charged to this ledger before it was made"
+
+
+@contextlib.contextmanager
+def _paid_for() -> Iterator[None]:
+    """What belongs to a charge comes after it: where it cannot be written, the charge was made all the same."""
+    try:
+        yield
+    except NotFinished as error:
+        told = error.message.replace("nothing was charged", "nothing was stored; what this key was charged stands")
+        raise NotFinished(told, fix=error.fix) from None
 
 
 class Ledger:
@@ -158,7 +169,7 @@ class Ledger:
         """Keep the answer of a key that was charged, and return the one that is kept: the first stays."""
         if not isinstance(answer, str):
             raise BadInput("An answer is stored as text.")
-        with self._store.writing() as connection:
+        with _paid_for(), self._store.writing() as connection:
             if (row := self._kept(connection, f"answer {key}")) is not None:
                 return str(self._body(row)["answer"])
             if self._store.at(connection, slot=f"charge {key}") is None:
@@ -169,7 +180,7 @@ class Ledger:
 
     def fence(self, key: str, *, number: int | None, step: int, mark: str, last: bool = False) -> int:
         """Number the continuations of a run that was charged under `key` (see `tacit.core.charger.Fence`)."""
-        with self._store.writing() as connection:
+        with _paid_for(), self._store.writing() as connection:
             if self._store.at(connection, slot=f"charge {key}") is None:
                 raise Mismatch("No charge was made for this run.")
             before = [self._body(row) for row in self._store.named(connection, "fence", key)]
