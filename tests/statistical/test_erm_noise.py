@@ -1,5 +1,6 @@
 """Is the noise of the private estimators the noise that is charged? Mutants of scale 0.9 and 1.1 must fail."""
 
+import functools
 import math
 
 import numpy as np
@@ -8,10 +9,15 @@ from scipy import stats
 
 pytest.importorskip("sklearn")
 from tacit.core import Adjacency, source
+from tacit.core.events import Gaussian, Poisson, Repeat
+from tacit.erm import bins
+from tacit.erm.bins import CELLS, cells_of_array
 from tacit.erm.budget import Budget
 from tacit.erm.losses import Logistic, SmoothHinge
 from tacit.erm.methods import METHODS, Shape, run
 from tacit.erm.problem import Problem
+from tacit.erm.shape import Design
+from tacit.erm.softmax import Softmax, descend
 
 BUDGET = Budget(1.0, 1e-6, Adjacency.ADD_REMOVE)
 PURE = Budget(1.0, 0.0, Adjacency.ADD_REMOVE)
@@ -31,7 +37,9 @@ def is_normal(values, scale):
     return bool(stats.kstest(unit, "norm").pvalue > LEVEL and LEVEL < tail < 1 - LEVEL)
 
 
+@functools.cache
 def drawn(problem, design, budget=BUDGET):
+    """What so many fits release; the same for every factor that it is compared with."""
     rng = source(1)
     return np.stack([run(problem, design, budget, rng) for _ in range(RUNS)])
 
@@ -74,6 +82,63 @@ def test_gradient_noise(factor):
     spread = math.sqrt(sum(keep ** (2 * k) for k in range(design.steps)))
     scale = factor * spread * design.step_size * design.noise_multiplier / 30
     assert is_normal(drawn(NOBODY, design), scale) is (factor == 1.0)
+
+
+WIDE, FEW = 20, 500
+NO_ROWS = Problem(np.zeros((30, WIDE)), np.zeros(30), Logistic(), 1.0)
+
+
+def averaged(design):
+    """The deviation of the mean of the later half of a descent's iterates, over that of one noisy step."""
+    keep, steps = 1 - design.step_size * design.regularization, design.steps
+    later = [step for step in range(steps) if 2 * step >= steps]
+    weight = [sum(keep ** (step - made) for step in later if step >= made) / len(later) for made in range(steps)]
+    return math.sqrt(sum(each**2 for each in weight))
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_noise_of_descents_on_all_records_and_on_samples(rate, factor):
+    """A noisy sum is divided by the expected number of records in it, not by how many there were."""
+    event = Repeat(Gaussian(2.0) if rate == 1 else Poisson(rate, Gaussian(2.0)), 7)
+    design = Design("gradient" if rate == 1 else "sgd", event, 2.0, 0.3, 7, 0.4, rate=rate)
+    rng = source(2)
+    found = [run(NO_ROWS, design, BUDGET, rng) for _ in range(FEW)]
+    scale = design.step_size * design.noise_multiplier / (rate * 30) * averaged(design)
+    assert is_normal(found, factor * scale) is (factor == 1.0)
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
+def test_noise_of_softmax_regression(factor):
+    """A record's gradient is up to sqrt(2) long there: (p - e_y) x^T."""
+    problem = Softmax(np.zeros((30, WIDE // 4)), np.full(30, -1), 4, 1.0)
+    design = Design("softmax", Repeat(Gaussian(2.0), 7), 2.0, 0.3, 7, 0.4)
+    rng = source(3)
+    found = [descend(problem, design, rng) for _ in range(FEW)]
+    scale = design.step_size * 2.0 * math.sqrt(2.0) / 30 * averaged(design)
+    assert is_normal(found, factor * scale) is (factor == 1.0)
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
+def test_noise_on_the_end_of_a_descent_without_noise(factor):
+    """N(0, (z T eta s/n)^2 I): docs/proofs/erm.md, Theorem 8."""
+    design = Design("smooth", Gaussian(2.0), 2.0, 0.3, 7, 0.4)
+    rng = source(4)
+    found = [run(NO_ROWS, design, BUDGET, rng) for _ in range(FEW)]
+    assert is_normal(found, factor * 2.0 * 7 * 0.4 / 30) is (factor == 1.0)
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.1])
+def test_noise_of_the_counts_that_place_bins(monkeypatch, factor):
+    """A record is in one cell of each of five numbers, so it moves the counts by sqrt(5)."""
+    seen = []
+    monkeypatch.setattr(bins, "joined", lambda counts, *_: seen.append(counts) or np.zeros(CELLS, dtype=np.int64))
+    cells = cells_of_array(np.zeros((0, 5)), (-np.ones(5), np.ones(5)))
+    rng = source(5)
+    for _ in range(8):
+        bins.counted_bins(cells, 30, 4, 2.0, rng)
+    assert np.shape(seen) == (40, CELLS)
+    assert is_normal(seen, factor * 2.0 * math.sqrt(5)) is (factor == 1.0)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), SmoothHinge(), SmoothHinge(0.1)])

@@ -29,10 +29,11 @@ from tacit.erm import (
     regression,
     scaling,
 )
+from tacit.erm import problem as problems
 from tacit.erm.budget import Budget
 from tacit.erm.custom import Held
 from tacit.erm.linear import EXCESS, EXPECTED
-from tacit.erm.losses import Logistic
+from tacit.erm.losses import Logistic, SmoothHinge
 from tacit.erm.methods import METHODS
 from tacit.erm.noise import gaussian
 from tacit.erm.problem import Problem
@@ -240,6 +241,31 @@ def test_what_a_sampled_descent_promises_counts_every_record_there_may_be(times)
     beta, kept = 0.25 * times, steps // 2
     passed = (1 + (steps - kept) * eta**2 * error) / (2 * eta * kept)
     assert design.expected == pytest.approx(passed + eta * error / 2 + beta * eta**2 * error / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), SmoothHinge(0.05)])
+@pytest.mark.parametrize("kind", ["noisy", "separable", "one far from all others"])
+def test_a_kept_curvature_ends_within_the_tolerance(monkeypatch, loss, kind):
+    """Of many records the curvature is computed once or a few times; the gradient is then checked in long doubles."""
+    rng = np.random.default_rng(3)
+    rows = bounded(rng.normal(size=(problems.MANY, 4)), 3.0, 0.5)
+    sign = np.sign(rows @ [2.0, -1.0, 0.5, 1.0, 0.1] + (0.3 * rng.normal(size=len(rows)) if kind == "noisy" else 0.0))
+    if kind == "one far from all others":
+        rows[:, 1:4] *= 1e-6
+        rows[0, :4], sign[0] = (0.0, 0.999, 0.0, 0.0), -1.0
+    problem, seen = Problem(rows, sign, loss, 1.2), []
+    real = Problem._products
+    monkeypatch.setattr(Problem, "_products", lambda self, weight: seen.append(self.size) or real(self, weight))
+    tolerance = problem.reachable(0.5, 0.0)
+    theta = problem.minimum(0.5, np.zeros(5), tolerance)
+    exact, wide = rows.astype(np.longdouble), theta.astype(np.longdouble)
+    slope = loss.slope((sign * (exact @ wide)).astype(float))
+    assert np.linalg.norm(exact.T @ (sign * slope) + 0.5 * wide) <= tolerance
+    if loss == Logistic() and kind == "noisy":
+        kept = seen.count(problems.MANY)
+        monkeypatch.setattr(problems, "KEPT", 0.0)  # the mutant that keeps none
+        problem.minimum(0.5, np.zeros(5), tolerance)
+        assert 2 * kept < seen.count(problems.MANY)
 
 
 def test_one_index_per_step_has_no_proof_for_a_record_more_or_less():

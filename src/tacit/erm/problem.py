@@ -7,6 +7,7 @@ the gradient of one term has norm at most `steepness` = lipschitz norm, and its 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +26,8 @@ MANY, SHARE = 20_000, 10
 """From so many records on, the minimiser begins with every tenth."""
 BLOCK = 1 << 17
 """Numbers of one block of rows: 1 MiB."""
+KEPT = 0.1
+"""How much shorter a step must make the gradient for the curvature to be kept."""
 NEWTON = 60
 """Newton steps before accelerated gradient steps take over."""
 
@@ -89,10 +92,11 @@ class Problem:
         """A point where the gradient of F, evaluated exactly, has norm at most `tolerance`.
 
         Damped Newton steps get there in practice. Accelerated gradient steps follow where they do not: those reach
-        every tolerance above the rounding errors, as `reachable` names one, whatever the records are.
+        every tolerance above the rounding errors, as `reachable` names one, whatever the records are. Of many records,
+        which begin near the minimum, the curvature is kept as long as steps by it make the gradient much shorter.
         """
         theta, floor = self._start(regularization, tilt) if start is None else start.copy(), 0.0
-        margin, fresh = self.margins(theta), True
+        margin, fresh, solved, before = self.margins(theta), True, None, 0.0
         for _ in range(NEWTON):
             pull = self._sloped(margin) + regularization * theta + tilt
             if self._left(theta, pull, regularization, tilt) <= tolerance:
@@ -100,7 +104,10 @@ class Problem:
                     return theta
                 margin, fresh = self.margins(theta), True
                 continue
-            step = self._newton(margin, pull, regularization, floor)
+            before, long = float(np.linalg.norm(pull)), before
+            if solved is None or floor > 0 or self.size < MANY or before > KEPT * long:
+                solved = self._newton(margin, regularization, floor)
+            step = solved(pull)
             moved = self.margins(step)
             length = self._length(theta, step, (margin, moved), pull, regularization, tilt)
             theta, margin, fresh = theta - length * step, margin - length * moved, False
@@ -146,20 +153,21 @@ class Problem:
         """A public tolerance that `minimum` can reach."""
         return self.shape.reachable(regularization, tilt_length)
 
-    def _newton(self, margin: Floats, pull: Floats, regularization: float, floor: float) -> Floats:
-        """Newton's step, with at least `floor` as every record's curvature (after Levenberg 1944): where the loss is
-        straight, a step by its own curvature would lead far beyond the minimum."""
+    def _newton(self, margin: Floats, regularization: float, floor: float) -> Callable[[Floats], Floats]:
+        """Newton's step for a gradient, with at least `floor` as every record's curvature (after Levenberg 1944): where
+        the loss is straight, a step by its own curvature would lead far beyond the minimum."""
         weight = np.clip(self.loss.curvature(margin), floor, self.loss.smoothness) * np.abs(self.y)
         if self.features > EXACT:
             shape = (self.features, self.features)
             times = LinearOperator(shape, lambda v: self.x.T @ (weight * (self.x @ v)) + regularization * v)
-            return np.asarray(cg(times, pull, rtol=1e-3, maxiter=200)[0])
+            return lambda pull: np.asarray(cg(times, pull, rtol=1e-3, maxiter=200)[0])
         bend = self._products(weight)
         bend[np.diag_indices_from(bend)] += regularization
         try:
-            return np.asarray(linalg.cho_solve(linalg.cho_factor(bend, check_finite=False), pull, check_finite=False))
+            factor = linalg.cho_factor(bend, check_finite=False)
         except linalg.LinAlgError:  # so badly conditioned that rounding hides lambda: a step that is surely downhill
-            return np.asarray(pull / (self.size * self.bend + regularization))
+            return lambda pull: np.asarray(pull / (self.size * self.bend + regularization))
+        return lambda pull: np.asarray(linalg.cho_solve(factor, pull, check_finite=False))
 
     def _products(self, weight: Floats) -> Floats:
         """The sum of x x^T over records, each with its weight; in blocks that stay in the cache."""

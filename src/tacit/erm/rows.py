@@ -13,6 +13,8 @@ from ..core import BadInput
 
 Floats = NDArray[np.float64]
 NUMERIC = "biuf"
+BLOCK = 1 << 15
+"""Numbers of one block of rows: 256 KiB."""
 SLACK = 1e-9
 """Rows are scaled to norm 1 - SLACK, so that the norm of the stored numbers, evaluated exactly, is at most 1."""
 
@@ -26,16 +28,22 @@ def bounded(x: Any, norm_bound: float, intercept: float) -> Any:
 
     if sparse.issparse(x):
         return _sparse(x, norm_bound, intercept)
-    whole = np.ones((x.shape[0], x.shape[1] + bool(intercept)))
-    rows = whole[:, : x.shape[1]]
+    whole = np.empty((x.shape[0], x.shape[1] + bool(intercept)))
+    whole[:, x.shape[1] :] = intercept
+    some = max(BLOCK // max(x.shape[1], 1), 1)
+    for first in range(0, len(whole), some):
+        _bound(whole[first : first + some, : x.shape[1]], x[first : first + some], norm_bound)
+    return whole
+
+
+def _bound(rows: Floats, x: Any, norm_bound: float) -> None:
+    """Write a block of rows, small enough to stay in the cache."""
     with np.errstate(all="ignore"):
         rows[:] = x
         np.copyto(rows, 0.0, where=~np.isfinite(rows))
         rows /= norm_bound
     np.clip(rows, -1e150, 1e150, out=rows)  # so that no square overflows
     rows *= _shrink(np.sqrt(np.einsum("ij,ij->i", rows, rows)))[:, None]
-    whole[:, x.shape[1] :] = intercept
-    return whole
 
 
 def checked(estimator: Any, x: Any, y: Any, *, sparse: bool, guess: bool = False) -> tuple[Any, NDArray[Any]]:
