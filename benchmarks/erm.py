@@ -60,6 +60,8 @@ class Kept:
         return found and not self.again and not self.quick
 
     def add(self, **row):
+        if not self.quick and RESULT.exists():  # another piece may have been measured meanwhile
+            self.rows = json.loads(RESULT.read_text())["rows"]
         self.rows = [each for each in self.rows if key(each) != key(row)] + [row]
         print(row, flush=True)
         if not self.quick:
@@ -96,7 +98,8 @@ def summary(name, values):
     values = [value for value in values if value is not None]
     if not values:
         return {}
-    return {name: float(np.mean(values)), f"{name}_error": float(np.std(values, ddof=1) / np.sqrt(len(values)))}
+    found = {name: float(np.mean(values))}
+    return found if len(values) < 2 else found | {f"{name}_error": float(np.std(values, ddof=1) / len(values) ** 0.5)}
 
 
 def ours(kept, table, data, epsilon, model, method, seeds):

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import pickle
+import random
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tacit.core import source
 from tacit.mechanism.charging import Account
 from tacit.pate import PATE, ConfidentGNMax, GNMax, LNMax, Network, private_predictions
 from tacit.pate.augmentations import Exchange
+from tacit.pate.global_randomness import lent
 from tacit.pate.names import features, numbers
 from tacit.pate.records import distinct, places
 from tacit.pate.shards import column, hashed, shards
@@ -300,6 +302,60 @@ def test_an_augmentation_that_mixes_a_batch_does_not_mix_teachers(augment):
         weights.append(next(iter(made.models.stacks[0].parameters.values())).detach().numpy())
     changed = (weights[0] != weights[1]).reshape(4, -1).any(axis=1)
     assert changed.tolist() == [False, False, False, True]
+
+
+def moved_by_a_longer_shard(library):
+    """Which teachers change with one more record, where the training draws from a global generator."""
+
+    def fit(x, y, rng):
+        if library == "random":
+            drawn = [random.random() for _ in y]
+        elif library == "numpy":
+            drawn = np.random.uniform(size=len(y))
+        else:
+            drawn = torch.rand(len(y)).numpy()
+        return lambda asked: (asked[:, 0] > drawn[0]).astype(int)
+
+    import torch
+
+    x, y = np.linspace(0, 1, 101)[:, None], np.arange(101) % 2
+    votes = []
+    for size in (100, 101):
+        random.seed(0)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        shard = np.minimum(np.arange(size) // 20, 4)
+        shard[100:] = 1
+        made = train(fit, x[:size], y[:size], shard, teachers=5, classes=2, rng=source(2))
+        votes.append(made.each(x))
+    return np.flatnonzero((votes[0] != votes[1]).any(axis=0)).tolist()
+
+
+@pytest.mark.parametrize("library", ["random", "numpy", "torch"])
+def test_a_teacher_that_draws_from_a_global_generator_leaves_the_next_ones_alone(monkeypatch, library):
+    assert set(moved_by_a_longer_shard(library)) <= {1}
+    monkeypatch.setattr("tacit.pate.teachers.lent", lambda generator: contextlib.nullcontext())
+    assert {2, 3, 4} & set(moved_by_a_longer_shard(library))
+
+
+def test_global_generators_are_given_back_as_they_were():
+    random.seed(1)
+    np.random.seed(1)
+    wanted = random.random(), np.random.uniform()
+    random.seed(1)
+    np.random.seed(1)
+    generator = np.random.default_rng(0)
+    before = generator.bit_generator.state
+
+    def fails():
+        with lent(generator):
+            random.random()
+            raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        fails()
+    assert (random.random(), np.random.uniform()) == wanted
+    assert generator.bit_generator.state == before
 
 
 @pytest.mark.parametrize("stop", [SystemExit, ValueError])

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Source, check
+from .global_randomness import lent
 from .names import numbers
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class SeparateTeachers(Teachers):
             if model is None:
                 continue
             try:
-                found = np.asarray(model(x), dtype=np.int64)
+                with lent(np.random.default_rng(k)):
+                    found = np.asarray(model(x), dtype=np.int64)
             except (Exception, SystemExit):  # whatever one shard's model does is that shard's doing
                 continue
             if found.shape == (len(x),):
@@ -234,7 +236,8 @@ def _one(
     if (labels == labels[0]).all():
         return _always(common)
     try:
-        model = fit(x[rows], labels, generator)
+        with lent(generator):
+            model = fit(x[rows], labels, generator)
     except (Exception, SystemExit):  # an error that depends on records is a release
         return _always(common)
     return lambda asked: class_numbers(model, asked)
