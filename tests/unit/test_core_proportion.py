@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.core import BadInput, clopper_pearson, lower_proportion, upper_proportion
+from tacit.core import BadInput, clopper_pearson, fewer_limits, lower_proportion, upper_proportion
 
 
 def test_no_success_has_the_closed_form():
@@ -44,3 +44,33 @@ def test_coverage_is_exact_arithmetic_not_a_simulation(p):
 def test_confidence_is_checked():
     with pytest.raises(BadInput):
         lower_proportion(1, 2, 1.5)
+
+
+def shared(records, missed, copies):
+    """Effective rows of `records`, each there `copies` times, of which `missed` are never found."""
+    n, fewer = records * copies, 1.6 * copies
+    return n - missed * copies, n, fewer
+
+
+@pytest.mark.parametrize("records", [2, 3, 5, 10, 20])
+def test_limits_of_rows_that_count_fewer_hold_on_both_sides(records):
+    """One record of several is missed: rates above the limit have such a sample at most one time in 40, and mirrored."""
+    hits, n, fewer = shared(records, 1, 8)
+    low, high = fewer_limits(hits, hits, n, fewer, 0.975)
+    assert 1 - float(high) ** records <= 0.025
+    mirrored = fewer_limits(n - hits, n - hits, n, fewer, 0.975)
+    assert float(mirrored[0]) == pytest.approx(1 - float(high), abs=1e-15)
+    assert float(mirrored[1]) == pytest.approx(1 - float(low), abs=1e-15)
+
+
+def test_mutant_with_fractions_of_failures_is_too_short():
+    """What was done before: the fraction of a failure counted as a whole one."""
+    hits, n, fewer = shared(5, 1, 8)
+    assert 1 - float(upper_proportion(hits / fewer, n / fewer, 0.975)) ** 5 > 0.025
+
+
+def test_independent_rows_have_the_limits_of_clopper_and_pearson():
+    k = np.arange(31)
+    low, high = fewer_limits(k, k, 30, 1.0, 0.975)
+    np.testing.assert_array_equal(low, lower_proportion(k, 30, 0.975))
+    np.testing.assert_allclose(high, upper_proportion(k, 30, 0.975), rtol=1e-12)

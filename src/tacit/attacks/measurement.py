@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, Measurement, Roc, Scores, lower_proportion, upper_proportion
+from ..core import BadInput, Measurement, Roc, Scores, fewer_limits
 
 POINTS = 200
 
@@ -51,10 +51,8 @@ def band(
 ) -> tuple[tuple[float, float, float, float], ...]:
     """(fpr, tpr, lower, upper) at no more than `points` thresholds, members counting `worth` times fewer."""
     kept = thinned(roc, points)
-    hits = roc.tpr[kept] * roc.members / worth
-    hits = np.rint(hits) if worth == 1.0 else hits
-    lower = lower_proportion(np.floor(hits), roc.members / worth, (1 + confidence) / 2)
-    upper = upper_proportion(hits, roc.members / worth, (1 + confidence) / 2)
+    hits = np.rint(roc.tpr[kept] * roc.members)  # shares of a whole number
+    lower, upper = fewer_limits(hits, hits, roc.members, worth, (1 + confidence) / 2)
     rows = zip(roc.fpr[kept], roc.tpr[kept], lower, upper, strict=True)
     return tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in rows)
 

@@ -20,7 +20,7 @@ from .evidence import Claim, Control, Counts, Demonstration, Evidence, Measureme
 from .interval import Estimate, Interval
 from .observations import Observations
 from .privacy_loss import PrivacyLoss
-from .proportion import clopper_pearson, difference_limit, lower_proportion, upper_proportion
+from .proportion import clopper_pearson, difference_limit, fewer_limits, lower_proportion, upper_proportion
 from .randomness import Source, source
 from .resolution import Resolution
 from .risk import Bin, Exposure, GroupRisk, Spent
@@ -69,6 +69,7 @@ __all__ = [
     "Verdict",
     "clopper_pearson",
     "difference_limit",
+    "fewer_limits",
     "lower_proportion",
     "source",
     "upper_proportion",

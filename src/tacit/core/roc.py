@@ -14,7 +14,7 @@ from scipy import special
 from . import check
 from .errors import BadInput
 from .interval import Estimate
-from .proportion import lower_proportion, upper_proportion
+from .proportion import fewer_limits
 from .scores import Scores
 
 Floats = NDArray[np.float64]
@@ -73,8 +73,7 @@ def tpr_at(scores: Scores, fpr: float, confidence: float = 0.95) -> Estimate:
     # strictly above the strict threshold, at or above the loose one: a tie never helps
     sure = _above(members, nonmembers[strict - 1], "right") if strict else 0
     able = _above(members, nonmembers[loose - 1], "left") if loose <= m else members.size
-    lower = float(lower_proportion(np.floor(sure / fewer_in), members.size / fewer_in, each))
-    upper = float(upper_proportion(able / fewer_in, members.size / fewer_in, each))
+    lower, upper = (float(end) for end in fewer_limits(sure, able, members.size, fewer_in, each))
     return Estimate(scores.roc().at(fpr), lower, upper, confidence, m)
 
 
