@@ -11,7 +11,10 @@ from tacit.audits.choice import count
 from tacit.audits.claims import limits
 from tacit.audits.scoring import balanced, scored
 from tacit.core import Adjacency, BadInput, Counts
-from tacit.core.events import Gaussian, Laplace, Poisson, Repeat
+from tacit.core.events import Allocation, Compose, Gaussian, Laplace, Poisson, Repeat
+from tacit.loss import privacy_loss
+from tacit.loss.lattice import Lattice
+from tacit.loss.saddle import Saddle
 
 ADD = Adjacency.ADD_REMOVE
 CLAIMS = [(1.0, 0.02), (3.0, 1e-5), Gaussian(1.0), Laplace(2.0), Repeat(Poisson(0.5, Gaussian(3.0)), 20)]
@@ -133,3 +136,46 @@ def test_counts_at_levels_are_checked():
     with pytest.raises(BadInput, match="do not fall"):
         Choice("canary", 0.0, levels=(1.0, 0.0))
     assert betting.levels(np.array([np.inf, np.nan])) == ()
+
+
+ONE_PASS = [
+    Repeat(Poisson(0.05, Gaussian(1.0)), 100),
+    Compose((Repeat(Poisson(0.05, Gaussian(1.0)), 100), Laplace(3.0))),
+    Repeat(Laplace(10.0), 30),
+    Allocation(1, 2, Gaussian(2.0)),
+    Poisson(0.1, Gaussian(1.0)),
+    Repeat(Gaussian(3.0), 4),
+]
+
+
+def one_by_one(event, places):
+    found = [privacy_loss(event, ADD).delta(float(a)) for a in places]
+    return np.array([item.lower for item in found]), np.array([item.upper for item in found])
+
+
+@pytest.mark.parametrize("event", ONE_PASS, ids=lambda event: type(event).__name__)
+def test_one_pass_says_what_one_question_after_another_would(event):
+    """An audit of a composition asked 625 times for delta: 18 s. One pass is above every certified lower end."""
+    places = betting.GRID[betting.GRID >= 0][::6]
+    lower, upper = one_by_one(event, places)
+    found = privacy_loss(event, ADD).deltas(places)
+    assert (found >= lower).all()
+    assert (found <= 1.002 * upper + 1e-9).all()
+
+
+def test_mutant_that_reads_one_place_ahead_is_caught(monkeypatch):
+    event, places = ONE_PASS[1], betting.GRID[betting.GRID >= 0][::6]
+    read = Lattice.deltas
+    monkeypatch.setattr(Lattice, "deltas", lambda self, epsilons: read(self, epsilons + 0.25))
+    assert (privacy_loss(event, ADD).deltas(places) < one_by_one(event, places)[0]).any()
+
+
+def test_deltas_of_a_contour_are_those_of_its_own_lines(monkeypatch):
+    """A line that serves several places is used only where its ends are as close as those of its own would be."""
+    event, places, drawn = ONE_PASS[0], betting.GRID[betting.GRID >= 0], []
+    read = Saddle._line
+    monkeypatch.setattr(Saddle, "_line", lambda self, epsilon: drawn.append(epsilon) or read(self, epsilon))
+    found = privacy_loss(event, ADD).deltas(places)
+    assert 2 <= len(drawn) <= 2 * 16
+    lower, upper = one_by_one(event, places[::6])
+    assert (np.abs(found[::6] - upper) <= 2e-6 * upper + 1e-15).all()

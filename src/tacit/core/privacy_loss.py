@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from . import check
 from .interval import Interval
 
@@ -26,6 +29,10 @@ class PrivacyLoss(ABC):
     @abstractmethod
     def epsilon(self, delta: float) -> Interval:
         """Smallest epsilon for which (epsilon, delta)-DP holds."""
+
+    def deltas(self, epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Upper ends of `delta` at many rising epsilons."""
+        return np.array([self.delta(float(epsilon)).upper for epsilon in epsilons])
 
     @abstractmethod
     def tradeoff(self, fpr: float) -> Interval:

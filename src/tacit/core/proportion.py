@@ -33,9 +33,7 @@ def clopper_pearson(successes: ArrayLike, n: ArrayLike, confidence: float = 0.95
     return lower_proportion(successes, n, each), upper_proportion(successes, n, each)
 
 
-def fewer_limits(
-    sure: ArrayLike, able: ArrayLike, n: int, fewer: float, confidence: float
-) -> tuple[Floats, Floats]:
+def fewer_limits(sure: ArrayLike, able: ArrayLike, n: int, fewer: float, confidence: float) -> tuple[Floats, Floats]:
     """A lower limit from `sure` successes and an upper one from `able`, of n rows that are worth `fewer` times fewer.
 
     A fraction of a success does not count for the lower limit, nor a fraction of a failure for the upper one: the upper

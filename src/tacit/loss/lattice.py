@@ -111,6 +111,19 @@ class Lattice:
         """Epsilons from 0 up, with lower and upper ends of delta there: for reading a trade-off curve many times."""
         if self.leveled:
             return self._level(SIZES[1]).profile
+        low, high = self._windows
+        epsilons = np.concatenate([[0.0], high.losses[high.losses > 0]])
+        return epsilons, low.deltas(epsilons) if low else np.zeros_like(epsilons), high.deltas(epsilons)
+
+    def deltas(self, epsilons: Array) -> Array:
+        """Upper ends of delta at many epsilons, from one lattice, or from one for each level."""
+        if self.leveled:
+            return np.asarray(np.min([self._level(size).deltas(epsilons) for size in SIZES], axis=0))
+        return self._windows[1].deltas(epsilons)
+
+    @cached_property
+    def _windows(self) -> tuple[Window | None, Window]:
+        """The whole composition from both sides, fine enough for delta(0)."""
         found: list[tuple[Window | None, Window]] = []
 
         def ends(low: Window | None, high: Window) -> Interval:
@@ -120,9 +133,7 @@ class Lattice:
         self._refined(0.0, 0.0, math.log(1e-16 / self._steps), ends)
         if not found:
             raise NotMet
-        low, high = found[-1]
-        epsilons = np.concatenate([[0.0], high.losses[high.losses > 0]])
-        return epsilons, low.deltas(epsilons) if low else np.zeros_like(epsilons), high.deltas(epsilons)
+        return found[-1]
 
     @property
     def leveled(self) -> bool:

@@ -58,6 +58,16 @@ class Fast:
         except FAILED:
             return self.lattice.delta(epsilon)
 
+    def deltas(self, epsilons: Array) -> Array:
+        """Upper ends of delta at many rising epsilons."""
+        inside = epsilons < self.lattice.largest
+        found = np.zeros(epsilons.shape)
+        try:
+            found[inside] = self.saddle.deltas(epsilons[inside])
+        except FAILED:
+            found[inside] = self.lattice.deltas(epsilons[inside])
+        return found
+
     def tail(self, fpr: float) -> Interval:
         return self.lattice.tail(fpr)
 
@@ -138,6 +148,10 @@ class Levelled:
     def delta(self, epsilon: float) -> Interval:
         return self._whole.delta(epsilon)
 
+    def deltas(self, epsilons: Array) -> Array:
+        """Upper ends of delta at many epsilons."""
+        return self._whole.deltas(epsilons)
+
     def tail(self, fpr: float) -> Interval:
         return self._whole.tail(fpr)
 
@@ -157,15 +171,13 @@ def _blunt(pair: Pair) -> float | None:
 
 
 def deltas_at_most(way: Direction, epsilons: Array) -> Array:
-    """Upper ends of delta at many epsilons; from one lattice where there is no closed form."""
+    """Upper ends of delta at many rising epsilons; in few passes where there is no closed form."""
     reader = way.reader if isinstance(way, Sure) else way
-    if isinstance(reader, Lattice | Fast):
-        lattice = reader if isinstance(reader, Lattice) else reader.lattice
-        try:
-            places, _, upper = lattice.profile
-            return np.asarray(upper[np.searchsorted(places, epsilons, side="right") - 1])
-        except FAILED:
-            pass
+    try:
+        if isinstance(reader, Fast | Lattice | Levelled):
+            return reader.deltas(epsilons)
+    except FAILED:
+        pass
     return np.array([way.delta(float(epsilon)).upper for epsilon in epsilons])
 
 

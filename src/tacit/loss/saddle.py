@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..core.interval import Interval
 from .contour import EASY, Contour, contour
 from .jumps import jump_contour
-from .noise import GaussianNoise
+from .noise import Array, GaussianNoise
 from .pairs import Location, Pair
 from .quadrature import NotMet, TooMuch
 from .rough import rough
@@ -116,17 +118,40 @@ class Saddle:
 
     def delta(self, epsilon: float) -> Interval:
         """Raises NotMet when the error budget cannot be met."""
+        return self._line(epsilon)[1]
+
+    def deltas(self, epsilons: Array) -> Array:
+        """Upper ends of delta at many rising epsilons; a contour serves all those at which it has the usual gap.
+
+        Raises NotMet when the error budget cannot be met.
+        """
+        found, line = np.empty(epsilons.shape), None
+        for place, epsilon in enumerate(epsilons.tolist()):
+            near = None if line is None else _delta(line, epsilon)
+            if near is None or near.upper - near.lower > GAP * near.upper:
+                line, near = self._line(epsilon)
+            found[place] = near.upper
+        return found
+
+    def _line(self, epsilon: float) -> tuple[Contour, Interval]:
+        """A contour for delta(epsilon), and its ends there."""
         log_delta = -30.0
         for _ in range(4):
             total = Sum.of(self.pairs, self.gaussian, log_delta)
             tilted = _best(total, epsilon)
             log_bound = tilted.log_m + one_conversion(tilted.tilt) - tilted.tilt * epsilon
-            found = contour(total, tilted, max(log_delta, log_bound - 8.0), epsilon).delta(epsilon)
-            low, high = (min(max(end, 0.0), 1.0) for end in found)
-            if high - low <= GAP * high:
-                return Interval(low, high)
-            log_delta = math.log(low) if low > 0.5 * high else max(min(log_bound, log_delta) - 8.0, -650.0)
+            line = contour(total, tilted, max(log_delta, log_bound - 8.0), epsilon)
+            found = _delta(line, epsilon)
+            if found.upper - found.lower <= GAP * found.upper:
+                return line, found
+            close = found.lower > 0.5 * found.upper
+            log_delta = math.log(found.lower) if close else max(min(log_bound, log_delta) - 8.0, -650.0)
         raise NotMet
+
+
+def _delta(line: Contour, epsilon: float) -> Interval:
+    low, high = (min(max(end, 0.0), 1.0) for end in line.delta(epsilon))
+    return Interval(min(low, high), high)
 
 
 def _begun(total: Sum, log_delta: float) -> tuple[Tilted, float]:

@@ -90,6 +90,6 @@ def of_event(event: Event, factor: float, adjacency: Adjacency, delta: float) ->
     For negative a the definition is applied to the complement, with P and Q exchanged: 1 - e^a (1 - delta(-a)).
     """
     loss = member(event, factor, adjacency)
-    above = np.array([loss.delta(float(a)).upper for a in GRID[GRID >= 0]])
+    above = loss.deltas(GRID[GRID >= 0])
     below = 1 - np.exp(GRID[GRID < 0]) * (1 - above[:0:-1])
     return np.asarray(np.minimum(np.concatenate((below, above)), of_pair(loss.epsilon(delta).upper, delta)))
