@@ -177,5 +177,5 @@ def test_deltas_of_a_contour_are_those_of_its_own_lines(monkeypatch):
     monkeypatch.setattr(Saddle, "_line", lambda self, epsilon: drawn.append(epsilon) or read(self, epsilon))
     found = privacy_loss(event, ADD).deltas(places)
     assert 2 <= len(drawn) <= 2 * 16
-    lower, upper = one_by_one(event, places[::6])
+    _, upper = one_by_one(event, places[::6])
     assert (np.abs(found[::6] - upper) <= 2e-6 * upper + 1e-15).all()

@@ -54,7 +54,7 @@ def shared(records, missed, copies):
 
 @pytest.mark.parametrize("records", [2, 3, 5, 10, 20])
 def test_limits_of_rows_that_count_fewer_hold_on_both_sides(records):
-    """One record of several is missed: rates above the limit have such a sample at most one time in 40, and mirrored."""
+    """One record is missed: rates above the limit have such a sample at most one time in 40; the mirror image too."""
     hits, n, fewer = shared(records, 1, 8)
     low, high = fewer_limits(hits, hits, n, fewer, 0.975)
     assert 1 - float(high) ** records <= 0.025
