@@ -94,6 +94,7 @@ def main():
         rows[name] = {
             "verdict": str(found.verdict), "lower": found.lower.bound.epsilon, "attainable": found.lower.attainable,
             "canary": found.lower.canary, "runs": runs,
+            "would catch": {item.name: item.chance.to_json() for item in found.caught if item.chance is not None},
         }  # fmt: skip
         print(name, rows[name], flush=True)
         if not asked.quick:

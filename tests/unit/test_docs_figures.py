@@ -68,6 +68,45 @@ def test_accuracy_of_private_linear_models():
     plain = rows["adult", "not private", None]["accuracy"]
     shown = " | ".join(f"{100 * value:.1f} %" for value in (*accuracy, plain))
     assert f"| Adult, `PrivateLogisticRegression` | {shown} |" in page("erm")
+    for table, name in (("census", "census income"), ("kdd", "KDDCup99 (10 %)")):
+        cells = [rows[table, "PrivateLogisticRegression, auto", epsilon]["accuracy"] for epsilon in (0.1, 1.0, 3.0)]
+        shown = " | ".join(f"{100 * value:.1f} %" for value in (*cells, rows[table, "not private", None]["accuracy"]))
+        assert f"| {name}, `PrivateLogisticRegression` | {shown} |" in page("erm")
+
+
+def test_trees_against_the_linear_model():
+    rows = {(row["table"], row["method"], row.get("epsilon")): row for row in kept("erm")["rows"]}
+    for table, name, digits in (("adult", "Adult", 4), ("census", "census income", 4), ("kdd", "KDDCup99", 5)):
+        both = [rows[table, f"{kind}, auto", 3.0] for kind in ("PrivateAdditiveTrees", "PrivateLogisticRegression")]
+        assert f"{name} {both[0]['auc']:.{digits}f} against {both[1]['auc']:.{digits}f}" in page("erm")
+        assert both[0]["auc"] - both[1]["auc"] > 2 * (both[0]["auc_error"] ** 2 + both[1]["auc_error"] ** 2) ** 0.5
+
+
+def test_no_peer_is_above_private_logistic_regression():
+    rows = {(row["table"], row["method"], row.get("epsilon")): row for row in kept("erm")["rows"]}
+    peers = [key for key in rows if key[1].startswith("diffprivlib")]
+    assert {table for table, _, _ in peers} == {"adult", "cancer", "kdd"}
+    for table, method, epsilon in peers:
+        mine, other = rows[table, "PrivateLogisticRegression, auto", epsilon], rows[table, method, epsilon]
+        assert mine["accuracy"] >= other["accuracy"] - other.get("accuracy_error", 0.0), (table, method, epsilon)
+
+
+def test_brackets_of_private_classifiers():
+    rows = kept("erm_brackets")["rows"]
+    broken = [row for name, row in rows.items() if name.startswith("broken")]
+    right = [row for name, row in rows.items() if not name.startswith("broken")]
+    assert {row["verdict"] for row in right} == {"consistent"}
+    assert {row["verdict"] for row in broken} == {"refuted"}
+    shown = " and ".join(f"{row['lower']:.2f}" for row in broken)
+    assert f"seven classifiers consistent, shown at least {shown} of the broken ones" in page("erm")
+    assert len(right) == 7
+
+
+def test_time_of_a_private_fit():
+    found = kept("erm_speed")
+    times = f"({found['private_seconds']:.1f} s against {found['scikit_learn_seconds']:.1f} s on two cores)"
+    assert f"{found['ratio']:.1f} times {times}, met" in page("erm")
+    assert found["ratio"] < 3
 
 
 def test_attacks_behind_an_interface():
