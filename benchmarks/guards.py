@@ -61,7 +61,8 @@ GUARDS: dict[str, Without] = {
         f"{CLIP}/clipper.py", "        if structure.together:\n            return\n        for path",
         "        return\n        for path"),
     "a loss keeps records in closures, buffers, objects": Without(
-        f"{CLIP}/clipper.py", "return Surroundings(self.model, self.loss, self.parameters)", "return Surroundings()"),
+        f"{CLIP}/clipper.py", "return Surroundings(self.model, self.loss, self.parameters, called",
+        "return Surroundings(called"),
     "coins fall anew for every part of a step": Without(
         f"{CLIP}/capture/coins.py", "return draw() if coins is None else coins.next(kind, draw)", "return draw()"),
     "random numbers of records are known": Without(
@@ -71,7 +72,25 @@ GUARDS: dict[str, Without] = {
     "hooks of the backward pass do not run": Without(
         f"{CLIP}/clipper.py", "if structure.together and backward_hooks(", "if False and backward_hooks("),
     "a library keeps records": Without(
-        f"{CLIP}/isolation/surroundings.py", "sys.settrace(self._call)", "pass"),
+        f"{CLIP}/isolation/surroundings.py", "sys.settrace(self._call)\n        try:", "try:"),
+    "a record changes the coins of others": Without(
+        f"{CLIP}/clipper.py", "return self.alone(batch, mask, shared=True)", "return self.alone(batch, mask)"),
+    "coins are baked into a compiled step": Without(
+        f"{CLIP}/clipper.py", "with self._precision(), not_baked_in():", "with self._precision():"),
+    "torch computes something of all records": Without(
+        f"{CLIP}/capture/watch.py", "if private and not gives_shape(func) and", "if False and"),
+    "a mode around the training sees all records": Without(
+        f"{CLIP}/capture/onlookers.py", "(*dispatch_modes(), *function_modes())", "dispatch_modes()"),
+    "objects of torch's classes are believed": Without(
+        f"{CLIP}/capture/onlookers.py", "if not isinstance(one, FunctionType | type):", "if False:"),
+    "torch reads beside a table": Without(
+        f"{CLIP}/capture/ranges.py", "PLACES[F.ctc_loss] = PLACES[torch.ctc_loss] = _ctc", ""),
+    "a record goes where another was stopped": Without(
+        f"{CLIP}/isolation/surroundings.py", "            self._forget(mark, before)\n", ""),
+    "a stopped record goes on": Without(
+        f"{CLIP}/isolation/surroundings.py", "        sys.setprofile(self._watch_again)\n", ""),
+    "a library keeps records in a thread": Without(
+        f"{CLIP}/isolation/surroundings.py", "threading.settrace(self._call)", "threading.settrace(None)"),
     "how many passes there were is seen": Without(
         f"{CLIP}/clipper.py", "return structure if self._lost(batch) else", "return structure if True else"),
     "a rule for vmap that sees all records": Without(

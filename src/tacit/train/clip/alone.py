@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import call
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .capture.coins import seed_torch
+from .capture.coins import replayed, seed_torch
+from .capture.ranges import Inside
 from .isolation import Stopped, Surroundings
 from .recompute.hooks import AsItIs, checkpointed
 from .rules.terms import Dense
@@ -35,20 +37,30 @@ def clipped_alone(
     weigh: Weigh = FLAT,
     add: Add | None = None,
     around: Surroundings | None = None,
+    *,
+    shared: bool = False,
 ) -> Clipped:
-    """What `clipped_sum` gives, for a loss of one record at a time; `around` reaches all that user code can reach."""
+    """What `clipped_sum` gives, for a loss of one record at a time; `around` reaches all that user code can reach.
+
+    `shared`: random numbers that no record has a part in are the step's (`coins.replayed`), not the record's own.
+    """
     found = []
     around = around or Surroundings(loss, parameters)
+    coins = replayed if shared else call
     with torch.random.fork_rng(devices=_devices(mask)):
         seeds = torch.randint(2**62, (len(mask),)).tolist()
         for place, seed in enumerate(seeds):
             seed_torch(seed)
             one = _row(batch, place)
             here = mask[place : place + 1]
+            terms: Terms = {}
+            value = here.new_zeros(1).float()
             if bool(here):
-                terms, value = around.run(seed, partial(_terms, loss, one, parameters, here))
-            else:
-                terms, value = {}, here.new_zeros(1).float()
+                run = partial(coins, partial(_terms, loss, one, parameters, here))
+                try:
+                    terms, value = around.run(seed, run)
+                except Stopped:
+                    value = torch.full_like(value, torch.nan)
             with torch.no_grad():
                 found.append(clipped_terms(parameters, terms, value, here & value.isfinite(), clip_norm, weigh, add))
     return _joined(found)
@@ -63,8 +75,11 @@ def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor)
     before = [tensor._version for tensor in parameters.values()]
     nothing: tuple[Terms, Tensor] = {}, torch.full((1,), torch.nan, device=here.device)
     try:
-        gradients, losses = gradient_alone(loss, one, parameters)
-    except (Exception, SystemExit, Stopped):  # whatever values make it raise, our own sentences too (soundness rule 8)
+        with Inside():
+            gradients, losses = gradient_alone(loss, one, parameters)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever values make it raise, our own sentences too (soundness rule 8)
         return nothing
     if [tensor._version for tensor in parameters.values()] != before:
         return nothing
@@ -73,12 +88,13 @@ def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor)
 
 def gradient_alone(loss: Loss, one: Any, parameters: Mapping[str, Tensor]) -> tuple[Gradients, Tensor]:
     """The gradient of a single record by ordinary autograd, for the parameters that it reaches; and its loss, (1,)."""
-    with torch.enable_grad(), checkpointed(AsItIs()):
-        losses = loss(one)
-        check_losses(losses, 1)
-    if not losses.requires_grad:
-        return {}, losses.detach()
-    found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
+    with torch.autograd.set_multithreading_enabled(False):  # user code in the backward pass runs in this thread too
+        with torch.enable_grad(), checkpointed(AsItIs()):
+            losses = loss(one)
+            check_losses(losses, 1)
+        if not losses.requires_grad:
+            return {}, losses.detach()
+        found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
     named = zip(parameters, found, strict=True)
     return {name: gradient.detach() for name, gradient in named if gradient is not None}, losses.detach()
 

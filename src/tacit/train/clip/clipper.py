@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...core import TacitError
 from .alone import clipped_alone
 from .arrays import REDUCED, Room, full_float32, wide
-from .capture.errors import kept_data, left
+from .capture.coins import in_a_step, not_baked_in
+from .capture.errors import changed, left, stops
 from .capture.onlookers import HOOKED, backward_hooks
 from .capture.probe import DISAGREES, KEEPS, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
@@ -54,7 +54,7 @@ class Clipper:
         return coarsest(self.parameters, self.precision)
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
-        with self.products():
+        with self.products(), in_a_step():
             return self._clipped(batch, mask)
 
     def _clipped(self, batch: Any, mask: Tensor) -> Clipped:
@@ -64,12 +64,13 @@ class Clipper:
         before = self._buffers()
         try:
             found = self.together(batch, mask, structure)
-        except (TacitError, torch.OutOfMemoryError):
-            raise
-        except (Exception, SystemExit):
-            return self.alone(batch, mask)
-        if self._buffers() != before:
-            raise kept_data("a buffer of the model")
+        except BaseException as error:
+            if stops(error):
+                raise
+            return self.alone(batch, mask, shared=True)
+        for held, was in zip(self._buffers(), before, strict=False):
+            if held != was:
+                raise changed(self.model, dict(self.model.named_buffers())[held[0]])
         return found
 
     def together(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
@@ -80,12 +81,14 @@ class Clipper:
             return clipped_again(forward, *known)
         return clipped_sum(forward, *known, self.add, self._room())
 
-    def alone(self, batch: Any, mask: Tensor) -> Clipped:
-        """One record at a time; for such models, and for batches in which a record makes an operation raise."""
-        around = self.around()
+    def alone(self, batch: Any, mask: Tensor, *, shared: bool = False, around: Surroundings | None = None) -> Clipped:
+        """One record at a time; for such models, and for batches in which a record makes an operation raise.
+
+        `shared`: records have the coins that they would have had together, since only one of them made the difference.
+        """
         with self.products():
             known = self.parameters, mask, self.clip_norm, self.weigh, self.add
-            return clipped_alone(self.losses, batch, *known, around)
+            return clipped_alone(self.losses, batch, *known, around or self.around(), shared=shared)
 
     def around(self) -> Surroundings:
         """All that the model and the loss can reach, as it is now."""
@@ -105,9 +108,10 @@ class Clipper:
             try:
                 examples = around.run(0, partial(usable, self._looked_at, self.parameters, batch))
             except Stopped:
-                return around.opaque
-            self.alone(examples, torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device))
-        return self.around().opaque
+                return around.lost
+            mask = torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device)
+            self.alone(examples, mask, around=(around := self.around()))
+        return around.lost
 
     def products(self) -> AbstractContextManager[Any]:
         """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
@@ -115,7 +119,7 @@ class Clipper:
 
     def losses(self, batch: Any, model: nn.Module | None = None, loss: Loss | None = None) -> Tensor:
         """One loss per example, in the asked precision, read in float32."""
-        with self._precision():
+        with self._precision(), not_baked_in():
             losses = (loss or self.loss)(self.model if model is None else model, batch)
         return wide(losses) if isinstance(losses, Tensor) else losses
 
@@ -125,7 +129,7 @@ class Clipper:
         if key not in self.structures:
             with self.products():
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
-                with unchanged(self.constants()):
+                with unchanged(self.constants(), self.model):
                     found = self._forgetful(batch, self._compared(batch, found))
             self._check_reach(found, batch)
             self.structures[key], self.shapes[key] = found, made_up(batch, 1)

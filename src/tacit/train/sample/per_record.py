@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import call
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...core import BadInput, TacitError
-from ..clip.capture.coins import seed_torch
-from ..clip.capture.errors import NoRule, Remembered, left
+from ..clip.capture.coins import replayed, seed_torch
+from ..clip.capture.errors import Remembered, left, stops
 from ..clip.capture.level import Level
 from ..clip.capture.nested import nested
 from ..clip.capture.probe import made_up, not_run, same_random
@@ -32,7 +33,11 @@ Function = Callable[[Any], Any]
 def each(function: Function, rows: Any) -> tuple[Any, Tensor]:
     """What the function makes of every record, and (B,) whose values it took."""
     found = _tried_together(function, rows)
-    return alone(function, rows) if found is None else found
+    if found is not None:
+        return found
+    with same_random():
+        usually = _tried_together(function, made_up(rows, 3)) is not None
+    return alone(function, rows, shared=usually)
 
 
 def _tried_together(function: Function, rows: Any) -> tuple[Any, Tensor] | None:
@@ -43,12 +48,9 @@ def _tried_together(function: Function, rows: Any) -> tuple[Any, Tensor] | None:
                 return together(function, rows, owned=owned)
         except Remembered:
             raise kept() from None
-        except NoRule:
-            continue
-        except (TacitError, torch.OutOfMemoryError):
-            raise
-        except (Exception, SystemExit):  # user code: one record at a time may go
-            continue
+        except BaseException as error:  # user code: one record at a time may go
+            if stops(error):
+                raise
     return None
 
 
@@ -67,15 +69,18 @@ def together(function: Function, rows: Any, *, owned: bool = False) -> tuple[Any
     return found, unbroken(capture, mask)
 
 
-def alone(function: Function, rows: Any) -> tuple[Any, Tensor]:
-    """One record after the other; made-up records say what shape a result has."""
+def alone(function: Function, rows: Any, *, shared: bool = False) -> tuple[Any, Tensor]:
+    """One record after the other; made-up records say what shape a result has.
+
+    `shared`: random numbers that no record has a part in are the step's, as they are where all records run at once.
+    """
     usual, around = _usual(function, rows), Surroundings(function)
-    found, taken = [], []
+    found, taken, coins = [], [], replayed if shared else call
     device = tensors(rows)[0].device
     with torch.no_grad(), torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
         for place, seed in enumerate(torch.randint(2**62, (size(rows),)).tolist()):
             seed_torch(seed)
-            result = around.run(seed, partial(_tried, function, _row(rows, place)))
+            result = _unless_stopped(around, seed, partial(coins, partial(_tried, function, _row(rows, place))))
             taken.append(result is not None and describe(result) == describe(usual))
             found.append(result if taken[-1] else mapped(torch.zeros_like, usual))
     joined = iter([torch.cat(parts) for parts in zip(*map(tensors, found), strict=True)])
@@ -103,8 +108,8 @@ def check_apart(function: Function, rows: Any) -> None:
     if _tried_together(function, first) is None:
         around = Surroundings(function)
         for place in range(size(first)):
-            around.run(0, partial(_tried, function, _row(first, place)))
-        for path, kind in around.opaque.items():
+            _unless_stopped(around, 0, partial(_tried, function, _row(first, place)))
+        for path, kind in around.lost.items():
             raise left("augmentation", path, kind)
     _check_forgetful(function, first)
 
@@ -163,12 +168,20 @@ def _usual(function: Function, rows: Any) -> Any:
     return mapped(_single, found)
 
 
+def _unless_stopped(around: Surroundings, seed: int, run: Callable[[], Any]) -> Any:
+    """The result of a run, or None where it came to what cannot be put back."""
+    try:
+        return around.run(seed, run)
+    except Stopped:
+        return None
+
+
 def _tried(function: Function, one: Any) -> Any:
     try:
         return function(one)
-    except (TacitError, torch.OutOfMemoryError):
-        raise
-    except (Exception, SystemExit, Stopped):  # the record's own values
+    except BaseException as error:  # the record's own values
+        if stops(error):
+            raise
         return None
 
 

@@ -10,47 +10,58 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch._guards import detect_fake_mode
+from torch.overrides import TorchFunctionMode
 
+from .functions import public_coin
+
+T = TypeVar("T")
+SHARED = "A random number that all records share cannot be compiled."
 SETS = ("manual_seed", "seed", "set_state", "set_offset")
 _NOW: ContextVar[Coins | None] = ContextVar("coins", default=None)
 
 
 class Coins:
-    """The coins of one step: drawn by its first part, seen by all. `seed`: one that all processes of the run share."""
+    """The coins of one step, seen alike by all of its parts.
+
+    `seed`: one that all processes of the run share. Without it, the first part draws one from torch's numbers, which
+    are the step's own (`drawn_from`).
+    """
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
         self.drawn: dict[str, list[Tensor]] = {}
         self.places: dict[str, int] = {}
-        self.start: tuple[Any, Any] | None = None
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """A part of the step runs here. Python's and numpy's own numbers start alike in all parts."""
-        self.places, outside = {}, _states()
-        ambient = self.start is None and self.seed is None
-        if self.seed is not None:
-            _seed(self.seed)
-        elif self.start is not None:
-            _set(self.start)
-        self.start = self.start or outside
-        token = _NOW.set(self)
+        """A part of the step runs here. Python's and numpy's own numbers start alike in all parts.
+
+        Afterwards they go on where they were: a step without records has no part, and would leave them elsewhere.
+        """
+        outside, token = _states(), _NOW.set(self)
+        self.rewind()
         try:
             yield
         finally:
             _NOW.reset(token)
-            if not ambient:  # alone, numbers go on behind the first part's
-                _set(outside)
+            _set(outside)
+
+    def rewind(self) -> None:
+        """Start from the first coin."""
+        if self.seed is None:
+            self.seed = int(torch.randint(2**55, (), device="cpu"))
+        self.places = {}
+        _seed(self.seed)
 
     def next(self, kind: str, draw: Callable[[], Tensor]) -> Tensor:
         """The next coin of a kind; drawn where no part has come so far yet."""
@@ -61,21 +72,91 @@ class Coins:
         return drawn[place].clone()
 
     def _fresh(self, draw: Callable[[], Tensor]) -> Tensor:
-        """Another process has drawn other numbers for its records by now, and must see the same coin."""
-        if self.seed is None:
-            return draw()
+        """Whatever numbers were drawn for records by now, in this process or in others, it is the same coin."""
+        assert self.seed is not None
         number = sum(map(len, self.drawn.values()))
         with torch.random.fork_rng(devices=_devices()):
             seed_torch(self.seed + number)
             return draw()
 
 
+@contextmanager
+def in_a_step() -> Iterator[None]:
+    """Where no part of a step runs, what runs here is one."""
+    if _NOW.get() is None:
+        with Coins().part():
+            yield
+    else:
+        yield
+
+
+def replayed(run: Callable[[], T]) -> T:
+    """Run code for a single record with the coins that all records of the step share, from the first on.
+
+    Without it, a record at whose values a pass over all records raises would change the coins of the others.
+    """
+    coins = _NOW.get()
+    if coins is None:
+        return run()
+    coins.rewind()
+    with Shared():
+        return run()
+
+
+def from_here() -> Callable[[], AbstractContextManager[None]]:
+    """A context in which coins, Python's and numpy's own numbers fall as they do from here on: to run a part again."""
+    coins, states = _NOW.get(), _states()
+    places = {} if coins is None else dict(coins.places)
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        outside, before = _states(), {} if coins is None else coins.places
+        _set(states)
+        if coins is not None:
+            coins.places = dict(places)
+        try:
+            yield
+        finally:
+            _set(outside)
+            if coins is not None:
+                coins.places = before
+
+    return again
+
+
+class Shared(TorchFunctionMode):
+    """Where no capture looks on, numbers that all records share are the step's coins."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return tossed(func, args, kwargs) if public_coin(func, args, kwargs) else func(*args, **kwargs)
+
+
+def tossed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """The coin that a call of a torch function stands for."""
+    return coin(f"{func.__name__} {args} {kwargs}", partial(func, *args, **kwargs))
+
+
 def coin(kind: str, draw: Callable[[], Tensor]) -> Tensor:
     """A coin of the step that runs; outside one, a fresh one. A compiled part would draw its own: it is not traced."""
     coins = _NOW.get()
     if detect_fake_mode() is not None:
-        raise RuntimeError("A random number that all records share cannot be compiled.")
+        raise RuntimeError(SHARED)
     return draw() if coins is None else coins.next(kind, draw)
+
+
+@contextmanager
+def not_baked_in() -> Iterator[None]:
+    """Refuse to trace code that draws from Python's or numpy's own numbers: a compiled step would repeat those.
+
+    A record whose gradient is not finite has the step repeated without compilation. The others would then see another
+    coin because of it.
+    """
+    traced = detect_fake_mode() is not None
+    before = _states() if traced else None
+    yield
+    if before is not None and not alike(_states(), before):
+        raise RuntimeError(SHARED)
 
 
 def seeds(run: Callable[[], object]) -> bool:
@@ -94,11 +175,11 @@ def seeds(run: Callable[[], object]) -> bool:
     try:
         run()
     finally:
-        _profiled_by(before)
+        profiled_by(before)
     return any(found)
 
 
-def _profiled_by(profiler: Any) -> None:
+def profiled_by(profiler: Any) -> None:
     """Put a profiler back. One written in C (`cProfile`) is no function, and turns itself on."""
     sys.setprofile(profiler if callable(profiler) else None)
     if profiler is not None and not callable(profiler):
@@ -174,6 +255,12 @@ def _devices() -> list[int]:
 def _seed(seed: int) -> None:
     random.seed(seed)
     np.random.mtrand._rand.seed(seed % 2**32)
+
+
+def alike(states: tuple[Any, Any], others: tuple[Any, Any]) -> bool:
+    """Whether no number was drawn between two looks at Python's and numpy's own generators."""
+    (kind, numbers, *rest), (other, those, *more) = states[1], others[1]
+    return bool(states[0] == others[0] and (kind, rest) == (other, more) and np.array_equal(numbers, those))
 
 
 def _states() -> tuple[Any, Any]:

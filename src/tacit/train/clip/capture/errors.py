@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core import BadInput
+import torch
+from torch import Tensor, nn
+
+from ....core import BadInput, TacitError
 from .functions import name_of
 
 
@@ -20,12 +23,56 @@ class NoRule(BadInput):
     """An operation that cannot be followed for all records at once; it can be for one record at a time."""
 
 
-def kept_data(where: str) -> BadInput:
+def stops(error: BaseException) -> bool:
+    """Whether an error ends a run: one of ours about the model, want of memory, and a user who interrupts.
+
+    All others may come from a record's values, so they are that record's alone (soundness rule 8). So may `NoRule`,
+    which only says that records cannot run all at once.
+    """
+    if isinstance(error, torch.OutOfMemoryError | KeyboardInterrupt):
+        return True
+    return isinstance(error, TacitError) and not isinstance(error, NoRule)
+
+
+def kept_data() -> BadInput:
     """The one sentence for a model that stores what it sees."""
     return BadInput(
-        f"The forward pass changes {where}, which would carry data past the noise.",
-        fix="Switch running statistics off (track_running_stats=False) or put that part in eval mode.",
+        "The forward pass writes records into a parameter or buffer of the model, which would carry data past the "
+        "noise.",
+        fix="Switch running statistics off (track_running_stats=False), or put that part in eval mode.",
     )
+
+
+def changed(model: nn.Module | None, tensor: Tensor) -> BadInput:
+    """The one sentence for a forward pass that leaves a buffer otherwise than it was."""
+    name, module = _holder(model, tensor)
+    if module is not None and _is_spectral(module, tensor):
+        return BadInput(
+            f"The forward pass changes buffer {name}: spectral normalisation improves its estimate in every pass. How "
+            "many passes a step takes follows from the sample, which is private.",
+            fix="Put it in eval mode (layer.parametrizations.eval(), or layer.eval() for the older form), and improve "
+            "the estimate after each step by private(..., project=...); docs/training.md shows how.",
+        )
+    return BadInput(
+        f"The forward pass changes buffer {name}. It could carry data past the noise, and how many passes there were.",
+        fix="Switch running statistics off (track_running_stats=False), put that part in eval mode, or keep nothing "
+        "from call to call but constants.",
+    )
+
+
+def _holder(model: nn.Module | None, tensor: Tensor) -> tuple[str, nn.Module | None]:
+    """The name of a tensor that a model holds, and the module that holds it."""
+    for path, module in model.named_modules() if model is not None else ():
+        for name, held in (*module._buffers.items(), *module._parameters.items()):
+            if held is tensor:
+                return f"{path}.{name}" if path else name, module
+    return "of the model", None
+
+
+def _is_spectral(module: nn.Module, tensor: Tensor) -> bool:
+    older = any(type(hook).__name__ == "SpectralNorm" for hook in module._forward_pre_hooks.values())
+    held = [name for name, one in module._buffers.items() if one is tensor and name.endswith(("_u", "_v"))]
+    return bool(held) and (older or type(module).__name__ == "_SpectralNorm")
 
 
 def left(what: str, path: str, kind: str) -> BadInput:
@@ -50,6 +97,14 @@ def own_rule(name: str) -> NoRule:
     return NoRule(
         f"{name} has a rule of its own for torch.vmap, in which it is given all records together.",
         fix="Leave the rule out, or set generate_vmap_rule = True.",
+    )
+
+
+def together(name: str) -> NoRule:
+    """The one sentence for an operation of torch's that makes one result of all records inside `vmap`."""
+    return NoRule(
+        f"Torch computes {name} once for all records together.",
+        fix="Leave it out of training; torch.distributions takes validate_args=False.",
     )
 
 

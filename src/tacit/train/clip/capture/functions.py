@@ -141,6 +141,23 @@ def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], private: bo
         )
 
 
+_SHAPES = {
+    "type_as", "to", "expand_as", "view_as", "reshape_as", "broadcast_tensors", "meshgrid",
+}  # fmt: skip
+
+
+@cache
+def gives_shape(func: Any) -> bool:
+    """Whether a result that is the same for all records may come from records: it then holds their shape or kind only.
+
+    Torch has operations that hold more, the truth of all numbers of all records (`torch._is_all_true`).
+    """
+    if getattr(func, "__name__", "") == "__get__":
+        return True
+    name = name_of(func)
+    return name in _SHAPES or name.startswith("new_") or name.endswith("_like")
+
+
 FACTORIES = {
     torch.zeros, torch.ones, torch.full, torch.empty, torch.zeros_like, torch.ones_like, torch.full_like,
     torch.empty_like,

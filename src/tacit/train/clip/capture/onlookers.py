@@ -1,15 +1,17 @@
 """User code that would be shown the tensors of all records, from below a `Level`.
 
 Inside a level user code sees one record. Torch itself works on tensors that hold all of them, and at some places it
-hands those to somebody. These are hooks that keep tensors for the backward pass, dispatch modes, tensor classes with a
-dispatch rule of their own, and the text of a tensor. Hooks of modules and parameters in the backward pass would not run
-at all. Where one of them is not torch's own, the model runs one record at a time: such code sees that record alone.
+hands those to somebody. These are hooks that keep tensors for the backward pass, dispatch modes, function modes that
+were entered before the step, tensor classes with a dispatch rule of their own, and the text of a tensor. Hooks of
+modules and parameters in the backward pass would not run at all. Where one of them is not torch's own, the model runs
+one record at a time: such code sees that record alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -30,8 +32,8 @@ def onlooker(func: Any, tensors: Iterable[Tensor]) -> str:
         return "the text of a tensor, which would be that of all records"
     if saving_hooks():
         return "torch.autograd.graph.saved_tensors_hooks, which would be given the tensors of all records"
-    for mode in dispatch_modes():
-        return f"{type(mode).__name__}, a dispatch mode, which would be given the tensors of all records"
+    for mode in (*dispatch_modes(), *function_modes()):
+        return f"{type(mode).__name__}, a mode of torch, which would be given the tensors of all records"
     for tensor in tensors:
         if type(tensor) not in _ORDINARY and _dispatches(type(tensor)):
             return f"{type(tensor).__name__}, a tensor with a dispatch rule that would be given all records"
@@ -52,7 +54,12 @@ def dispatch_modes() -> list[Any]:
 
 
 def function_modes() -> list[Any]:
-    """Function modes of somebody's own that are in force."""
+    """Function modes of somebody's own that are in force; inside a capture, those that were entered before it.
+
+    One that is entered inside it comes before the capture, and is given what one record sees.
+    """
+    if not torch._C._len_torch_function_stack():
+        return []
     return [mode for mode in _get_current_function_mode_stack() if not _believed(type(mode))]
 
 
@@ -71,7 +78,13 @@ def in_force() -> list[Any]:
 
 
 def _believed(one: Any) -> bool:
-    return str(getattr(one, "__module__", "")).partition(".")[0] in BELIEVED
+    """Whether a function or a class is torch's or ours.
+
+    An object of a class of torch's is not, since it may hold code of somebody's own: a module, a scripted function.
+    """
+    if not isinstance(one, FunctionType | type):
+        return False
+    return str(one.__module__).partition(".")[0] in BELIEVED
 
 
 @cache

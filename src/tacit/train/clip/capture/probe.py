@@ -32,13 +32,14 @@ from ..sums import Forward, by_parameter, check_losses, per_example, watched, we
 from ..tree import mapped, size, tensors
 from ..weigh import FLAT
 from .coins import seed_torch, seeded, seeds
-from .errors import NoRule, Overwritten, Remembered, kept_data
+from .errors import NoRule, Overwritten, Remembered, changed
 from .level import Level
 from .ranges import InRange
 from .watch import Capture
 from .where import by_values, place_of, why
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
+_SLOPES = ("input", "lower", "upper")
 _SEED = 20_210_907
 _COUNT = 3
 KEEPS = "a call changes what the next one would see, such as a count of calls, or sets a generator of random numbers"
@@ -81,10 +82,17 @@ class _NoDropout(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if func in _DROPOUTS:
             return args[0] if args else kwargs["input"]
+        if func is F.rrelu or func is torch.rrelu:
+            func, args, kwargs = _rrelu, args[:3], {name: kwargs[name] for name in _SLOPES if name in kwargs}
         if func is F.scaled_dot_product_attention:
             kwargs.pop("dropout_p", None)
             args = args[:4] + ((0.0, *args[5:]) if len(args) > 4 else ())
         return func(*args, **kwargs)
+
+
+def _rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3) -> Tensor:
+    """Without its random numbers: one for each negative value, so that a record's hang on those of others."""
+    return F.leaky_relu(input, (lower + upper) / 2)
 
 
 def probe(
@@ -98,7 +106,7 @@ def probe(
 
     `lasting`: tensors that outlive a pass, so no record may be written into them. `model` is for messages only.
     """
-    with same_random(), _NoDropout(), unchanged(lasting):
+    with same_random(), _NoDropout(), unchanged(lasting, model):
         examples = _first_look(loss, parameters, batch)
         structure = _structure(loss, parameters, examples, lasting, model)
         _check_apart(loss, examples, Surroundings(loss, parameters, near=True))
@@ -106,7 +114,7 @@ def probe(
 
 
 @contextmanager
-def unchanged(lasting: Sequence[Tensor]) -> Iterator[None]:
+def unchanged(lasting: Sequence[Tensor], model: nn.Module | None = None) -> Iterator[None]:
     """Refuse a model that writes into what outlives a pass, and undo what it wrote."""
     before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in lasting if not tensor.requires_grad]
     try:
@@ -116,8 +124,8 @@ def unchanged(lasting: Sequence[Tensor]) -> Iterator[None]:
         with torch.no_grad():
             for tensor, copy in written:
                 tensor.copy_(copy)
-    if written:
-        raise kept_data("a buffer of the model")
+    for tensor, _ in written:
+        raise changed(model, tensor)
 
 
 def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: Any) -> Any:

@@ -16,7 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 from .level import Level
 
-Place = Callable[[tuple[Any, ...], dict[str, Any]], tuple[int, str, int, int, int | None] | None]
+Range = tuple[int, str, int, int, int | None]
+Place = Callable[[tuple[Any, ...], dict[str, Any]], Range | list[Range] | None]
 """Where an index is among the arguments, by position and name, its least and largest value, and one more allowed."""
 PLACES: dict[Any, Place] = {}
 
@@ -28,10 +29,18 @@ def bounded(
     if func is Tensor.__getitem__ or func is Tensor.__setitem__:
         return _subscript(args, kwargs, level)
     place = PLACES.get(func)
-    found = place(args, kwargs) if place is not None else None
-    if found is None:
-        return args, kwargs, None
-    position, name, low, high, allowed = found
+    found = (place(args, kwargs) if place is not None else None) or []
+    outside = None
+    for one in found if isinstance(found, list) else [found]:
+        args, kwargs, off = _put_inside(one, args, kwargs, level)
+        outside = off if outside is None else outside if off is None else outside | off
+    return args, kwargs, outside
+
+
+def _put_inside(
+    range_: Range, args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
+) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
+    position, name, low, high, allowed = range_
     index = args[position] if position < len(args) else kwargs.get(name)
     if index is None or not _is_index(index) or not level.owns(index):
         return args, kwargs, None
@@ -49,6 +58,20 @@ class InRange(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+class Inside(TorchFunctionMode):
+    """For a record by itself: an index outside what it points into raises before the operation runs.
+
+    Some operations do not look, and read whatever lies there (`ctc_loss`); on a GPU the process would end.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        outside = bounded(func, args, kwargs, _ONE)[2]
+        if outside is not None and bool(outside):
+            raise IndexError("An index is out of range.")
+        return func(*args, **kwargs)
+
+
 class _Every(Level):
     """No level: all indices are looked at."""
 
@@ -59,7 +82,17 @@ class _Every(Level):
         return False
 
 
-_EVERY = _Every(1)
+class _One(_Every):
+    """A single record without a level."""
+
+    def direct(self, tensor: Tensor) -> bool:
+        return True
+
+    def all(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+
+_EVERY, _ONE = _Every(1), _One(1)
 
 
 def _is_index(index: Any) -> bool:
@@ -151,6 +184,16 @@ def _one_hot(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (0, "tensor", 0, classes - 1, None) if classes > 0 else None
 
 
+def _ctc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Labels and lengths of connectionist temporal classification, which torch does not look at on a processor."""
+    values, labels = _given(args, kwargs, 0, "log_probs"), _given(args, kwargs, 1, "targets")
+    if not isinstance(values, Tensor) or not isinstance(labels, Tensor) or not labels.ndim:
+        return None
+    lengths = (2, "input_lengths", 0, values.shape[0], None), (3, "target_lengths", 0, labels.shape[-1], None)
+    return [(1, "targets", 0, values.shape[-1] - 1, None), *lengths]
+
+
+PLACES[F.ctc_loss] = PLACES[torch.ctc_loss] = _ctc
 PLACES[F.embedding] = _rows_of(1, "weight")
 PLACES[torch.embedding] = lambda args, kwargs: (1, "indices", 0, _given(args, kwargs, 0, "weight").shape[0] - 1, None)
 PLACES[F.embedding_bag] = _rows_of(1, "weight")

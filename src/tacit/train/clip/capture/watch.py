@@ -18,7 +18,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -28,9 +27,21 @@ from torch.utils.checkpoint import CheckpointError
 
 from ..recompute.hooks import lost
 from ..rules.operators import EXPANSIONS, RULES
-from .coins import coin
-from .errors import Overwritten, Remembered, kept_data, looked_on, no_rule, own_rule, unseen
-from .functions import FACTORIES, in_place, known, one_to_one, opened, out_of_place, own_vmap_rule, public_coin, refuse
+from .coins import tossed
+from .errors import Overwritten, Remembered, kept_data, looked_on, no_rule, own_rule, together, unseen
+from .functions import (
+    FACTORIES,
+    gives_shape,
+    in_place,
+    known,
+    name_of,
+    one_to_one,
+    opened,
+    out_of_place,
+    own_vmap_rule,
+    public_coin,
+    refuse,
+)
 from .level import Level
 from .onlookers import onlooker
 from .ranges import bounded
@@ -108,9 +119,11 @@ class Capture(TorchFunctionMode):
             result = ROWS[func](self.level, *args, **kwargs)
         elif not private and public_coin(func, args, kwargs):
             with self.level.left():
-                result = coin(f"{func.__name__} {args} {kwargs}", partial(func, *args, **kwargs))
+                result = tossed(func, args, kwargs)
         else:
             result = func(*args, **kwargs)
+        if private and not gives_shape(func) and not all(map(self.level.owns, flat((result,), {}))):
+            raise together(name_of(func))
         if self.owned and func in FACTORIES:
             result = self._for_each(result)
         self.note(result)
@@ -154,7 +167,7 @@ class Capture(TorchFunctionMode):
         """Data must not be written into what outlives the pass, by whatever name (`.data`, a view)."""
         lasting = {_memory(tensor) for tensor in (*self.parameters.values(), *self.lasting)} - {None}
         if _memory(written) in lasting:
-            raise kept_data("a parameter or buffer of the model")
+            raise kept_data()
 
     def _in_range(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Indices of records inside what they point into; a record with one outside will contribute nothing."""

@@ -6,6 +6,8 @@ from types import TracebackType
 
 from torch import nn
 
+_CALLS = tuple(getattr(nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
+
 
 def place_of(error: BaseException, model: nn.Module) -> str:
     """'layer.name (LayerType), line of its code' for the innermost layer that an exception passed through."""
@@ -13,10 +15,11 @@ def place_of(error: BaseException, model: nn.Module) -> str:
     found = ""
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
-        module = trace.tb_frame.f_locals.get("self")
-        if isinstance(module, nn.Module) and id(module) in names:
+        code = trace.tb_frame.f_code
+        module = trace.tb_frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        if isinstance(module, nn.Module) and id(module) in names and code not in _CALLS:
             name = names[id(module)] or "the model"
-            found = f"{name} ({type(module).__name__}), line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name}"
+            found = f"{name} ({type(module).__name__}), line {trace.tb_lineno} of {code.co_name}"
         trace = trace.tb_next
     return found or "the loss"
 

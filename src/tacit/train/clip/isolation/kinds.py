@@ -10,6 +10,7 @@ import decimal
 import functools
 import operator
 import re
+import struct
 import sys
 import sysconfig
 import types
@@ -31,7 +32,8 @@ PLAIN = (
     operator.attrgetter, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
     _thread.LockType, _thread.RLock, np.dtype, np.generic, np.ufunc, torch.dtype, type(_FIELD), torch.device,
     torch.layout, torch.memory_format, torch.Size, type(torch.ops), type(vars(abc.ABC)["_abc_impl"]),
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.library.Library,
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.library.Library, torch.finfo, torch.iinfo,
+    torch.jit.ScriptFunction, re.Match, struct.Struct,
 )  # fmt: skip
 FOLLOWED = (
     object, tuple, frozenset, list, dict, set, bytearray, deque, defaultdict, OrderedDict, type, np.ndarray,
@@ -56,10 +58,15 @@ def plain(value: Any) -> bool:
 
 @functools.lru_cache(4096)
 def _plain(kind: type) -> bool:
-    if kind is object or kind in PLAIN:
+    if kind is object or kind in PLAIN or _is_enum(kind):
         return True
     constant = issubclass(kind, PLAIN) and not issubclass(kind, np.void)
     return constant and not kind.__dictoffset__ and not slots_of(kind)
+
+
+def _is_enum(kind: type) -> bool:
+    """Whether a class is an enumeration of C++ code, such as `torch.nn.attention.SDPBackend`."""
+    return type(kind).__name__ == "pybind11_type" and "__entries" in vars(kind) and not kind.__dictoffset__
 
 
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:

@@ -19,6 +19,7 @@ from torch import Tensor
 from .snapshots import alike
 
 PLACES = ("cpu", "cuda")
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 SMALL = 2**20
 """Tensors of so many numbers are copied once for all records, so that their own memory stays where it is."""
 
@@ -36,7 +37,8 @@ class Memory:
         self.tensors = list(tensors)
         self.own = [tensor.data for tensor in self.tensors]
         self.leaves = [tensor for tensor in self.tensors if tensor.is_leaf]
-        self.flags = [(tensor.requires_grad, tensor.grad, tensor._backward_hooks) for tensor in self.leaves]
+        self.flags = [(tensor.requires_grad, tensor.grad, _hooks(tensor)) for tensor in self.leaves]
+        self.versions = [tensor._version for tensor in self.tensors]
         self.masters: dict[int, Tensor] = {}
         for data in self.own:
             key = data.untyped_storage()._cdata
@@ -52,11 +54,14 @@ class Memory:
 
     def restore(self) -> None:
         """Give every tensor its own memory back, and forget hooks and gradients that were hung on it."""
-        for tensor, data in zip(self.tensors, self.own, strict=True):
+        for tensor, data, version in zip(self.tensors, self.own, self.versions, strict=True):
             tensor.data = data
+            if tensor._version != version:  # how often something was written
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
         for tensor, (wanted, gradient, hooks) in zip(self.leaves, self.flags, strict=True):
-            if tensor._backward_hooks is not hooks:
-                tensor._backward_hooks = hooks
+            for name, held in zip(HOOKS, hooks, strict=True):
+                if getattr(tensor, name) is not held:
+                    setattr(tensor, name, held)
             if tensor.requires_grad != wanted:
                 tensor.requires_grad_(wanted)
             if tensor.grad is not gradient:
@@ -65,6 +70,10 @@ class Memory:
     def moved(self) -> bool:
         """Whether something was written since `enter`."""
         return not all(map(_equal, self.tensors, self.own))
+
+
+def _hooks(tensor: Tensor) -> list[Any]:
+    return [getattr(tensor, name) for name in HOOKS]
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
@@ -194,4 +203,8 @@ FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (torch._C._get_mem_efficient_sdp_enabled, torch._C._set_sdp_use_mem_efficient),
     (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
     (sys.getrecursionlimit, sys.setrecursionlimit),
+    *(
+        (getattr(torch._C, f"_get_cudnn_{name}"), getattr(torch._C, f"_set_cudnn_{name}"))
+        for name in ("enabled", "benchmark", "deterministic")
+    ),
 )

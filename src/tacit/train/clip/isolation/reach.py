@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import gc
+import logging
 import os
 import random
 import sys
@@ -77,6 +78,7 @@ CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.nd
 NAMED = (*CONTAINERS, type)
 OWN = ("__dict__", "__weakref__", "__abstractmethods__")
 HERITAGE = ("__name__", "__qualname__", "__bases__")
+KNOWN = ("snapshots", "draws", "caches", "opaque", "_arrays", "_tensors", "_seen", "_looked")
 RAISED = ("args", "__cause__", "__context__", "__traceback__")
 
 
@@ -95,12 +97,13 @@ class Reach:
         self._arrays: list[Array] = []
         self._tensors: list[Tensor] = []
         self._seen: dict[int, Any] = {id(self): self, id(self.__dict__): self.__dict__}
-        self._looked: set[tuple[int, frozenset[str]]] = set()
+        self._looked: dict[tuple[int, frozenset[str]], None] = {}
         self._named: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self._left: list[tuple[Any, str, bool]] = [(root, "", True) for root in roots]
         self._left += [(random._inst, "random", False), (np.random.mtrand._rand, "numpy.random", False)]
         self._left.append((os.environ, "os.environ", False))
         self._left += [(one, "torch", True) for one in in_force()]
+        self._left += [(one, "logging", False) for one in handlers()]
         self._named[id(vars(parametrize))] = vars(parametrize), {"_cache", "_cache_enabled"}
         self._walk()
         self._sweep()
@@ -116,6 +119,22 @@ class Reach:
                 self._visit(value, path, whole)
             except Exception:  # an object that does not let itself be looked at
                 self.opaque.setdefault(path or "the model", type(value).__qualname__)
+
+    def _mark(self) -> dict[str, int]:
+        """How much is known by now, for `_forget`."""
+        return {name: len(getattr(self, name)) for name in KNOWN}
+
+    def _forget(self, mark: dict[str, int], named: dict[int, set[str]]) -> None:
+        """Forget what was visited since a mark; `named` are the variables of modules that were named then."""
+        for name, size in mark.items():
+            held = getattr(self, name)
+            if isinstance(held, list):
+                del held[size:]
+            else:
+                for _ in range(len(held) - size):
+                    held.popitem()
+        self._named = {key: (self._named[key][0], names) for key, names in named.items()}
+        self._waiting = {code: [one for one in some if id(one) in self._seen] for code, some in self._waiting.items()}
 
     def _sweep(self) -> None:
         """Variables of all modules of the user's, containers among them, and objects of the user's own classes."""
@@ -254,7 +273,8 @@ class Reach:
         self._left += [(one, path, True) for one in (value.__defaults__, value.__kwdefaults__, value.__dict__)]
         with suppress(Exception):  # types that are only named may not be there
             self._later((value.__annotations__,), path, False)
-        self._left += [(cell, path, True) for cell in value.__closure__ or ()]
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        self._left += [(cell, f"{name} in {value.__qualname__}", True) for name, cell in cells]
         for one in map(content, value.__closure__ or ()):
             if isinstance(one, ModuleType):
                 self._module(one, names_of(value.__code__).attributes)
@@ -290,7 +310,7 @@ class Reach:
         held = vars(module)
         if (id(held), attributes) in self._looked:
             return
-        self._looked.add((id(held), attributes))
+        self._looked[id(held), attributes] = None
         own = of_the_user(module)
         if id(held) not in self._seen:
             self._seen[id(held)] = held
@@ -314,7 +334,9 @@ class Reach:
                 continue
             if foreign(kind.__module__):
                 self._seen[id(kind)] = kind
-                self.snapshots += [Patched(kind)] if settable(kind) else []
+                if settable(kind):
+                    self.snapshots.append(Patched(kind))
+                    self._later(list(vars(kind).values()), kind.__name__, False)
                 continue
             self._seen[id(kind)] = kind
             self.snapshots.append(Attributes(kind, partial(_attribute, kind), partial(_own, kind)))
@@ -334,6 +356,13 @@ class Reach:
             self._later((value.__dict__, value.grad if value.is_leaf else None), path, whole)
         if type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             self._left.append((type(value), path, whole))
+
+
+def handlers() -> list[Any]:
+    """Handlers of logging that keep what they are given: those of somebody's own, and those with a buffer."""
+    every = [logging.root, *logging.root.manager.loggerDict.values()]
+    found = [one for each in every for one in (getattr(each, "handlers", ()))]
+    return [one for one in found if not foreign(type(one).__module__) or hasattr(one, "buffer")]
 
 
 def _attribute(kind: type, name: str) -> Any:

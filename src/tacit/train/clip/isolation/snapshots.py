@@ -6,6 +6,7 @@ called on the types themselves, so that no subclass can pretend to be unchanged.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -101,7 +102,7 @@ class Names:
 
     def restore(self) -> None:
         held, noted = self.held, self.noted
-        if self.only is None and len(held) == len(noted) and same(held.values(), noted.values()):
+        if self.only is None and len(held) == len(noted) and same(held, noted) and same(held.values(), noted.values()):
             return
         for name, value in noted.items():
             if value is ABSENT:
@@ -109,7 +110,7 @@ class Names:
             elif held.get(name, ABSENT) is not value:
                 held[name] = value
         if self.only is None:
-            for name in [name for name in held if name not in noted and not isinstance(held[name], ModuleType)]:
+            for name in [name for name in held if name not in noted and not _is_loaded(held[name])]:
                 del held[name]
 
     def moved(self) -> bool:
@@ -119,6 +120,11 @@ class Names:
             {name: one for name, one in now.items() if not isinstance(one, ModuleType)}
             | {name: one for name, one in self.noted.items() if isinstance(one, ModuleType)},
         )
+
+
+def _is_loaded(value: object) -> bool:
+    """Whether a value is a module that was imported, not one that somebody made (`types.ModuleType`)."""
+    return isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value
 
 
 class Added:

@@ -16,6 +16,7 @@ import contextvars
 import decimal
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..capture.coins import profiled_by
 from .kinds import foreign, of_the_user
 from .memory import Draws, Memory
 from .reach import Reach
@@ -60,6 +62,14 @@ class Surroundings(Reach):
         self.snapshots.append(self._memories[0])
         self._modules = frozenset(sys.modules)
         self._seed: int | None = None
+        self._met: dict[str, str] = {}
+        self._lock = threading.RLock()
+        self._stopped = self._over = False
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """What cannot be put back, by its path: that which the roots lead to, and that which a run was stopped at."""
+        return self.opaque | self._met
 
     def run(self, seed: int, function: Callable[[], T]) -> T:
         """The function's result, with generators that start from the seed; afterwards all is as it was."""
@@ -80,21 +90,37 @@ class Surroundings(Reach):
         return [draws for draws in self.draws if draws.held not in (random._inst, np.random.mtrand._rand)]
 
     def _traced(self, function: Callable[[], T]) -> T:
-        """Call a function while `_call` is told of every Python function that is called in this thread."""
+        """Call a function while `_call` is told of every Python function that it calls, in threads that it starts too.
+
+        Raises `Stopped` where the function was stopped, even if code in it caught that and went on.
+        """
         if self._near:
             return function()
-        before = sys.gettrace()
+        before, threads, profiler = sys.gettrace(), threading.gettrace(), sys.getprofile()
+        self._stopped = self._over = False
+        threading.settrace(self._call)
         sys.settrace(self._call)
         try:
-            return function()
+            found = function()
         finally:
+            self._over = True
+            if self._stopped:
+                profiled_by(profiler)
             sys.settrace(before)
+            threading.settrace(threads)
+        if self._stopped:
+            raise Stopped
+        return found
 
     def _call(self, frame: FrameType, event: str, _: Any) -> None:
         """Note what the code of a library names, and what the function encloses, before it runs for the first time."""
         code = frame.f_code
         if code in self._known or _importing(frame):
             return
+        with self._lock:
+            self._first(frame, code)
+
+    def _first(self, frame: FrameType, code: CodeType) -> None:
         if not code.co_freevars:
             self._known.add(code)
         own = code not in self._codes and not foreign(str(frame.f_globals.get("__name__", "")))
@@ -102,9 +128,31 @@ class Surroundings(Reach):
         here = [one for one in waiting if _runs(one, frame)]
         if own:
             self.called[code] = frame.f_globals
-        if own or here:
-            self._waiting[code] = [one for one in waiting if one not in here]
-            self._more(lambda: self._note(code, frame.f_globals if own else {}, here))
+        if not own and not here:
+            return
+        self._waiting[code] = [one for one in waiting if one not in here]
+        if not self._more(lambda: self._note(code, frame.f_globals if own else {}, here)):
+            self._known.discard(code)
+            if own:
+                self._codes.discard(code)
+                self.called.pop(code)
+            self._waiting[code] = waiting
+            self._stop()
+
+    def _stop(self) -> None:
+        """Raise `Stopped` where a call leads to what cannot be put back. Code that catches it is watched further.
+
+        Python turns off a trace function that raises, so a profile function turns it on again.
+        """
+        self._stopped = True
+        sys.setprofile(self._watch_again)
+        raise Stopped
+
+    def _watch_again(self, frame: FrameType, event: str, _: Any) -> None:
+        sys.settrace(self._call)
+        if event == "call" and not self._over:
+            self._call(frame, event, None)
+        sys.setprofile(None)
 
     def _note(self, code: CodeType, variables: dict[str, Any], functions: Iterable[FunctionType] = ()) -> None:
         """Visit what code names among the variables of its module, and what functions enclose."""
@@ -115,24 +163,31 @@ class Surroundings(Reach):
             self.enclosed(function)
         self._walk()
 
-    def _more(self, visit: Callable[[], None]) -> None:
-        """Add what is visited to that which is put back, in the midst of a run."""
-        known, arrays, draws, tensors = len(self.opaque), len(self._arrays), len(self.draws), len(self._tensors)
+    def _more(self, visit: Callable[[], None]) -> bool:
+        """Add what is visited to that which is put back, in the midst of a run.
+
+        If the visit leads to what cannot be put back, all of it is forgotten, and the answer is no. So whatever leads
+        there later is stopped as well, whoever was stopped before.
+        """
+        mark = self._mark()
         before = {key: set(names) for key, (_, names) in self._named.items()}
         visit()
+        if len(self.opaque) > mark["opaque"]:
+            self._met |= dict(list(self.opaque.items())[mark["opaque"] :])
+            self._forget(mark, before)
+            return False
         for key, (held, names) in self._named.items():
             if new := frozenset(names - before.get(key, set())):
                 self.snapshots.append(Names(held, new))
-        for array in self._arrays[arrays:]:
+        for array in self._arrays[mark["_arrays"] :]:
             array.enter()
-        for one in self.draws[draws:]:
+        for one in self.draws[mark["draws"] :]:
             one.seed(self._seed or 0)
-        if self._tensors[tensors:]:
-            self._memories.append(more := Memory(self._tensors[tensors:]))
+        if self._tensors[mark["_tensors"] :]:
+            self._memories.append(more := Memory(self._tensors[mark["_tensors"] :]))
             self.snapshots.append(more)
             more.enter()
-        if len(self.opaque) > known:
-            raise Stopped
+        return True
 
     @contextmanager
     def _entered(self, seed: int | None) -> Iterator[None]:
@@ -180,8 +235,15 @@ def _runs(function: FunctionType, frame: FrameType) -> bool:
 
 def _importing(frame: FrameType | None) -> bool:
     """Whether code runs because a library is loaded for the first time: it then makes what it names."""
+    last = frame
     while frame is not None and frame.f_code is not Surroundings._traced.__code__:
         if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            return True
-        frame = frame.f_back
+            return not _of_the_user_by_name(last)
+        last, frame = frame, frame.f_back
     return False
+
+
+def _of_the_user_by_name(frame: FrameType | None) -> bool:
+    """Whether the code of a frame belongs to a module of the user's."""
+    module = sys.modules.get(str(frame.f_globals.get("__name__", ""))) if frame is not None else None
+    return isinstance(module, ModuleType) and of_the_user(module)

@@ -6,9 +6,9 @@ checkpointing throws away. Here the first pass adds up squared norms, and the se
     pass 1   |G_i|^2 = \sum_p |G_ip|^2        pass 2   S_p = \sum_i c_i G_ip        for every parameter p
 
 In both, a checkpointed part runs again under a capture of its own when gradients reach it; what that saw is dropped as
-soon as its parameters are done. Torch's random numbers are the forward pass's own each time, so both passes see one
-gradient. A part that computes anything else than the first time is refused, because what was measured must be what is
-added.
+soon as its parameters are done. Random numbers of torch, Python and numpy are the forward pass's own each time, so both
+passes see one gradient. A part that computes anything else than the first time is refused, because what was measured
+must be what is added.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from ....core import BadInput
 from ..arrays import REDUCED, full_float32
+from ..capture.coins import from_here
 from ..capture.errors import Overwritten, unseen
 from ..capture.level import Level
 from ..capture.nested import nested
@@ -85,10 +86,12 @@ class Part:
     waiting: list[Slot] = field(default_factory=list)
     results: list[Tensor] = field(default_factory=list)
     handle: Any = None
+    coins: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def begin(self) -> None:
         """Save something under torch's eyes: asking for it runs the part again, whatever else it saves."""
         self.handle = _saved().grad_fn
+        self.coins = from_here()
 
     def again(self, *args: Any, **kwargs: Any) -> Any:
         """Run it under a capture of its own, and fill the slots."""
@@ -98,7 +101,7 @@ class Part:
         capture = Capture(parent.parameters, level, parent.copies, parent.owned, parent.lasting)
         capture.sources.update(parent.sources)
         capture.seen = parent.seen
-        with level.entered(), parent.within(), checkpointed(capture), nested(capture), capture:
+        with self.coins(), level.entered(), parent.within(), checkpointed(capture), nested(capture), capture:
             result = self.function(*args, **kwargs)
             results = [_mark(level.under(part)[0] if level.direct(part) else part) for part in flat((result,), {})]
         _check_same([slot.mark for slot in self.slots], [_mark(record.output) for record in capture.records])
