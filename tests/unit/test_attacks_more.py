@@ -1,5 +1,6 @@
 """Shadow classifiers, labels alone, snapshots, records and groups."""
 
+import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from tacit import attacks
 from tacit.attacks.groups import _holm
+from tacit.attacks.targets import independent
 from tacit.core import BadInput, Observations, Scores
 from tacit.core.randomness import Seeded
 from tacit.study.subsets import subsets
@@ -223,3 +225,55 @@ def test_every_reference_model_counts_when_combined_chooses():
         found = {name: at_one_percent(name, target, references) for name in ("combined", "lira", "student", "loss")}
         assert found["loss"] < 0.3
         assert found["combined"] >= 0.9 * max(found["lira"], found["student"])
+
+
+def test_sets_that_were_cut_without_overlap_are_no_references_of_each_other():
+    rng = np.random.default_rng(0)
+    halves = np.argsort(rng.random((60, 4)), axis=0) < 30
+    assert independent(halves, 1).tolist() == [0, 2, 3]
+    pair = np.column_stack((halves[:, 0], ~halves[:, 0], halves[:, 1:]))
+    assert independent(pair, 0).tolist() == [2, 3, 4]
+    thirds = np.arange(60)[:, None] % 3 == np.arange(3)
+    assert independent(thirds, 0).size == 0
+    assert independent(np.column_stack((thirds, halves)), 0).tolist() == [3, 4, 5, 6]
+    whole = np.column_stack((halves[:, 0], np.ones(60, bool), np.zeros(60, bool)))
+    assert independent(whole, 0).tolist() == [1, 2]
+    for folds in (thirds, ~thirds):  # the second is a cross-validation
+        seen = Observations.from_margin(rng.normal(size=(60, 3)), member=folds)
+        with pytest.raises(BadInput, match="independent of model 0"):
+            attacks.leave_one_out(attacks.lira, seen)
+
+
+def _few_of_many(seed):
+    """Models that were trained on 40 of 800 records, none of them on the same: what combined finds, and the best."""
+    rng = np.random.default_rng(seed)
+    member = np.column_stack((rng.permutation(800) < 40, subsets(800, 16, 40, Seeded(seed))))
+    margin = rng.normal(size=(800, 1)) + rng.normal(size=member.shape) + 2.0 * member
+    seen = Observations.from_margin(margin, member=member)
+    target, references = seen.select(models=[0]), seen.select(models=np.arange(1, 17))
+    rates = {name: attacks.ATTACKS[name](target, references).roc().at(0.05) for name in ("combined", "lira", "student")}
+    return rates["combined"], max(rates.values())
+
+
+def test_small_training_sets_do_not_mislead_the_choice():
+    found = np.array([_few_of_many(seed) for seed in range(4)]).mean(axis=0)
+    assert found[0] > 0.9 * found[1]
+
+
+def test_references_that_avoid_a_record_for_its_neighbour_are_a_mutant(monkeypatch):
+    """How many of them saw a record gives away who was trained on it, and the attack that reads this is chosen."""
+    module = importlib.import_module("tacit.attacks.combined")
+    monkeypatch.setattr(module, "independent", lambda member, k: np.setdiff1d(np.arange(member.shape[1]), [k]))
+    found = np.array([_few_of_many(seed) for seed in range(4)]).mean(axis=0)
+    assert found[0] < 0.8 * found[1]
+
+
+@pytest.mark.parametrize(("models", "names"), [(1, ("lira-offline", "loss")), (3, ("lira", "student", "rmia"))])
+def test_with_few_references_fixed_attacks_are_summed(models, names):
+    seen = fleet(models=models + 1)
+    target, references = seen.select(models=[0]), seen.select(models=np.arange(1, models + 1))
+    ranks = []
+    for name in names:
+        score = attacks.ATTACKS[name](target, references).score
+        ranks.append(-np.log((score[:, None] <= score).mean(axis=1)))
+    np.testing.assert_allclose(attacks.combined(target, references).score, np.sum(ranks, axis=0))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core import BadInput, Observations, Scores, Source, check, source
 
@@ -16,8 +17,8 @@ Randomness = Source | int | np.random.Generator | None
 def leave_one_out(attack: AnyAttack, observations: Observations, targets: Iterable[int] | None = None) -> Scores:
     """Attack each chosen model (all, if none are chosen) with the others as references; rows name the model.
 
-    References trained on exactly the other half stay out: were models made in such pairs, how many references saw a
-    record would tell whether the target did.
+    References whose training sets were cut to avoid the target's stay out (see `independent`). Where all were, as the
+    models of a cross-validation are, nothing can be said.
 
     Caller ensures: the models were trained independently of each other given their membership. Rows of one record
     under several targets share that record, so intervals that treat rows as independent speak of these records.
@@ -53,6 +54,18 @@ def known_split(
     return observations.select(records=~known), observations.select(records=known)
 
 
+def independent(member: NDArray[np.bool_], k: int) -> NDArray[np.intp]:
+    """Models that may be references of model k, by who was trained on what (records x models).
+
+    Training sets that were cut without overlap (complementary halves, parts of one permutation, folds of a
+    cross-validation) give away their neighbours: how many of the others saw a record tells whether model k did.
+    """
+    mine = member[:, [k]]
+    apart = ~(member & mine).any(axis=0) | ~(~member & ~mine).any(axis=0)
+    apart &= member.any(axis=0) & ~member.all(axis=0)  # a model of nobody, or of everybody, was not cut
+    return np.setdiff1d(np.flatnonzero(~apart), [k])
+
+
 def joined(parts: Sequence[Scores]) -> Scores:
     """Scores of one attack on several targets, one after the other."""
     first = parts[0]
@@ -70,9 +83,12 @@ def joined(parts: Sequence[Scores]) -> Scores:
 
 
 def _one(attack: AnyAttack, observations: Observations, k: int) -> Scores:
-    member = observations.need("member").astype(bool)
-    paired = (member != member[:, [k]]).all(axis=0)
-    others = np.setdiff1d(np.flatnonzero(~paired), [k])
+    others = independent(observations.need("member").astype(bool), k)
+    if not others.size and observations.models > 1:
+        raise BadInput(
+            f"No other model is independent of model {k}: training sets, or the records left out, do not overlap.",
+            fix="Train each model on a random half of its own.",
+        )
     references = observations.select(models=others) if others.size else None
     scores = attack(observations.select(models=k), references)
     return Scores(
