@@ -148,7 +148,13 @@ GUARDS: dict[str, Without] = {
     "a fleet's sums in float32": Without(
         f"{FLEET}/certified.py", "rough = float(moved) * ROUND >", "rough = 0.0 * ROUND >"),
     "a fleet's model keeps records": Without(
-        f"{FLEET}/stack.py", "return self._around.run(0, run)", "return run()"),
+        f"{FLEET}/stack.py", 'return self._around.run(int(torch.randint(2**62, (), device="cpu")), run)',
+        "return run()"),
+    "a fleet's random numbers are known": Without(
+        f"{FLEET}/fleet.py", "with drawn_from(draws.key(step), batch.x.device, read=True) if models.draws else",
+        "with"),
+    "a fleet's model is shown several records": Without(
+        f"{FLEET}/stack.py", "        with apart():\n", "        if True:\n"),
 }  # fmt: skip
 
 

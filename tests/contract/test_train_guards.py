@@ -114,6 +114,10 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_train_contributions.py", "test_a_fleets_sums_that_may_move_too_far_are_made_in_float64"),
     ("a fleet's model keeps records", "tacit.fleet.stack:AnyStack._kept_apart",
      "property/test_train_mixing.py", "test_one_record_moves_a_fleets_sum_by_at_most_the_clip_norm"),
+    ("a fleet's random numbers are known", "tacit.fleet.order:Draws.key", "unit/test_fleet_train.py",
+     "test_dropout_in_a_private_fleet_follows_from_its_own_source_and_not_from_a_seed_that_a_script_sets"),
+    ("a fleet's model is shown several records", "tacit.fleet.apart:Apart",
+     "unit/test_fleet_train.py", "test_a_fleet_refuses_code_that_torch_shows_several_records"),
 ]  # fmt: skip
 
 

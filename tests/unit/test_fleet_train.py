@@ -1,5 +1,6 @@
 """Fleets: membership is kept, clipping and noise are DP-SGD's, own records are sampled per model."""
 
+import contextlib
 import functools
 import io
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import BadInput, Plan
 from tacit.core import source
@@ -402,3 +404,85 @@ def test_a_look_at_positions_leaves_nothing_of_a_record_in_a_private_training():
     made = stack(Remembering(), stacked([Remembering(), Remembering()]))
     made.gradients(torch.arange(8.0)[:, None], torch.arange(8) % 2, Clip(torch.ones(2, 8, dtype=torch.bool), 1.0))
     assert not hasattr(made._model, "seen")
+
+
+def dropping():
+    return nn.Sequential(nn.Linear(FEATURES, 20), nn.Dropout(0.5), nn.Linear(20, CLASSES))
+
+
+def after_a_seed(seed, rng):
+    """Logits of a private fleet with dropout, trained after the script has set torch's numbers."""
+    x = torch.ones(12, FEATURES)
+    torch.manual_seed(seed)
+    member = np.ones((12, 2), dtype=bool)
+    models = Fleet(dropping).train(x, np.zeros(12, dtype=int), member, Plan(12, 0.5, 3, 1.0), rng=rng)
+    return models.logits(x[:1])
+
+
+def test_dropout_in_a_private_fleet_follows_from_its_own_source_and_not_from_a_seed_that_a_script_sets(monkeypatch):
+    """With numbers that are known, one record more would give later ones others, and the sum would tell."""
+    first = after_a_seed(0, 1)
+    np.testing.assert_array_equal(first, after_a_seed(5, 1))
+    assert not np.array_equal(first, after_a_seed(0, 2))
+    monkeypatch.setattr("tacit.fleet.fleet.drawn_from", lambda key, device, read: contextlib.nullcontext())
+    assert not np.array_equal(after_a_seed(0, 1), after_a_seed(5, 1))
+
+
+class Odd(nn.Module):
+    """Looks at more than one record, in a way that `vmap` lets through."""
+
+    def __init__(self, look):
+        super().__init__()
+        self.look, self.a = look, nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x):
+        return self.look(self.a, x)
+
+
+class Onlooker(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def in_a_mode(layer, x):
+    with Onlooker():
+        return layer(x).square()
+
+
+class Centred(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x * 1.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+    @staticmethod
+    def vmap(info, dims, x):
+        return (x - x.mean(dims[0], keepdim=True)) * 1.0, dims[0]
+
+
+LOOKS = {
+    "all records": lambda layer, x: layer(x if torch._is_all_true(x < 3) else -x),
+    "a mode of torch": in_a_mode,
+    "rule of its own": lambda layer, x: layer(Centred.apply(x)),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_fleet_refuses_code_that_torch_shows_several_records(look, monkeypatch):
+    def trained():
+        member = np.ones((6, 2), dtype=bool)
+        Fleet(lambda: Odd(LOOKS[look])).train(
+            torch.ones(6, FEATURES), np.zeros(6, dtype=int), member, Plan(6, 1.0, 1, 1.0), rng=1
+        )
+
+    with pytest.raises(BadInput, match=look):
+        trained()
+    monkeypatch.setattr("tacit.fleet.stack.apart", contextlib.nullcontext)
+    trained()

@@ -11,7 +11,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,7 @@ from ..core.randomness import Source, source
 from ..loss import Plan
 from ..loss.clipping import FLAT
 from ..loss.sampling import POISSON
+from ..train.clip.capture.coins import drawn_from
 from ..train.clip.rounding import MOST, ROUNDING, at_most
 from .certified import Clip
 from .device import Batch, Compiled, Gradients, fixed_size
@@ -88,7 +89,8 @@ class Fleet:
 
         An `Epochs` schedule is plain training, a `Plan` is DP-SGD with exact per-example clipping and noise of its own
         in every model. After `snapshots`, epochs or a plan's steps, models are kept as they are then. Deterministic
-        given `rng`, whatever `models_at_once` is, for models without dropout.
+        given `rng`; for models without dropout, whatever `models_at_once` is. Dropout draws from `rng` too, not from
+        torch's own numbers: which of them a record is given follows from who else is there, so they must be secret.
         """
         data = Pool.of(x, y, member, own).to(self.device)
         trainable(schedule)
@@ -192,7 +194,8 @@ def _train(
             if private:
                 draws.add_noise(parameters, -rate * scale, 1.0)
         else:
-            sums = gradients(models, batch)
+            with drawn_from(draws.key(step), batch.x.device, read=True) if models.draws else nullcontext():
+                sums = gradients(models, batch)
             if private:
                 draws.add_noise([sums[name] for name in models.parameters], scale, share)
             for name, parameter in models.parameters.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ..loss import Plan
 from .device import Batch, Noise
 from .memory import BLOCK
 
+DRAWN = b"draws of a fleet"
 ALIGNED = 16
 """On a GPU batches are filled up to multiples of it, with records that are nobody's."""
 
@@ -91,6 +93,10 @@ class Draws:
         drawn = self._draw(torch.randn, sum(sizes)).mul_(scale)
         for value, part in zip(values, drawn.split(sizes, dim=1), strict=True):
             torch.add(part.unflatten(1, value.shape[1:]), value, alpha=share, out=value)
+
+    def key(self, step: int) -> bytes:
+        """The key of the random numbers that models draw themselves in a step (dropout)."""
+        return hashlib.sha256(DRAWN + b"".join(one.to_bytes(8, "little") for one in (self._seeds[0], step))).digest()
 
     def uniform(self, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """(K, count)."""

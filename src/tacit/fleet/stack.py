@@ -18,9 +18,11 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 from ..core.errors import BadInput
 from ..train.clip.arrays import square
-from ..train.clip.isolation import Surroundings
+from ..train.clip.capture.errors import left
+from ..train.clip.isolation import Stopped, Surroundings
 from ..train.clip.rounding import LOST, traced
 from ..train.sample.labels import known
+from .apart import apart
 from .certified import Clip, Counted, total_length, total_sway
 from .indexing import looks_up
 from .layers import Convolution, Linear, Rule, rule_of
@@ -40,6 +42,8 @@ class Stack(ABC):
     """No step is taken by what the numbers are: for a compiler."""
     form: str | None = None
     """What its gradients do but for the parameters' values; None where that has no short name."""
+    draws = True
+    """Its models may draw random numbers, as dropout does."""
     rank_one = True
     """No sum over positions hides in a per-example gradient: rounding its factors rounds it by no larger share."""
 
@@ -72,6 +76,8 @@ class LayerStack(Stack):
 
     The first layer sees the same batch in every model, unless each has its own: one matrix product for all of them.
     """
+
+    draws = False
 
     def __init__(self, template: nn.Module, parameters: dict[str, Tensor]) -> None:
         self.parameters = parameters
@@ -178,7 +184,7 @@ class AnyStack(Stack):
             )
         one = torch.ones(1, device=x.device)
         per_example = vmap(
-            lambda parameters, a, b: grad(self._loss)(parameters, a[None], b[None], one),
+            lambda parameters, a, b: grad(self._watched_loss)(parameters, a[None], b[None], one),
             in_dims=(None, 0, 0),
             randomness="different",
         )
@@ -219,7 +225,15 @@ class AnyStack(Stack):
         if traced(x) or x.is_meta:
             return run()
         self._around = self._around or Surroundings(self._model)
-        return self._around.run(0, run)
+        try:
+            return self._around.run(int(torch.randint(2**62, (), device="cpu")), run)
+        except Stopped:
+            path, kind = next(iter(self._around.lost.items()))
+            raise left("model", path, kind) from None
+
+    def _watched_loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        with apart():
+            return self._loss(parameters, x, y, weight)
 
     def _loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         return (losses(*known(functional_call(self._model, parameters, (x,)), y)) * weight).sum()

@@ -41,7 +41,14 @@ def nested(capture: Capture) -> Iterator[None]:
         capture.note(found)
         return found
 
-    with _exchanged(functorch, UNWRAP, ours), _exchanged(autograd, RULE, _without_rules):
+    with _exchanged(functorch, UNWRAP, ours), without_rules():
+        yield
+
+
+@contextmanager
+def without_rules() -> Iterator[None]:
+    """Refuse autograd functions with a rule for `vmap` that is not torch's."""
+    with _exchanged(autograd, RULE, _without_rules):
         yield
 
 
