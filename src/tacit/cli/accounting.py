@@ -13,7 +13,7 @@ from ..core.errors import BadInput
 from ..core.events import Event
 from ..core.interval import Interval, finite
 from ..core.shown import small
-from .app import Result, verb
+from .app import Result, assumed, verb
 
 METHOD = "privacy-loss distribution, certified from both sides"
 ABOVE = "privacy-loss distribution, certified from above"
@@ -80,7 +80,7 @@ def epsilon(
         ("belief", f"from {prior:.4g} to at most {belief.upper:.4g}, but for outputs of probability {small(delta)}"),
         ("guess", f"right with probability at most {accuracy.upper:.4g}"),
     ]
-    lines = [f"Assumes that {text}." for text in assumptions]
+    lines = assumed(assumptions)
     if explain:
         theorems = loss.explain(described, delta=delta, adjacency=neighbours, group=group)
         data["theorems"] = [
@@ -126,7 +126,7 @@ def calibrate(
     data = {"parameter": parameter, "value": value, **setting.to_json(), "event": setting.event.to_json()}
     rows = [(parameter, f"{value:.10g}"), ("epsilon", spelled(setting.epsilon)), ("delta", f"{small(delta)}")]
     rows += [("adjacency", setting.adjacency.value), ("method", METHOD)]
-    lines = [f"Assumes that {assumption}." for assumption in assumptions]
+    lines = assumed(assumptions)
     return Result({**data, "method": METHOD, "assumptions": assumptions}, rows, lines)
 
 
@@ -173,7 +173,7 @@ def plan(
     data = {**numbers, "bands": made.bands, "epsilon": found.to_json(), "delta": delta, **words}
     rows = [(name, f"{value:.10g}") for name, value in numbers.items()]
     rows += [("epsilon", spelled(found)), ("delta", f"{small(delta)}"), *words.items()]
-    lines = [*(f"Assumes that {text}." for text in assumptions), made.hint]
+    lines = [*assumed(assumptions), made.hint]
     more = {"event": made.event.to_json(), "assumptions": assumptions, "hint": made.hint}
     return Result({**data, **more}, rows, lines)
 

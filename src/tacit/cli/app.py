@@ -18,7 +18,7 @@ import time
 import traceback
 import typing
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -143,6 +143,11 @@ class Result:
     rows: list[tuple[str, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     status: int = DONE
+
+
+def assumed(texts: Iterable[str]) -> list[str]:
+    """One line for everything that an upper bound assumes: it is shown wherever the bound is."""
+    return [f"Assumes that {text}." for text in texts]
 
 
 def verb(

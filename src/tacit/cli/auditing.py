@@ -14,7 +14,7 @@ from ..core.files import Lasting
 from ..core.interval import finite
 from ..core.run_folder import run_folder
 from ..core.shown import small
-from .app import AGAIN, DONE, REFUTED, SEED, STATUS_OF_VERDICT, Result, note, resumable, verb
+from .app import AGAIN, DONE, REFUTED, SEED, STATUS_OF_VERDICT, Result, assumed, note, resumable, verb
 from .entry import Guarded, code_of, resolve, resolve_callable
 from .inputs import canary as canary_maker
 from .inputs import read_data, read_event, seeded
@@ -123,7 +123,8 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
     rows += [(f"would catch: {fault.name}", chance_words(fault)) for fault in evidence.caught if fault.chance]
     rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
     rows.append(("evidence", path))
-    return Result(data, rows, [evidence.sentence], STATUS_OF_VERDICT[evidence.verdict.value])
+    lines = [evidence.sentence, *assumed(() if upper is None else upper.assumptions)]
+    return Result(data, rows, lines, STATUS_OF_VERDICT[evidence.verdict.value])
 
 
 @verb("verify")

@@ -14,7 +14,7 @@ from ..core.files import written
 from ..core.interval import finite
 from ..core.json_text import parsed
 from ..core.shown import number, small
-from .app import DONE, REFUTED, Result, verb
+from .app import DONE, REFUTED, Result, assumed, verb
 from .inputs import read_event, require
 
 if TYPE_CHECKING:
@@ -176,4 +176,4 @@ def _told(found: Ledger) -> Result:
         f"{number(a['remaining'])} remains"
         for a in data["allotments"]
     ]
-    return Result(data, rows, [*parts, *shown])
+    return Result(data, rows, [*parts, *shown, *assumed(data["spent"]["assumptions"])])

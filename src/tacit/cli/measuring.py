@@ -15,7 +15,7 @@ from ..core.files import Lasting
 from ..core.run_folder import run_folder
 from ..data import Records
 from ..study.run_file import RunFile
-from .app import AGAIN, NO_ANSWER, SEED, STATUS_OF_VERDICT, Result, note, resumable, verb
+from .app import AGAIN, NO_ANSWER, SEED, STATUS_OF_VERDICT, Result, assumed, note, resumable, verb
 from .attack_data import Side, sides
 from .entry import Guarded, resolve_model
 from .inputs import PROGRESS, made, read_records, require, seeded, settings_of
@@ -171,7 +171,8 @@ def _found(evidence: Evidence, path: str, scores: str) -> Result:
     rows = [(item.attack, _line(item)) for item in evidence.measurements]
     rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
     status = NO_ANSWER if evidence.verdict == "uninformative" else STATUS_OF_VERDICT[evidence.verdict.value]
-    return Result(data, [*rows, ("evidence", path)], [evidence.sentence], status)
+    lines = [evidence.sentence, *assumed(() if evidence.upper is None else evidence.upper.assumptions)]
+    return Result(data, [*rows, ("evidence", path)], lines, status)
 
 
 def measured(item: Measurement) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ..core.errors import BadInput
 from ..core.files import text as read_text
 from ..core.files import written
 from ..core.shown import number, significant
-from .app import SEED, Result, verb
+from .app import SEED, Result, assumed, verb
 from .budgets import opened
 from .inputs import require, seeded
 
@@ -212,6 +212,7 @@ def _write(answer: Answer, path: Path) -> None:
 def _priced(question: Query[Any], epsilon: float, delta: float) -> Result:
     price = question.preview(epsilon=epsilon, delta=delta)
     data = {"error": price.error, "event": price.event.to_json(), "remaining": price.remaining}
+    data["assumptions"] = list(price.assumptions)
     errors = price.error if isinstance(price.error, dict) else {question.name.split(" ")[1]: price.error}
     rows = [
         (
@@ -222,7 +223,8 @@ def _priced(question: Query[Any], epsilon: float, delta: float) -> Result:
     ]
     rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}"))
     rows += [] if price.remaining is None else [("remaining", number(price.remaining))]
-    return Result({**data, "epsilon": epsilon, "delta": delta, "confidence": price.confidence}, rows)
+    found = {**data, "epsilon": epsilon, "delta": delta, "confidence": price.confidence}
+    return Result(found, rows, assumed(price.assumptions))
 
 
 def _told(answer: Answer, epsilon: float, delta: float) -> Result:
@@ -237,10 +239,11 @@ def _told(answer: Answer, epsilon: float, delta: float) -> Result:
         "rows_lost": None if lost is None else lost.to_json(),
         "randomness": answer.randomness,
         "notes": list(answer.notes),
+        "assumptions": list(answer.assumptions),
     }
     rows = [("confidence", f"{answer.confidence:.0%} for each number, noise only")]
     if lost is not None and lost.value is not None:
         rows.append(("cut by limits", f"{lost.value:.1%} of people ({lost.lower:.1%} to {lost.upper:.1%})"))
     rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}, {answer.adjacency.value}"))
     left = "nothing was charged: no ledger" if answer.receipt is None else number(answer.receipt.remaining)
-    return Result(data, rows + [("remaining", left)], answer.lines(most=1000))
+    return Result(data, rows + [("remaining", left)], [*answer.lines(most=1000), *assumed(answer.assumptions)])

@@ -11,7 +11,7 @@ import typer
 from ..core.errors import BadInput
 from ..core.evidence import Evidence
 from ..core.run_folder import run_folder
-from .app import AGAIN, SEED, STATUS_OF_VERDICT, Result, note, verb
+from .app import AGAIN, SEED, STATUS_OF_VERDICT, Result, assumed, note, verb
 from .inputs import require, seeded
 
 
@@ -64,6 +64,7 @@ def quickstart(
         "models": [_model(name, evidence) for name, evidence in both.items()],
     }
     lines = [f"{name}: {evidence.sentence}" for name, evidence in both.items()]
+    lines += [text for item in both.values() if item.upper is not None for text in assumed(item.upper.assumptions)]
     status = max(STATUS_OF_VERDICT[evidence.verdict.value] for evidence in both.values())
     return Result(data, [("report", str(folder / outcome.page.name))], lines, status)
 

@@ -15,7 +15,7 @@ from ..core.run_folder import run_folder
 from ..core.shown import small
 from ..study.audit_section import FIT, AuditSection
 from ..study.run_file import RunFile, described_by
-from .app import AGAIN, DESCRIBE, SEED, Result, note, verb
+from .app import AGAIN, DESCRIBE, SEED, Result, assumed, note, verb
 from .entry import resolve_callable
 from .inputs import one_process, read_records, require, seeded
 from .training import LEDGER, OWN_FACTS, OWN_WORDS, READABLE, spender
@@ -155,7 +155,7 @@ def _told(
         *(() if released is None else (("released", f"{released.epsilon:.6g}: the data-dependent bound, with noise"),)),
         *((name, path) for name, path in written.items() if path is not None),
     ]
-    lines = [f"Assumes that {text}." for text in bound.assumptions]
+    lines = assumed(dict.fromkeys((*bound.assumptions, *(() if released is None else released.assumptions))))
     if written["model"] is not None:
         folder = shlex.quote(str(Path(written["model"]).parent))
         lines.append(f"Next: tacit bracket {folder} attacks this student, audits its run, and writes a page.")

@@ -17,7 +17,7 @@ from ..core.shown import small
 from ..data import Records
 from ..study.audit_section import TRAINED, AuditSection
 from ..study.run_file import RunFile, described_by
-from .app import AGAIN, DESCRIBE, SEED, Result, note, resumable, terminal, verb
+from .app import AGAIN, DESCRIBE, SEED, Result, assumed, note, resumable, terminal, verb
 from .entry import resolve_callable
 from .inputs import one_process, read_records, require, seeded
 
@@ -209,7 +209,7 @@ def _told(
         *(() if payer is None or payer.receipt is None else (("remaining", f"{payer.receipt.remaining:.6g}"),)),
         *((name, str(path)) for name, path in written.items() if path is not None),
     ]
-    lines = [f"Assumes that {text}." for text in bound.assumptions]
+    lines = assumed(bound.assumptions)
     return Result(
         data,
         rows,

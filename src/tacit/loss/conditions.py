@@ -48,10 +48,12 @@ FRESH = "every release draws its randomness afresh, independently of all others"
 SECRET = "nobody learns who is in a batch"
 STEADY = "a record added, removed or exchanged leaves the steps of all others as they are"
 CYCLIC = "each record takes part in at most `participations` steps, any two of them at least `separation` apart"
+SCALED = "one record's contribution to a step has at most the norm that the noise is scaled by"
 AS_STATED = "the release is private as stated, under this adjacency"
 AT_MOST = "there are at most `size` records"
 EVERYWHERE = "the minimum is taken over all of space, and the random tilt is never seen"
 EXACT = "the minimiser is exact, or another event of the claim covers the distance at which the solver stopped"
+MIXED = "the numbers that the noise of all steps is mixed from are drawn afresh, independently of each other"
 FRESH_POISSON = "every batch is a fresh Poisson sample: each record independently with probability `rate`"
 
 
@@ -108,18 +110,19 @@ CONDITIONS: dict[type[Event], Conditions] = {
         ("every batch is a fresh uniform sample of exactly `batch` records, without replacement", SECRET), "fixed-size"
     ),
     Shuffled: Conditions(
-        ("every pass shuffles the records and cuts them into batches; the shuffle is counted as known",), "shuffled"
+        ("every pass shuffles the records and cuts them into batches; the shuffle is counted as known", FRESH),
+        "shuffled",
     ),
     Allocation: Conditions(
-        ("each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly", SECRET),
+        ("each record takes part in exactly `times` of `steps` releases, chosen afresh, uniformly", SECRET, FRESH),
         "allocation",
     ),
     MatrixFactorisation: Conditions(
-        (CYCLIC, STEADY, "one record's contribution to a step has at most the norm that the noise is scaled by"),
+        (CYCLIC, STEADY, SCALED, MIXED),
         "cyclic",
     ),
     BandedFactorisation: Conditions(
-        (CYCLIC, STEADY, "one record's contribution to a step has at most the norm that the noise is scaled by"),
+        (CYCLIC, STEADY, SCALED, MIXED),
         "cyclic",
     ),
     CyclicPoisson: Conditions(
@@ -128,7 +131,8 @@ CONDITIONS: dict[type[Event], Conditions] = {
             "step k samples only group k mod `cycle`, each of its records independently with probability `rate`",
             SECRET,
             STEADY,
-            "one record's contribution to a step has at most the norm that the noise is scaled by",
+            SCALED,
+            MIXED,
         ),
         "cyclic-poisson",
     ),
@@ -148,6 +152,7 @@ CONDITIONS: dict[type[Event], Conditions] = {
             "every loss is convex and as steep and smooth as stated everywhere, without clipping; constants are public",
             "the start does not depend on the data, and no iterate but the last is ever seen",
             AT_MOST,
+            FRESH,
         ),
         more=_last_iterate,
     ),

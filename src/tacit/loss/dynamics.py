@@ -18,12 +18,15 @@ from ..core.adjacency import Adjacency
 from ..core.bound import Bound, Side
 from ..core.errors import BadInput
 from .closed import GaussianTotal
+from .conditions import FRESH
 from .noise import Array
 
 ASSUMPTIONS = (
     "every loss is strongly convex and smooth with the stated constants, without clipping or sampling",
     "the gradient sensitivity holds between all neighbours and comes from public bounds",
     "the start does not depend on the data and only the last iterate is released",
+    "every step takes all of `size` records, whose number is public",
+    FRESH,
 )
 
 

@@ -107,7 +107,14 @@ class Answer(Released):
     def to_json(self) -> dict[str, Any]:
         """The answer as values for JSON."""
         assert self.raw is not None
-        return self.raw.to_json()
+        return {**self.raw.to_json(), "assumptions": list(self.assumptions)}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be believed for the answer to have cost no more than it says."""
+        from .question import assumed
+
+        return assumed(self.event)
 
     def lines(self, most: int = 20) -> list[str]:
         """Every number in words: `Basel  count 412 +- 23`."""

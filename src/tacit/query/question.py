@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from ..core import Adjacency, BadInput, Charger, Event, Mismatch, NotFinished, Scoped, Source
+from ..loss.conditions import conditions
 from ..mechanism.charging import Account, Offer, Random, Terms
 from ..mechanism.scales import each_failure
 from .answer import Answer
@@ -22,6 +23,13 @@ NOISE_ONLY = "the errors cover noise, not what bounding took away"
 CHOSEN = "keys appear where a noisy number is large: those that few people hold are overestimated when they appear"
 Prices = TypeVar("Prices")
 """What a kind of question pays for what."""
+
+
+CALLER = (
+    "a row holds facts of its own person only",
+    "bounds, keys, edges and limits that were given were chosen without looking at the data",
+)
+"""What no code can see of a table."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,16 @@ class Price:
     remaining: float | None
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be believed for the answer to cost no more than it says."""
+        return assumed(self.event)
+
+
+def assumed(event: Event) -> tuple[str, ...]:
+    """What the theorems behind a table's answer assume, and what nobody but its caller knows."""
+    return (*conditions(event), *CALLER)
 
 
 @dataclass(frozen=True)
