@@ -151,7 +151,17 @@ def _array(x: Any) -> NDArray[Any]:
             continue
         if found.dtype.kind in NUMERIC or kind is object:
             return found
-    return np.zeros(0)
+    return _entries(x) if isinstance(x, list | tuple) else np.zeros(0)
+
+
+def _entries(x: Any) -> NDArray[Any]:
+    """A list of rows of one length as an array of objects, entry by entry: no entry is asked to become an array."""
+    if not all(isinstance(row, list | tuple) and len(row) == len(x[0]) for row in x):
+        return np.zeros(0)
+    found = np.empty((len(x), len(x[0])), dtype=object)
+    for place in np.ndindex(found.shape):
+        found[place] = x[place[0]][place[1]]
+    return found
 
 
 def largest_norm(intercept: float) -> float:
