@@ -76,6 +76,7 @@ def test_a_run_file_without_python_pays_once_and_tells_what_it_did(tacit_):
     assert evidence.provenance["method"] == "objective"
     assert any("number of records" in line for line in evidence.not_covered)
     assert SIZE in evidence.claim.bound.assumptions  # nobody gave public_size
+    assert any("accuracy on held-out records" in line for line in evidence.not_covered)
     assert evidence.claim.bound.assumptions == tuple(found["assumptions"])
     assert tacit.verify(evidence).ok
     assert {"model.safetensors", "evidence.json", "manifest.json"} <= {path.name for path in Path("run").iterdir()}

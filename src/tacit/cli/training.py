@@ -30,6 +30,7 @@ LEDGER = "The ledger that is charged before the first step: a file, or postgresq
 OWN_SIZE = "the number of records: the plan gave no public_size, so that of the data was used"
 OWN_WORDS = "the words of {}: they were read off the data; [data] categories would make them public"
 OWN_FACTS = "kind, range or words of {}: they were read off the data; the schema marks them public = false"
+HELD_OUT = "the accuracy on held-out records, who are people of the same data: it has no noise"
 READABLE = "whether the data could be read, with labels the model has outputs for: told to the operator, of every value"
 
 
@@ -134,7 +135,7 @@ def evidence_of(training: RunTraining, done: Trained, file: RunFile, payer: Spen
         subject=file.name,
         claim=training.claim,
         utility={key: value for key, value in found.items() if value is not None},
-        not_covered=(*done.evidence.not_covered, *_own(training.records, file.get("plan"))),
+        not_covered=(*done.evidence.not_covered, *_own(training.records, file.get("plan")), *_scored(rates)),
         threat={**threat, **{key: told[key] for key in ("tuning", "access", "earlier releases") if key in told}},
         described=told,
     )
@@ -169,6 +170,11 @@ def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:
         note(f"No plot was drawn. {error}")
         return None
     return path
+
+
+def _scored(rates: dict[str, float | None]) -> tuple[str, ...]:
+    """What was computed on records that no noise covers."""
+    return () if rates["validation"] is None else (HELD_OUT,)
 
 
 def _own(records: Records, plan: dict[str, Any]) -> tuple[str, ...]:
