@@ -31,6 +31,7 @@ from pate_picture import picture
 from tacit.core import Adjacency, source
 from tacit.fleet import Fleet, Steps, train_disjoint
 from tacit.pate import ConfidentGNMax, FixMatch, GNMax, Network, Supervised, analyse
+from tacit.pate.asking import next_queries
 from tacit.pate.augmentations import Affine
 from tacit.pate.design import designed
 from tacit.pate.prediction import _priced
@@ -187,22 +188,25 @@ def mnist(bench):
 
 
 def student_row(bench, name, rule, counts, queries, propose, net, public, test, truth, delta=1e-5, how=(10.0, 0.31)):
+    """A student taught by answers about typical pictures where few are asked about, about the first ones where many."""
+    choose = "typical" if queries <= 1000 else "first"
+    asked = next_queries(public, queries, np.array([], dtype=np.int64), choose, None, source(4))
     made = designed(rule, available=len(counts), queries=queries, answers=None, epsilon=None, delta=delta)
-    told = rule.told(counts[:queries], source(5), queries)
+    told = rule.told(counts[asked], source(5), queries)
     labels = np.full(len(public), -1)
-    labels[:queries] = told.labels
+    labels[asked] = told.labels
     sure = told.answered
-    row = {"row": name, "rule": repr(rule), "queries": queries, "answered": int(sure.sum()),
-           "right answers": round(float((told.labels[sure] == truth[:queries][sure]).mean()), 4),
+    row = {"row": name, "rule": repr(rule), "queries": queries, "asked": choose, "answered": int(sure.sum()),
+           "right answers": round(float((told.labels[sure] == truth[asked][sure]).mean()), 4),
            "claim": round(made.epsilon, 3), "delta": delta}  # fmt: skip
     if propose is not None:
         teachers = int(counts.sum(axis=1).max())
         order, paid = how
-        found = released(rule, counts[:queries], delta, propose, order, teachers, epsilon=paid)
+        found = released(rule, counts[asked], delta, propose, order, teachers, epsilon=paid)
         row |= {"released epsilon": found["epsilon"], "proposed": propose, "order": order, "release epsilon": paid}
     seeds = 1 if bench.quick or len(truth) < 9000 else bench.seeds  # SVHN's students take minutes
     row |= {"student": None, "student, supervised": None, "seeds": seeds}
-    named = f"row-{len(truth)}-{bench.device.split(':')[0]}-{bench.quick}-{seeds}-{name.replace(' ', '-')}"
+    named = f"{choose}-{len(truth)}-{bench.device.split(':')[0]}-{bench.quick}-{seeds}-{name.replace(' ', '-')}"
     kept = bench.cache / f"{named}.json"
     if kept.is_file() and not bench.again:
         return json.loads(kept.read_text())
@@ -265,7 +269,8 @@ def ways(bench):
             answers = 100 if name == "mnist" else 300
             rule = GNMax(noise_for(epsilon, answers, delta))
             labels = np.full(len(public), -1)
-            labels[:answers] = rule.told(public_counts[:answers], source(3), answers).labels
+            asked = next_queries(public, answers, np.array([], dtype=np.int64), "typical", None, source(4))
+            labels[asked] = rule.told(public_counts[asked], source(3), answers).labels
             accuracy = taught(bench, net, public, labels, test)
             rows.append({"data": name, "way": "student of PATE", "epsilon": epsilon, "answers": answers,
                          "accuracy": accuracy})  # fmt: skip

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 
 import tacit
 from command import Command
@@ -25,8 +26,9 @@ from tacit.pate import (
     search,
 )
 from tacit.pate.aggregators import Belief
-from tacit.pate.asking import next_queries
+from tacit.pate.asking import check_choice, next_queries
 from tacit.pate.design import designed
+from tacit.pate.semi_supervised import _Shares
 from tacit.pate.shards import shards
 from tacit.pate.student import student_of
 from tacit.pate.teachers import train
@@ -336,7 +338,7 @@ BAD = {
     "teacher": ({"teacher": 3}, "A teacher cannot be made of int"),
     "broken teacher": ({"teacher": lambda x, y, rng: 1 / 0}, "raised ZeroDivisionError"),
     "outputs": ({"teacher": _one_output}, "has 1 outputs for 2 classes"),
-    "choice": ({"choose": "best"}, "first, random or spread"),
+    "choice": ({"choose": "best"}, "first, random, spread or typical"),
 }
 
 
@@ -368,12 +370,43 @@ def test_a_private_value_does_not_get_out():
     assert value.look("a test") == 1.25
 
 
+def test_typical_queries_are_the_middles_of_groups():
+    """Not what lies at the edge, which far-apart ones are; every row once, also where rows are alike."""
+    rng = np.random.default_rng(0)
+    middles = np.array([[0.0, 0.0], [40.0, 0.0], [0.0, 40.0]])
+    x = np.concatenate([middles, (middles[:, None] + rng.normal(size=(3, 50, 2))).reshape(-1, 2)])
+    none = np.zeros(0, dtype=np.int64)
+    rows = next_queries(x, 3, none, "typical", None, source(1))
+    near = ((x[rows][:, None] - middles) ** 2).sum(axis=2)
+    assert sorted(near.argmin(axis=1)) == [0, 1, 2]
+    assert (near.min(axis=1) < 0.5).all()
+    far = next_queries(x, 3, none, "spread", None, source(1))
+    assert ((x[far][:, None] - middles) ** 2).sum(axis=2).min(axis=1).max() > 1.0
+    alike = next_queries(np.ones((6, 2000)), 4, np.array([0]), "typical", None, source(0))
+    assert len(set(alike.tolist())) == 4
+    assert 0 not in alike
+
+
+def test_guesses_are_drawn_towards_the_shares_among_answers():
+    """Over many records they are those of the answers and one more of each class; without `align` they stay."""
+    target = torch.tensor([0, 0, 0, 1, -1, -1])
+    shares = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]])
+    assert torch.equal(_Shares.of(target, False)(shares), shares)
+    found = _Shares.of(target, True)(shares)
+    weights = torch.tensor([4.0, 2.0, 1.0]) / shares.mean(0)
+    torch.testing.assert_close(found, shares * weights / (shares * weights).sum(1, keepdim=True))
+    assert found[1].argmax() == 0
+    assert shares[1].argmax() == 2
+
+
 def test_queries_are_chosen_from_public_facts():
     x = np.array([[0.0], [0.1], [10.0], [0.2], [-10.0]])
     none = np.zeros(0, dtype=np.int64)
     assert next_queries(x, 2, none, "first", None, source(0)).tolist() == [0, 1]
     assert set(next_queries(x, 3, none, "spread", None, source(0)).tolist()) >= {2, 4}
     assert set(next_queries(x, 2, np.array([0]), "spread", None, source(0)).tolist()) == {2, 4}
+    with pytest.raises(tacit.BadInput, match="typical"):
+        check_choice("best")
     unsure = lambda asked: np.where(np.abs(asked) < 0.15, 0.5, [[1.0, 0.0]])  # noqa: E731
     assert next_queries(x, 1, np.array([0]), "first", unsure, source(0)).tolist() == [1]
     assert sorted(next_queries(x, 4, np.array([2]), "random", None, source(0)).tolist()) == [0, 1, 3, 4]

@@ -411,7 +411,7 @@ def own_class():
 
 
 BAD = {
-    "choose": ({"choose": "best"}, "first, random or spread"),
+    "choose": ({"choose": "best"}, "first, random, spread or typical"),
     "rounds": ({"rounds": "3"}, "rounds must be"),
     "student": ({"student": "best"}, "best"),
     "broken student": ({"student": lambda x, y, rng: 1 / 0}, "student raised ZeroDivisionError"),

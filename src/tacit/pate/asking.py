@@ -12,15 +12,16 @@ from ..core import BadInput, Source
 
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
-CHOICES = ("first", "random", "spread")
-WIDTH = 32
+CHOICES = ("first", "random", "spread", "typical")
+ROUNDS = 30
+WIDTH, WIDE = 32, 1024
 """Directions in which inputs are compared; more make no difference to who is far from whom."""
 
 
 def check_choice(how: str) -> None:
     """Refuse a way of choosing that is not known."""
     if how not in CHOICES:
-        raise BadInput(f"choose must be first, random or spread, got {how!r}.")
+        raise BadInput(f"choose must be first, random, spread or typical, got {how!r}.")
 
 
 def next_queries(
@@ -29,7 +30,7 @@ def next_queries(
     """`count` rows of x that were not asked yet.
 
     Where a `student` is given, those that it is least sure of. Else `how`: "first" in the order of the records,
-    "random", or "spread": each is the farthest from all before it.
+    "random", "spread": each is the farthest from all before it, or "typical": each is in the middle of a group.
     """
     left = np.setdiff1d(np.arange(len(x)), asked)
     if student is not None:
@@ -39,7 +40,41 @@ def next_queries(
         return np.asarray(left[:count])
     if how == "random" or count >= left.size:
         return np.asarray(left[chance.permutation(left.size)[:count]])
+    if how == "typical":
+        return typical(x, left, count, chance)
     return spread(x, left, asked, count, chance)
+
+
+def typical(x: Array, left: Rows, count: int, chance: Source) -> Rows:
+    """As many groups as rows are wanted, by k-means, and of each group the row nearest to its middle.
+
+    A few answers then cover all kinds of inputs, and none is spent on an odd one. Groups start from rows drawn with
+    chances as squared distances (k-means++: Arthur and Vassilvitskii 2007).
+    """
+    places = principal(compared(x[left], chance, WIDE))
+    middles = places[chance.integers(left.size, 1)]
+    distance = ((places - middles) ** 2).sum(axis=1)
+    while len(middles) < count:
+        mass = np.cumsum(distance)
+        row = int(np.searchsorted(mass, chance.uniform(1)[0] * mass[-1])) if mass[-1] > 0 else len(middles)
+        middles = np.concatenate((middles, places[min(row, left.size - 1)][None]))
+        distance = np.minimum(distance, ((places - middles[-1]) ** 2).sum(axis=1))
+    for _ in range(ROUNDS):
+        group = apart(places, middles).argmin(axis=1)
+        sizes = np.bincount(group, minlength=count)
+        sums = np.zeros_like(middles)
+        np.add.at(sums, group, places)
+        middles = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], middles)
+    far, taken = apart(places, middles), np.zeros(left.size, dtype=bool)
+    for column in far.T:  # two groups may share their nearest row
+        taken[np.where(taken, np.inf, column).argmin()] = True
+    return np.asarray(left[taken])
+
+
+def apart(places: Array, middles: Array) -> Array:
+    """Squared distances of all places to all middles."""
+    lengths = (places**2).sum(axis=1)[:, None] + (middles**2).sum(axis=1)
+    return np.asarray(lengths - 2 * places @ middles.T)
 
 
 def spread(x: Array, left: Rows, asked: Rows, count: int, chance: Source) -> Rows:
@@ -61,10 +96,16 @@ def spread(x: Array, left: Rows, asked: Rows, count: int, chance: Source) -> Row
     return np.array(chosen, dtype=np.int64)
 
 
-def compared(x: Array, chance: Source) -> Array:
+def compared(x: Array, chance: Source, width: int = WIDTH) -> Array:
     """Inputs in a few random directions of their own scale; what is not finite counts as 0."""
     flat = np.nan_to_num(np.asarray(x, dtype=np.float64).reshape(len(x), -1), posinf=0.0, neginf=0.0)
     flat = flat - flat.mean(axis=0)
-    if flat.shape[1] <= WIDTH:
+    if flat.shape[1] <= width:
         return flat
-    return np.asarray(flat @ chance.normal((flat.shape[1], WIDTH)) / np.sqrt(WIDTH))
+    return np.asarray(flat @ chance.normal((flat.shape[1], width)) / np.sqrt(width))
+
+
+def principal(places: Array) -> Array:
+    """Places in the directions in which they differ most."""
+    directions = np.linalg.eigh(places.T @ places)[1]
+    return np.asarray(places @ directions[:, -WIDTH:])

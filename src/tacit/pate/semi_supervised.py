@@ -3,7 +3,8 @@ r"""A student that also learns from public inputs without an answer: unanswered 
 FixMatch: the model labels a weakly changed input; where it gives some class at least `certainty`, it must give the same
 class to a strongly changed copy. The loss of a step is CE(labelled) + weight CE(strong, label of weak). Estimators,
 which have no steps, are taught again with their own sure labels.
-Reference: Sohn et al. 2020 (FixMatch); Scudder 1965 (self-training).
+Reference: Sohn et al. 2020 (FixMatch); Berthelot et al. 2020 (ReMixMatch, distribution alignment); Scudder 1965
+(self-training).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ..fleet.disjoint import Augment
 
 Labels = NDArray[np.int64]
+MEMORY = 0.99
+"""Of the shares among guesses lately, how much a step keeps."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,9 @@ class FixMatch(Student):
     """Semi-supervised training of a network, or self-training of an estimator.
 
     `how` is what `Supervised` takes. A step takes the network's `batch_size` labelled records and `ratio` times as many
-    others. `weak` and `strong` change records: by default shifted pictures, and turned and covered ones; for rows,
-    nothing and exchanged features.
+    others. With `align`, guesses are drawn towards the shares that classes have among the answers, so that none
+    vanishes for the sake of another. `weak` and `strong` change records: by default shifted pictures, and turned and
+    covered ones; for rows, nothing and exchanged features.
     """
 
     how: Any
@@ -41,6 +45,7 @@ class FixMatch(Student):
     weight: float = 1.0
     ratio: int = 4
     average: float = 0.995
+    align: bool = True
     weak: Augment | None = None
     strong: Augment | None = None
 
@@ -88,9 +93,10 @@ class FixMatch(Student):
             torch.as_tensor(endless(rows, how.steps * size, rng), device=how.device).split(size)
             for rows, size in zip((np.flatnonzero(labels >= 0), np.arange(len(labels))), sizes, strict=True)
         ]
+        guessed = _Shares.of(target, self.align)
         for step, (known, others) in enumerate(zip(*orders, strict=True), start=1):
             optimizer.zero_grad()
-            self._loss(model, (records[known], target[known]), records[others], changes, generator).backward()
+            self._loss(model, (records[known], target[known]), records[others], changes, generator, guessed).backward()
             optimizer.step()
             schedule.step()
             self._averaged(kept, model, min(self.average, step / (step + 10)))
@@ -103,18 +109,19 @@ class FixMatch(Student):
         others: Tensor,
         changes: tuple[Augment, Augment],
         generator: torch.Generator,
+        guessed: _Shares,
     ) -> Tensor:
         import torch
         from torch.nn.functional import cross_entropy
 
         weak, strong = changes
         with torch.no_grad():
-            shares, guess = model(weak(others, generator)).softmax(1).max(1)
+            shares, guess = guessed(model(weak(others, generator)).softmax(1)).max(1)
         sure = (shares >= self.certainty).float()
         x, y = known
         logits = model(torch.cat((weak(x, generator), strong(others, generator))))
-        told, guessed = logits.split((len(x), len(others)))
-        return cross_entropy(told, y) + self.weight * (cross_entropy(guessed, guess, reduction="none") * sure).mean()
+        told, strongly = logits.split((len(x), len(others)))
+        return cross_entropy(told, y) + self.weight * (cross_entropy(strongly, guess, reduction="none") * sure).mean()
 
     @staticmethod
     def _averaged(kept: nn.Module, model: nn.Module, share: float) -> None:
@@ -126,3 +133,29 @@ class FixMatch(Student):
                 mean.mul_(share).add_(now, alpha=1 - share)
             for state, new in zip(kept.buffers(), model.buffers(), strict=True):
                 state.copy_(new)
+
+
+@dataclass
+class _Shares:
+    """Shares that classes have among released answers, and among guesses lately.
+
+    Every class counts one answer more than it has: one that was never given may still be there.
+    """
+
+    answers: Tensor | None
+    lately: Tensor | None = None
+
+    @classmethod
+    def of(cls, target: Tensor, align: bool) -> _Shares:
+        return cls(target[target >= 0].bincount() if align else None)
+
+    def __call__(self, shares: Tensor) -> Tensor:
+        """Shares of classes for some records, such that over many records they are those of the answers."""
+        if self.answers is None:
+            return shares
+        wanted = shares.new_ones(shares.shape[1])
+        wanted[: len(self.answers)] += self.answers
+        mean = shares.mean(0)
+        self.lately = mean if self.lately is None else MEMORY * self.lately + (1 - MEMORY) * mean
+        aligned = shares * wanted / self.lately.clamp(min=1e-6)
+        return aligned / aligned.sum(1, keepdim=True).clamp(min=1e-12)
