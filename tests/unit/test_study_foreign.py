@@ -8,8 +8,9 @@ import pytest
 
 import tacit
 from tacit import BadInput
-from tacit.attacks import known_split
+from tacit.attacks import known_split, near_duplicates
 from tacit.core.randomness import Seeded
+from tacit.study import asking
 from tacit.study.asking import Pool
 from tacit.study.augmented_queries import Copies
 from tacit.study.cloning import refit
@@ -18,7 +19,7 @@ from tacit.study.models import is_regressor
 from tacit.study.outputs import Reading
 from tacit.study.pooling import pool
 from tacit.study.records import features, identities, joined
-from tacit.study.repeats import TrainingSets, repeats
+from tacit.study.repeats import TrainingSets, near_repeats, repeats
 from tacit.study.residuals import EXACT, Residuals
 from tacit.study.subsets import subsets
 
@@ -313,6 +314,44 @@ def test_references_that_get_members_oftener_than_outsiders_are_a_mutant(monkeyp
     monkeypatch.setattr(TrainingSets, "of", of)
     found = _of_a_stranger()
     assert found.upper < 0.5 or found.lower > 0.5
+
+
+def _jittered():
+    """Every member twice, the second time with a little noise, as a stored augmented training set holds them."""
+    again = X[:N] + 1e-4 * np.random.default_rng(3).normal(size=(N, 6))
+    sides = (np.concatenate((X[:N], again)), np.tile(Y[:N], 2)), (X[N:], Y[N:])
+
+    def fit(x, y, rng):
+        return DecisionTreeClassifier(random_state=0).fit(x, y)
+
+    return tacit.attack(fit(*sides[0], None), *sides, fit=fit, attacks=["lira"], references=16, rng=1)
+
+
+def test_rows_that_repeat_a_record_in_all_but_a_digit_are_one_record():
+    found = _jittered()
+    once = tacit.attack(DecisionTreeClassifier(random_state=0).fit(*SIDES[0]), *SIDES, attacks=["lira"], rng=1)
+    assert found.measurements[0].auc.value == pytest.approx(once.measurements[0].auc.value, abs=0.06)
+    assert found.provenance["rows_that_repeat_a_record"] == N
+    assert found.measurements[0].members == N
+
+
+def test_references_that_know_a_record_by_its_jittered_copy_are_a_mutant(monkeypatch):
+    found = _jittered().measurements[0].auc.value
+    monkeypatch.setattr(asking, "near_repeats", lambda found, member: np.arange(member.size))
+    assert _jittered().measurements[0].auc.value < found - 0.05
+
+
+def test_near_records_of_one_side_are_linked_and_chance_links_nobody():
+    x = np.array([[0.0, 0], [5, 5], [0.001, 0], [9, 1], [0.002, 0], [4, 8], [0.001, 0.001], [7, 7], [2, 9], [8, 4]])
+    member = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], dtype=bool)
+    found = near_duplicates(x, member)
+    assert found.first.tolist() == [0, 1, 0, 3, 0, 5, 6, 7, 8, 9]
+    for seed in range(20):  # in one dimension many records have a near one, on either side
+        drawn = np.random.default_rng(seed).normal(size=(400, 1))
+        side = np.arange(400) < 200
+        close = near_duplicates(drawn, side)
+        assert (close.first != np.arange(400)).any()
+        assert (near_repeats(close, side) != np.arange(400)).mean() < 0.1
 
 
 def test_training_sets_of_repeated_records():

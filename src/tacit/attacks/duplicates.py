@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
 from scipy.spatial import cKDTree
 
 from ..core import Control
@@ -19,7 +21,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 NEAR = 0.05
-"""Of the usual distance from a member to the next one: nearer than this is the same record."""
+"""Of the usual distance from a record to the next one: nearer than this is the same record."""
 RARE = 0.2
 """Of the usual spread of a feature: features that hardly ever differ count no more than that."""
 DIRECTIONS, SAMPLE = 12, 2000
@@ -35,10 +37,14 @@ DUPLICATES = "near-duplicates"
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """For every record, whether a member, or an outsider, equals it in all but a digit; itself does not count."""
+    """For every record, whether a member, or an outsider, equals it in all but a digit; itself does not count.
+
+    `first` is the first record of its own side that equals it, or equals one that does, and so on.
+    """
 
     of_members: Flags
     of_outsiders: Flags
+    first: NDArray[np.intp]
 
     def settled(self, member: Flags) -> tuple[Flags, Control | None]:
         """Which records to leave out, and a control where an outsider equals a member.
@@ -74,8 +80,10 @@ def near_duplicates(features: Floats, member: Flags, label: NDArray[np.generic] 
     """Which records lie as near to another of the same label as only a copy does.
 
     Distances are over features that differ among members, in units of their spread there. The usual distance is the
-    median, over members, of that to the next different member. Equal records are counted first; candidates among
-    different ones come from random directions, which never lengthen a distance much, and are then measured in full.
+    median, over members, of that to the next different member; or over outsiders where that is larger, since members
+    may have copies among themselves. Outsiders far fewer than members lie farther apart and are not asked. Equal
+    records are counted first; candidates among different ones come from random directions, which never lengthen a
+    distance much, and are then measured in full.
     """
     z = _scaled(features, member)
     alike = np.ones(len(z), dtype=np.int64) if label is None else _names(label)
@@ -83,11 +91,15 @@ def near_duplicates(features: Floats, member: Flags, label: NDArray[np.generic] 
     inside = np.bincount(place[member], minlength=first.size)
     outside = np.bincount(place[~member], minlength=first.size)
     points = _points(z[first], alike[first])
-    reach = NEAR * _usual(z[member])
-    near_in, near_out = (_near(z[first], points, np.flatnonzero(side > 0), reach) for side in (inside, outside))
-    of_members = near_in[place] | (inside[place] > member)
-    of_outsiders = near_out[place] | (outside[place] > ~member)
-    return Copies(np.asarray(of_members), np.asarray(of_outsiders))
+    reach = NEAR * max(_usual(z[side]) for side in (member, ~member) if 2 * side.sum() >= member.sum())
+    near, same = [], np.arange(member.size)
+    for side, rows in ((inside > 0, np.flatnonzero(member)), (outside > 0, np.flatnonzero(~member))):
+        some, them = _near(z[first], points, np.flatnonzero(side), reach)
+        near.append(np.isin(np.arange(first.size), some))
+        same[rows] = rows[_linked(some[side[some]], them[side[some]], first.size, place[rows])]
+    of_members = near[0][place] | (inside[place] > member)
+    of_outsiders = near[1][place] | (outside[place] > ~member)
+    return Copies(np.asarray(of_members), np.asarray(of_outsiders), same)
 
 
 def _control(text: str, *, passed: bool) -> Control:
@@ -119,21 +131,31 @@ def _points(z: Floats, alike: NDArray[np.int64]) -> Floats:
     return np.column_stack((low, alike * (10.0 + 10.0 * np.abs(low).max(initial=0.0))))
 
 
-def _near(z: Floats, points: Floats, others: NDArray[np.intp], reach: float) -> Flags:
-    """Whether one of the other records, itself not counted, lies within `reach` of each."""
-    found = np.zeros(len(z), dtype=bool)
-    if not others.size:
-        return found
+def _near(
+    z: Floats, points: Floats, others: NDArray[np.intp], reach: float
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Pairs of a record and one of the others, itself not counted, that lie within `reach` of each other."""
+    pairs: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = [(others[:0], others[:0])]
     most = min(CANDIDATES, others.size)
-    _, place = cKDTree(points[others]).query(points, k=np.arange(1, most + 1), distance_upper_bound=2 * reach + 1e-12)
-    for column in np.asarray(place).T:
-        some = np.flatnonzero(column < others.size)
-        them = others[column[some]]
-        some, them = some[them != some], them[them != some]
-        for part in np.array_split(np.arange(some.size), max(1, some.size * z.shape[1] // 10**7)):
-            apart = np.linalg.norm(z[some[part]] - z[them[part]], axis=1)
-            found[some[part]] |= apart <= reach + 1e-12
-    return found
+    if most:
+        tree = cKDTree(points[others])
+        _, place = tree.query(points, k=np.arange(1, most + 1), distance_upper_bound=2 * reach + 1e-12)
+        for column in np.asarray(place).T:
+            some = np.flatnonzero(column < others.size)
+            them = others[column[some]]
+            some, them = some[them != some], them[them != some]
+            for part in np.array_split(np.arange(some.size), max(1, some.size * z.shape[1] // 10**7)):
+                apart = np.linalg.norm(z[some[part]] - z[them[part]], axis=1) <= reach + 1e-12
+                pairs.append((some[part][apart], them[part][apart]))
+    return np.concatenate([one for one, _ in pairs]), np.concatenate([other for _, other in pairs])
+
+
+def _linked(some: NDArray[np.intp], them: NDArray[np.intp], count: int, place: NDArray[np.intp]) -> NDArray[np.intp]:
+    """For every row at a `place` the first row whose place is linked to its own by pairs of places below `count`."""
+    links = sparse.csr_matrix((np.ones(some.size), (some, them)), shape=(count, count))
+    group = csgraph.connected_components(links, directed=False)[1][place]
+    _, first, back = np.unique(group, return_index=True, return_inverse=True)
+    return np.asarray(first[back.ravel()])
 
 
 def _names(label: NDArray[np.generic]) -> NDArray[np.int64]:

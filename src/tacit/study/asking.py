@@ -9,57 +9,75 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..attacks import Copies as NearCopies
 from ..attacks import near_duplicates
 from ..core import Control, Observations
 from .augmented_queries import Copies
 from .column_order import check_columns
 from .finished import Finished
 from .forms import Form
-from .models import Fit, answers, as_given, classes_of, is_regressor, usual_form
+from .models import Fit, answers, classes_of, is_regressor, usual_form
 from .outputs import Reading
 from .pooling import pool
 from .records import features, identities
 from .reference_models import trained
-from .repeats import TrainingSets, repeats
+from .repeats import TrainingSets, near_repeats, repeats
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Members and outsiders: records, labels, membership, and for every row the first row of the same record."""
+    """Members and outsiders: records, labels, membership, and for every row the first row of the same record.
+
+    `known` is what is known of every record itself, `found` which of the records (each once) are near each other.
+    """
 
     x: Any
     y: NDArray[Any]
     member: Flags
     record: NDArray[np.int64]
+    known: NDArray[np.float64]
+    found: NearCopies
 
     @classmethod
-    def of(cls, members: Any, nonmembers: Any) -> Pool:
-        """From two pairs (x, y)."""
+    def of(cls, members: Any, nonmembers: Any, look: Callable[[Any], NDArray[np.float64]] = features) -> Pool:
+        """From two pairs (x, y); `look` turns records into numbers. Rows that repeat a record in all but a digit, more
+        often than the other side does, are rows of one record too."""
         x, y, member = pool(members, nonmembers)
-        return cls(x, y, member, repeats(identities(x, y), member))
+        record, known = repeats(identities(x, y), member), look(x)
+        once = _once(record)
+        found = near_duplicates(known[once], member[once], y[once])
+        first = near_repeats(found, member[once])
+        if (first != np.arange(first.size)).any():
+            record = once[first][np.searchsorted(once, record)]
+            once = _once(record)
+            found = near_duplicates(known[once], member[once], y[once])
+        return cls(x, y, member, record, known, found)
 
     @property
     def once(self) -> NDArray[np.intp]:
         """One row of every record."""
-        return np.flatnonzero(self.record == np.arange(self.record.size))
+        return _once(self.record)
 
     @property
     def repeated(self) -> int:
         """Rows that repeat a record."""
         return self.record.size - self.once.size
 
-    def copies(self, known: NDArray[np.float64]) -> tuple[tuple[Flags, Control | None], int]:
+    def copies(self) -> tuple[tuple[Flags, Control | None], int]:
         """Rows to leave out, the control, and how many outsiders are copies of a member.
 
-        Left out are all rows of a record but its first, and copies across the split. `known` is what is known of every
-        record itself.
+        Left out are all rows of a record but its first, and copies across the split.
         """
-        rows, member = self.once, self.member[self.once]
-        found = near_duplicates(known[rows], member, self.y[rows])
-        left, test = found.settled(member)
-        return (~np.isin(np.arange(self.record.size), rows[~left]), test), int((found.of_members & ~member).sum())
+        member = self.member[self.once]
+        left, test = self.found.settled(member)
+        rows = ~np.isin(np.arange(self.record.size), self.once[~left])
+        return (rows, test), int((self.found.of_members & ~member).sum())
+
+
+def _once(record: NDArray[np.int64]) -> NDArray[np.intp]:
+    return np.flatnonzero(record == np.arange(record.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +121,7 @@ class Asked:
             found = reading.observe(answered, np.tile(inside, (times, 1)), read)
             return replace(found if copies is None else copies.folded(found), record=pooled.record)
 
-        seen = replace(signals([told], member[:, None]), features=features(as_given(target, x)))
+        seen = replace(signals([told], member[:, None]), features=pooled.known)
         return cls(seen, None if sides is None else signals(taught, sides))
 
     def without(self, rows: Flags) -> Asked:

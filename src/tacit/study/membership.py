@@ -26,7 +26,7 @@ from .asking import Asked, Pool
 from .augmented_queries import Copies
 from .cloning import refit
 from .finished import Checkpoint, Finished
-from .models import Fit, inside
+from .models import Fit, as_given, inside
 from .provenance import provenance
 from .records import features
 from .risk import records, unnamed
@@ -76,21 +76,21 @@ def attack(
     """
     if not isinstance(fpr, Sequence):
         raise BadInput("fpr must be a sequence of false-positive rates.")
-    pooled = Pool.of(members, nonmembers)
+    pooled = Pool.of(members, nonmembers, lambda x: features(as_given(target, x)))
     wanted = check.whole("references", references, least=0)
     if checkpoint is None:
         finished = Finished(source(rng))
     else:
         about = {"references": wanted, "members": int(pooled.member.sum()), "output": output}
         about |= {} if augment is None else {"copies": augment.times}
-        finished = Finished.of(checkpoint, about, (features(pooled.x), pooled.y), rng)
+        finished = Finished.of(checkpoint, about, (pooled.known, pooled.y), rng)
     randomness = finished.chance
     asked = Asked.of(target, pooled, refit(target, fit), wanted, finished, output, augment)
     if groups is not None:
         asked = replace(asked, seen=observed_groups(asked.seen, groups))
     if looks := _looks(_chosen(attacks, asked.seen, asked.others)):
         asked = replace(asked, seen=inside(target, pooled.x, asked.seen))
-    (left, test), crossing = pooled.copies(asked.seen.need("features"))
+    (left, test), crossing = pooled.copies()
     asked, kept = asked.without(left), np.flatnonzero(~left)
     seen, others = asked.seen, asked.others
     chosen = _chosen(attacks, seen, others)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attacks import natural
+from ..attacks import Copies, natural
 from ..core import Source
 from .forms import continuous
 from .subsets import subsets
@@ -26,7 +26,7 @@ SURE = 2.0
 small: a pair of people is counted once, or a pair of copies twice."""
 
 
-def repeats(known: list[tuple[bytes, str]], member: NDArray[np.bool_]) -> Rows:
+def repeats(known: list[tuple[bytes, str]], member: Flags) -> Rows:
     """For every row the first row of the same side that equals it; its own number where none does.
 
     In a coarse table people equal each other on both sides. Where records of one side equal one another no more often
@@ -34,14 +34,27 @@ def repeats(known: list[tuple[bytes, str]], member: NDArray[np.bool_]) -> Rows:
     """
     first = np.arange(member.size)
     for side in (member, ~member):
-        rows, others = np.flatnonzero(side), np.flatnonzero(~side)
+        rows = np.flatnonzero(side)
         seen: dict[Any, int] = {}
         place = np.array([seen.setdefault(known[row], row) for row in rows.tolist()])
-        times = np.bincount(place, minlength=member.size)[place]
-        crossing = sum(known[row] in seen for row in others.tolist())
-        if not natural(int((times > 1).sum()), rows.size, crossing, others.size, SURE):
-            first[rows] = place
+        crossing = sum(known[row] in seen for row in np.flatnonzero(~side).tolist())
+        first[rows] = _unless_natural(rows, place, crossing, member.size)
     return first
+
+
+def near_repeats(found: Copies, member: Flags) -> Rows:
+    """For every row the first row of the same side that is it in all but a digit, by the rule of `repeats`."""
+    first = np.arange(member.size)
+    for side, alike in ((member, found.of_members), (~member, found.of_outsiders)):
+        rows = np.flatnonzero(side)
+        first[rows] = _unless_natural(rows, found.first[rows], int((alike & ~side).sum()), member.size)
+    return first
+
+
+def _unless_natural(rows: Rows, place: Rows, crossing: int, count: int) -> Rows:
+    """`place`, or the rows themselves where they equal one another no oftener than `crossing` others equal them."""
+    twice = int((np.bincount(place, minlength=count)[place] > 1).sum())
+    return rows if natural(twice, rows.size, crossing, count - rows.size, SURE) else place
 
 
 @dataclass(frozen=True, eq=False)
