@@ -189,7 +189,7 @@ def _seeds(rngs: Sequence[np.random.Generator]) -> list[int]:
 
 @contextlib.contextmanager
 def _own_chance(seeds: list[int], device: torch.device) -> Iterator[None]:
-    """What dropout draws follows from the models' own generators alone.
+    """What an augmentation draws from torch's own generator follows from the models' generators alone.
 
     Numbers that torch has drawn before depend on how often a training was tried again, and so on records.
     """
