@@ -33,6 +33,7 @@ from .bounds.methods import estimator
 from .bounds.one_run import OneRun, OneRunCurve, OneRunEstimator
 from .claims import STATED, limits
 from .consistency import panel, relations, told
+from .planned import planned
 from .verified_rows import FACT, TOLERANCE, Recomputed, Statement, Verification
 
 MOST_RUNS, MOST_POINTS = 1_000_000, 2_000
@@ -103,7 +104,7 @@ def verify(evidence: Evidence | str | Path) -> Verification:
         use = _estimator(item.bound, claim)
         numbers += _demonstration(item, use)
         words += _demonstration_words(item, use, claim, writer)
-    words += [*_games(evidence), *relations(evidence), *panel(evidence)]
+    words += [*_games(evidence), *relations(evidence), *panel(evidence), *planned(evidence)]
     ok = all(row.equal for row in numbers) and all(row.equal for row in words if row.kind == FACT)
     return Verification(ok, tuple(numbers), _unchecked(evidence), tuple(words))
 
