@@ -53,6 +53,9 @@ def odd():
         (_.exact.between(-(10**9), 10**9), 3),
         (_.huge.identical_to(_.exact), 0),
         (ibis.coalesce(_.exact, _.huge) > 3, 1),
+        (_.exact > Decimal("1e30"), 0),
+        (_.exact.isin([Decimal("1.5"), Decimal("1e30")]), 1),
+        (_.exact < Decimal("1.5000001"), 2),
         (_.big == 0.00012345678901234567, 0),
         (_.big == 4611686018427387904, 1),  # whole numbers are compared as they are
         (_.tsn > FAR, 1),
@@ -71,6 +74,8 @@ def test_conditions_fail_on_no_value(odd, condition, rows):
         (_.ts == _.tsn, "one precision"),
         (_.tsn > dt.datetime(2900, 1, 1), "nanoseconds"),
         ("tsn > 2900-01-01", "nanoseconds"),
+        (_.tsn > dt.datetime(2020, 1, 1, tzinfo=dt.UTC), "without a time zone"),
+        ("ts > 2020-01-01T00:00:00+01:00", "without a time zone"),
         (_.word.like("a\\"), "backslash"),
         (_.word.ilike("%\\"), "backslash"),
         (_.word.like(_.word), "constant"),
@@ -93,6 +98,30 @@ def test_times_of_seconds():
     for condition in (_.at.year() > 3, _.at > dt.datetime(2020, 1, 1, 0, 0, 0, 5)):
         with pytest.raises(tacit.BadInput):
             table.where(condition)
+
+
+@pytest.mark.parametrize("zone", [dt.UTC, dt.timezone(dt.timedelta(hours=2))])
+def test_times_with_a_zone(tmp_path, zone):
+    """ibis writes the name of Python's object for the zone: DuckDB stopped at it, after the charge."""
+    engine = ibis.duckdb.connect()
+    engine.raw_sql("set timezone = 'America/New_York'")
+    engine.raw_sql("""create table t as select * from (values (1, timestamptz '2020-01-01 00:00:00+00'),
+        (2, timestamptz '2020-01-01 00:30:00+00'), (3, 'infinity'::timestamptz)) v(who, seen)""")
+    table, noon = Table(engine.table("t"), unit="who"), dt.datetime(2020, 1, 1, 0, 30, tzinfo=dt.UTC).astimezone(zone)
+    text = noon.isoformat()
+    for condition in (_.seen == noon, _.seen.isin([noon]), _.seen.between(noon, noon), f"seen = {text}"):
+        assert people(table.where(condition)) == 1
+    assert people(table.where(ibis.coalesce(_.seen, noon) >= noon)) == 2
+
+
+def test_a_constant_that_the_engine_cannot_make_costs_nothing(tmp_path, odd, monkeypatch):
+    """Planning for no rows does not make it."""
+    monkeypatch.setattr("tacit.query.conditions.constant", lambda moment, kind: ibis.literal("x").cast(kind))
+    ledger = tacit.Ledger.create(tmp_path / "b.db", epsilon=1, delta=0, unit="person")
+    query = Table(odd.source.relation, unit="who", ledger=ledger).where("ts > 2020-01-01").count()
+    with pytest.raises(tacit.BadInput, match="nothing was charged"):
+        query.release(epsilon=1)
+    assert not ledger.entries()
 
 
 def test_a_date_that_python_cannot_hold_is_nobodys_key(odd):

@@ -117,7 +117,7 @@ def best_tilt(epsilon: float, delta: float) -> float:
 def gaussian_limit(epsilon: float, delta: float) -> float:
     r"""The largest mu with Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta.
 
-    Reference: Dong, Roth and Su 2022, Corollary 2.13.
+    Reference: Dong, Roth and Su 2022, Corollary 2.13 (as numbered in arXiv 1905.02383).
     """
     low, high = 0.0, 2 * math.sqrt(2 * (epsilon + 40 - 2 * math.log(delta)))
     for _ in range(200):

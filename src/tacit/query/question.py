@@ -17,6 +17,7 @@ from ..mechanism.scales import each_failure
 from .answer import Answer
 from .bounding import Shape, executed
 from .sources import ibis
+from .total import constants
 
 ROW_UNITS = frozenset({"row", "record"})
 NOISE_ONLY = "the errors cover noise, not what bounding took away"
@@ -165,6 +166,8 @@ class Query(ABC, Generic[Prices]):
             self.shape.table.form({node.name for node in expression.op().find(ibis().expr.operations.Field)})
         try:
             executed(self.shape.table, expression.limit(0))
+            for constant in constants(expression):
+                executed(self.shape.table, constant)
         except NotFinished as error:
             raise BadInput(f"{error.message} No row was read and nothing was charged.") from None
 

@@ -11,8 +11,8 @@ With a label, the column that others will be used to predict, every table of ste
 4 then has one distribution for each of them, so no dependence on the label is left out. Tables are larger then: half of
 what the noise of step 3 will add to a table of its size is taken off the score.
 
-Reference: McKenna, Miklau and Sheldon 2021, Algorithm 2 (MST); McKenna, Mullins, Sheldon and Miklau 2022 (AIM: the
-expected noise in the score); Friedman, Geiger and Goldszmidt 1997 (trees for each value of a label).
+Reference: McKenna, Miklau and Sheldon 2021, Winning the NIST contest (MST); McKenna, Mullins, Sheldon and Miklau 2022
+(AIM: the expected noise in the score); Friedman, Geiger and Goldszmidt 1997 (trees for each value of a label).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SynthesisPrices:
 
     @classmethod
     def of(cls, rho: float, columns: int, shares: tuple[float, float, float] = SHARES) -> SynthesisPrices:
-        """(1/2z^2 per Gaussian table, epsilon^2/8 per choice: Bun and Steinke 2016; Dong et al. 2020.)"""
+        """1/2z^2 per Gaussian table (Bun and Steinke 2016), epsilon^2/8 per choice (Cesar and Rogers 2021)."""
         edges = max(columns - 1, 1)
         single, choice, pair = (rho * share for share in shares)
         return cls(

@@ -9,12 +9,12 @@ constants of their own precision, and patterns are constants.
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from ..core.errors import BadInput
 from .sources import Opened, ibis
-from .values import Column, doubled, number_of
+from .values import Column, doubled, number_of, real
 
 ALLOWED = frozenset({
     "And", "Or", "Not", "Xor", "Equals", "NotEquals", "Less", "LessEqual", "Greater", "GreaterEqual", "Between",
@@ -48,15 +48,35 @@ def described(node: Node) -> str:
 
 def constant(moment: Any, kind: Kind) -> Column:
     """A date or time in the precision of the column that it is compared with."""
-    given = ibis().literal(moment)
-    if not kind.is_timestamp() or kind.scale is None:
-        return given
-    parts = 10 ** (6 - min(kind.scale, 6))
+    if not kind.is_timestamp():
+        return ibis().literal(moment)
+    zoned = moment.tzinfo is not None
+    if zoned and kind.timezone is None:
+        raise BadInput("The column holds times without a time zone.", fix="Compare with one that has none either.")
+    given = ibis().literal(_in_utc(moment) if zoned else moment)
+    if kind.scale is None:
+        return given.cast(kind) if zoned else given
     if kind.scale == NANO and not 1678 <= moment.year <= 2261:
         raise BadInput("Times in nanoseconds lie between the years 1678 and 2261.", fix="Compare with one of those.")
-    if moment.microsecond % parts:
+    if moment.microsecond % 10 ** (6 - min(kind.scale, 6)):
         raise BadInput("The column holds times of less precision.", fix="Compare with whole seconds.")
     return given.cast(kind)
+
+
+def constants(expression: Node) -> list[Column]:
+    """Constants that an engine casts or makes; where it cannot, it says so only when it reads a row."""
+    operations = ibis().expr.operations
+    cast = [node for node in expression.op().find(operations.Cast) if isinstance(node.arg, operations.Literal)]
+    made = [node for node in expression.op().find(operations.Literal) if node.dtype.is_timestamp()]
+    return [node.to_expr() for node in (*cast, *made)]
+
+
+def _in_utc(moment: datetime) -> str:
+    """As text: ibis would write the name of Python's object for the zone, which no engine knows."""
+    try:
+        return moment.astimezone(UTC).isoformat()
+    except OverflowError:
+        raise BadInput("Times lie between the years 1 and 9999.") from None
 
 
 def _structure(node: Node) -> Any:
@@ -127,6 +147,9 @@ def _numbers(parts: list[Node], kinds: list[Kind], table: Opened) -> dict[Node, 
         return {}
     found = {}
     for part in parts:
+        if type(part).__name__ == "Literal" and part.dtype.is_decimal():
+            found[part] = real(float(part.value)).op()  # an engine would cast it to a decimal that it may not fit
+            continue
         if part.dtype.is_null() or part.dtype.is_floating() or type(part).__name__ == "Literal":
             continue
         column = type(part).__name__ == "Field"
