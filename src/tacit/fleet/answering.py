@@ -1,8 +1,8 @@
 """What the models of a disjoint fleet say, where the numbers that one of them has learnt may make it raise.
 
-An error that one model's weights cause would tell of its records. So a model that raises says NaN, and what the others
-say stays the same to the last bit: they are asked again in a stack of the same size, in which another model stands in
-the place of the one that raises.
+An error that one model's weights cause would tell of its records. So a model that raises says NaN. What the others
+say stays the same to the last bit: they are asked again in a stack of the same size. Another model stands there in the
+place of the one that raises.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Which records are trained on where nobody says so: about nine in ten, by a rule that looks at each record alone.
 
-A split by places in a file would break a promise about one record more or less: whoever leaves moves everybody behind
-to another place, so the training would lose or gain one record in ten. Here a record is held out if
+A split by places in a file would break a promise about one record more or less. Whoever leaves moves everybody behind
+to another place, so the training would exchange many records. Here a record is held out if
 
     hash(its values, k) mod 10 = 0,
 
