@@ -144,10 +144,16 @@ def test_statements_of_attacks_that_were_checked():
     assert min(rates) >= 0.99
     none, one, ten = found["false discoveries"]
     assert f"{ten['exposed and named, mean']:.2f} were named on average over {ten['draws']} draws" in text
-    assert f"named in {100 * one['exposed and named, mean']:.0f} of 100 draws" in text
+    assert f"named in {100 * one['exposed and named, mean']:.0f} % of {one['draws']} draws" in text
     assert f"{100 * one['false discovery rate']:.0f} % of the names were wrong" in text
     assert none["false discovery rate"] == 0
     games = {name: sum(row[name] for row in found["nulls"]) for name in ("games", "rate above", "area above")}
     assert f"In {games['games']:,} games in which nobody was a member" in text
     assert (games["rate above"], sum(row["somebody named"] for row in found["nulls"])) == (0, 0)
     assert games["area above"] == 1
+
+
+def test_how_long_an_attack_takes():
+    found, text = kept("membership-scale")["rows"], page("attacks")
+    assert f"{found['members']:,} members, {found['outsiders']:,} outsiders, {found['classes']:,} classes" in text
+    assert f"took {found['attack, seconds']:.0f} s and {found['largest memory, GiB']:.1f} GiB" in text
