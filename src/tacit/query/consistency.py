@@ -1,8 +1,8 @@
 r"""Noisy tables made to agree: non-negative whole numbers that add up, because all are tables of one made-up table.
 
 The joint distribution p of all columns minimises sum over tables S of |N M_S p - y_S|^2, where M_S adds p up to the
-table S and y_S is noisy: mirror descent with the entropy, p <- p exp(-step M'(N M p - y))/Z, which stays non-negative
-and adds up. N p is then rounded to whole numbers whose running sums are off by less than one.
+table S and y_S is noisy. It is found by mirror descent with the entropy, p <- p exp(-step M'(N M p - y))/Z, which stays
+non-negative and adds up. N p is then rounded to whole numbers whose running sums are off by less than one.
 Computed of noisy tables alone, so it is free.
 Reference: McKenna, Sheldon and Miklau 2019 (mirror descent on marginals); Beck and Teboulle 2003.
 """

@@ -11,8 +11,8 @@ With a label, the column that others will be used to predict, every table of ste
 4 then has one distribution for each of them, so no dependence on the label is left out. Tables are larger then: half of
 what the noise of step 3 will add to a table of its size is taken off the score.
 
-Reference: McKenna, Miklau and Sheldon 2021, Winning the NIST contest (MST); McKenna, Mullins, Sheldon and Miklau 2022
-(AIM: the expected noise in the score); Friedman, Geiger and Goldszmidt 1997 (trees for each value of a label).
+Reference: McKenna, Miklau and Sheldon 2021, Winning the NIST contest (MST). The expected noise in the score is that of
+AIM (McKenna, Mullins, Sheldon and Miklau 2022). Trees for each value of a label: Friedman, Geiger and Goldszmidt 1997.
 """
 
 from __future__ import annotations
