@@ -7,6 +7,7 @@ part moves to the next. So all parts of a step see the same coins.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -33,8 +34,8 @@ _NOW: ContextVar[Coins | None] = ContextVar("coins", default=None)
 class Coins:
     """The coins of one step, seen alike by all of its parts.
 
-    `seed`: one that all processes of the run share. Without it, the first part draws one from torch's numbers, which
-    are the step's own (`drawn_from`).
+    `seed`: one that all processes of the run share. Without it, it follows from the state of torch's generator when the
+    first part begins, which is the step's own (`drawn_from`).
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -58,8 +59,9 @@ class Coins:
 
     def rewind(self) -> None:
         """Start from the first coin."""
-        if self.seed is None:
-            self.seed = int(torch.randint(2**55, (), device="cpu"))
+        if self.seed is None:  # a hash: no number is drawn, so records are given those that they would be given anyway
+            state = torch.default_generator.get_state().numpy().tobytes()
+            self.seed = int.from_bytes(hashlib.sha256(state).digest()[:7], "little")
         self.places = {}
         _seed(self.seed)
 
