@@ -148,6 +148,9 @@ def begin_the_same() -> list[str]:
 
 
 def main(given: list[str]) -> None:
+    if given and given[0] in ("-h", "--help"):
+        print(__doc__)
+        return
     if given:
         for name in given:
             for sentence in judged(name, [Path(name).read_text(encoding="utf-8")]).long:

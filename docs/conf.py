@@ -19,6 +19,7 @@ html_title = "tacit"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
+html_show_copyright = False
 
 
 def setup(app: object) -> None:

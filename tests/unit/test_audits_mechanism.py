@@ -30,6 +30,14 @@ def test_a_right_laplace_scale_is_consistent():
     assert verify(evidence).ok
 
 
+def test_a_mechanism_is_called_by_its_own_name():
+    def count(data, rng):
+        return len(data) + rng.laplace()
+
+    evidence = audit_mechanism(count, ([1], [1, 1]), claim=(1.0, 0.0), runs=200, rng=1)
+    assert evidence.subject == "count"  # not the functions around it
+
+
 def test_a_wrong_laplace_scale_is_refuted():
     evidence = audit_mechanism(laplace(0.5), PAIR, claim=(1.0, 0.0), runs=8000, rng=1)
     assert evidence.verdict is Verdict.REFUTED

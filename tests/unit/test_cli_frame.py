@@ -178,6 +178,11 @@ def test_bad_input_as_json(tacit):
     assert set(error["error"]) == {"code", "message", "fix"}
 
 
+def test_a_missing_option_points_to_the_help_of_its_own_verb(tacit):
+    assert "See tacit ledger init --help." in tacit("ledger", "init", "b.db")[2]
+    assert "See tacit ledger --help." in tacit("ledger", "nothing")[2]
+
+
 def test_a_usage_error_as_json(tacit):
     assert json.loads(tacit("epsilon", "--json")[2])["schema"] == "tacit.error/1"
 

@@ -545,13 +545,14 @@ def test_command_with_a_budget(files, command):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--count"], "unit"),
-        (["--unit", "who"], "Nothing was asked"),
+        (["--count"], "--unit user_id"),
+        (["--unit", "who"], "--top C:K"),
+        (["--unit", "who", "--quantile", "amount:50", "--bounds", "0,1"], "amount:0.5"),
         (["--unit", "who", "--sum", "nothing", "--bounds", "0,1"], "nothing"),
-        (["--unit", "who", "--sum", "amount"], "bounds"),
+        (["--unit", "who", "--sum", "amount"], "--bounds LO,HI"),
         (["--unit", "who", "--sum", "amount", "--bounds", "9,1"], "lower before upper"),
         (["--unit", "who", "--sum", "amount", "--bounds", "a,b"], "numbers"),
-        (["--unit", "who", "--count", "--by", "city"], "delta"),
+        (["--unit", "who", "--count", "--by", "city"], "--keys"),
         (["--unit", "who", "--count", "--keys", "a"], "--by"),
         (["--unit", "who", "--count", "--out", "x.exe"], "x.exe"),
         (["--unit", "who", "--count", "--where", "amount"], "condition"),
@@ -565,6 +566,14 @@ def test_command_refuses_in_one_sentence(files, command, words, said):
     assert not out
     assert said in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_command_says_what_to_do_where_limits_cut_many_people(tmp_path, command):
+    rows = "".join(f"{person}\n" * 5 for person in range(300))
+    (tmp_path / "many.csv").write_text(f"who\n{rows}")
+    words = ["query", f"{tmp_path}/many.csv", "--unit", "who", "--count", "--epsilon", 5, "--seed", 1]
+    assert "--max-rows" in command(*words)[1]
+    assert "--max-rows" not in command(*words, "--max-rows", 5)[1]
 
 
 def test_a_locked_database(files, command):

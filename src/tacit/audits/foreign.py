@@ -94,3 +94,9 @@ def _columns(label: Array, classes: Array, count: int) -> NDArray[np.int64]:
     if len(classes) != count:
         raise BadInput(f"predict returns {count} classes where the labels have {len(classes)}.")
     return np.searchsorted(classes, label).astype(np.int64)
+
+
+def name_of(function: Any) -> str:
+    """What somebody's training or mechanism is called: without the functions that it was defined in."""
+    full = getattr(function, "__qualname__", getattr(function, "__name__", type(function).__name__))
+    return str(full).rpartition("<locals>.")[2]

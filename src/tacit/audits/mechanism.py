@@ -26,7 +26,7 @@ from . import controls
 from .claims import Stated, stated
 from .demonstration import chosen, demonstrate
 from .features import Feature, fitted
-from .foreign import Border
+from .foreign import Border, name_of
 from .panel import of_release
 from .scoring import balanced, scored
 
@@ -82,7 +82,7 @@ def audit_mechanism(
         choice=rule,
     )
     return Evidence(
-        subject=getattr(release, "__qualname__", type(release).__name__),
+        subject=name_of(release),
         claim=claimed,
         demonstrations=shown,
         controls=(controls.null(scores, chance), controls.planted_leak(scores, chance)),

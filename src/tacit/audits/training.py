@@ -16,7 +16,7 @@ from ..core.files import Lasting
 from . import games, panel
 from .canary import fitting, maker
 from .claims import Stated, stated
-from .foreign import Fit
+from .foreign import Fit, name_of
 from .games import GAMES, Outcome
 from .makers import Maker
 from .runs import cluster
@@ -114,11 +114,6 @@ def _caught(stage: Stage, claim: Claim, outcome: Outcome, canary: str | Maker, r
     return panel.caught(
         stage, claim, shown, runs, lambda planted, count: games.lead_runs(planted, canary, count, among)
     )
-
-
-def name_of(fit: Any) -> str:
-    """What somebody's training is called."""
-    return getattr(fit, "__qualname__", getattr(fit, "__name__", type(fit).__name__))
 
 
 def _where(fit: Fit, game: str, isolation: str) -> str:

@@ -326,8 +326,9 @@ def main() -> None:
 
         sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
         with contextlib.suppress(typer.Exit):
-            known = [word for word in sys.argv[1:2] if word in VERBS]  # the verb's own help says what it takes
-            fail(BadInput(sentence, fix=f"See {' '.join(['tacit', *known])} --help."), as_json="--json" in sys.argv)
+            where = getattr(error, "ctx", None)  # the verb's own help says what it takes
+            verb_ = "tacit" if where is None else where.command_path
+            fail(BadInput(sentence, fix=f"See {verb_} --help."), as_json="--json" in sys.argv)
         sys.exit(BAD_INPUT)
     except typer.Exit as leave:
         status = leave.exit_code

@@ -50,7 +50,8 @@ def disclose(
             evidence(found, release=path.name, known=known).save(held.results / "evidence.json")
             held.commit()
         data |= {"out": str(held.final), "evidence": str(held.final / "evidence.json")}
-    return Result(data, [(item.severity, item.sentence) for item in found])
+    rows = [(item.severity, item.sentence) for item in found]
+    return Result(data, rows + ([] if out is None else [("evidence", data["evidence"])]))
 
 
 def _table(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, TacitError
 from ..core.files import text as read_text
 from ..core.files import written
 from ..core.shown import number, significant
@@ -25,7 +27,38 @@ MOST_KEYS = 2**26
 """Bytes of a file of keys."""
 
 
+OPTIONS = {
+    'unit="user_id"': "--unit user_id",
+    'unit="row"': "--unit row",
+    "with unit=.": "with --unit.",
+    "unit='": "--unit '",
+    "bounds=(lower, upper)": "--bounds LO,HI",
+    'bounds="private"': "--bounds private",
+    "keys= (": "--keys (",
+    "a schema": "a --schema",
+}
+"""Arguments of Python as the sentences of the room `query` name them, and the options that stand for them."""
+MANY_CUT = 0.1
+"""The share of people with rows beyond the limits from which on the answer says what to do."""
+CUT = (
+    "Many people have more rows than the limits count, so counts and sums are too low. "
+    "Give --max-rows or --max-groups; the noise grows with them."
+)
+
+
+@contextlib.contextmanager
+def in_options() -> Iterator[None]:
+    """Let errors of the room `query` name options in place of Python's arguments."""
+    try:
+        yield
+    except TacitError as error:
+        for argument, option in OPTIONS.items():
+            error.fix = error.fix.replace(argument, option)
+        raise
+
+
 @verb("query")
+@in_options()
 def query(
     source: Annotated[
         str,
@@ -94,6 +127,8 @@ def query(
         raise BadInput("--keys lists groups, and nothing is grouped by.", fix="Give --by.")
     if quantile is not None:
         column, q = _pair(quantile, "quantile")
+        if not 0 <= q <= 1:
+            raise BadInput("--quantile takes a share between 0 and 1.", fix=f"The median is {column}:0.5.")
         question: Query[Any] = table.quantile(column, q, limits)
     else:
         question = _question(table, count, users, columns, limits, histogram, edges)
@@ -144,7 +179,8 @@ def _question(
         return table.histogram(histogram, _numbers(edges, "edges"))
     if not found:
         raise BadInput(
-            "Nothing was asked.", fix="Give --count, --users, --sum C, --mean C, --variance C or --histogram C."
+            "Nothing was asked.",
+            fix="Give --count, --users, --sum C, --mean C, --variance C, --histogram C, --quantile C:Q or --top C:K.",
         )
     return table.aggregate(**found)
 
@@ -245,5 +281,8 @@ def _told(answer: Answer, epsilon: float, delta: float) -> Result:
     if lost is not None and lost.value is not None:
         rows.append(("cut by limits", f"{lost.value:.1%} of people ({lost.lower:.1%} to {lost.upper:.1%})"))
     rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}, {answer.adjacency.value}"))
+    lines = answer.lines(most=1000)
+    if lost is not None and lost.lower is not None and lost.lower > MANY_CUT:
+        lines = [*lines, CUT]
     left = "nothing was charged: no ledger" if answer.receipt is None else number(answer.receipt.remaining)
-    return Result(data, rows + [("remaining", left)], [*answer.lines(most=1000), *assumed(answer.assumptions)])
+    return Result(data, rows + [("remaining", left)], [*lines, *assumed(answer.assumptions)])

@@ -1,11 +1,13 @@
 r"""A table as numbers, by its schema alone. Every function here is total: no value of a record raises.
 
-number    u, s, m      u = 2 (v - lo) / (hi - lo) - 1 of the clipped value v, s = asinh(v / g) / asinh(1 / 0.001)
-                       with g = 0.001 max(|lo|, |hi|), which tells small amounts apart in a wide range;
-                       m = 1 where the value is missing, and then u = s = 0
-category  one indicator per word, and one for anything else, a missing value included
-date      u, sin, cos, m      place in the range; time of the year
-text      WORDS hashed counts of words, of length one at most
+The features that a column of each kind becomes:
+
+    number    u, s, m      u = 2 (v - lo) / (hi - lo) - 1 of the clipped value v, s = asinh(v / g) / asinh(1 / 0.001)
+                           with g = 0.001 max(|lo|, |hi|), which tells small amounts apart in a wide range;
+                           m = 1 where the value is missing, and then u = s = 0
+    category  one indicator per word, and one for anything else, a missing value included
+    date      u, sin, cos, m      place in the range; time of the year
+    text      WORDS hashed counts of words, of length one at most
 """
 
 from __future__ import annotations

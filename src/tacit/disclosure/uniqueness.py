@@ -52,8 +52,8 @@ class Homogeneity:
     def sentence(self) -> str:
         """How many rows hide in a group, and how many are disclosed all the same, in words."""
         return (
-            f"{self.hidden:.1%} of rows hide in groups of at least {self.k}; of {self.disclosed:.1%} of all rows the "
-            "group still tells the secret, because all of it share one value."
+            f"{self.hidden:.1%} of rows hide in groups of at least {self.k}; {self.disclosed:.1%} of all rows are in "
+            "groups that still tell the secret, because everybody in them has the same."
         )
 
 

@@ -26,7 +26,7 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
     r"""Private k-means: Lloyd's steps on noisy sums and counts.
 
     Each of `max_iter` steps: M(D) = for each cluster, sum of (w, x) over its records, plus N(0, (z s)^2 I), rows of
-    norm at most 1, s = sqrt(1 + w^2); a record counts in the cluster whose centre is nearest.
+    norm at most 1, s = sqrt(1 + w^2). A record counts in the cluster whose centre is nearest.
 
     Guarantee: `Repeat(Gaussian(z), max_iter)`, charged before any noise is drawn. The first centres do not depend on
     the records. `labels_`, the cluster of each person, is not kept: `predict` gives it to whoever holds the records.

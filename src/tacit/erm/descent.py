@@ -177,7 +177,7 @@ def _sampled(problem: Summed, design: Design, rng: Source) -> Summed:
 def rounded(design: Design, shape: Shape, rounding: Callable[[float], float], numbers: int) -> float:
     """What one record moves a computed sum of gradients by, at every iterate: a public constant, as theorems ask for.
 
-    Every sum is at most n steepness long, and its noise counts with at most LARGEST per number: with room at most c
+    Every sum is at most n steepness long, and its noise counts with at most LARGEST per number. With room at most c
     steepness no iterate is longer than steps eta c steepness (n + z LARGEST sqrt(numbers))/batch. The first c that
     holds is taken.
     """

@@ -42,8 +42,8 @@ class Shape:
         """A bound on the rounding error of a computed sum of gradients, at a point of this length.
 
         A sum of k products is off by at most 2k 2^-53 times the sum of their sizes (Higham 2002, Accuracy and stability
-        of numerical algorithms, section 3.1): the gradients' sum, every margin, and the norms that rows were divided
-        by. A margin's error moves its slope by the curvature times as much.
+        of numerical algorithms, section 3.1). That holds for the gradients' sum, every margin, and the norms that rows
+        were divided by. A margin's error moves its slope by the curvature times as much.
         """
         n, d = self.records, self.features
         summed = (2 * (n + d + 4) + 8) * self.steepness

@@ -1,7 +1,7 @@
 """What the models of a disjoint fleet say, where the numbers that one of them has learnt may make it raise.
 
 An error that one model's weights cause would tell of its records. So a model that raises says NaN. What the others
-say stays the same to the last bit: they are asked again in a stack of the same size. Another model stands there in the
+say stays the same to the last bit. They are asked again in a stack of the same size. Another model stands there in the
 place of the one that raises.
 """
 

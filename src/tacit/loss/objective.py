@@ -1,9 +1,9 @@
 r"""Objective perturbation: the exact minimiser of a randomly tilted convex objective.
 
 The map from the tilt b to the minimiser is one to one, so densities of minimisers are Gaussian densities of tilts times
-a determinant. One record changes the determinant by a factor in [1, 1 + kappa], kappa = smoothness/regularization, and
-moves the tilt by a vector of norm at most h, in a space of `axes` dimensions, that may depend on the minimiser. With y
-the length of the tilt in that space and z the noise, the ratio of densities is at most
+a determinant. One record changes the determinant by a factor in [1, 1 + kappa], kappa = smoothness/regularization.
+It also moves the tilt by a vector of norm at most h, in a space of `axes` dimensions, that may depend on the minimiser.
+With y the length of the tilt in that space and z the noise, the ratio of densities is at most
 
     (1 + kappa) e^{m(y)},   m(y) = y^2/2z^2 up to h, (h y - h^2/2)/z^2 beyond.
 

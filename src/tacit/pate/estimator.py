@@ -36,7 +36,7 @@ class PATE:
     the same, a `Student`, or None for one like the teacher. `queries` public inputs are asked about (None: all), and at
     most `answers` are answered (None: all, or as many as `epsilon` allows). `classes` lists the labels, which are
     public. `choose` says which public inputs are asked: "first", "random", "spread" (far apart) or "typical" (the
-    middles of as many groups); with `rounds` above 1 later ones are those that the student of the rounds before is
+    middles of as many groups). With `rounds` above 1 later ones are those that the student of the rounds before is
     least sure of.
 
     Guarantee: `labels_`, the student and all it says, and whatever `release_bound` released, cost `bound_`, the cost of

@@ -1,13 +1,15 @@
 r"""How the data-dependent cost of a run changes from teacher to teacher: its smooth sensitivity, and its distance.
 
-At one order a the cost of a run is f(D) = sum_i psi(k_i, t_i) over queries: t_i the votes of the winner, and k_i its
-lead in steps of 1/STEPS vote, rounded down, where the lead of votes n is the G with
+At one order a the cost of a run is f(D) = sum_i psi(k_i, t_i) over queries. t_i are the votes of the winner, and k_i
+its lead in steps of 1/STEPS vote, rounded down, where the lead of votes n is the G with
 
     (classes - 1) P(N(0, 2 s^2) > G) = q(n) = sum_{j != i*} P(N(0, 2 s^2) > n_i* - n_j)
 
 One teacher moves G by at most 2, hence k by at most 2 STEPS, and t by at most 1, in all queries at once. So
-A_d = sum_i max { |psi(k, t) - psi(k', t')| : (k, t) within d such moves of (k_i, t_i), (k', t') one move on } bounds
-how far f moves between neighbours at distance d, and S = max_d e^{-beta d} A_d is a smooth sensitivity:
+
+    A_d = sum_i max { |psi(k, t) - psi(k', t')| : (k, t) within d such moves of (k_i, t_i), (k', t') one move on }
+
+bounds how far f moves between neighbours at distance d. Then S = max_d e^{-beta d} A_d is a smooth sensitivity:
 |f(D) - f(D')| <= S(D) and S(D) <= e^beta S(D'). F_d = sum_i max psi over the same window bounds f at distance d, so the
 least d with F_d above a limit moves by at most 1 from neighbour to neighbour.
 Reference: Nissim, Raskhodnikova and Smith 2007; Papernot et al. 2018, appendix; docs/proofs/pate.md, Theorems 4 and 5.

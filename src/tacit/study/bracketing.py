@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..audits import audit, stated
 from ..audits.claims import Stated
-from ..audits.training import name_of
+from ..audits.foreign import name_of
 from ..core import BadInput, Evidence, Source, check
 from ..core.evidence import Scalar
 from . import taking

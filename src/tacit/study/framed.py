@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..audits import audit as audit_arrays
 from ..audits.claims import Stated
-from ..audits.training import name_of
+from ..audits.foreign import name_of
 from ..core import Adjacency, BadInput, Evidence, Source
 from ..data import Schema, is_frame
 from ..data.codec import Codec, holds_frame, split

@@ -1,7 +1,7 @@
 r"""The key of a step's noise, made on the device from what the step computed there: no wait for the processor.
 
-With M_1, M_2, ... the words of the sum's fingerprint, norms and losses, three at a time, F_K the block function of
-ChaCha20 on 128 bits of input (its counter and nonce), and two keys that the secret gave for this step and batch:
+M_1, M_2, ... are the words of the sum's fingerprint, norms and losses, three at a time. F_K is the block function of
+ChaCha20 on 128 bits of input (its counter and nonce). The secret gave two keys for this step and batch:
 
     key = F_K2(h),   h = F_K1(1, M_1) xor F_K1(2, M_2) xor ...   (128 bits of it)
 

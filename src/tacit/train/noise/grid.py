@@ -1,7 +1,7 @@
 r"""Noise on a grid: a step without a floating-point hole.
 
 With spacing h = 2^-k, d trained parameters and C = clip_norm, every contribution is rounded to whole multiples of h
-before it is added, m_i = round(c_i G_i / h), sums of whole numbers are exact, and the noise is a rounded normal number:
+before it is added, m_i = round(c_i G_i / h). Sums of whole numbers are exact, and the noise is a rounded normal number:
 
     release  h (\sum_i m_i + round(N(0, (z B/h)^2 I))) / expected batch,     B = C (1 + r) + h sqrt(d)/2
 

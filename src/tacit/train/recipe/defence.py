@@ -104,7 +104,8 @@ class AdversarialRegularisation(Defence):
     r"""Train against an attacker who is trained at the same time (Nasr, Shokri and Houmansadr 2018).
 
     min_f mean [loss(f(x), y) + weight log h(x, y, f(x))] over members, where the attacker h takes `attack_steps` steps
-    before each: max_h mean log h on members + mean log(1 - h) on reference records, which are not trained on.
+    before each. Its aim is max_h mean log h on members + mean log(1 - h) on reference records, which are not trained
+    on.
     """
 
     weight: float = 1.0

@@ -1,6 +1,6 @@
 """How a step is run: part by part, anywhere, or on a GPU as a few recorded pieces of work.
 
-Either way the private gradients end up in the parameters, and the noise has a key that is made of all that was seen: an
+Either way the private gradients end up in the parameters, and the noise has a key that is made of all that was seen. An
 identical replay of a step repeats its noise, and any other step draws other noise (soundness rule 12).
 """
 

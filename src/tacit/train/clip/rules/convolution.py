@@ -1,7 +1,7 @@
 r"""Convolutions of one to three dimensions, with stride, padding, dilation and groups, and transposed ones.
 
 y[o, s] = \sum_{c, k} W[o, c, k] x[c, a s + b k - pad]: at output position s the weight meets the patch of x that lies
-under the kernel, so G = \sum_s g_s patch_s^T, an outer-product sum with one position per output position.
+under the kernel. So G = \sum_s g_s patch_s^T, an outer-product sum with one position per output position.
 A transposed convolution is the same with x and y exchanged: the patches are those of the output gradient.
 """
 
