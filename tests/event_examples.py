@@ -198,6 +198,5 @@ UNSUPPORTED = {
     ("FixedSize", "zero-out"),
     ("Shuffled", "add-remove"),
     ("Allocation", "replace"),
-    ("RandomizedResponse", "add-remove"),
 }
-ADJACENCY = {"FixedSize": "replace", "Shuffled": "replace", "RandomizedResponse": "replace"}
+ADJACENCY = {"FixedSize": "replace", "Shuffled": "replace"}

@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.core import Adjacency
 from tacit.core.event import Event
-from tacit.events import ApproximateDP, Compose, Gaussian
+from tacit.events import ApproximateDP, Compose, Gaussian, RandomizedResponse
 from tacit.ledger.costs import costs
 from tacit.ledger.criteria import GDP, STATED, SUM, Criterion, accepts, criteria, gaussian_limit, limit, renyi_limit
 from tacit.loss import privacy_loss
@@ -76,7 +76,7 @@ def expected(event: Event, value: np.ndarray) -> np.ndarray:
     if isinstance(event, Gaussian):
         mu = 1 / event.noise_multiplier
         return sum(weight * at(mu * node + mu * mu / 2) for node, weight in zip(NODES, WEIGHTS, strict=True))
-    if isinstance(event, ApproximateDP) and event.delta == 0:
+    if isinstance(event, RandomizedResponse):
         truth = 1 / (1 + math.exp(-event.epsilon))
         return truth * at(event.epsilon) + (1 - truth) * at(-event.epsilon)
     assert isinstance(event, ApproximateDP)

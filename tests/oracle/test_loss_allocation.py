@@ -8,7 +8,6 @@ import pytest
 from scipy import integrate
 from scipy.special import ndtr
 
-from finite_event import Answered
 from tacit.core.errors import BadInput, Unsupported
 from tacit.core.events import (
     Allocation,
@@ -20,6 +19,7 @@ from tacit.core.events import (
     Laplace,
     NonPrivate,
     Poisson,
+    RandomizedResponse,
     Repeat,
     TruncatedPoisson,
 )
@@ -59,7 +59,7 @@ def brute(p, q, times, steps, epsilon, *, add):
 @pytest.mark.parametrize(("times", "steps"), [(1, 2), (1, 6), (2, 5), (3, 7), (5, 6)])
 @pytest.mark.parametrize(("strength", "categories"), [(0.4, 2), (1.5, 2), (1.0, 3)])
 def test_randomised_response(times, steps, strength, categories):
-    loss = privacy_loss(Allocation(times, steps, Answered(strength, categories)), "add-remove")
+    loss = privacy_loss(Allocation(times, steps, RandomizedResponse(strength, categories)), "add-remove")
     p, q = outcomes(strength, categories)
     for epsilon in EPSILONS:
         truth = max(brute(p, q, times, steps, epsilon, add=add) for add in (False, True))
@@ -217,7 +217,7 @@ def test_approximate_dp_that_is_allocated_lies_inside():
         assert found.lower == 0 or least >= at * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("inner", [Laplace(1.0), Answered(1.0), DiscreteLaplace(1.0)])
+@pytest.mark.parametrize("inner", [Laplace(1.0), RandomizedResponse(1.0), DiscreteLaplace(1.0)])
 def test_without_a_delta_losses_are_bounded(inner):
     """All ratios at their end: `times` times the loss of one release."""
     for event, epsilon in ((Allocation(1, 3, inner), 1.0), (Repeat(Allocation(2, 6, inner), 3), 6.0)):
@@ -308,7 +308,7 @@ def test_blocks_dominate_an_allocation(times, sizes):
     ("event", "delta", "gap"),
     [
         (Allocation(40, 199, Gaussian(4.0)), 1e-6, 0.01),
-        (Allocation(4, 7, Answered(0.7, 4)), 1e-3, 0.02),
+        (Allocation(4, 7, RandomizedResponse(0.7, 4)), 1e-3, 0.02),
         (Allocation(3, 5, Gaussian(2.0)), 1e-5, 0.08),
     ],
 )
@@ -324,7 +324,7 @@ def test_blocks_hold_against_sums_over_all_outcomes(times, steps, monkeypatch):
     """Releases with many outcomes are read by blocks: here one with three is made to be."""
     monkeypatch.setattr(samplings, "allocated_exactly", lambda *_: None)
     p, q = outcomes(1.0, 3)
-    loss = privacy_loss(Allocation(times, steps, Answered(1.0, 3)), "add-remove")
+    loss = privacy_loss(Allocation(times, steps, RandomizedResponse(1.0, 3)), "add-remove")
     for epsilon in EPSILONS:
         truth, found = max(brute(p, q, times, steps, epsilon, add=add) for add in (False, True)), loss.delta(epsilon)
         assert found.lower <= truth + 1e-11
@@ -349,7 +349,7 @@ def test_mutant_blocks_that_are_too_long_are_caught(monkeypatch):
     monkeypatch.setattr(samplings, "allocated_exactly", lambda *_: None)
     kept = allocation._block
     monkeypatch.setattr(allocation, "_block", lambda pair, size: kept(pair, size + 1))
-    loss = privacy_loss(Allocation(5, 6, Answered(1.0, 3)), "add-remove")
+    loss = privacy_loss(Allocation(5, 6, RandomizedResponse(1.0, 3)), "add-remove")
     with pytest.raises(BadInput, match="lower <= upper"):  # the lower end, which knows of no blocks, is above
         loss.delta(0.0)
 
@@ -368,7 +368,7 @@ def test_few_of_few_are_no_worse_than_all(noise, delta):
 def test_the_largest_loss_of_a_table_is_not_rounded_away(times, steps, strength, categories):
     """The supremum of k of t releases is k times that of one. A table's last loss is a logarithm, off by its doubt:
     100 of 300 at 0.013 read 1.3 (1 - 1e-14)."""
-    event = Allocation(times, steps, Answered(strength, categories))
+    event = Allocation(times, steps, RandomizedResponse(strength, categories))
     for times_all, delta in ((1, 0.0), (1, 1e-290), (2, 0.0), (5, 0.0)):
         found = privacy_loss(Repeat(event, times_all), "add-remove").epsilon(delta)
         truth = times_all * times * strength

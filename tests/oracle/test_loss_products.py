@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from finite_event import Answered
 from tacit.core.events import (
     ApproximateDP,
     Compose,
     DiscreteGaussian,
     DiscreteLaplace,
     Poisson,
+    RandomizedResponse,
     Repeat,
 )
 from tacit.loss import privacy_loss
@@ -38,7 +38,7 @@ def release(rng):
         epsilon, k = log(rng, 0.02, 6), int(rng.integers(2, 8))
         lie = 1 / (math.exp(epsilon) + k - 1)
         truth = math.exp(epsilon) * lie
-        return Answered(epsilon, k), np.array([(truth, lie), (lie, truth), ((k - 2) * lie,) * 2])
+        return RandomizedResponse(epsilon, k), np.array([(truth, lie), (lie, truth), ((k - 2) * lie,) * 2])
     if kind == 1:
         z, s = log(rng, 0.3, 1.5), int(rng.integers(1, 3))
         return DiscreteLaplace(z, s), shifted(lambda k: np.exp(-np.abs(k) / (z * s)), s, int(40 * z * s) + 9)

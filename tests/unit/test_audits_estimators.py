@@ -10,7 +10,7 @@ from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve, Limits
 from tacit.audits.bounds.estimators import ratio_epsilon
 from tacit.audits.bounds.methods import estimator
 from tacit.core import Adjacency, BadInput, Counts
-from tacit.core.events import ApproximateDP, Compose, Gaussian, Laplace, Poisson, Repeat, rescaled
+from tacit.core.events import Compose, Gaussian, Laplace, Poisson, RandomizedResponse, Repeat, rescaled
 from tacit.loss import privacy_loss
 
 ADD = Adjacency.ADD_REMOVE
@@ -80,7 +80,7 @@ def test_bound_exceeds_the_claim_exactly_when_its_curve_is_violated(event, adjac
 
 
 def test_an_event_without_noise_is_a_family_of_one():
-    event = ApproximateDP(1.0)
+    event = RandomizedResponse(1.0)
     assert rescaled(event, 2.0) == event
     use = Curve(event, ADD, 0.0)
     allowed = privacy_loss(event, ADD).tradeoff(0.2).upper

@@ -8,7 +8,7 @@ from tacit.audits import ClopperPearson, Curve, Exact, ExactCurve
 from tacit.audits.bounds.exact import NUISANCE, unlikely
 from tacit.audits.bounds.frontier import pair_limit
 from tacit.core import Adjacency, BadInput, Counts, clopper_pearson
-from tacit.core.events import ApproximateDP, Gaussian, Poisson
+from tacit.core.events import Gaussian, Poisson, RandomizedResponse
 from tacit.loss import privacy_loss
 
 ADD = Adjacency.ADD_REMOVE
@@ -65,7 +65,7 @@ def test_all_hits_and_fewer_alarms_never_read_less():
 
 
 def test_reading_exceeds_the_claim_exactly_when_it_is_ruled_out():
-    for event in (Gaussian(1.0), Poisson(0.3, Gaussian(0.8)), ApproximateDP(1.0)):
+    for event in (Gaussian(1.0), Poisson(0.3, Gaussian(0.8)), RandomizedResponse(1.0)):
         use, claim = ExactCurve(event, ADD, 1e-3), privacy_loss(event, ADD).epsilon(1e-3).upper
         for hits in range(40, 100, 25):
             counts = Counts(hits, 25, 100, 100)

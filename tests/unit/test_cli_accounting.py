@@ -72,7 +72,7 @@ def test_groups_are_explained(tacit):
 
 
 def test_beliefs_are_part_of_the_answer(tacit):
-    words = ("epsilon", "--event", "-", "--delta", "0", "--prior", "0.2", "--adjacency", "replace")
+    words = ("epsilon", "--event", "-", "--delta", "0", "--prior", "0.2")
     event = {"type": "RandomizedResponse", "epsilon": 1.0986122886681098}
     data, (_, out, _) = (run_event(tacit, event, *words, *more) for more in (("--json",), ()))
     data = json.loads(data[1])

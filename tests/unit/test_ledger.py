@@ -28,6 +28,7 @@ from tacit.events import (
     NonPrivate,
     PartitionSelection,
     Poisson,
+    RandomizedResponse,
     Repeat,
 )
 from tacit.ledger import Ledger, chain
@@ -173,12 +174,12 @@ def test_the_adaptive_attack_on_a_loss_distribution_is_refused(make):
             low = noise
             break
     for epsilon in (0.9, 0.7, 0.5, 0.4):
-        path = Compose((Gaussian(1 / 0.15), ApproximateDP(epsilon)))
+        path = Compose((Gaussian(1 / 0.15), RandomizedResponse(epsilon)))
         if privacy_loss(path, "add-remove").delta(1.0).upper <= 1e-6:
             high = epsilon
             break
     refused = 0
-    for event in (Gaussian(low), ApproximateDP(high), ApproximateDP(0.0, 9e-7)):
+    for event in (Gaussian(low), RandomizedResponse(high), ApproximateDP(0.0, 9e-7)):
         try:
             ledger.charge(event, key=str(event))
         except BudgetExceeded:

@@ -11,7 +11,7 @@ import pytest
 
 from tacit import Ledger, mechanism
 from tacit.core import Adjacency, BudgetExceeded, Mismatch
-from tacit.events import ApproximateDP, Gaussian, Laplace, NonPrivate, PartitionSelection
+from tacit.events import ApproximateDP, Gaussian, Laplace, NonPrivate, PartitionSelection, RandomizedResponse
 from tacit.ledger import chain
 from tacit.ledger.costs import costs
 from tacit.ledger.criteria import criteria, pure_renyi
@@ -123,5 +123,5 @@ def test_small_pure_charges_cost_no_less_gaussian_privacy_than_they_have():
         for step in range(60):
             epsilon = 1e-3 * 1.05**step
             right = -2 * mpmath.sqrt(2) * mpmath.erfinv(2 / (1 + mpmath.exp(mpmath.mpf(epsilon))) - 1)
-            charged = costs(ApproximateDP(epsilon), Adjacency.ADD_REMOVE, 1, found)["gdp"]
+            charged = costs(RandomizedResponse(epsilon), Adjacency.ADD_REMOVE, 1, found)["gdp"]
             assert mpmath.mpf(charged) / 10**40 >= right**2 * (1 + mpmath.mpf(10) ** -11)

@@ -5,9 +5,8 @@ import math
 import pytest
 from scipy.special import ndtr, ndtri
 
-from finite_event import Answered
 from tacit.core.errors import BadInput
-from tacit.core.events import ApproximateDP, Gaussian, Laplace, NonPrivate, NoOp, Repeat
+from tacit.core.events import ApproximateDP, Gaussian, Laplace, NonPrivate, NoOp, RandomizedResponse, Repeat
 from tacit.loss import privacy_loss
 
 
@@ -31,7 +30,7 @@ def test_accuracy_of_repeated_randomized_response(prior, times):
         )
         for k in range(times + 1)
     ]
-    found = loss(Repeat(Answered(0.7), times)).accuracy(prior)
+    found = loss(Repeat(RandomizedResponse(0.7), times)).accuracy(prior)
     assert found.lower - 1e-9 <= bayes(atoms, prior) <= found.upper + 1e-9
     assert found.gap <= 1e-3
 
@@ -47,7 +46,7 @@ def test_accuracy_of_a_gaussian(prior):
 
 @pytest.mark.parametrize("prior", [0.01, 0.5, 0.9])
 def test_pure_privacy_bounds_the_odds(prior):
-    for event in (Answered(1.5), Laplace(1 / 1.5), ApproximateDP(1.5)):
+    for event in (RandomizedResponse(1.5), Laplace(1 / 1.5), ApproximateDP(1.5)):
         found = loss(event).posterior(prior)
         odds = found.upper / (1 - found.upper) * (1 - prior) / prior
         assert odds == pytest.approx(math.exp(1.5), rel=1e-9)

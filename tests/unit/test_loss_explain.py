@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tacit.core.events import ApproximateDP, Gaussian, Laplace, Poisson, Repeat
+from tacit.core.events import ApproximateDP, Gaussian, Laplace, Poisson, RandomizedResponse, Repeat
 from tacit.loss import explain, privacy_loss
 
 
@@ -99,7 +99,7 @@ def test_the_lectures_ten_thousand_queries():
 
 def test_subsampling_has_the_logarithm():
     """ln(1 + q (e^epsilon - 1)) and q delta, not q epsilon."""
-    found = by_name(Repeat(Poisson(0.01, ApproximateDP(1.0)), 100), delta=1e-6)
+    found = by_name(Repeat(Poisson(0.01, RandomizedResponse(1.0)), 100), delta=1e-6)
     sampled = math.log1p(0.01 * math.expm1(1.0))
     wide = sampled * math.sqrt(200 * math.log(2e6))
     name = "subsampling lemma, advanced composition, k epsilon tanh(epsilon/2)"
@@ -110,7 +110,7 @@ def test_subsampling_has_the_logarithm():
 @pytest.mark.parametrize(
     "event",
     [
-        Repeat(ApproximateDP(0.1), 50),
+        Repeat(RandomizedResponse(0.1), 50),
         Repeat(Gaussian(10.0), 20),
         Repeat(Poisson(0.05, Gaussian(1.0)), 50),
         Laplace(3.0),

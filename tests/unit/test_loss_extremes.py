@@ -7,7 +7,6 @@ import mpmath
 import pytest
 
 import tacit
-from finite_event import Answered
 from tacit.core.errors import Unsupported
 from tacit.events import (
     ZCDP,
@@ -23,6 +22,7 @@ from tacit.events import (
     NoisyMax,
     ObjectivePerturbation,
     Poisson,
+    RandomizedResponse,
     Repeat,
     TruncatedPoisson,
 )
@@ -43,8 +43,8 @@ EXTREME = [
     Poisson(0.1, Laplace(1e-3)),
     DiscreteLaplace(1e-3),
     DiscreteGaussian(1e-2),
-    Answered(500.0, 2),
-    Answered(1e4, 3),
+    RandomizedResponse(500.0, 2),
+    RandomizedResponse(1e4, 3),
     BoundedRange(1000.0),
     NoisyMax(1000.0, "gumbel"),
     Poisson(0.1, Gaussian(1e-99)),

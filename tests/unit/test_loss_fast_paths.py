@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import fft
 
-from finite_event import Answered
 from tacit.core.errors import BadInput
 from tacit.core.events import (
     Compose,
@@ -16,6 +15,7 @@ from tacit.core.events import (
     Gaussian,
     Laplace,
     Poisson,
+    RandomizedResponse,
     Repeat,
 )
 from tacit.loss import calibrate, privacy_loss, window
@@ -37,7 +37,7 @@ def pairs_of(event, adjacency="add-remove", side="remove"):
 
 def test_the_logarithm_of_a_spectrum_is_that_of_complex_numbers():
     """`convolve` takes modulus and angle apart: against numpy's own complex logarithm, within its stated error."""
-    event = Compose((Repeat(Laplace(2.0), 300), Repeat(Answered(0.3, 2), 70)))
+    event = Compose((Repeat(Laplace(2.0), 300), Repeat(RandomizedResponse(0.3, 2), 70)))
     parts = [(upper_step(pair, 0.01, -60.0), count) for pair, count in pairs_of(event)]
     tilt, size = 0.4, 4096
     density, error, log_m = convolve(parts, tilt, size)
@@ -77,7 +77,7 @@ def test_divergences_of_many_orders_are_those_of_each(event):
 MIXED = [
     Compose((Repeat(Poisson(0.05, Laplace(0.8)), 30), Repeat(Gaussian(4.0), 10))),
     Repeat(Poisson(0.2, DiscreteGaussian(2.0)), 50),
-    Compose((Repeat(Poisson(0.01, Answered(1.0, 4)), 200), Gaussian(2.0))),
+    Compose((Repeat(Poisson(0.01, RandomizedResponse(1.0, 4)), 200), Gaussian(2.0))),
 ]
 
 
@@ -205,7 +205,7 @@ def test_a_coarser_gap_is_still_proven():
     assert replace(fine, gap=2e-5) == fine
 
 
-@pytest.mark.parametrize("inner", [Laplace(2.0), Laplace(0.05), DiscreteLaplace(0.4), Answered(0.3, 5)])
+@pytest.mark.parametrize("inner", [Laplace(2.0), Laplace(0.05), DiscreteLaplace(0.4), RandomizedResponse(0.3, 5)])
 def test_no_composition_costs_more_than_its_largest_loss(inner):
     """Three Laplace releases of epsilon 0.5 read 1.5007 at delta 1e-15: a lattice point past the largest loss."""
     one = privacy_loss(inner, "add-remove").epsilon(0.0).upper

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from finite_event import Answered
 from tacit.core.events import (
     ApproximateDP,
     BoundedRange,
@@ -16,6 +15,7 @@ from tacit.core.events import (
     NonPrivate,
     ObjectivePerturbation,
     Poisson,
+    RandomizedResponse,
     Repeat,
 )
 from tacit.loss import calibrate, privacy_loss
@@ -26,7 +26,7 @@ from tacit.loss.plain import delta_at_most, epsilon_at_most
 from tacit.loss.renyi import divergences
 
 
-@pytest.mark.parametrize("event", [ApproximateDP(700.0), Answered(700.0, 5), ApproximateDP(1e5)])
+@pytest.mark.parametrize("event", [ApproximateDP(700.0), RandomizedResponse(700.0, 5), ApproximateDP(1e5)])
 def test_pure_losses_of_any_size(event):
     """Defect D8: an epsilon above 600 read as no protection at all, at both ends."""
     found = privacy_loss(event, "add-remove").epsilon(1e-6)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tacit.loss import window
+from tacit.loss.bounded import Halves, RangePair
 from tacit.loss.noise import DiscreteGaussianNoise, GaussianNoise, LaplaceNoise
-from tacit.loss.pairs import Discrete, Halves, Location, RangePair
+from tacit.loss.pairs import Discrete, Location
 from tacit.loss.steps import Step, lower_step, upper_step
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from ..core.interval import Interval
+from .bounded import Huge
 from .noise import Array, GaussianNoise
-from .pairs import Discrete, Huge, Location
+from .pairs import Discrete, Location
 
 EPS = float(np.finfo(float).eps)
 STEEP = 300.0

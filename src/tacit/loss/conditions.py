@@ -54,6 +54,8 @@ AT_MOST = "there are at most `size` records"
 EVERYWHERE = "the minimum is taken over all of space, and the random tilt is never seen"
 EXACT = "the minimiser is exact, or another event of the claim covers the distance at which the solver stopped"
 MIXED = "the numbers that the noise of all steps is mixed from are drawn afresh, independently of each other"
+ANSWERED = "each record gives one answer, drawn as `epsilon` and `categories` say"
+COUNTED = "how many people answer is public beforehand, or never seen"
 FRESH_POISSON = "every batch is a fresh Poisson sample: each record independently with probability `rate`"
 
 
@@ -90,7 +92,7 @@ CONDITIONS: dict[type[Event], Conditions] = {
     DiscreteLaplace: Conditions(
         ("integers are released, and one record moves them by an L1 norm of at most `sensitivity`",)
     ),
-    RandomizedResponse: Conditions(("each record gives one answer, drawn as `epsilon` and `categories` say",)),
+    RandomizedResponse: Conditions((ANSWERED, COUNTED)),
     BoundedRange: Conditions(
         ("the log ratio of probabilities of every choice stays within a range of length `epsilon`",)
     ),
@@ -160,7 +162,10 @@ CONDITIONS: dict[type[Event], Conditions] = {
 """Every event of this package; one without an entry relies on whoever registered its cost."""
 
 
-FORMER = dict.fromkeys((EVERYWHERE, EXACT), "the minimiser is exact, over all of space, and nothing else is released")
+FORMER = {
+    **dict.fromkeys((EVERYWHERE, EXACT), "the minimiser is exact, over all of space, and nothing else is released"),
+    COUNTED: ANSWERED,
+}
 """How evidence of earlier versions says what is said otherwise now."""
 
 

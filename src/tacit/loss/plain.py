@@ -19,10 +19,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .bounded import Halves
 from .closed import GaussianTotal
 from .computed import Levels, Tabulated, Weighted
 from .noise import Array, GaussianNoise
-from .pairs import Halves, Location, Pair
+from .pairs import Location, Pair
 from .renyi import delta_at, divergences, improved
 from .tilted import conversion
 
@@ -86,7 +87,7 @@ def _ways(pairs: Counted) -> Iterator[tuple[float, float]]:
     for pure_first in (False, True):
         squares, pure = 0.0, 0.0
         for pair, count in pairs:
-            mu, largest = _mu(pair), pair.upper.largest
+            mu, largest = _mu(pair), pair.upper.largest + 2 * pair.upper.doubt  # losses of a table are logarithms
             if math.isinf(mu) or (pure_first and math.isfinite(largest)):
                 pure += count * max(largest, 0.0) * (1 + 1e-14)
             else:

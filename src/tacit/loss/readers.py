@@ -11,11 +11,12 @@ import numpy as np
 
 from ..core.errors import TacitError
 from ..core.interval import Interval
+from .bounded import Huge
 from .closed import Direction, GaussianTotal, Never, Once, OneHuge, Single, Unknown
 from .computed import Tabulated
 from .lattice import SIZES, Lattice
 from .noise import Array, GaussianNoise
-from .pairs import Discrete, Huge, Location, Pair
+from .pairs import Discrete, Location, Pair
 from .plain import Counted, delta_at_most, epsilon_at_most
 from .quadrature import NotMet
 from .saddle import GAP, Saddle, Wide

@@ -73,7 +73,7 @@ def _whole(pair: Pair) -> tuple[Step | None, float]:
 
 def _lattice(pair: Pair, tilts: Array) -> Array:
     """From the upper lattice, with room for the rounding of a moment."""
-    largest, (step, high) = pair.largest, _whole(pair)
+    largest, (step, high) = pair.largest + 2 * pair.doubt, _whole(pair)
     if step is None:
         return np.full(tilts.shape, largest)
     found, held = np.full(tilts.shape, largest), tilts * high <= 600.0

@@ -33,7 +33,8 @@ class Laplace(Event):
 class RandomizedResponse(Event):
     r"""One of k categories: the truth with probability e^epsilon / (e^epsilon + k - 1), else another one, uniformly.
 
-    Every record answers, and all see how many answers there are: nothing is proven for add-remove neighbours.
+    Whoever does not take part answers all the same, or how many answer is never seen: a bound says so, and under
+    add-remove neighbours nothing would hold otherwise.
     """
 
     epsilon: float

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from ...core.adjacency import Adjacency
-from ...core.errors import Unsupported
 from ...core.events import (
     ZCDP,
     AboveThreshold,
@@ -21,13 +20,13 @@ from ...core.events import (
     PartitionSelection,
     RandomizedResponse,
 )
+from ..bounded import Huge, RangePair
 from ..composed import Composed, Release
 from ..noise import DiscreteGaussianNoise, DiscreteLaplaceNoise, GaussianNoise, LaplaceNoise, Noise
-from ..pairs import Discrete, Huge, Location, RangePair
+from ..pairs import Discrete, Location
 from ..renyi import Renyi
 from .registry import loss_of, once, written
 
-ANSWERS = "The number of answers is seen: use replace or zero-out, or ApproximateDP(epsilon) where it is kept secret."
 HUGE = 600.0
 """From this epsilon on a pure release is known by its epsilon alone: e^epsilon is near the end of what numbers hold."""
 
@@ -59,25 +58,14 @@ def _(event: Laplace, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: RandomizedResponse, adjacency: Adjacency, group: int) -> Composed:
-    """Truth, the neighbour's truth, and the k - 2 answers that say nothing; one answer of each record.
-
-    Every record answers, so whoever is added or removed changes how many answers there are, which all see: no epsilon
-    holds for add-remove neighbours.
-    """
-    if adjacency is Adjacency.ADD_REMOVE:
-        raise Unsupported(event, adjacency, fix=ANSWERS)
-    return group * once(answers(event.epsilon, event.categories))
-
-
-def answers(epsilon: float, categories: int) -> Release:
-    """One answer of a record against one of its neighbour."""
-    if epsilon > HUGE:
-        return Release.symmetric(Huge(epsilon))
-    others = categories - 1
-    lie = 1 / (math.exp(epsilon) + others)
-    truth = 1 - others * lie if epsilon < 30 else 1 / (1 + others * math.exp(-epsilon))
+    """Truth, the neighbour's truth, and the k - 2 answers that say nothing; one slot per record."""
+    if event.epsilon > HUGE:
+        return group * once(Release.symmetric(Huge(event.epsilon)))
+    others = event.categories - 1
+    lie = 1 / (math.exp(event.epsilon) + others)
+    truth = 1 - others * lie if event.epsilon < 30 else 1 / (1 + others * math.exp(-event.epsilon))
     atoms = ((truth, lie), (lie, truth)) + (((others - 1) * lie,) * 2,) * (others > 1)
-    return Release.symmetric(Discrete(atoms, (-epsilon, epsilon) if epsilon else None))
+    return group * once(Release.symmetric(Discrete(atoms, (-event.epsilon, event.epsilon) if event.epsilon else None)))
 
 
 @loss_of.register

@@ -10,12 +10,13 @@ from ...core.adjacency import Adjacency
 from ...core.errors import Unsupported
 from ...core.events import Allocation, Event, FixedSize, Poisson, Shuffled, TruncatedPoisson
 from ..allocation import allocated
+from ..bounded import Halves
 from ..composed import Composed, Release
 from ..computed import Bracketed, Weighted
 from ..few_outcomes import allocated_exactly
 from ..noise import GaussianNoise, Noise
 from ..objective import Folded
-from ..pairs import Discrete, Halves, Location, Pair, Parts
+from ..pairs import Discrete, Location, Pair, Parts
 from ..truncated import cut, truncated
 from .registry import loss_of, once, written
 
