@@ -134,7 +134,11 @@ def all_prose() -> list[Prose]:
     found = []
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        found.append(judged(str(page.relative_to(ROOT)), [text], unlinked(text) if "docs" in page.parts else ()))
+        found.append(
+            judged(
+                str(page.relative_to(ROOT)), [text], unlinked(text) if "docs" in page.relative_to(ROOT).parts else ()
+            )
+        )
     for room in sorted(path.parent for path in (ROOT / "src" / "tacit").glob("*/__init__.py")):
         texts = [without_displays(text) for path in sorted(room.rglob("*.py")) for text in docstrings(path)]
         found.append(judged(f"src/tacit/{room.name}", texts))

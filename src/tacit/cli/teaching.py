@@ -149,7 +149,7 @@ def _told(
     }
     rows = [
         ("epsilon", f"{bound.epsilon:.6g} at delta {small(bound.delta)}, one {bound.unit}"),
-        ("answered", f"{done.answered_} of {design.queries} queries, at most {design.answers}"),
+        ("answered", f"{done.answered_} of {design.queries} queries; the claim pays for {design.answers} answers"),
         ("teachers", f"{data['teacher_accuracy']:.2%} right on average (for you alone: no noise covers this)"),
         ("student", "no public record was left to test it" if accuracy is None else f"{accuracy:.2%} right"),
         *(() if released is None else (("released", f"{released.epsilon:.6g}: the data-dependent bound, with noise"),)),

@@ -138,7 +138,10 @@ class RunFile:
         """Which of several keys is given; exactly one must be."""
         given = [key for key in keys if key in self.get(section)]
         if len(given) != 1:
-            raise BadInput(f"{self.path.name} needs exactly one of {', '.join(keys)} in [{section}].")
+            raise BadInput(
+                f"{self.path.name} needs exactly one of {', '.join(keys)} in [{section}].",
+                fix='For example: [model] kind = "linear".' if "kind" in keys else "",
+            )
         return given[0]
 
 
