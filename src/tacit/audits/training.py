@@ -79,7 +79,8 @@ def audit(
     fleet = Together.of(fit) if isolation == "fleet" else None
     journal = None
     if checkpoint is not None:
-        about = {"fit": name_of(fit), "game": game, "canary": named, "runs": runs, "confidence": confidence}
+        called = str(getattr(fit, "__qualname__", name_of(fit)))  # with the functions that it was defined in
+        about = {"fit": called, "game": game, "canary": named, "runs": runs, "confidence": confidence}
         about |= {"claim": claimed.bound.to_json()} | ({"fleet": fleet.at_once} if fleet else {})
         journal = Journal.open(checkpoint, about, (x, y), rng)
     budget = Budget.of(isolation, seconds, source(rng) if journal is None else journal.chance, journal, fleet)
