@@ -15,7 +15,7 @@ from fractions import Fraction
 from math import isqrt
 
 from ..core import Adjacency, BadInput, Event, Source, check
-from ..core.events import BoundedRange, Compose, DiscreteLaplace, Gaussian, PartitionSelection
+from ..core.events import AboveThreshold, Compose, DiscreteLaplace, Gaussian, PartitionSelection
 from ..loss import calibrate
 from ..mechanism import draws, scales
 from ..mechanism.draws import Whole
@@ -133,7 +133,7 @@ def _noise(
 def _events(
     terms: dict[Term, Noise], lost: Noise | None, keys: Event | None, bounds: float | None, columns: int
 ) -> tuple[Event, ...]:
-    found: list[Event] = [BoundedRange(bounds)] * columns if bounds is not None else []
+    found: list[Event] = [AboveThreshold(bounds)] * columns if bounds is not None else []
     found += [keys] if keys is not None else []
     found += [noise.event for noise in terms.values()]
     return tuple(found + ([lost.event] if lost is not None else []))

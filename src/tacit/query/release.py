@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from ..core import Estimate, Event, Source
-from ..mechanism import quantile
+from ..mechanism import clipping_bound
 from .aggregates import Aggregate, Bounded
 from .answer import body_of
 from .bounding import Totals, query, totals
-from .largest import FARTHEST, largest_of
+from .largest import largest_of
 from .pricing import Asked, Noise, Prices, prices
 from .question import CHOSEN, NOISE_ONLY, Query
 from .released_keys import released_keys
 from .terms import Term
 
-MOST_PEOPLE = 0.98
+MOST_PEOPLE = 0.95
 """The share of people whose largest number a private bound should hold; it is then rounded up to a power of two."""
 
 
@@ -115,15 +114,11 @@ class Aggregation(Query[Prices]):
         largest: dict[str, float] = {}
         for column in self._columns:
             assert found.bounds is not None
-            answer = quantile(
-                largest_of(self.shape, column),
-                MOST_PEOPLE,
-                bounds=(-FARTHEST, FARTHEST),
-                epsilon=found.bounds,
-                adjacency=self._neighbours,
-                rng=chance,
+            sizes = largest_of(self.shape, column)
+            answer = clipping_bound(
+                sizes, epsilon=found.bounds, share=MOST_PEOPLE, adjacency=self._neighbours, rng=chance
             )
-            largest[column] = 2.0 ** math.ceil(answer.value)
+            largest[column] = answer.value
         return {
             name: item.within(largest[item.column]) if isinstance(item, Bounded) and item.private else item
             for name, item in self.aggregates.items()
