@@ -44,7 +44,7 @@ def test_bits_that_sums_give_away():
     assert f"With {found['people']} people, {found['queries']:,} queries and {found['seeds']} seeds" in text
     assert f"gets {100 * found['bounded']['mean']:.1f} % of the bits right" in text
     assert f"(at least {100 * found['bounded']['least']:.1f} %)" in text
-    assert f"from the private sums {100 * found['laplace']['mean']:.1f} %" in text
+    assert f"From the private sums it gets {100 * found['laplace']['mean']:.1f} %" in text
 
 
 def test_how_fast_tables_are_asked():
