@@ -7,7 +7,7 @@ BENCH := accounting training_speed fleet audit bugs
 export TACIT_DATA ?= $(wildcard ../shared/data)
 export PIP_NO_WARN_SCRIPT_LOCATION := 1
 
-.PHONY: quickstart test lint bench docs clean
+.PHONY: quickstart test suite lint bench docs clean
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -25,7 +25,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 quickstart: $(VENV)/.quickstart  ## train, attack, audit and report on embedded data
 	$(BIN)/tacit quickstart
 
-test: $(VENV)/.dev lint  ## all tests, on two cores
+test: $(VENV)/.dev  ## all tests, on two cores, and lint beside them
+	@$(MAKE) --no-print-directory --jobs=2 lint suite
+
+suite: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: $(VENV)/.dev  ## style, types, and which room may import which

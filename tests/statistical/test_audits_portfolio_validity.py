@@ -26,7 +26,7 @@ from tacit.audits.stage import Stage
 from tacit.core import Adjacency, BadInput, Evaluation, Mismatch, NotFinished, source
 from tacit.core.events import Gaussian, Poisson, Repeat
 
-REPLAYS, ERROR = 40, 0.05
+REPLAYS, ERROR = 24, 0.05
 MOST = stats.binom.ppf(1 - 1e-6, REPLAYS, ERROR)
 RNG = np.random.default_rng(0)
 X, Y = np.hstack([RNG.normal(size=(24, 3)), (np.arange(24) % 3)[:, None]]), np.arange(24) % 2
