@@ -13,7 +13,7 @@ from ..core import BadInput, Source
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
 CHOICES = ("first", "random", "spread", "typical")
-ROUNDS = 30
+ROUNDS, PART = 30, 4096
 WIDTH, WIDE = 32, 1024
 """Directions in which inputs are compared; more make no difference to who is far from whom."""
 
@@ -60,21 +60,22 @@ def typical(x: Array, left: Rows, count: int, chance: Source) -> Rows:
         middles = np.concatenate((middles, places[min(row, left.size - 1)][None]))
         distance = np.minimum(distance, ((places - middles[-1]) ** 2).sum(axis=1))
     for _ in range(ROUNDS):
-        group = apart(places, middles).argmin(axis=1)
+        group = nearest(places, middles)
         sizes = np.bincount(group, minlength=count)
         sums = np.zeros_like(middles)
         np.add.at(sums, group, places)
         middles = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], middles)
-    far, taken = apart(places, middles), np.zeros(left.size, dtype=bool)
-    for column in far.T:  # two groups may share their nearest row
-        taken[np.where(taken, np.inf, column).argmin()] = True
+    taken = np.zeros(left.size, dtype=bool)
+    for middle in middles:  # two groups may share their nearest row
+        taken[np.where(taken, np.inf, ((places - middle) ** 2).sum(axis=1)).argmin()] = True
     return np.asarray(left[taken])
 
 
-def apart(places: Array, middles: Array) -> Array:
-    """Squared distances of all places to all middles."""
-    lengths = (places**2).sum(axis=1)[:, None] + (middles**2).sum(axis=1)
-    return np.asarray(lengths - 2 * places @ middles.T)
+def nearest(places: Array, middles: Array) -> Rows:
+    """Which middle each place is nearest to, some places at a time: all distances at once may not fit into memory."""
+    lengths = (middles**2).sum(axis=1)
+    parts = [places[first : first + PART] for first in range(0, len(places), PART)]
+    return np.concatenate([(lengths - 2 * part @ middles.T).argmin(axis=1) for part in parts])
 
 
 def spread(x: Array, left: Rows, asked: Rows, count: int, chance: Source) -> Rows:
