@@ -3,7 +3,8 @@
     python benchmarks/membership.py white-box [--scale small|large] [--device cuda] [--work FOLDER] [--part I/4]
     python benchmarks/membership.py defences [--data location30|baskets600]
     python benchmarks/membership.py lira --scale large --device cuda --work FOLDER     (may be stopped and run again)
-    python benchmarks/membership.py matrix [--quick] [--work FILE] [--seconds 150] [--data adult] [--kind tree]
+    python benchmarks/membership.py matrix [--quick] [--data adult] [--kind tree] [--work FILE] [--part I/4]
+                                           [--seconds 150] [--workers 8]       (may be stopped and run again)
     python benchmarks/membership.py honesty [--quick] [--campaign NAME] [--kind tree] [--work FILE] [--part I/4]
                                             [--seconds 150] [--workers 8]      (may be stopped and run again)
     python benchmarks/membership.py service [--quick] [--work FILE]     (a model behind a local HTTP server)
@@ -61,24 +62,30 @@ def lira(options: argparse.Namespace) -> None:
 
 def matrix(options: argparse.Namespace) -> None:
     import membership_matrix
+    import membership_verdicts
 
-    work = None if options.work is None else Path(options.work)
-    cells = membership_matrix.Cells(work, options.share, options.data, options.kind, options.seconds)
-    found = membership_matrix.run(Path(os.environ["TACIT_DATA"]), options.quick, seed=options.seed, cells=cells)
+    folder, only = Path(os.environ["TACIT_DATA"]), (options.data, options.kind)
+    found = membership_matrix.run(folder, options.quick, seed=options.seed, pieces=_pieces(options), only=only)
     print({name: value for name, value in found.items() if name != "matrix"})
-    if not options.quick and not found["missing"] and not options.seed:
+    print(membership_verdicts.matrix(found))
+    if found["missing"]:
+        print("not finished: the same command goes on")
+    elif found["absent"]:
+        print("not kept: a matrix without these kinds of model would replace a whole one")
+    elif not options.quick and not options.seed:
         _kept("membership-matrix", options, found)
 
 
 def honesty(options: argparse.Namespace) -> None:
     import membership_honesty
+    import membership_verdicts
 
-    work = None if options.work is None else Path(options.work)
-    pieces = Pieces(work, options.share, options.seconds, options.workers)
+    pieces = _pieces(options)
     found = membership_honesty.run(pieces, options.quick, options.campaign, options.kind)
-    if pieces.late():
+    print(*membership_verdicts.verdicts(found), sep="\n")
+    if pieces.unfinished:
         print("not finished: the same command goes on")
-    elif not options.quick and options.share == (0, 1):
+    elif not options.quick:
         earlier = _earlier("membership-honesty")
         if options.kind is not None and "planted" in found:
             found["planted"] = replaced(earlier.get("planted", []), found["planted"])
@@ -107,6 +114,11 @@ def service(options: argparse.Namespace) -> None:
     found = membership_service.run(1, 100, 2) if options.quick else membership_service.run(work=work)
     if not options.quick:
         _kept("membership-service", options, found)
+
+
+def _pieces(options: argparse.Namespace) -> Pieces:
+    work = None if options.work is None else Path(options.work)
+    return Pieces(work, options.share, options.seconds, options.workers)
 
 
 def _earlier(name: str) -> dict[str, Any]:
@@ -151,7 +163,7 @@ def main() -> None:
     )
     parser.add_argument("--kind", help="of matrix and of planted records, one kind of model only, such as tree")
     parser.add_argument("--seconds", type=float, help="of matrix and honesty: begin nothing after so long")
-    parser.add_argument("--workers", type=int, default=1, help="of honesty: processes")
+    parser.add_argument("--workers", type=int, default=1, help="of matrix and honesty: processes")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     found = re.fullmatch(r"(\d+)/(\d+)", options.part)

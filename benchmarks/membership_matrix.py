@@ -8,12 +8,11 @@ the papers, and see full-precision outputs of the target too.
 
 from __future__ import annotations
 
-import contextlib
-import json
+import importlib.util
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from pieces import Pieces
 from tacit.attacks import ATTACKS
 from tacit.core import Scores
 from tacit.core.randomness import Seeded
@@ -37,6 +37,8 @@ FORMS: dict[str, Callable[[Array], Array]] = {
     "4 decimals": lambda told: told.round(4),
     "labels": lambda told: told.argmax(axis=1),
 }
+FPRS = ("0.01", "0.001")
+BOOSTERS = ("xgboost", "lightgbm", "catboost")
 NOISE = 0.03
 """Two rates of so few records differ by this much by chance; smaller differences are not counted."""
 
@@ -70,6 +72,11 @@ def kinds(quick: bool) -> dict[str, Callable[[int], Any]]:
         return {name: found[name] for name in ("logistic", "forest of 20", "tree")}
     found.update(_boosters())
     return found
+
+
+def absent() -> list[str]:
+    """Libraries of boosters that are not installed: their kinds of model are not measured."""
+    return [name for name in BOOSTERS if importlib.util.find_spec(name) is None]
 
 
 def _boosters() -> dict[str, Callable[[int], Any]]:
@@ -204,57 +211,41 @@ def attacked(outputs: Array, member: NDArray[np.bool_], y: Array, games: list[An
     return {"combined": rates["combined"], "best": best}
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Which cells to measure, and the file that finished ones are kept in, one line for each cell."""
-
-    work: Path | None = None
-    share: tuple[int, int] = (0, 1)
-    data: str | None = None
-    kind: str | None = None
-    seconds: float | None = None
-    began: float = field(default_factory=time.monotonic)
-
-    def wanted(self, number: int, data: str, kind: str) -> bool:
-        """Whether this cell is asked for, and there is time left to begin it; `number` counts all cells."""
-        asked = self.data in (None, data) and self.kind in (None, kind)
-        late = self.seconds is not None and time.monotonic() - self.began > self.seconds
-        return asked and not late and number % self.share[1] == self.share[0]
-
-    def done(self) -> dict[tuple[str, str, int, int], dict[str, Any]]:
-        """Finished cells by data set, kind of model, records and seed; a line that was cut off is measured again."""
-        found = {}
-        for line in self.work.read_text(encoding="utf-8").splitlines() if self.work and self.work.is_file() else ():
-            with contextlib.suppress(json.JSONDecodeError):
-                records, seed, row = json.loads(line)
-                found[row["data"], row["kind"], records, seed] = row
-        return found
-
-    def keep(self, row: dict[str, Any], records: int, seed: int) -> None:
-        """Append one finished cell."""
-        if self.work is not None:
-            with self.work.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([records, seed, row]) + "\n")
+def _cell(folder: Path, name: str, kind: str, records: int, seed: int, quick: bool) -> dict[str, Any]:
+    """One cell: one kind of model on one data set."""
+    warnings.simplefilter("ignore")
+    row = {"data": name, "kind": kind, **one(kinds(quick)[kind], *data(folder, name, records), seed)}
+    print(name, kind, row["plain"]["0.01"], row["forms"]["float64"], flush=True)
+    return row
 
 
 def run(
-    folder: Path, quick: bool = False, records: int = 600, seed: int = 0, cells: Cells | None = None
+    folder: Path,
+    quick: bool = False,
+    records: int = 600,
+    seed: int = 0,
+    pieces: Pieces | None = None,
+    only: tuple[str | None, str | None] = (None, None),
 ) -> dict[str, Any]:
-    """The matrix, and what it says: cells below 0.9 of the plain implementation, and forms that lose over a tenth."""
-    warnings.simplefilter("ignore")
-    cells, records = cells or Cells(), 200 if quick else records
-    done, rows, number = cells.done(), [], 0
-    for name in ("location30",) if quick else ("adult", "mnist", "location30"):
-        x, y = data(folder, name, records)
-        for kind, make in kinds(quick).items():
-            number, key = number + 1, (name, kind, records, seed)
-            if key not in done and cells.wanted(number - 1, name, kind):
-                done[key] = {"data": name, "kind": kind, **one(make, x, y, seed)}
-                cells.keep(done[key], records, seed)
-                print(name, kind, done[key]["plain"]["0.01"], done[key]["forms"]["float64"], flush=True)
-            rows += [done[key]] if key in done else []
-    found = {"records": records, "models": MODELS, "targets": TARGETS, "seed": seed, "missing": number - len(rows)}
-    return {**found, **(judged(rows) if rows else {}), "matrix": rows}
+    """The matrix, and what it says: cells below 0.9 of the plain implementation, and forms that lose over a tenth.
+
+    `only` names one data set and one kind of model to measure; cells that were finished before are read all the same.
+    """
+    pieces, records = pieces or Pieces(), 200 if quick else records
+    cells = {
+        (name, kind): f"matrix, {name}, {kind}, {records}, {seed}"
+        for name in (("location30",) if quick else ("adult", "mnist", "location30"))
+        for kind in kinds(quick)
+    }
+    found = pieces.run({
+        key: partial(_cell, folder, *cell, records, seed, quick)
+        for cell, key in cells.items()
+        if all(asked in (None, part) for asked, part in zip(only, cell, strict=True))
+    })  # fmt: skip
+    found = {**pieces.done(), **found}
+    rows = [found[key] for key in cells.values() if key in found]
+    about = {"records": records, "models": MODELS, "targets": TARGETS, "seed": seed, "absent": absent()}
+    return {**about, "missing": len(cells) - len(rows), **(judged(rows) if rows else {}), "matrix": rows}
 
 
 def judged(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -268,6 +259,11 @@ def judged(rows: list[dict[str, Any]]) -> dict[str, Any]:
             for form in ("float32", "float16", "4 decimals"):
                 lossy += [f"{here}, {form}"] * (row["forms"][form][kind]["0.01"] < 0.9 * full - NOISE)
         found[f"{kind}: below 0.9 of plain"], found[f"{kind}: forms below 0.9 of float64"] = weak, lossy
-        rates = {form: [row["forms"][form][kind]["0.01"] for row in rows] for form in FORMS}
-        found[f"{kind}: mean rate"] = {form: round(float(np.mean(part)), 4) for form, part in rates.items()}
-    return {**found, "plain: mean rate": round(float(np.mean([row["plain"]["0.01"] for row in rows])), 4)}
+        for fpr in FPRS:
+            rates = {form: [row["forms"][form][kind][fpr] for row in rows] for form in FORMS}
+            found[f"{kind}: mean rate at {fpr}"] = {form: _mean(part) for form, part in rates.items()}
+    return {**found, **{f"plain: mean rate at {fpr}": _mean([row["plain"][fpr] for row in rows]) for fpr in FPRS}}
+
+
+def _mean(rates: list[float]) -> float:
+    return round(float(np.mean(rates)), 4)

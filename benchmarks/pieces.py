@@ -30,6 +30,12 @@ class Pieces:
     seconds: float | None = None
     workers: int = 1
     began: float = field(default_factory=time.monotonic)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether some piece that was asked for, of this share or another, is not finished."""
+        return bool(self.left)
 
     def done(self) -> dict[str, Any]:
         """Finished pieces by name."""
@@ -51,6 +57,7 @@ class Pieces:
         for name, value in self._made(mine):
             known[name] = value
             self._keep(name, value)
+        self.left.extend(name for name in tasks if name not in known)
         return {name: known[name] for name in tasks if name in known}
 
     def late(self) -> bool:

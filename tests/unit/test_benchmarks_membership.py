@@ -163,6 +163,8 @@ def test_the_matrix_and_the_splits_at_their_smallest(lira, monkeypatch):
 def test_the_matrix_goes_on_cell_by_cell(lira, tmp_path, monkeypatch):
     """Parts share a file, a line that was cut off is measured again, and finished cells are not."""
     import membership_matrix as matrix
+    from membership_verdicts import matrix as said
+    from pieces import Pieces
 
     measured = []
 
@@ -175,15 +177,54 @@ def test_the_matrix_goes_on_cell_by_cell(lira, tmp_path, monkeypatch):
     monkeypatch.setattr(matrix, "data", lambda folder, name, records: (np.zeros((2, 1)), np.zeros(2)))
     monkeypatch.setattr(matrix, "kinds", lambda quick: {"a": "a", "b": "b"})
     work = tmp_path / "cells"
-    assert matrix.run(tmp_path, cells=matrix.Cells(work, seconds=-1.0))["missing"] == 6
-    assert matrix.run(tmp_path, cells=matrix.Cells(work, (1, 2)))["missing"] == 3
+    assert matrix.run(tmp_path, pieces=Pieces(work, seconds=-1.0))["missing"] == 6
+    assert matrix.run(tmp_path, pieces=Pieces(work, (1, 2)))["missing"] == 3
     assert measured == ["b", "b", "b"]
-    assert matrix.run(tmp_path, seed=1, cells=matrix.Cells(work, data="mnist", kind="a"))["missing"] == 5
+    assert matrix.run(tmp_path, seed=1, pieces=Pieces(work), only=("mnist", "a"))["missing"] == 5
     lines = work.read_text(encoding="utf-8").splitlines()
     work.write_text("\n".join((*lines[1:], lines[0][:40])) + "\n", encoding="utf-8")
-    assert len(matrix.run(tmp_path, cells=matrix.Cells(work))["matrix"]) == 6
+    found = matrix.run(tmp_path, pieces=Pieces(work))
+    assert len(found["matrix"]) == 6
     assert sorted(measured) == ["a"] * 4 + ["b"] * 4  # b a fourth time where its line was cut
-    sys.modules.pop("membership_matrix", None)
+    assert said({**found, "absent": ["xgboost"]}).startswith("matrix: SHORT: 2 of 20 kinds of model (absent: xgboost).")
+    many = [{**row, "kind": f"{row['kind']}{k}"} for row in found["matrix"] for k in range(10)]
+    whole = {**found, "matrix": many, "absent": []}
+    assert said(whole).startswith("matrix: MET. 20 of 20 kinds of model; 0 cells missing;")
+    assert "SHORT: 2 cells missing" in said({**whole, "missing": 2})
+    assert "SHORT: mean rate at 0.001" in said({**whole, "plain: mean rate at 0.001": 0.2})
+    for name in ("membership_matrix", "membership_verdicts", "pieces"):
+        sys.modules.pop(name, None)
+
+
+def test_what_a_campaign_says(lira, tmp_path):
+    """Kept results read MET; one figure beyond its limit, or a draw that is missing, reads SHORT and says which."""
+    import json
+
+    from membership_verdicts import verdicts
+    from pieces import Pieces
+
+    kept = json.loads((FOLDER / "results" / "membership-honesty.json").read_text(encoding="utf-8"))["rows"]
+    assert [line.split(": ")[1][:4] for line in verdicts(kept)] == ["MET."] * 5
+    for name, place, changed in (
+        ("planted", 2, {"named and planted, mean": 8.9}),
+        ("planted", 2, {"draws": 99}),
+        ("planted", 2, {"named and not planted": 60}),
+        ("false discoveries", 0, {"false discovery rate": 0.06}),
+        ("nulls", 0, {"area above": 40}),
+        ("confounded", 0, {"uninformative": 2}),
+        ("confounded", 1, {"uninformative": 18}),
+    ):
+        rows = [{**row, **(changed if k == place else {})} for k, row in enumerate(kept[name])]
+        assert verdicts({name: rows})[0].startswith(f"{name}: SHORT: "), (name, changed)
+    narrow = {**kept["coverage"], "groups": {"of one": {"draws": 500, "a": 0.9}}}
+    assert verdicts({"coverage": narrow})[0].startswith("coverage: SHORT: least coverage 90.0%.")
+    part = Pieces(tmp_path / "parts", (0, 2))
+    part.run({"a": int, "b": int})
+    assert part.unfinished
+    rest = Pieces(tmp_path / "parts", (1, 2))
+    assert (rest.run({"a": int, "b": int}), rest.unfinished) == ({"a": 0, "b": 0}, False)
+    for name in ("membership_verdicts", "pieces"):
+        sys.modules.pop(name, None)
 
 
 def test_the_service_game_goes_on_row_by_row(lira, tmp_path, monkeypatch):

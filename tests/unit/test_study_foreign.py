@@ -10,12 +10,14 @@ import tacit
 from tacit import BadInput
 from tacit.attacks import known_split, near_duplicates
 from tacit.core.randomness import Seeded
+from tacit.data.codec import split
 from tacit.study import asking
 from tacit.study.asking import Pool
 from tacit.study.augmented_queries import Copies
 from tacit.study.cloning import refit
+from tacit.study.foreign_models import _told
 from tacit.study.forms import Form
-from tacit.study.models import is_regressor
+from tacit.study.models import is_regressor, own_answers
 from tacit.study.outputs import Reading
 from tacit.study.pooling import pool
 from tacit.study.records import features, identities, joined
@@ -127,6 +129,70 @@ def test_decision_values_for_pairs_of_classes():
     y = (np.arange(2 * N) + Y) % 4
     model = SVC(gamma=1.0, C=100.0, decision_function_shape="ovo").fit(X[:N], y[:N])
     assert area(model, ((X[:N], y[:N]), (X[N:], y[N:])), "lira", references=2) > 0.8
+
+
+def test_three_pairs_of_three_classes_are_no_classes():
+    """Their three columns were read as those of the classes: an area of 0.46 where members are known by heart."""
+    y = (np.arange(2 * N) + Y) % 3
+    sides = (X[:N], y[:N]), (X[N:], y[N:])
+    pairs, classes = (SVC(gamma=1.0, C=100.0, decision_function_shape=shape).fit(*sides[0]) for shape in ("ovo", "ovr"))
+    assert own_answers(pairs)(X).ndim == 1
+    assert own_answers(classes)(X).shape == (2 * N, 3)
+    assert area(pairs, sides) > 0.7
+
+
+def test_labels_that_the_model_does_not_know():
+    """Their share was 0 for everybody, which showed nothing of any leak."""
+
+    class Named:
+        def __init__(self, classes):
+            self.classes_ = classes
+
+        def get_params(self, deep=True):
+            return {}
+
+        def predict_proba(self, x):
+            return FOREST.predict_proba(x)
+
+    def played(classes, label):
+        return tacit.attack(Named(classes), (X[:N], label[Y[:N]]), (X[N:], label[Y[N:]]), references=0, rng=0)
+
+    names = list(FOREST.classes_)
+    words = np.array([f"{name}" for name in names])
+    for classes in (names, words, list(words), words.astype(object)):
+        label = np.array(names) if classes is names else words
+        assert played(classes, label).measurements[0].auc.value > 0.6
+    some = f"{(Y[:N] == 0).sum()} of {N} members have a label that the model does not know"
+    for classes, label, said in (
+        (words, np.array([f"{name}.0" if name == 0 else f"{name}" for name in names]), some),
+        (words, np.array(names), "of the kind"),
+        ([words, words], words, "one label"),
+        ([words, words[:1]], words, "one label"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            played(classes, label)
+
+
+def test_outputs_of_onnx_sessions():
+    """One output per class beside labels was read as labels alone, and so was one column for two classes."""
+    label, table, column = np.array([1, 0]), np.eye(2, dtype=np.float32), np.array([[0.5], [-2.0]], dtype=np.float32)
+    np.testing.assert_array_equal(_told([label, table]), table)
+    np.testing.assert_array_equal(_told([label, *table]), table.T)
+    np.testing.assert_array_equal(_told([label, column]), column[:, 0])
+    np.testing.assert_array_equal(_told([label]), label)
+    np.testing.assert_array_equal(_told([column, column]), column)
+
+
+def test_labels_of_any_series():
+    """Arrays of Arrow and of pandas beside a frame ended in a traceback, and so did a gap of pandas."""
+    import pyarrow as pa
+
+    frame = pd.DataFrame({"a": [1.0, 2.0]})
+    plain = [pd.array([1, 0], dtype="Int64"), pd.Index([1, 0]), pa.array([1, 0]), pd.Series([1, 0])]
+    for given in plain:
+        np.testing.assert_array_equal(split((frame, given), None)[1], [1, 0])
+    with pytest.raises(BadInput, match="record 2 has none"):
+        split((frame, pd.array([1, None], dtype="Int64")), None)
 
 
 def test_categories_of_two_frames_become_one_list():

@@ -127,7 +127,7 @@ def _places(series: Any, values: Any) -> Array:
 
 
 def _key(value: Any) -> Any:
-    return None if value is None or value != value else value
+    return None if value is None or type(value).__name__ == "NAType" or value != value else value
 
 
 def split(data: Any, label: str | None) -> tuple[Frame, Array]:
@@ -138,14 +138,22 @@ def split(data: Any, label: str | None) -> tuple[Frame, Array]:
         narrow = narwhals().from_native(data, eager_only=True)
         if label not in narrow.columns:
             raise BadInput(f"The frame has no column {label!r}.", fix=f"Columns: {named(map(str, narrow.columns))}.")
-        return narwhals().to_native(narrow.drop(label)), _labels(narrow[label])
+        return narwhals().to_native(narrow.drop(label)), _labels(narrow[label].to_list())
     x, y = data
-    return x, _labels(narwhals().from_native(y, series_only=True)) if _is_series(y) else np.asarray(y)
+    return x, _labels(_plain(y)) if _is_series(y) else np.asarray(y)
 
 
-def _labels(series: Any) -> Array:
+def _plain(y: Any) -> list[Any]:
+    """The values of a series, an index or an array of pandas, polars or Arrow."""
+    return list(y.to_pylist() if callable(getattr(y, "to_pylist", None)) else y.tolist() if _of_pandas(y) else y)
+
+
+def _of_pandas(data: object) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas"
+
+
+def _labels(values: list[Any]) -> Array:
     """Labels as numbers or texts; a missing one is refused, by its place."""
-    values = series.to_list()
     if (empty := next((k for k, value in enumerate(values) if _key(value) is None), None)) is not None:
         raise BadInput(f"The labels must not be missing: record {empty + 1} has none.")
     found = np.asarray(values)

@@ -16,7 +16,7 @@ from .augmented_queries import Copies
 from .column_order import check_columns
 from .finished import Finished
 from .forms import Form
-from .models import Fit, answers, classes_of, is_regressor, usual_form
+from .models import Fit, answers, check_known, classes_of, is_regressor, usual_form
 from .outputs import Reading
 from .pooling import pool
 from .records import features, identities
@@ -101,11 +101,12 @@ class Asked:
         """Ask the target, train its references on as many records as it has members, and read both in the same way."""
         x, y, member = pooled.x, pooled.y, pooled.member
         classes = classes_of(target, y)
+        check_known(target, y[member])
         shown, times = (x, 1) if copies is None else (copies.of(x), copies.times)
         told = answers(target, shown, classes)
         said = "values" if said == "auto" and is_regressor(target) else said
         reading = Reading.of(told, np.tile(y, times), classes, said, usual_form(target))
-        if classes is None and reading.form in (Form.PROBABILITIES, Form.LOGITS):
+        if classes is None and reading.form is not Form.VALUES:
             inside = np.flatnonzero(member)
             check_columns(reading.table(told)[inside], reading.labels[inside])
         taught: list[Any] = []

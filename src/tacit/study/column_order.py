@@ -10,39 +10,75 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import rankdata
 
 from ..core import BadInput
 
 Array = NDArray[Any]
+Flags = NDArray[np.bool_]
 SURE = 5.0
 """Standard deviations by which another order must be right more often."""
 SEEN = 5
 """Records of a class that must have been called by another class's name for it to count as exchanged."""
 MOST = 1000
 """Classes up to which an order is looked for."""
+BACKWARDS, NEARLY = 4.0, 2.0
+"""Standard deviations by which one of two columns must rank its own class lower than the other class; and where the
+model is wrong about nearly everybody besides."""
 
 
 def check_columns(answer: Array, label: NDArray[np.int64]) -> None:
     """Refuse answers about members (records x classes) that fit their labels much better in another order of columns.
 
-    The other order is chosen on every second record and judged on the others. It must exchange at least two classes: a
-    model that calls everybody by its commonest class is not in the wrong order.
+    The other order is chosen on a random half of the records and judged on the others. It must exchange at least two
+    classes: a model that calls everybody by its commonest class is not in the wrong order. Two columns are exchanged,
+    too, where each ranks its own class lower: a rare class is seldom the likeliest.
     """
     classes, likely = answer.shape[1], answer.argmax(axis=1)
     if classes > MOST:
         return
-    order = _best_order(likely[::2], label[::2], classes)
-    named, truth = likely[1::2], label[1::2]
-    moved = [np.count_nonzero((named == k) & (truth == order[k])) for k in range(classes) if order[k] != k]
-    gained = int(np.count_nonzero((order[named] == truth) & (named != truth)))
-    lost = int(np.count_nonzero((named == truth) & (order[named] != truth)))
-    if sum(count >= SEEN for count in moved) >= 2 and gained - lost > SURE * np.sqrt(gained + lost):
-        raise BadInput(
-            f"The model is right about {np.mean(likely == label):.0%} of its members, and about "
-            f"{np.mean(order[likely] == label):.0%} if its columns stand in another order than the labels.",
-            fix="Give columns in the sorted order of the labels, one column as the share of the second label, or an "
-            "estimator that has classes_.",
-        )
+    order = np.array([1, 0]) if classes == 2 and _backwards(answer, label) else _sure_order(likely, label, classes)
+    if order is None:
+        return
+    raise BadInput(
+        f"The model is right about {np.mean(likely == label):.0%} of its members, and about "
+        f"{np.mean(order[likely] == label):.0%} if its columns stand in another order than the labels.",
+        fix="Give columns in the sorted order of the labels, one column as the share of the second label, or an "
+        "estimator that has classes_.",
+    )
+
+
+def _sure_order(likely: NDArray[np.intp], label: NDArray[np.int64], classes: int) -> NDArray[np.intp] | None:
+    """Another order of columns that is right more often without doubt, or None.
+
+    Which half a record is in must not follow from its place: tables may have their classes in turns.
+    """
+    half = np.random.default_rng(0).permutation(label.size) % 2 == 0
+    order = _best_order(likely[half], label[half], classes)
+    named, truth = likely[~half], label[~half]
+    gained, lost = (order[named] == truth) & (named != truth), (named == truth) & (order[named] != truth)
+    moved = np.bincount(named, weights=gained, minlength=classes)
+    others = named != moved.argmax()  # many small classes: none is seen often, all together are
+    several = np.count_nonzero(moved >= SEEN) >= 2 or _sure(gained & others, lost & others)
+    return order if several and _sure(gained, lost) else None
+
+
+def _sure(gained: Flags, lost: Flags) -> bool:
+    more, fewer = np.count_nonzero(gained), np.count_nonzero(lost)
+    return bool(more - fewer > SURE * np.sqrt(more + fewer))
+
+
+def _backwards(answer: Array, label: NDArray[np.int64]) -> bool:
+    """Whether records of the second class get less of the second column than others do (Mann and Whitney 1947)."""
+    second = label == 1
+    both = int(second.sum()) * int((~second).sum())
+    if not both:
+        return False
+    rank = rankdata(answer[:, 1].astype(np.float64) - answer[:, 0])
+    above = float(rank[second].sum()) - second.sum() * (second.sum() + 1) / 2
+    apart = (both / 2 - above) / float(np.sqrt(both * (label.size + 1) / 12))
+    right = answer.argmax(axis=1) == label
+    return bool(apart > (NEARLY if _sure(~right, right) else BACKWARDS))
 
 
 def _best_order(named: NDArray[np.intp], truth: NDArray[np.int64], classes: int) -> NDArray[np.intp]:

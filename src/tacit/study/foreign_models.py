@@ -53,7 +53,7 @@ def _xgboost(booster: Any) -> Answer:
 
     def answer(x: Any) -> Any:
         names = booster.feature_names if isinstance(x, np.ndarray) else None
-        told = booster.predict(module.DMatrix(x, feature_names=names))
+        told = booster.predict(module.DMatrix(x, feature_names=names, enable_categorical=True))
         return told.astype(np.int64) if '"multi:softmax"' in booster.save_config() else told
 
     return answer
@@ -76,11 +76,18 @@ def _onnx(session: Any) -> Answer:
         if dictionaries:
             keys = sorted(dictionaries[0][0])
             return np.array([[row[key] for key in keys] for row in dictionaries[0]], dtype=np.float32)
-        arrays = [np.asarray(part) for part in found]
-        tables = [part for part in arrays if part.ndim == 2 and part.dtype.kind == "f" and part.shape[1] > 1]
-        return tables[0] if tables else arrays[0]
+        return _told([np.asarray(part) for part in found])
 
     return answer
+
+
+def _told(outputs: list[Array]) -> Array:
+    """A table of classes; beside predicted labels, one output per class or one for two classes; the first output."""
+    tables = [part for part in outputs if part.ndim == 2 and part.dtype.kind == "f" and part.shape[1] > 1]
+    columns = [part.reshape(len(part)) for part in outputs if part.dtype.kind == "f" and part.size == len(part)]
+    if tables or not columns or outputs[0].dtype.kind == "f":
+        return (tables or outputs)[0]
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
 def _fed(session: Any, x: Any) -> dict[str, Array]:

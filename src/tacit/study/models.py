@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -24,6 +25,12 @@ from .records import described, lent
 Array = NDArray[Any]
 Predict = Callable[[Any], Any]
 Fit = Callable[[Any, Array, np.random.Generator], Any]
+NUMBERS = "biuf"
+"""Kinds of arrays that hold numbers."""
+PAIRS = 3
+"""Classes of which there are as many pairs."""
+AGREE = 0.9
+"""Share of records whose largest decision value must be that of the class that is predicted."""
 
 
 def predictor(target: Any) -> Predict:
@@ -119,22 +126,52 @@ def _two_columns(decision: Array) -> Array:
 
 
 def _by_class(target: Any, decision: Array, x: Any) -> Array:
-    """Decision values with one column per class; labels where a model has other columns, such as one per pair."""
+    """Decision values with one column per class; labels where a model has other columns, such as one per pair.
+
+    Three classes have three pairs, so there the largest value must be that of the predicted class.
+    """
     found, names = _two_columns(decision), getattr(target, "classes_", None)
-    if names is not None and found.shape[1] != len(names) and callable(getattr(target, "predict", None)):
-        return np.asarray(target.predict(x))
-    return found
+    if names is None or found.shape[1] == len(names) != PAIRS or not callable(getattr(target, "predict", None)):
+        return found
+    told = np.asarray(target.predict(x))
+    if found.shape[1] == len(names) and np.mean(np.asarray(names)[found.argmax(axis=1)] == told) >= AGREE:
+        return found
+    return told
 
 
 def classes_of(target: Any, y: Array) -> Array | None:
     """All classes, sorted, where the model names its own as scikit-learn's do; None where labels are column numbers."""
-    names = getattr(target, "classes_", None)
-    if names is None or is_regressor(target):
+    names = _names(target)
+    if names is None:
         return None
-    try:
-        return np.union1d(np.asarray(names), y)
-    except TypeError:
-        raise BadInput("Labels must be of the kind that the model was trained on: numbers, or words.") from None
+    if (names.dtype.kind in NUMBERS) != (y.dtype.kind in NUMBERS):
+        raise BadInput("Labels must be of the kind that the model was trained on: numbers, or words.")
+    return np.union1d(names, y)
+
+
+def check_known(target: Any, y: Array) -> None:
+    """Refuse members with labels that the model does not know: it was not trained on them under these names."""
+    names = _names(target)
+    unknown = 0 if names is None else int((~np.isin(y, names)).sum())
+    if unknown:
+        raise BadInput(
+            f"{unknown} of {y.size} members have a label that the model does not know.",
+            fix="Give as members the records that the model was trained on, with their labels.",
+        )
+
+
+def _names(target: Any) -> Array | None:
+    """The classes that a classifier names itself, as numbers or words, in its own order."""
+    given = getattr(target, "classes_", None)
+    if given is None or is_regressor(target):
+        return None
+    names = np.asarray(given, dtype=object if isinstance(given, list) else None)
+    if names.ndim == 1 and names.dtype.kind == "O" and not any(isinstance(name, str) for name in names):
+        with contextlib.suppress(TypeError, ValueError):
+            names = names.astype(np.float64)
+    if names.ndim != 1 or (names.dtype.kind == "O" and not all(isinstance(name, str) for name in names)):
+        raise BadInput("A model must predict one label: its classes_ must be a list of numbers or words.")
+    return names
 
 
 def is_regressor(target: Any) -> bool:
@@ -143,8 +180,12 @@ def is_regressor(target: Any) -> bool:
     if (known := foreign_regression(target)) is not None:
         return known
     sklearn = sys.modules.get("sklearn.base")
-    asked = sklearn is not None and callable(getattr(target, "get_params", None))
-    return asked and bool(sklearn.is_regressor(target))  # type: ignore[union-attr]
+    if sklearn is None or not callable(getattr(target, "get_params", None)):
+        return False
+    try:
+        return bool(sklearn.is_regressor(target))
+    except AttributeError:  # it follows scikit-learn without being made from its classes
+        return getattr(target, "_estimator_type", None) == "regressor"
 
 
 def answers(model: Any, x: Any, classes: Array | None) -> Array:

@@ -129,5 +129,6 @@ def _outputs(torch: Any, model: Any, forward: Callable[[Array], Any], x: Array) 
 
 def _array(torch: Any, tensor: Any) -> Array:
     """The numbers in the type that they came in, as far as numpy knows it."""
-    tensor = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    known = (torch.float16, torch.float32, torch.float64)
+    tensor = tensor.float() if tensor.is_floating_point() and tensor.dtype not in known else tensor
     return np.asarray(tensor.cpu().numpy())
