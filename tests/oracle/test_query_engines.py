@@ -137,6 +137,45 @@ def test_nobodys_spelling_names_the_group_of_others_on_postgresql(postgres):
     assert totals(query.shape, query._terms(query.aggregates), lost=False).people.tolist() == [41]
 
 
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+def test_a_unit_of_another_collation_is_one_person_on_postgresql(postgres):
+    """Texts of two collations cannot be joined for the hash: the server said so after the charge."""
+    import psycopg
+
+    place = postgres.fresh("query_names")
+    with psycopg.connect(place) as connection:
+        connection.execute("create collation same (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        connection.execute("create table t (who text collate same, city text)")
+        connection.execute("insert into t values ('ann', 'a'), ('ANN', 'b'), ('Ann', 'c'), ('bob', 'a')")
+    query = Table(f"{place}#t", unit="who", max_groups=1).group_by("city", keys=["a", "b", "c"]).count()
+    assert int(totals(query.shape, query._terms(query.aggregates), lost=False).people.sum()) == 2
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+def test_a_database_whose_texts_cannot_all_be_read_is_refused(postgres):
+    """One person's word stopped the server while it sent the keys, after the charge."""
+    import psycopg
+
+    with psycopg.connect(postgres.fresh("query_encodings"), autocommit=True) as connection:
+        for name, encoding in (("ascii", "SQL_ASCII"), ("latin", "LATIN1"), ("windows", "WIN1252")):
+            form = f"encoding '{encoding}' lc_collate 'C' lc_ctype 'C' template template0"
+            connection.execute(f"create database query_{name} {form}")
+
+    def url(name, more=""):
+        return f"postgresql://tacit@/{name}?host={postgres.folder}{more}"
+
+    with psycopg.connect(url("query_latin")) as connection:
+        connection.execute("create table t as select 1 as who, chr(233) as word")
+    query = Table(f"{url('query_latin')}#t", unit="who").group_by("word").count()
+    assert totals(query.shape, query._terms(query.aggregates), lost=False).keys == (("é",),)
+    utf8, latin = "&client_encoding=utf8", "&client_encoding=latin1"
+    for name, more in (("query_ascii", ""), ("query_ascii", utf8), ("query_windows", utf8), ("postgres", latin)):
+        with pytest.raises(tacit.BadInput, match="some of them cannot be read"):
+            Table(f"{url(name, more)}#t", unit="who")
+
+
 def naive(keys):
     """Rules of the docs in plain Python: 2 groups of a person by md5, 3 rows, sums clipped, means of many rows."""
     people = defaultdict(lambda: defaultdict(list))

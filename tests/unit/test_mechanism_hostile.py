@@ -5,6 +5,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
 
 import mechanism_ledgers as ledgers
@@ -309,6 +312,41 @@ def test_what_a_mask_hides_is_no_number():
         released = mechanism.laplace(held, sensitivity=1, epsilon=1e4, rng=1).value
         assert type(released) is np.ndarray
         assert released == pytest.approx([1, 2, 0], abs=0.01)
+
+
+COLUMNS = {
+    "pandas Int64": lambda values: pandas.Series(values, dtype="Int64"),
+    "pandas Arrow": lambda values: pandas.Series(values, dtype="uint8[pyarrow]"),
+    "pandas category": lambda values: pandas.Series(values, dtype="category"),
+    "pandas boolean": lambda values: pandas.Series([v if v is None else v > 1 for v in values], dtype="boolean"),
+    "pandas table": lambda values: pandas.DataFrame({"n": pandas.Series(values, dtype="Int64")}),
+    "polars": lambda values: polars.Series(values, dtype=polars.Int32),
+    "polars table": lambda values: polars.DataFrame({"n": values, "m": [1] * len(values)}),
+    "Arrow": pyarrow.array,
+    "Arrow booleans": lambda values: pyarrow.array([v if v is None else v > 1 for v in values]),
+    "Arrow chunks": lambda values: pyarrow.chunked_array([values]),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_missing_number_does_not_change_what_a_column_is(name):
+    """Libraries make floats of whole numbers, or raise, where one is missing: everybody would see that one is."""
+    whole, missing = (
+        mechanism.laplace(COLUMNS[name](values), sensitivity=1, epsilon=1e5, rng=1)
+        for values in ([3, 2, 2**7], [3, 2, None])
+    )
+    assert whole.event == missing.event
+    assert whole.value.dtype == missing.value.dtype
+    assert whole.value.shape == missing.value.shape
+    assert np.ravel(missing.value)[-2 if name == "polars table" else -1] == pytest.approx(0, abs=0.01)
+    if "table" not in name:  # a median is of one column
+        assert mechanism.median(COLUMNS[name]([3, 2, None]), bounds=(0, 9), epsilon=1e3, rng=1).value < 4
+
+
+def test_a_missing_record_is_at_the_lower_bound_in_every_kind_of_column():
+    for name in sorted(set(COLUMNS) - {"pandas boolean", "pandas Arrow", "Arrow booleans"}):
+        if "table" not in name:
+            assert clamped(COLUMNS[name]([3, -2, None]), (-5, 5)).tolist() == [3, -2, -5], name
 
 
 def test_lengths_of_time_are_no_whole_numbers():

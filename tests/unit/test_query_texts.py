@@ -76,6 +76,18 @@ def test_texts_of_parquet_that_are_not_utf8_cost_nothing(tmp_path):
     assert table.count().release(epsilon=1e5, rng=1).value == 4
 
 
+def test_times_of_parquet_that_the_engine_does_not_reach_cost_nothing(tmp_path):
+    """DuckDB turns milliseconds into microseconds as it reads, and stopped at a time beyond them after the charge."""
+    path, ledger = tmp_path / "t.parquet", tacit.Ledger.create(tmp_path / "b.db", epsilon=1e6, delta=0, unit="person")
+    far = pyarrow.array([1, 2**62], pyarrow.int64()).view(pyarrow.timestamp("ms"))
+    pyarrow.parquet.write_table(pyarrow.table({"who": [1, 2], "at": far}), path)
+    table = Table(path, unit="who", ledger=ledger)
+    for query in (table.where("at >= 1970-01-01").count(), table.count()):
+        with pytest.raises(tacit.BadInput, match="290,000"):
+            query.release(epsilon=1)
+    assert not ledger.entries()
+
+
 @pytest.mark.parametrize("form", ["texts", "dictionary"])
 def test_texts_of_arrow_that_are_not_utf8_are_replaced(form):
     held = unchecked()

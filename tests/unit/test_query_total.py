@@ -114,6 +114,59 @@ def test_times_with_a_zone(tmp_path, zone):
     assert people(table.where(ibis.coalesce(_.seen, noon) >= noon)) == 2
 
 
+def test_a_time_without_a_zone_is_in_utc_whatever_the_session_says():
+    """The engine would take the zone of its session: the same question had other answers on other machines."""
+    engine = ibis.duckdb.connect()
+    engine.raw_sql("create table t as select 1 as who, timestamptz '2020-01-01 03:00:00+00' as seen")
+    table = Table(engine.table("t"), unit="who")
+    for zone in ("UTC", "America/New_York"):
+        engine.raw_sql(f"set timezone = '{zone}'")
+        for hour, expected in ((2, 1), (4, 0)):
+            moment = dt.datetime(2020, 1, 1, hour)
+            assert people(table.where(f"seen >= {moment}")) == people(table.where(_.seen >= moment)) == expected
+
+
+FAR_SECONDS = pyarrow.array([1, 2**62, None], pyarrow.int64())
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_times_with_a_zone_that_the_engine_does_not_reach_are_missing(unit):
+    """DuckDB stopped at such a time, after the charge."""
+    held = pyarrow.table({"who": [1, 2, 3], "at": FAR_SECONDS.view(pyarrow.timestamp(unit, "UTC"))})
+    assert people(Table(held, unit="who").where("at >= 1970-01-01")) == 1
+    assert people(Table(held, unit="at")) == 1
+    raw = Table(ibis.memtable(held), unit="who")  # nobody has looked at the columns of an ibis table
+    for condition in ("at >= 1970-01-01", _.at.notnull()):
+        with pytest.raises(tacit.BadInput, match="cannot read every value"):
+            raw.where(condition)
+    with pytest.raises(tacit.BadInput, match="cannot read every value"):
+        Table(pyarrow.table({"who": [1, 2, 3], "long": FAR_SECONDS.view(pyarrow.duration(unit))}), unit="long")
+
+
+def test_large_whole_numbers_are_compared_exactly():
+    """In double precision 2^53 + 1 equals 2^53: a question about one account was answered with two."""
+    held = pyarrow.table({"who": [1, 2, 3], "account": [2**53, 2**53 + 1, 2**53 + 2]})
+    table = Table(held, unit="who")
+    assert people(table.where(f"account = {2**53 + 1}")) == 1
+    assert people(table.where(f"account > {2**53}")) == people(table.where(f"account != {2**53}")) == 2
+    assert people(table.where(f"account < {10**30}")) == 3
+    with pytest.raises(tacit.BadInput, match="one kind"):
+        Table(pyarrow.table({"who": [1], "many": [[1]]}), unit="who").where(_.many == [1])
+
+
+def test_an_engine_whose_values_may_raise_is_refused(tmp_path, monkeypatch):
+    """SQLite keeps texts in columns of numbers and takes texts for equal; opening a wrong path made an empty file."""
+    sqlite = pytest.importorskip("sqlite3")
+    monkeypatch.chdir(tmp_path)
+    with sqlite.connect("s.db") as connection:
+        connection.execute("create table t (who integer)")
+    with pytest.raises(tacit.BadInput, match="do not run on a database of kind 'sqlite'"):
+        Table(f"sqlite:///{tmp_path}/other.db#t", unit="who")
+    assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
+    with pytest.raises(tacit.BadInput, match="do not run on sqlite"):
+        Table(ibis.sqlite.connect("s.db").table("t"), unit="who")
+
+
 def test_a_constant_that_the_engine_cannot_make_costs_nothing(tmp_path, odd, monkeypatch):
     """Planning for no rows does not make it."""
     monkeypatch.setattr("tacit.query.conditions.constant", lambda moment, kind: ibis.literal("x").cast(kind))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
+from .columns import array_of_column
 
 Floats = NDArray[np.float64]
 Steps = NDArray[Any]
@@ -31,10 +32,11 @@ ROOM = 2**62
 """Whole numbers below this leave room for noise in 64 bits."""
 
 
-def array_of(values: object) -> NDArray[Any]:
+def array_of(values: object, *, filled: bool = True) -> NDArray[Any]:
     """An array, also of a column of pandas or polars; sets, generators and dictionaries' views are listed first.
 
-    What a mask hides is no number: numpy keeps the hidden values, and computes with them.
+    What a mask hides is no number: numpy keeps the hidden values, and computes with them. `filled`: a missing whole
+    number in a column counts as 0, so that the column stays whole.
     """
     if isinstance(values, np.ma.MaskedArray):
         found: NDArray[Any] = np.array(values.data, dtype=object)
@@ -43,7 +45,7 @@ def array_of(values: object) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         return values
     if hasattr(values, "to_numpy"):
-        return np.asarray(values.to_numpy())
+        return array_of_column(values, filled=filled)
     if isinstance(values, Mapping):
         raise BadInput("Numbers were expected, not a dictionary.", fix="Give list(scores.values()).")
     if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | range):
@@ -77,7 +79,7 @@ def records(values: object) -> NDArray[Any]:
 
 def column(values: object) -> NDArray[Any]:
     """An array of one column, checked by its type and shape alone."""
-    array = plain(array_of(values))
+    array = plain(array_of(values, filled=False))
     if array.ndim > 1 and array.size != array.shape[0]:
         raise BadInput("One column of values was expected: one value for each person.", fix="Give a single column.")
     return array

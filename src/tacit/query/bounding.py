@@ -22,7 +22,7 @@ from ..core.errors import BadInput, NotFinished
 from .keys import By, Key, Keys
 from .sources import NATIVE, Opened, ibis
 from .terms import Held, People, Person, Share, Term
-from .values import Column, Value, clipped, engines_own, outside, whole
+from .values import Column, Value, clipped, engines_own, exact_text, outside, whole
 
 SALT = "tacit.query/1"
 ROOM = 2**61
@@ -222,9 +222,12 @@ def _hash(shape: Shape, columns: list[Column]) -> Column:
         kinds = [*(column.type() for column in columns), "string"]
         hashed = engines_own("hash", kinds, "uint64")(*columns, SALT)
         return (hashed >> library.literal(32, "uint64")).cast("uint32")  # less to sort by; equal ones go by their keys
-    joined = columns[0].cast("string")
-    for column in columns[1:]:
-        joined = joined + library.literal("|") + column.cast("string")
+    texts = [  # of one collation: PostgreSQL cannot join texts of two, and says so only when it reads
+        exact_text(shape.table, column) if column.type().is_string() else column.cast("string") for column in columns
+    ]
+    joined = texts[0]
+    for text in texts[1:]:
+        joined = joined + library.literal("|") + text
     return engines_own("md5", ["string"], "string")(joined + library.literal(f"|{SALT}"))
 
 

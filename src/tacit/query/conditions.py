@@ -16,11 +16,12 @@ from typing import Any
 from ..core.errors import BadInput
 from .sources import Opened
 from .total import constant, described, total
-from .values import Column, number_of, real
+from .values import Column, number_of, real, whole
 
 COMPARISON = re.compile(
     r"\s*(?P<column>`[^`]+`|[^\s=<>!`]+)\s*(?P<sign><=|>=|!=|==|=|<|>)\s*(?P<value>.+?)\s*", re.DOTALL
 )
+WHOLE = re.compile(r"[+-]?[0-9]+")
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "==": operator.eq,
@@ -54,6 +55,8 @@ class Comparison:
                 raise BadInput(f"Column {self.column!r} holds numbers and is compared with a text.")
             if kind.is_string() and self.sign in ("=", "==", "!="):
                 return compare(found, text)
+            if kind.is_integer() and WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+                return compare(found, whole(int(text)))  # beyond 2^53 double precision takes neighbours for equal
             return compare(number_of(table, self.column), real(float(text)))
         if kind.is_date() or kind.is_timestamp():
             return compare(found, constant(_moment(text, self.column, kind), kind))

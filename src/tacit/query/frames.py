@@ -11,6 +11,7 @@ from ..data.frames import narwhals
 
 EXACT = 2.0**53
 MISSING = ("NAType", "NaTType")
+MICROSECONDS = {"s": 10**6, "ms": 10**3}
 
 
 def arrow_of(series: Any) -> Any:
@@ -38,7 +39,21 @@ def arrow_of(series: Any) -> Any:
         return _unicode(found) if _is_text(found.type) else texts(found.to_pylist())
     if _is_text(found.type):
         return _unicode(found)
+    if pyarrow.types.is_timestamp(found.type) and found.type.tz is not None and found.type.unit in MICROSECONDS:
+        return _in_microseconds(found)
     return found.cast(pyarrow.float32()) if pyarrow.types.is_float16(found.type) else found
+
+
+def _in_microseconds(found: Any) -> Any:
+    """Times with a zone as the engine holds them; those that microseconds do not reach are missing."""
+    import pyarrow
+    from pyarrow import compute
+
+    factor = MICROSECONDS[found.type.unit]
+    far, whole = 2**63 // factor - 1, found.view(pyarrow.int64())
+    within = compute.and_(compute.greater_equal(whole, -far), compute.less_equal(whole, far))
+    kept = compute.if_else(within, whole, pyarrow.scalar(None, pyarrow.int64()))
+    return compute.multiply(kept, factor).view(pyarrow.timestamp("us", found.type.tz))
 
 
 def _is_text(kind: Any) -> bool:

@@ -25,9 +25,15 @@ from .frames import arrow_of
 Relation = Any
 """An ibis table expression; ibis has no types of its own that mypy could use."""
 Backend = Any
+COARSE = (0, 3)
+"""Decimal places of seconds of times that reach farther than microseconds do."""
 NATIVE = "duckdb"
 """The engine whose own hash function is used unless portability is asked for."""
 POSTGRES = ("postgresql", "postgres")
+ENGINES = (NATIVE, "postgres", "pyspark")
+"""Engines on which no value of a person is known to raise; others hold texts in columns of numbers, for example."""
+READABLE = ("UTF8", "LATIN1")
+"""Encodings of a PostgreSQL database in which every text that it accepts has a meaning."""
 
 
 class Lease:
@@ -69,10 +75,20 @@ class Opened:
         return tuple(self.relation.columns)
 
     def column(self, name: str) -> Any:
-        """A column by its name; one that is not there is refused with the names that are."""
+        """A column by its name; one that is not there is refused with the names that are.
+
+        Lengths of time, and seconds with a time zone, are refused: the engine raises where it cannot hold one.
+        """
         if not isinstance(name, str) or name not in self.columns:
             raise BadInput(f"{self.name} has no column {name!r}.", fix=f"Columns: {named(self.columns)}.")
-        return self.relation[name]
+        found = self.relation[name]
+        kind = found.type()
+        if kind.is_interval() or (kind.is_timestamp() and kind.timezone is not None and kind.scale in COARSE):
+            raise BadInput(
+                f"Column {name!r} holds {kind}, of which an engine cannot read every value.",
+                fix="Turn it into whole numbers, or into times in microseconds.",
+            )
+        return found
 
 
 def ibis() -> Any:
@@ -92,7 +108,7 @@ def opened(source: object) -> Opened:
         text = os.fspath(source)
         return _database(text) if "://" in text or ".duckdb" in text else _file(Path(text))
     if type(source).__module__.partition(".")[0] == "ibis":
-        engine = _backend_of(source)
+        engine = _known(_backend_of(source))
         return Opened(source, engine, "The table", _described(source, engine), folds=_folds(engine))
     if is_frame(source):
         return _frame(source)
@@ -107,6 +123,24 @@ def duckdb() -> Backend:
     if importlib.util.find_spec("duckdb") is None:
         raise MissingExtra("query")
     return ibis().duckdb.connect()
+
+
+def _known(engine: Backend) -> Backend:
+    """The engine, if it is one of those whose rules are known."""
+    if engine.name not in ENGINES:
+        raise BadInput(
+            f"Queries do not run on {engine.name}: a single value may stop it, and the error would tell of it.",
+            fix="Use DuckDB, PostgreSQL or Spark, or give the rows as a data frame or a Parquet file.",
+        )
+    if engine.name == "postgres":
+        told = [engine.raw_sql(f"show {name}_encoding").fetchone()[0] for name in ("server", "client")]
+        server, client = (name.decode() if isinstance(name, bytes) else name for name in told)  # bytes of SQL_ASCII
+        if server not in READABLE or client not in ("UTF8", server):
+            raise BadInput(
+                f"The database keeps texts in {server} and sends them in {client}: some of them cannot be read.",
+                fix="Use a database in UTF8, and leave client_encoding alone.",
+            )
+    return engine
 
 
 def _backend_of(relation: Relation) -> Backend:
@@ -149,20 +183,24 @@ def _parquet(engine: Backend, path: Path) -> Opened:
 
 
 def check_texts(relation: Relation, engine: Backend, path: Path, columns: Container[str]) -> None:
-    """Refuse a Parquet file with a text that is not UTF-8: the engine would stop at it, after the charge.
+    """Refuse a Parquet file with a text that is not UTF-8, or a time in milliseconds that microseconds do not reach.
 
-    To know how long the texts are it must read all of them.
+    The engine would stop at it, after the charge: at a text where the column is asked for, and at a time in any case,
+    since it reads the extremes of all columns. To know how long the texts are it must read all of them.
     """
-    texts = [name for name, kind in relation.schema().items() if kind.is_string() and name in columns]
-    if not texts:
+    kinds = relation.schema().items()
+    read = [relation[name].length().sum() for name, kind in kinds if kind.is_string() and name in columns]
+    read += [relation[name].max() for name, kind in kinds if kind.is_timestamp()]
+    if not read:
         return
     try:
-        engine.to_pyarrow(relation.aggregate([relation[name].length().sum() for name in texts]))
+        engine.to_pyarrow(relation.aggregate([column.name(f"c{k}") for k, column in enumerate(read)]))
     except Exception as error:  # drivers have their own kinds; what they say holds the text
         if isinstance(error, MemoryError):
             raise
         raise BadInput(
-            f"{shown(path)} holds texts that are not UTF-8, or is damaged.", fix="Write it again, with texts in UTF-8."
+            f"{shown(path)} holds texts that are not UTF-8 or times beyond the year 290,000, or is damaged.",
+            fix="Write it again, with texts in UTF-8.",
         ) from None
 
 
@@ -264,6 +302,8 @@ def _database(url: str) -> Opened:
             fix="Write postgresql://user@host/name#visits or shop.duckdb#visits.",
         )
     scheme = urlsplit(place).scheme
+    if scheme and scheme not in (*POSTGRES, NATIVE):
+        raise BadInput(f"Queries do not run on a database of kind {scheme!r}.", fix="Use PostgreSQL or a DuckDB file.")
     if scheme in POSTGRES and importlib.util.find_spec("psycopg") is None:
         raise MissingExtra("postgres")
     if not scheme and not Path(place).is_file():
@@ -273,6 +313,7 @@ def _database(url: str) -> Opened:
     except Exception as error:  # drivers have their own kinds; their text may hold a password
         raise _unreachable(place, scheme, error) from None
     lease = Lease(engine)
+    _known(engine)
     try:
         folds = _folds(engine)
         return Opened(engine.table(table), engine, table, _without_login(place, scheme), folds=folds, lease=lease)

@@ -19,10 +19,9 @@ from .keys import By, ByBin, ByColumn, known_keys
 from .marginals import Domain, Marginals, domain_of
 from .quantiles import Quantiles, checked_quantile
 from .release import Aggregation
-from .sources import Opened, opened
+from .sources import COARSE, Opened, opened
 from .synthesis import Synthesis
 from .top import Top
-from .total import COARSE
 from .values import number_of
 
 if TYPE_CHECKING:

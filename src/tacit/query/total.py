@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..core.errors import BadInput
-from .sources import Opened, ibis
+from .sources import COARSE, Opened, ibis
 from .values import Column, doubled, number_of, real
 
 ALLOWED = frozenset({
@@ -24,8 +24,6 @@ ALLOWED = frozenset({
 })  # fmt: skip
 """Operations of ibis that look at one row and, with the rules of this module, fail on no value."""
 PATTERNS = ("StringSQLLike", "StringSQLILike")
-COARSE = (0, 3)
-"""Decimal places of seconds of times that reach farther than microseconds do."""
 NANO = 9
 Node = Any
 Kind = Any
@@ -47,9 +45,14 @@ def described(node: Node) -> str:
 
 
 def constant(moment: Any, kind: Kind) -> Column:
-    """A date or time in the precision of the column that it is compared with."""
+    """A date or time in the precision of the column that it is compared with.
+
+    One without a time zone is in UTC where the column has one: the engine would take that of its session.
+    """
     if not kind.is_timestamp():
         return ibis().literal(moment)
+    if moment.tzinfo is None and kind.timezone is not None:
+        moment = moment.replace(tzinfo=UTC)
     zoned = moment.tzinfo is not None
     if zoned and kind.timezone is None:
         raise BadInput("The column holds times without a time zone.", fix="Compare with one that has none either.")
@@ -100,6 +103,8 @@ def _total(node: Node, table: Opened) -> Node:
         )
     if isinstance(node, operations.Field) and node.rel != table.relation.op():
         raise BadInput("A condition may only use columns of this table.")
+    if isinstance(node, operations.Field):
+        table.column(node.name)  # refuses kinds that an engine cannot read
     if name in PATTERNS:
         _check_pattern(node)
     if name.startswith("Extract") and node.arg.dtype.is_timestamp() and node.arg.dtype.scale in COARSE:
@@ -122,7 +127,8 @@ def _aligned(node: Node, table: Opened) -> Node:
     """The node with its parts of one kind; parts that no cast can bring together are refused."""
     operations = ibis().expr.operations
     parts = [part for part in node.__args__ if isinstance(part, operations.Value)]
-    parts += [item for part in node.__args__ if isinstance(part, tuple) for item in part]
+    lists = [part for part in node.__args__ if isinstance(part, tuple)]
+    parts += [item for part in lists for item in part if isinstance(item, operations.Value)]
     kinds = [part.dtype for part in parts if not part.dtype.is_null()]
     if len({_family(kind) for kind in kinds}) > 1:
         raise BadInput("A condition may only compare values of one kind: an engine would cast them, and could fail.")

@@ -1,0 +1,43 @@
+"""Columns of pandas, polars and Arrow as arrays: a column's declared type decides what it is, never a missing value.
+
+Libraries turn a column of whole numbers into one of floats, or raise, where one of them is missing. Whoever saw the
+type of an answer, or the error, would then know that somebody's number is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WHOLE = re.compile(r"(?P<name>u?int(8|16|32|64)|bool)(ean)?(\[pyarrow\])?")
+"""Types of whole numbers as these libraries write them, in small letters."""
+
+
+def array_of_column(values: Any, *, filled: bool) -> NDArray[Any]:
+    """A column as an array, or a table with its columns side by side.
+
+    filled: a missing whole number counts as 0, and the column stays whole; else it is no number.
+    """
+    if hasattr(values, "columns"):
+        return (
+            np.stack([array_of_column(part, filled=filled) for part in _parts(values)], axis=1)
+            if values.shape[1]
+            else np.empty((0,))
+        )
+    kind = str(values.type if hasattr(values, "type") else getattr(values, "dtype", "")).lower()
+    if kind == "category":  # categories of whole numbers become floats where one is missing
+        return np.fromiter(values.to_list(), dtype=object, count=len(values))
+    arrow = hasattr(values, "to_pylist")
+    found = np.asarray(values.to_numpy(zero_copy_only=False) if arrow else values.to_numpy())
+    whole = WHOLE.fullmatch(kind)
+    if not filled or whole is None or found.dtype.kind in "biu":
+        return found
+    items = values.to_pylist() if arrow else values.to_list()
+    return np.array([item if isinstance(item, int) else 0 for item in items], dtype=whole["name"])
+
+
+def _parts(table: Any) -> list[Any]:
+    return table.get_columns() if hasattr(table, "get_columns") else [table.iloc[:, k] for k in range(table.shape[1])]
