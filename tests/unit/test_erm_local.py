@@ -67,3 +67,15 @@ def test_bad_input():
         PrivateLocalRegression(target_range=(0, 1), sends="all").fit(X[:10], TARGET[:10])
     with pytest.raises(BadInput, match="delta above 0"):
         PrivateLocalRegression(delta=0.0, target_range=(0, 1)).fit(X[:10], TARGET[:10])
+    made = PrivateLocalRegression(target_range=(0, 1), fit_intercept=False)
+    for odd in (np.zeros(9), np.zeros((4, 8)), np.zeros((4, 0))):
+        with pytest.raises(BadInput, match="as `randomized` makes them"):
+            made.fit_sent(odd)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 1e308])
+def test_what_one_person_sends_stops_nobody(odd):
+    made = PrivateLocalRegression(50.0, target_range=(0, 1), random_state=0)
+    sent = made.randomized(X, TARGET)
+    sent[3] = odd
+    assert np.isfinite(made.fit_sent(sent).coef_).all()

@@ -1,5 +1,6 @@
 """What a fit claims and charges: terms are those of the fit, whatever is set later; a private number of records."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -110,6 +111,33 @@ def test_a_negative_loss_is_refused():
     below = type("Below", (Logistic,), {"value": lambda self, m: Logistic().value(m) - 5.0})()
     with pytest.raises(BadInput, match="negative"):
         PrivateERM(below, classes=[0, 1]).fit(X, Y)
+
+
+def test_a_loss_that_mixes_records_is_refused():
+    """Centred slopes: one record's margin would move the slope of every other."""
+    mixed = type("Mixed", (Logistic,), {"slope": lambda self, m: Logistic().slope(m - 1e-3 * np.mean(m))})()
+    with pytest.raises(BadInput, match="depends on the other margins"):
+        PrivateERM(mixed, classes=[0, 1]).fit(X, Y)
+
+
+def test_a_fitted_model_leaves_without_the_seed_of_its_noise():
+    made = PrivateLogisticRegression(classes=[0, 1], random_state=7)
+    assert pickle.loads(pickle.dumps(made)).random_state == 7  # for another process to fit
+    copy = pickle.loads(pickle.dumps(made.fit(X, Y)))
+    assert (copy.random_state, made.random_state) == (None, 7)
+    assert np.array_equal(copy.coef_, made.coef_)
+    assert copy.evidence().not_covered == made.evidence().not_covered
+
+
+@pytest.mark.parametrize("bounds", [(1e6, 1e6 + 1e-7), (-1e-7 - 1e6, -1e6), (1990.0, 1990.001)])
+def test_a_narrow_range_far_from_zero_is_cut_evenly(bounds):
+    low, high = bounds
+    found = bins.cells_of_array(np.linspace(low, high, 9)[:, None], (np.array([low]), np.array([high])))
+    assert found.places[[0, -1], 0].tolist() == [0, bins.CELLS - 1]
+    assert np.abs(np.diff(found.places[:, 0]) - bins.CELLS / 8).max() <= 4
+    values = np.array([[-1.0, 0.9, 0.0], [1.0, 0.9, 0.0], [0.0, 0.0, 1.0]], dtype=np.float32)  # the last is missing
+    table = bins.cells_of_table(values, tacit.Schema((tacit.Column("year", range=(low, high)),)))
+    assert table.places[:, 0].tolist() == [0, bins.CELLS - 1, bins.CELLS]
 
 
 def test_a_large_delta_is_said():

@@ -25,6 +25,7 @@ from tacit.pate import (
     private_predictions,
     search,
 )
+from tacit.pate.advice import advice
 from tacit.pate.aggregators import Belief
 from tacit.pate.asking import check_choice, next_queries
 from tacit.pate.design import designed
@@ -305,10 +306,35 @@ def test_a_copy_holds_the_student_and_nothing_private():
 def test_no_confident_answer_is_an_ordinary_case():
     x, y = data()
     run = PATE(line, teachers=10, aggregator=ConfidentGNMax(1e6, 1.0, 1.0), delta=1e-5, classes=[0, 1], random_state=0)
-    run.fit(x[:200], y[:200], x[200:])
+    with pytest.warns(UserWarning, match="more than 10 teachers can give"):
+        run.fit(x[:200], y[:200], x[200:])
     assert run.answered_ == 0
     assert (run.labels_ == -1).all()
     assert (run.predict_proba(x) == 0.5).all()
+
+
+def test_few_answers_come_with_advice():
+    """It says what to change, from public and released numbers alone; where answers are not few, it says nothing."""
+    made = designed(ConfidentGNMax(), available=400, queries=None, answers=None, epsilon=None, delta=1e-5)
+    assert advice(made, 250, 300, capped=False) is None
+    few = advice(made, 50, 12, capped=False)
+    assert "12 of 400" in few
+    assert "more than 50 teachers" in few
+    assert "ConfidentGNMax(40, 30, 8)" in few
+    assert "disagree" in advice(made, 250, 12, capped=False)
+    limited = designed(ConfidentGNMax(), available=400, queries=None, answers=None, epsilon=1.0, delta=1e-5)
+    assert limited.answers < 100
+    assert "epsilon pays for no more" in advice(limited, 250, limited.answers, capped=False)
+    assert advice(limited, 250, limited.answers, capped=True) is None
+
+
+@pytest.mark.parametrize("how", ["spread", "typical"])
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 1e308, "text"])
+def test_no_public_input_stops_a_run_that_was_paid_for(how, odd):
+    x = np.random.default_rng(0).normal(size=(30, 3)).astype(object)
+    x[:, 1] = odd
+    rows = next_queries(x if odd == "text" else x.astype(float), 5, np.zeros(0, dtype=int), how, None, source(0))
+    assert len(set(rows.tolist())) == 5
 
 
 def test_same_seed_same_labels_and_users_are_the_unit():
@@ -442,7 +468,9 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert found["bound"]["epsilon"] <= 9.0
     assert found["released_bound"] is None
     assert 0 < found["teacher_accuracy"] < 1
-    assert tacit.Evidence.load(found["evidence"]).upper.epsilon == found["bound"]["epsilon"]
+    evidence = tacit.Evidence.load(found["evidence"])
+    assert evidence.upper.epsilon == found["bound"]["epsilon"]
+    assert any("count as public" in line for line in evidence.not_covered)  # no `members` said who is private
     with np.load(found["labels"]) as labels:
         assert labels["label"].max() <= 9
 

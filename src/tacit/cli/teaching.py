@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ..study.pate_run import PateRun
 
 LABELS = "labels.npz"
+OWN_PUBLIC = (
+    "the records that no teacher learnt from, about one in ten: they were asked about or tested the student, so they "
+    "count as public"
+)
 OWN_SIZE = "the number of private records: that of the data is taken as public"
 
 
@@ -50,6 +54,8 @@ def pate(
     folder = out or file.get("output").get("folder", "tacit-pate")
     with run_folder(folder, "pate", again=again) as held:
         note(f"{made.estimator.teachers} teachers on {int(made.inside.sum())} private records")
+        if made.records.members is None:
+            note("No `members` in [data]: the other records, about one in ten, are taken as public inputs.")
         done = made.fit()
         released, accuracy = _released(done, file), made.student_accuracy()
         names = {"evidence": "evidence.json", "labels": LABELS, "model": _saved(done, made, held.results)}
@@ -80,11 +86,12 @@ def _evidence(done: PATE, made: PateRun, file: RunFile, payer: Spender | None, a
     found = done.evidence(utility=utility)
     text = OWN_WORDS if made.records.schema is None else OWN_FACTS
     words = (text.format(named(made.records.derived)),) if made.records.derived else ()
+    public = () if made.records.members is not None else (OWN_PUBLIC,)
     told = file.described
     found = found.with_(
         subject=file.name,
         described=told,
-        not_covered=(*found.not_covered, OWN_SIZE, *words, READABLE),
+        not_covered=(*found.not_covered, OWN_SIZE, *public, *words, READABLE),
         threat={**found.threat, **{key: told[key] for key in ("tuning", "access", "earlier releases") if key in told}},
     )
     return found if payer is None else payer.told(found)
@@ -156,6 +163,8 @@ def _told(
         *((name, path) for name, path in written.items() if path is not None),
     ]
     lines = assumed(dict.fromkeys((*bound.assumptions, *(() if released is None else released.assumptions))))
+    if done.advice_ is not None:
+        lines.append(done.advice_)
     if written["model"] is not None:
         folder = shlex.quote(str(Path(written["model"]).parent))
         lines.append(f"Next: tacit bracket {folder} attacks this student, audits its run, and writes a page.")

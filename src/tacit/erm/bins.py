@@ -1,8 +1,8 @@
 r"""Features cut into cells by public facts alone, and cells joined to bins by their noisy counts.
 
 A number has CELLS cells of equal width on the scale asinh(v/g), g = 0.001 max(|low|, |high|), which tells small amounts
-apart in a wide range, and one more cell where it is missing. A category has one cell per word and one for anything
-else.
+apart in a wide range, and one more cell where it is missing. A narrow range far from 0 is cut evenly. A category has one
+cell per word and one for anything else.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from .noise import gaussian
 CELLS = 256
 WIDE = 8
 """No bin is wider than this part of the range."""
+NARROW = 1e-3
+"""Width of a range on the scale asinh(v/g) below which that scale is straight, and rounding would blur its cells."""
 Whole = NDArray[np.int64]
 
 
@@ -54,8 +56,9 @@ def cells_of_array(x: Floats, bounds: tuple[Floats, Floats]) -> Cells:
     grain = GRAIN * np.maximum(np.abs(low), np.abs(high))
     first, last = np.arcsinh(low / grain), np.arcsinh(high / grain)
     missing = ~np.isfinite(x)
-    scaled = np.arcsinh(np.clip(np.where(missing, low, x), low, high) / grain)
-    return _numbered((scaled - first) / (last - first), missing)
+    value = np.clip(np.where(missing, low, x), low, high)
+    bent = (np.arcsinh(value / grain) - first) / np.maximum(last - first, NARROW)
+    return _numbered(np.where(last - first < NARROW, (value - low) / (high - low), bent), missing)
 
 
 def cells_of_table(x: NDArray[np.float32], schema: Schema) -> Cells:
@@ -74,8 +77,9 @@ def cells_of_table(x: NDArray[np.float32], schema: Schema) -> Cells:
         if column.kind == "number":
             low, high = column.limits
             top = math.asinh(1 / GRAIN)
-            ends = [math.asinh(end / (GRAIN * max(abs(low), abs(high)))) / top for end in (low, high)]
-            share = (block[:, 1] - ends[0]) / (ends[1] - ends[0])
+            ends = [math.asinh(end / (GRAIN * max(abs(low), abs(high)))) for end in (low, high)]
+            if ends[1] - ends[0] >= NARROW:
+                share = (block[:, 1] * top - ends[0]) / (ends[1] - ends[0])
         parts.append(_numbered(share[:, None], block[:, -1:] > 0))
     return Cells(
         np.concatenate([part.places for part in parts], axis=1),

@@ -17,7 +17,7 @@ FAR = np.geomspace(1e-4, 1e4, 400)
 PROBED = np.unique(np.concatenate((-FAR, np.linspace(-8.0, 8.0, 1601), FAR)))
 """Made-up margins at which a declared loss is compared with its constants."""
 MOST = 1e100
-DECLARED = "a loss that is not convex, or steeper or more curved than its maker declared"
+DECLARED = "a loss that is not convex, steeper or more curved than its maker declared, or that mixes records"
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class PrivateERM(PrivateLinearClassifier):
     |theta|^2 ("l2") has a proof.
 
     Caller ensures: `lipschitz` and `smoothness` hold for every margin, the loss is convex and never negative, and its
-    functions raise for no margin. They are compared with the constants at made-up margins, which refutes wrong ones and
-    proves nothing; the evidence says so. Slopes are held within `lipschitz`: descents (`method="gradient"`, "sgd") need
-    no other word of yours.
+    functions treat each margin by itself and raise for none. All this is tried at made-up margins, which refutes wrong
+    declarations and proves nothing; the evidence says so. Slopes are held within `lipschitz`: descents
+    (`method="gradient"`, "sgd") need only that each margin is treated by itself.
     """
 
     def __init__(
@@ -131,6 +131,9 @@ def keeps_its_constants(loss: MarginLoss) -> None:
     slope, curvature, value = (np.asarray(each(margins)) for each in (loss.slope, loss.curvature, loss.value))
     if not (slope.shape == curvature.shape == value.shape == margins.shape):
         raise BadInput("value, slope and curvature of a loss must return one number for each margin.")
+    for each, found in ((loss.slope, slope), (loss.curvature, curvature), (loss.value, value)):
+        if not np.allclose(np.asarray(each(margins[::-7])), found[::-7], rtol=1e-9, atol=0.0, equal_nan=True):
+            raise BadInput("The loss of one margin depends on the other margins.", fix="Treat each margin by itself.")
     if not np.all(value >= 0):
         raise BadInput("The loss is negative somewhere.", fix="Add a constant to it: weights stay the same.")
     if not np.all(np.abs(slope) <= steepest * (1 + 1e-9)):

@@ -76,6 +76,11 @@ class PrivateEstimator(BaseEstimator):
         self._changed = self._changed or (self._copied and changes(params))
         return super().set_params(**params)  # type: ignore[no-any-return]
 
+    def __getstate__(self) -> Any:
+        """What a pickle or a copy holds. A fitted one goes without the seed, which would undo its noise."""
+        state = super().__getstate__()
+        return {**state, "random_state": None} if self._result in state else state
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True

@@ -20,6 +20,8 @@ from .rows import bounded, largest_norm
 from .tables import Schemas
 
 SENT = ("products", "rows")
+FARTHEST = 1e100
+"""Whatever is sent counts as at most this, so that no sum overflows."""
 APART = "nobody: records were randomised before they were collected"
 TOGETHER = "whoever ran this experiment held all records and randomised them; in use, each person does that"
 
@@ -84,12 +86,20 @@ class PrivateLocalRegression(PrivateLinearRegression):
     def fit_sent(self, sent: ArrayLike) -> Self:
         """Learn from rows that `randomized` made, whoever ran it."""
         self._begin()
-        rows = np.asarray(sent, dtype=np.float64)
-        budget = self._local()
+        budget, rows = self._local(), self._arrived(sent)
         self.n_features_in_ = self._features(rows.shape[1]) - bool(self.fit_intercept)
         self.method_, self.trust_ = f"input perturbation, {self.sends}", APART
         self._charge(Gaussian(budget.gaussian_noise()), budget)
         return self._learn(rows)
+
+    def _arrived(self, sent: ArrayLike) -> Floats:
+        """What people sent, one row each; a row that is not of finite numbers counts as nothing sent."""
+        rows = np.asarray(sent, dtype=np.float64)
+        features = self._features(rows.shape[1]) if rows.ndim == 2 else 0
+        wanted = features + 1 if self.sends == "rows" else features * (features + 3) // 2
+        if features <= bool(self.fit_intercept) or rows.shape[1] != wanted:
+            raise BadInput("What was sent must be rows as `randomized` makes them, with the same settings.")
+        return np.clip(np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0), -FARTHEST, FARTHEST)
 
     def evidence(self) -> Evidence:
         """The claim for each person, and who had to be trusted with records before they were randomised."""

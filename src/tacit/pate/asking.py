@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Source
+from .names import numbers
 
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
@@ -16,6 +17,8 @@ CHOICES = ("first", "random", "spread", "typical")
 ROUNDS, PART = 30, 4096
 WIDTH, WIDE = 32, 1024
 """Directions in which inputs are compared; more make no difference to who is far from whom."""
+FARTHEST = 1e100
+"""Values beyond this count as this, so that no squared distance overflows."""
 
 
 def check_choice(how: str) -> None:
@@ -98,8 +101,12 @@ def spread(x: Array, left: Rows, asked: Rows, count: int, chance: Source) -> Row
 
 
 def compared(x: Array, chance: Source, width: int = WIDTH) -> Array:
-    """Inputs in a few random directions of their own scale; what is not finite counts as 0."""
-    flat = np.nan_to_num(np.asarray(x, dtype=np.float64).reshape(len(x), -1), posinf=0.0, neginf=0.0)
+    """Inputs in a few random directions of their own scale; what is no finite number counts as 0.
+
+    It raises for no value: the queries are chosen after the charge.
+    """
+    flat = numbers(x).astype(np.float64).reshape(len(x), -1)
+    flat = np.clip(np.where(np.isfinite(flat), flat, 0.0), -FARTHEST, FARTHEST)
     flat = flat - flat.mean(axis=0)
     if flat.shape[1] <= width:
         return flat

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, PrivacyWarning, Receipt, Source, check, source
+from .advice import advice
 from .aggregators import NOT_ANSWERED, Aggregator, Belief, ConfidentGNMax
 from .asking import check_choice, next_queries
 from .design import Design, designed
@@ -52,6 +53,8 @@ class PATE:
     labels_: NDArray[np.int64]
     receipt_: Receipt | None
     released_: tuple[Bound | None, ...]
+    warns = True
+    """Whether `fit` warns where few queries were answered; runs that are repeated, as audits do, are silent."""
 
     def __init__(
         self,
@@ -83,7 +86,8 @@ class PATE:
     def fit(self, x: Any, y: ArrayLike | None, public_x: Any, users: ArrayLike | None = None) -> Self:
         """Train teachers on private (x, y), ask them about `public_x`, and teach the student.
 
-        With a schema, x and public_x are tables, and y may be None where the schema names the label.
+        With a schema, x and public_x are tables, and y may be None where the schema names the label. Where few queries
+        were answered, a warning says what to change (`advice_`).
         """
         self._forget()
         given = Given.of(x, y, public_x, users, self.classes, self.schema)
@@ -100,6 +104,8 @@ class PATE:
         )  # fmt: skip
         self._ask(design, given.public_x, how, noise, choosing, teaching)
         self._seeded, self._randomness, self._noise = not chance.cryptographic, chance.name, noise
+        if self.warns and self.advice_ is not None:
+            warnings.warn(self.advice_, UserWarning, stacklevel=2)
         return self
 
     def predict(self, x: Any) -> Array:
@@ -122,7 +128,7 @@ class PATE:
 
         def fit(x: Any, y: Any, rng: np.random.Generator) -> PATE:
             again = copy.copy(self)
-            again.ledger, again.progress, again.random_state = None, None, rng
+            again.ledger, again.progress, again.random_state, again.warns = None, None, rng, False
             return again.fit(x, y, public_x, _appended(users, len(x)))
 
         return fit
@@ -175,6 +181,12 @@ class PATE:
     def answered_(self) -> int:
         """How many queries the teachers answered: it follows from what was released."""
         return int(self._answered.sum())
+
+    @property
+    def advice_(self) -> str | None:
+        """What to change to get more answers, where they are few; it follows from what was released."""
+        self._fitted()
+        return advice(self.design_, self.teachers, self.answered_, capped=self.answers is not None)
 
     def _designed(self, available: int, unit: str) -> Design:
         return designed(

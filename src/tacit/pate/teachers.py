@@ -104,7 +104,11 @@ class FleetTeachers(Teachers):
 
 @dataclass(frozen=True)
 class SeparateTeachers(Teachers):
-    """Teachers that are functions from records to class numbers; None abstains."""
+    """Teachers that are functions from records to class numbers; None abstains.
+
+    Each is asked about a copy of the inputs: one that scales them in place, by what it has learnt from its own records,
+    would otherwise change what all later teachers are asked.
+    """
 
     models: tuple[Callable[[Any], Labels] | None, ...]
     classes: int
@@ -116,7 +120,7 @@ class SeparateTeachers(Teachers):
                 continue
             try:
                 with lent(np.random.default_rng(k)):
-                    found = np.asarray(model(x), dtype=np.int64)
+                    found = np.asarray(model(copy.deepcopy(x)), dtype=np.int64)
             except (Exception, SystemExit):  # whatever one shard's model does is that shard's doing
                 continue
             if found.shape == (len(x),):

@@ -38,7 +38,7 @@ def training_rows(records: Records, adjacency: Adjacency | str) -> Mask:
     if Adjacency.of(adjacency) is not Adjacency.ADD_REMOVE:
         places = np.arange(len(records.x)) if records.unit is None else _whose(records)[1]
         return np.asarray(places % EVERY != 0)
-    marks = [_mark(row.tobytes(), label.tobytes()) for row, label in zip(records.x, records.y, strict=True)]
+    marks = _marks(records)
     if records.unit is None:
         return _kept(marks)
     number, place = _whose(records)
@@ -46,6 +46,21 @@ def training_rows(records: Records, adjacency: Adjacency | str) -> Mask:
     for user, mark in zip(place.tolist(), marks, strict=True):
         own[user].append(mark)
     return np.asarray(_kept([_mark(*sorted(mine)) for mine in own])[place])
+
+
+def in_value_order(records: Records, rows: Mask) -> NDArray[np.int64]:
+    """Places of these rows, in an order that their values alone decide.
+
+    Of equal records one may be trained on in the place of another that left. In the order of the file it would stand
+    elsewhere, and a training that hangs on the order of its records would see more change than one record.
+    """
+    marks, places = _marks(records), np.flatnonzero(rows)
+    return np.array(sorted(places.tolist(), key=lambda place: marks[place]), dtype=np.int64)
+
+
+def _marks(records: Records) -> list[bytes]:
+    """A hash of every record's values and label."""
+    return [_mark(row.tobytes(), label.tobytes()) for row, label in zip(records.x, records.y, strict=True)]
 
 
 def _kept(marks: list[bytes]) -> Mask:

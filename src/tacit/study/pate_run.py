@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput, check
+from ..core import Adjacency, BadInput, check
 from ..data import NAMES, Records
 from ..pate import PATE, Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network
 from ..pate.student import student_of
 from ..pate.teachers import as_training
-from .holdout import training_rows
+from .holdout import in_value_order, training_rows
 from .run_file import RunFile
 from .run_training import maker
 from .training import optimizer
@@ -75,15 +76,22 @@ class PateRun:
     @property
     def private(self) -> tuple[Array, Array]:
         """The records that the teachers learn from."""
-        return self.records.x[self.inside], self.records.y[self.inside]
+        return self.records.x[self._rows], self.records.y[self._rows]
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """Their places in the data; a split by values (`holdout`) comes with an order by values."""
+        by_value = self.records.members is None and Adjacency.of(self.estimator.adjacency) is Adjacency.ADD_REMOVE
+        return in_value_order(self.records, self.inside) if by_value else np.flatnonzero(self.inside)
 
     @property
     def users(self) -> Array | None:
         """Whose each of them is."""
-        return None if self.records.unit is None else self.records.unit[self.inside]
+        return None if self.records.unit is None else self.records.unit[self._rows]
 
     def fit(self) -> PATE:
-        """Train, ask and teach."""
+        """Train, ask and teach; whoever calls this shows `advice_`."""
+        self.estimator.warns = False
         return self.estimator.fit(*self.private, self.records.x[self.asked], self.users)
 
     def again(self) -> Callable[[Any, Any, np.random.Generator], PATE]:
