@@ -3,19 +3,23 @@
     python benchmarks/erm.py [--quick] [--tables adult,credit,cancer,census,kdd,mnist] [--seeds 20]
                              [--epsilons 0.05,0.1,0.3,1,3,8] [--models logistic,svc,trees,bayes]
                              [--methods auto,output,gradient,dynamics,smooth,sgd] [--peer PYTHON] [--again]
+                             [--workers 1]
     python benchmarks/erm.py --plots          draws one plot for each table from the kept results
 
 delta is 1/n^2, neighbours by add-remove, every setting a default, tables by `erm_tables.py`. Rows are kept one by one,
 so a run that was interrupted goes on; `--again` measures kept rows again. A piece of one table and one epsilon with
 `--methods auto` takes at most three minutes of one core, but for mnist (softmax: about two minutes for each seed).
 `--peer` names the Python of an environment that holds diffprivlib (pip install diffprivlib 'scikit-learn<1.6'): it is
-run on the same rows.
+run on the same rows. `--workers` measures as many rows at a time, each on one core; the table is in memory once. Rows
+of fewer seeds than are asked for are measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import multiprocessing
 import subprocess
 import tempfile
 import time
@@ -24,6 +28,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
 
 from erm_tables import TABLES
 from machine import describe
@@ -48,6 +53,10 @@ PUBLISHED = [
 """Iyengar et al. 2019, as re-run for replace-one neighbours before this benchmark was written."""
 
 
+SHARED = {}
+"""The table that is measured; processes that are forked find it here."""
+
+
 class Kept:
     """The rows of the result file, written after each."""
 
@@ -55,8 +64,8 @@ class Kept:
         self.quick, self.again = quick, again
         self.rows = json.loads(RESULT.read_text())["rows"] if RESULT.exists() else []
 
-    def has(self, table, method, epsilon=None):
-        found = any(key(row) == (table, method, epsilon) for row in self.rows)
+    def has(self, table, method, epsilon=None, seeds=None):
+        found = any(key(row) == (table, method, epsilon) and enough(row, seeds) for row in self.rows)
         return found and not self.again and not self.quick
 
     def add(self, **row):
@@ -66,6 +75,11 @@ class Kept:
         print(row, flush=True)
         if not self.quick:
             RESULT.write_text(json.dumps({"machine": describe(), "rows": self.rows}, indent=1) + "\n")
+
+
+def enough(row, seeds):
+    """Whether a row of ours was measured with as many seeds, and with the constants of today; None asks for neither."""
+    return seeds is None or (row.get("seeds", 0) >= seeds and row.get("constants") == CONSTANTS)
 
 
 def key(row):
@@ -102,20 +116,46 @@ def summary(name, values):
     return found if len(values) < 2 else found | {f"{name}_error": float(np.std(values, ddof=1) / len(values) ** 0.5)}
 
 
-def ours(kept, table, data, epsilon, model, method, seeds):
+def named(model, method):
     made = MODELS[model]
-    name = made.__name__ if method is None else f"{made.__name__}, {method}"
-    if kept.has(table, name, epsilon):
+    return made.__name__ if method is None else f"{made.__name__}, {method}"
+
+
+def one(task):
+    """One seed of one row: accuracy and AUC, what was proven, and seconds. The table is what `SHARED` holds."""
+    epsilon, model, method, seed = task
+    began = time.perf_counter()
+    with threadpool_limits(1) if SHARED.get("alone") else contextlib.nullcontext():
+        trained, asked = fitted(SHARED["data"], MODELS[model], method, epsilon, seed)
+        right, auc = judged(SHARED["data"], trained, asked)
+    return task, right, auc, trained.bound_.epsilon, time.perf_counter() - began
+
+
+def ours(kept, table, wanted, seeds, workers):
+    """Rows (epsilon, model, method) of one table, each kept when its last seed is done."""
+    missing = [row for row in wanted if not kept.has(table, named(*row[1:]), row[0], seeds)]
+    tasks, found = [(*row, seed) for row in missing for seed in range(seeds)], {}
+    for (*row, _), *measured in spread(tasks, workers):
+        mine = found.setdefault(tuple(row), [])
+        mine.append(measured)
+        if len(mine) < seeds:
+            continue
+        epsilon, model, method = row
+        rights, aucs, proven, seconds = zip(*mine, strict=True)
+        kept.add(
+            table=table, method=named(model, method), epsilon=epsilon, **summary("accuracy", rights),
+            **summary("auc", aucs), seeds=seeds, seconds=float(np.mean(seconds)), proven=proven[0],
+            constants=CONSTANTS,
+        )  # fmt: skip
+
+
+def spread(tasks, workers):
+    """The results of tasks as they are done; processes are forked, so that they share the table."""
+    if workers == 1:
+        yield from map(one, tasks)
         return
-    found, began = [], time.perf_counter()
-    for seed in range(seeds):
-        trained, asked = fitted(data, made, method, epsilon, seed)
-        found.append(judged(data, trained, asked))
-    kept.add(
-        table=table, method=name, epsilon=epsilon, **summary("accuracy", [a for a, _ in found]),
-        **summary("auc", [b for _, b in found]), seeds=seeds, seconds=(time.perf_counter() - began) / seeds,
-        proven=trained.bound_.epsilon, constants=CONSTANTS,
-    )  # fmt: skip
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        yield from pool.imap_unordered(one, tasks)
 
 
 def plain(kept, table, data):
@@ -157,13 +197,15 @@ def measured(kept, table, asked):
     seeds = 2 if asked.quick else asked.seeds
     epsilons = [float(each) for each in asked.epsilons.split(",")]
     plain(kept, table, data)
-    for epsilon in epsilons:
-        for model in asked.models.split(","):
-            if model == "trees" and data.schema is None and data.bounds is None:
-                continue
-            wanted = asked.methods.split(",") if model == "logistic" else [None if model == "bayes" else "auto"]
-            for method in wanted:
-                ours(kept, table, data, epsilon, model, method, seeds)
+    methods = {"logistic": asked.methods.split(","), "bayes": [None]}
+    models = [
+        each for each in asked.models.split(",") if each != "trees" or data.schema is not None or data.bounds is not None
+    ]
+    SHARED.update(data=data, alone=asked.workers > 1)
+    wanted = [
+        (epsilon, model, method) for epsilon in epsilons for model in models for method in methods.get(model, ["auto"])
+    ]
+    ours(kept, table, wanted, seeds, asked.workers)
     if asked.peer:
         peer(kept, table, data, epsilons, seeds, asked.peer)
 
@@ -212,6 +254,7 @@ def main():
     parser.add_argument("--methods", default="auto,output,gradient,dynamics,smooth,sgd")
     parser.add_argument("--peer", help="the Python of an environment that holds diffprivlib")
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=1)
     asked = parser.parse_args()
     kept = Kept(quick=asked.quick, again=asked.again)
     if asked.plots:

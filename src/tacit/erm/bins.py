@@ -1,8 +1,8 @@
 r"""Features cut into cells by public facts alone, and cells joined to bins by their noisy counts.
 
 A number has CELLS cells of equal width on the scale asinh(v/g), g = 0.001 max(|low|, |high|), which tells small amounts
-apart in a wide range, and one more cell where it is missing. A narrow range far from 0 is cut evenly. A category has one
-cell per word and one for anything else.
+apart in a wide range, and one more cell where it is missing. A narrow range far from 0 is cut evenly. A category has
+one cell per word and one for anything else.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from .design import Design
 FEW = 0.25
 """Share of the queries below which answers are few."""
 SHARES = 0.8, 0.6, 0.16
-"""Threshold and noise as shares of the number of teachers: those of Papernot et al. 2018 on MNIST, with 250 teachers."""
+"""Threshold and noise as shares of the number of teachers: Papernot et al. 2018, MNIST with 250 teachers."""
 
 
 def advice(design: Design, teachers: int, answered: int, *, capped: bool) -> str | None:
