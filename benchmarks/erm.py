@@ -90,9 +90,9 @@ def fitted(data, made, method, epsilon, seed):
     """A fitted model, and what it says about the records that were held out."""
     more = {} if method is None else {"method": method}
     if made is PrivateAdditiveTrees and data.schema is not None:
-        model = made(epsilon, schema=data.schema, random_state=seed, **more).fit(data.frame[data.train])
+        model = made(epsilon, schema=data.schema, random_state=seed, **more).fit(data.frame.take(data.train))
         model.classes_ = np.arange(len(model.classes_))  # numbers, as all others have
-        return model, data.frame[~data.train]
+        return model, data.frame.take(~data.train)
     sized = {"bounds": data.bounds} if made is PrivateAdditiveTrees else {"norm_bound": data.norm}
     model = made(epsilon, classes=data.classes, random_state=seed, **sized, **more)
     return model.fit(data.x[data.train], data.y[data.train]), data.x[~data.train]
@@ -198,9 +198,8 @@ def measured(kept, table, asked):
     epsilons = [float(each) for each in asked.epsilons.split(",")]
     plain(kept, table, data)
     methods = {"logistic": asked.methods.split(","), "bayes": [None]}
-    models = [
-        each for each in asked.models.split(",") if each != "trees" or data.schema is not None or data.bounds is not None
-    ]
+    cut = data.schema is not None or data.bounds is not None
+    models = [each for each in asked.models.split(",") if each != "trees" or cut]
     SHARED.update(data=data, alone=asked.workers > 1)
     wanted = [
         (epsilon, model, method) for epsilon in epsilons for model in models for method in methods.get(model, ["auto"])

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from tacit import Column, Schema
+from tacit.data.csv_file import read_csv
+from tacit.data.frames import Table, table
 from tacit.data.loaders import folder
+from tacit.data.values import Values
 from tacit.erm.linear import USUAL
 from tacit.erm.tables import row_norm
 
@@ -51,10 +53,38 @@ class Data:
 
 def numbered(frame: Any, label: str, ranges: dict[str, tuple[float, float]]) -> Schema:
     """A schema: public ranges for numbers, the words of the table for the rest."""
-    words = {name: tuple(sorted(map(str, frame[name].dropna().unique()))) for name in frame if name not in ranges}
+    held = table(frame).columns
+    words = {name: tuple(sorted(texts_of(values))) for name, values in held.items() if name not in ranges}
     columns = [Column(name, range=ends) for name, ends in ranges.items()]
     columns += [Column(name, kind="category", words=found) for name, found in words.items()]
     return Schema(tuple(columns), label=label)
+
+
+def texts_of(values: Values) -> set[str]:
+    """The words of a column that some record has."""
+    codes, texts = values.as_words()
+    return {texts[code] for code in np.unique(codes) if code >= 0}
+
+
+def read(name: str, drop: tuple[str, ...], missing: tuple[str, ...] = ()) -> Table:
+    """A file of the data folder without some columns; the texts `missing` stand for no value. Needs no pandas."""
+    found = read_csv(folder() / name)
+    columns = {label: without(values, missing) for label, values in found.columns.items() if label not in drop}
+    return Table(columns, found.rows, name)
+
+
+def without(values: Values, missing: tuple[str, ...]) -> Values:
+    if values.codes is None:
+        return values
+    gone = np.array([*(text.strip() in missing for text in values.texts), True])
+    return Values(codes=np.where(gone[values.codes], -1, values.codes), texts=values.texts)
+
+
+def of_split(frame: Table, schema_of: Callable[[Table], Schema]) -> Data:
+    """A table whose column `split` says which records are for training."""
+    codes, texts = frame["split"].as_words()
+    rest = Table({name: held for name, held in frame.columns.items() if name != "split"}, frame.rows, frame.name)
+    return tabular(rest, schema_of(rest), codes == texts.index("train"))
 
 
 def fifth(count: int) -> Any:
@@ -71,17 +101,16 @@ def tabular(frame: Any, schema: Schema, train: Any) -> Data:
 
 def adult() -> Data:
     """The published split; `fnlwgt` dropped."""
-    frame = pd.read_csv(folder() / "adult.csv.gz", na_values=["?"]).rename(columns=lambda name: name.replace("-", "_"))
-    train = frame["split"].eq("train").to_numpy()
-    frame = frame.drop(columns=["split", "fnlwgt"])
-    return tabular(frame, numbered(frame, "income", ADULT), train)
+    found = read("adult.csv.gz", ("fnlwgt",), missing=("?",))
+    frame = Table({name.replace("-", "_"): held for name, held in found.columns.items()}, found.rows, found.name)
+    return of_split(frame, lambda rest: numbered(rest, "income", ADULT))
 
 
 def credit() -> Data:
-    frame = pd.read_csv(folder() / "credit_default_taiwan.csv.gz").drop(columns="ID")
-    money = {name: (-1_000_000, 1_000_000) for name in frame if name.startswith(("BILL", "PAY_AMT"))}
+    frame = read("credit_default_taiwan.csv.gz", ("ID",))
+    money = {name: (-1_000_000, 1_000_000) for name in frame.columns if name.startswith(("BILL", "PAY_AMT"))}
     ranges = {"LIMIT_BAL": (0, 1_000_000), "AGE": (0, 100), **money}
-    return tabular(frame, numbered(frame, "default.payment.next.month", ranges), fifth(len(frame)))
+    return tabular(frame, numbered(frame, "default.payment.next.month", ranges), fifth(frame.rows))
 
 
 def cancer() -> Data:
@@ -91,20 +120,21 @@ def cancer() -> Data:
 
 def census() -> Data:
     """The published split; `instance_weight` dropped."""
-    frame = pd.read_csv(folder() / "census_income_kdd.csv.xz").drop(columns="instance_weight")
-    train = frame["split"].eq("train").to_numpy()
-    frame = frame.drop(columns="split")
-    return tabular(frame, numbered(frame, "income_50k", CENSUS), train)
+    frame = read("census_income_kdd.csv.xz", ("instance_weight",), missing=("NA",))
+    return of_split(frame, lambda rest: numbered(rest, "income_50k", CENSUS))
 
 
 def kdd() -> Data:
     """An attack or not; rates lie in [0, 1], counts of connections below 512, bytes and seconds in wide ranges."""
-    frame = pd.read_csv(folder() / "kddcup99_10percent.csv.xz")
-    frame["label"] = np.where(frame["label"].astype(str).str.startswith("normal"), "normal", "attack")
-    numbers = [name for name in frame if name not in (*WORDS, "label")]
+    frame = read("kddcup99_10percent.csv.xz", ())
+    codes, texts = frame["label"].as_words()
+    attacks = np.array([0 if text.startswith("normal") else 1 for text in texts])
+    label = Values(codes=attacks[codes], texts=("normal", "attack"))
+    frame = Table({**frame.columns, "label": label}, frame.rows, frame.name)
+    numbers = [name for name in frame.columns if name not in (*WORDS, "label")]
     ranges = {name: (0, 1) if name.endswith("rate") else (0, 512) for name in numbers}
     ranges |= dict.fromkeys(COUNTS, (0, 1_000_000))
-    return tabular(frame, numbered(frame, "label", ranges), fifth(len(frame)))
+    return tabular(frame, numbered(frame, "label", ranges), fifth(frame.rows))
 
 
 def mnist() -> Data:
