@@ -74,7 +74,16 @@ GUARDS: dict[str, Without] = {
     "a library keeps records": Without(
         f"{CLIP}/isolation/surroundings.py", "sys.settrace(self._call)\n        try:", "try:"),
     "a record changes the coins of others": Without(
-        f"{CLIP}/clipper.py", "return self.alone(batch, mask, shared=True)", "return self.alone(batch, mask)"),
+        f"{CLIP}/clipper.py", "        rewound()\n", ""),
+    "a record that raises changes how others are rounded": Without(
+        f"{CLIP}/clipper.py", "again = self.together(replaced(batch, ~good, by), good, structure)",
+        "return self._spread(found)"),
+    "one at a time, an infinite loss counts": Without(
+        f"{CLIP}/alone.py", "value, here, clip_norm", "value, here & value.isfinite(), clip_norm"),
+    "a record that fails changes how others are rounded": Without(
+        f"{CLIP}/replaced.py", "for turn in range(TRIES):\n", "for turn in range(0):\n"),
+    "a record at which a graph raises stops a run": Without(
+        f"{CLIP}/compile/compiled.py", "return self.again(batch, mask)\n\n    def again", "raise\n\n    def again"),
     "coins are baked into a compiled step": Without(
         f"{CLIP}/clipper.py", "with self._precision(), not_baked_in():", "with self._precision():"),
     "torch computes something of all records": Without(

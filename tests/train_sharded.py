@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tacit.core import TacitError
@@ -19,6 +20,43 @@ from tacit.train import Augment, Speed, ball, fit, private
 QUIET = 1e-6
 """So little noise that sums show through it."""
 DATA = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+
+
+def classify(model: nn.Module, batch: Any) -> Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+
+def raising(model: nn.Module, batch: Any) -> Tensor:
+    """A record whose first number is below -40 has no root, which makes torch raise for all of them."""
+    root = torch.linalg.cholesky((40 + batch[0][:, :1, None]) * torch.eye(2))
+    return classify(model, batch) * root[:, 0, 0]
+
+
+def spoilt() -> tuple[Tensor, Tensor]:
+    """Every seventh record makes `raising` raise: parts of both processes, and not of each step."""
+    x = DATA[0].clone()
+    x[::7, 0] = -100
+    return x, DATA[1]
+
+
+def cancelling() -> tuple[Tensor, Tensor]:
+    """A record with two positions that all but cancel: its process alone needs sums in float64."""
+    x = torch.randn(60, 2, 64, generator=torch.Generator().manual_seed(1))
+    x[0, 1] = 30 * x[0, 1] - 1e5 * x[0, 0]
+    x[0, 0] *= 1e5
+    return x, DATA[1]
+
+
+def line(*, cut: bool) -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 4, bias=False))
+    if cut:
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(model)
+    return model
+
+
 CASES: dict[str, dict[str, Any]] = {
     "flat": {"plan": Plan(60, 0.5, 4, QUIET)},
     "per layer": {"plan": Plan(60, 0.5, 4, QUIET, clipping="per-layer")},
@@ -26,6 +64,13 @@ CASES: dict[str, dict[str, Any]] = {
     "augmented": {"plan": Plan(60, 0.5, 4, QUIET), "augment": Augment(lambda batch: (2 * batch[0], batch[1]), 2)},
     "projected": {"plan": Plan(60, 0.5, 4, QUIET), "project": ball(1.5)},
     "mixed": {"plan": Plan(60, 0.5, 4, QUIET), "make": lambda cut: mixed(cut=cut)},
+    "raising": {"plan": Plan(60, 0.5, 2, QUIET), "loss": raising, "data": spoilt()},
+    "cancelling": {
+        "plan": Plan(60, 1.0, 2, QUIET, sampling="full"),
+        "make": line,
+        "data": cancelling(),
+        "loss": lambda model, batch: F.cross_entropy(model(batch[0]).mean(1), batch[1], reduction="none"),
+    },
 }
 LOUD = Plan(60, 1e-9, 25, 1.5, clip_norm=2.0)
 """Empty samples: what is released is noise alone."""
@@ -87,11 +132,11 @@ def flat(tensors: Any) -> Tensor:
     return torch.cat([getattr(tensor, "full_tensor", lambda tensor=tensor: tensor)().flatten() for tensor in tensors])
 
 
-def trained(plan: Plan, *, cut: bool, make: Any = made, **options: Any) -> Tensor:
+def trained(plan: Plan, *, cut: bool, make: Any = made, data: Any = DATA, **options: Any) -> Tensor:
     model = make(cut=cut)
     optimizer = torch.optim.Adam([one for one in model.parameters() if one.requires_grad], lr=0.05, eps=1e-3)
     step = private(model, optimizer, plan, rng=5, speed=Speed(physical_batch=4), **options)
-    for batch in step.batches(DATA):
+    for batch in step.batches(data):
         step(batch)
     if cut:
         assert step.sharded

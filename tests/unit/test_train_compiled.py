@@ -1,7 +1,11 @@
 """The compiled step is the eager step, or it is refused."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from tacit.core import BadInput
@@ -271,6 +275,85 @@ def test_examples_without_a_finite_gradient_take_the_eager_way(monkeypatch) -> N
     sums, _ = naive(compiled.clipper.model, case.loss, (x[kept], y[kept]), 0.5)
     assert isinstance(found, Clipped)
     assert furthest(found.sums, sums) < 1e-5
+
+
+def elsewhere(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph that rounds in a way of its own, and an eager step that gives nonsense."""
+    ours = compiled._run
+
+    def otherwise(graph: Any, batch: Any, mask: torch.Tensor) -> Clipped:
+        found = ours(graph, batch, mask)
+        return replace(found, sums={name: total * (1 + 2**-6) for name, total in found.sums.items()})
+
+    monkeypatch.setattr(compiled, "_run", otherwise)
+    monkeypatch.setattr(Clipper, "__call__", lambda *_: pytest.fail("another way rounds otherwise"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), 3e38])
+def test_a_record_that_is_left_out_changes_nothing_for_the_others(value: float, monkeypatch) -> None:
+    """To the last bit: the graph runs again with another record in that one's place, and padding may fail too."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    compiled, _, (x, y) = traced("mlp")
+    assert bool(compiled((x, y), torch.ones(4, dtype=torch.bool)).norms.isfinite().all())
+    elsewhere(compiled, monkeypatch)
+    for mask in (torch.tensor([True, False, True, True]), torch.tensor([True, False, True, False])):
+        without = compiled((x, y), mask)
+        spoilt = x.clone()
+        spoilt[1] = value
+        for given in (mask, mask | torch.tensor([False, True, False, False])):
+            found = compiled((spoilt, y), given)
+            assert all(torch.equal(found.sums[name], total) for name, total in without.sums.items())
+            assert found.norms.isinf().tolist() == [False, bool(given[1]), False, False]
+    nobody = compiled((torch.full_like(x, value), y), torch.ones(4, dtype=torch.bool))
+    assert not any(total.any() for total in nobody.sums.values())
+
+
+def test_a_record_at_which_a_graph_raises_is_left_out(monkeypatch) -> None:
+    """The graph has no Python code of the user's, but operations that look at values: a root of a matrix, say."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        root = torch.linalg.cholesky((40 + batch[:, :1, None]) * torch.eye(2))
+        return model(batch).square().sum(1) * root[:, 0, 0]
+
+    clipper = Clipper(model, loss, dict(model.named_parameters()), 0.5)
+    compiled, every = Compiled(clipper), torch.ones(5, dtype=torch.bool)
+    x = torch.randn(5, 3)
+    others = torch.tensor([True, True, False, True, True])
+    compiled(x, every)
+    without = compiled(x, others)
+    elsewhere(compiled, monkeypatch)
+    x[2, 0] = -100.0
+    for mask in (every, others):
+        found = compiled(x, mask)
+        assert all(torch.equal(found.sums[name], total * (1 + 2**-6)) for name, total in without.sums.items())
+
+
+def test_sums_that_need_float64_get_it_in_a_graph(monkeypatch) -> None:
+    """Two positions that cancel: the graph is repeated with exact sums, not by the eager step."""
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)
+    torch.manual_seed(0)
+    model = nn.Linear(64, 10, bias=False)
+    clipper = Clipper(
+        model,
+        lambda model, x: F.cross_entropy(model(x).mean(1), torch.zeros(len(x), dtype=torch.long), reduction="none"),
+        dict(model.named_parameters()),
+        1.0,
+    )
+    compiled, every = Compiled(clipper), torch.ones(10, dtype=torch.bool)
+    x = torch.randn(10, 2, 64)
+    compiled(x, every)
+    x[0, 1] = 30 * x[0, 1] - 1e5 * x[0, 0]
+    x[0, 0] *= 1e5
+    right = clipper(x, every)
+    assert bool(compiled.launched(x, every).norms.isnan().all())
+    compiled.graph(x, every, exact=True)
+    elsewhere(compiled, monkeypatch)
+    found = compiled(x, every)
+    assert found.sums["weight"].dtype == torch.float64
+    assert furthest(found.sums, {"weight": right.sums["weight"] * (1 + 2**-6)}) < 1e-5
 
 
 @pytest.mark.parametrize("rows", [8, 64])

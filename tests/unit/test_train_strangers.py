@@ -97,8 +97,35 @@ def test_a_mode_around_the_training_is_given_one_record(monkeypatch: pytest.Monk
 
 def test_a_record_at_which_torch_raises_leaves_the_coins_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert furthest(clipper_of(*HONEST["a coin, and a loss that raises"])) <= ROOM / C
-    monkeypatch.setattr("tacit.train.clip.alone.replayed", lambda run: run())
+    monkeypatch.setattr("tacit.train.clip.clipper.rewound", lambda: None)
     assert furthest(clipper_of(*HONEST["a coin, and a loss that raises"])) > 1.1
+
+
+def rooted(model: nn.Module, batch: Any) -> torch.Tensor:
+    """Torch raises for all records where one's number is below -40; losses may be infinite, gradients are not."""
+    x, constant = batch
+    root = torch.linalg.cholesky((40 + x[:, :1, None]) * torch.eye(2))
+    return model(x).square().sum(1) * root[:, 0, 0] + constant
+
+
+@pytest.mark.parametrize("constant", [0.0, float("inf")])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_record_at_which_torch_raises_changes_nothing_for_the_others(precision: str, constant: float) -> None:
+    """To the last bit: one at a time, records are rounded otherwise, all of them at once and equal ones alike."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 4))
+    clipper = Clipper(model, rooted, dict(model.named_parameters()), 1.0, precision)
+    batch = torch.randn(1, 8).repeat(17, 1), torch.full((17,), constant)
+    mask = torch.arange(17) != 5
+    without = clipper(batch, mask)
+    batch[0][5, 0] = -100.0
+    for given in (mask, mask | True):
+        found = clipper(batch, given)
+        assert all(torch.equal(found.sums[name], total) for name, total in without.sums.items())
+        assert found.norms.isinf().sum() == int(given[5])
+        alone = clipper.find_raising(batch, given).sums
+        assert all(torch.allclose(alone[name], total, atol=0.5) for name, total in without.sums.items())
+    assert min(float(total.norm()) for total in without.sums.values()) > 0
 
 
 def all_small(m: nn.Module, b: Any) -> torch.Tensor:

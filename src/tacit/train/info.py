@@ -13,8 +13,9 @@ from .scale.totals import Part
 class StepInfo:
     """For the operator's eyes: mean `loss` and share `clipped` (None for an empty sample), and how many `examples`.
 
-    `clipped`: whose gradient was scaled down. `idle`: how many gave nothing: their label names no output, or their
-    gradient is zero (all of it below 2^-63, which float32 may not tell from zero), not finite, or longer than 2^64.
+    `clipped`: whose gradient was scaled down. `idle`: how many gave nothing: their label names no output, the loss
+    raises at their values, or their gradient is zero (all of it below 2^-63, which float32 may not tell from zero), not
+    finite, or longer than 2^64.
     """
 
     loss: float | None

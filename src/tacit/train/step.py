@@ -286,7 +286,7 @@ class PrivateStep:
             self._clipper.look_again(self.done)
         reason = self._clipper.alone_because
         if reason and reason != self.alone_because:
-            slow = self._clipper.slowness()
+            slow = None if self.sharded else self._clipper.slowness()
             told = "" if slow is None else f" ({slow})"
             message = f"The model runs one record at a time, which is exact and slow{told}: {reason}."
             warnings.warn(SlowWarning(message, None if slow is None else slow.factor), stacklevel=3)

@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from operator import call
 from typing import Any
@@ -43,6 +44,7 @@ def clipped_alone(
     """What `clipped_sum` gives, for a loss of one record at a time; `around` reaches all that user code can reach.
 
     `shared`: random numbers that no record has a part in are the step's (`coins.replayed`), not the record's own.
+    The norm of a record that raises is infinite.
     """
     found = []
     around = around or Surroundings(loss, parameters)
@@ -53,27 +55,28 @@ def clipped_alone(
             seed_torch(seed)
             one = _row(batch, place)
             here = mask[place : place + 1]
-            terms: Terms = {}
+            terms: Terms | None = {}
             value = here.new_zeros(1).float()
             if bool(here):
                 run = partial(coins, partial(_terms, loss, one, parameters, here))
                 try:
                     terms, value = around.run(seed, run)
                 except Stopped:
-                    value = torch.full_like(value, torch.nan)
+                    terms, value = None, torch.full_like(value, torch.nan)
             with torch.no_grad():
-                found.append(clipped_terms(parameters, terms, value, here & value.isfinite(), clip_norm, weigh, add))
+                clipped = clipped_terms(parameters, terms or {}, value, here, clip_norm, weigh, add)
+            found.append(clipped if terms is not None else replace(clipped, norms=torch.full_like(value, torch.inf)))
     return _joined(found)
 
 
-def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor) -> tuple[Terms, Tensor]:
-    """The gradient of one record, written out.
+def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor) -> tuple[Terms | None, Tensor]:
+    """The gradient of one record, written out, and its loss.
 
-    Nothing, and no finite loss, where its values make user code raise, return another number of losses, or write into a
-    parameter.
+    None, and no finite loss, where its values make user code raise, return another number of losses, or write into a
+    parameter. A loss that is not finite says nothing about the gradient: all at once, such a record contributes too.
     """
     before = [tensor._version for tensor in parameters.values()]
-    nothing: tuple[Terms, Tensor] = {}, torch.full((1,), torch.nan, device=here.device)
+    nothing = None, torch.full((1,), torch.nan, device=here.device)
     try:
         with Inside():
             gradients, losses = gradient_alone(loss, one, parameters)

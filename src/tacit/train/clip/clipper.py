@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,15 +14,16 @@ from torch import Tensor, nn
 
 from .alone import clipped_alone
 from .arrays import REDUCED, Room, full_float32, wide
-from .capture.coins import in_a_step, not_baked_in
+from .capture.coins import in_a_step, not_baked_in, rewound
 from .capture.errors import changed, left, stops
 from .capture.onlookers import HOOKED, backward_hooks
 from .capture.probe import DISAGREES, KEEPS, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
 from .isolation import Called, Stopped, Surroundings
 from .recompute.two_pass import clipped_again
+from .replaced import replaced, standing_in, told
 from .slowness import Slowness, measured
-from .sums import Add, Clipped, clipped_sum
+from .sums import Add, Clipped, Spread, clipped_sum
 from .tree import describe, mapped, size, tensors
 from .weigh import FLAT, Weigh
 
@@ -67,7 +68,7 @@ class Clipper:
         except BaseException as error:
             if stops(error):
                 raise
-            return self.alone(batch, mask, shared=True)
+            return self.without_raising(batch, mask, structure)
         for held, was in zip(self._buffers(), before, strict=False):
             if held != was:
                 raise changed(self.model, dict(self.model.named_buffers())[held[0]])
@@ -81,14 +82,46 @@ class Clipper:
             return clipped_again(forward, *known)
         return clipped_sum(forward, *known, self.add, self._room())
 
-    def alone(self, batch: Any, mask: Tensor, *, shared: bool = False, around: Surroundings | None = None) -> Clipped:
-        """One record at a time; for such models, and for batches in which a record makes an operation raise.
+    def without_raising(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
+        """All records at once but those that raise, which are found one at a time; the others are computed as before.
+
+        One at a time where that fails once more.
+        """
+        found = self.find_raising(batch, mask)
+        good = mask & found.norms.isfinite()
+        by = standing_in(good)
+        if by is None:
+            return self._spread(found)
+        rewound()
+        try:
+            again = self.together(replaced(batch, ~good, by), good, structure)
+        except BaseException as error:
+            if stops(error):
+                raise
+            return self._spread(found)
+        return told(again, found, mask & ~good)
+
+    def find_raising(self, batch: Any, mask: Tensor) -> Clipped:
+        """One record at a time, with the coins that they had together: the norms of those that raise are infinite."""
+        return self._alone(batch, mask, shared=True)
+
+    def alone(self, batch: Any, mask: Tensor, *, around: Surroundings | None = None) -> Clipped:
+        """One record at a time, for models that are not run otherwise."""
+        return self._spread(self._alone(batch, mask, around=around))
+
+    def _alone(self, batch: Any, mask: Tensor, *, shared: bool = False, around: Surroundings | None = None) -> Clipped:
+        """One record at a time, the sums those of this process.
 
         `shared`: records have the coins that they would have had together, since only one of them made the difference.
         """
+        add = None if isinstance(self.add, Spread) else self.add
         with self.products():
-            known = self.parameters, mask, self.clip_norm, self.weigh, self.add
+            known = self.parameters, mask, self.clip_norm, self.weigh, add
             return clipped_alone(self.losses, batch, *known, around or self.around(), shared=shared)
+
+    def _spread(self, found: Clipped) -> Clipped:
+        """Sums over all processes, where every process holds a part of them."""
+        return replace(found, sums=self.add.spread(found.sums)) if isinstance(self.add, Spread) else found
 
     def around(self) -> Surroundings:
         """All that the model and the loss can reach, as it is now."""
@@ -110,7 +143,7 @@ class Clipper:
             except Stopped:
                 return around.lost
             mask = torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device)
-            self.alone(examples, mask, around=(around := self.around()))
+            self._alone(examples, mask, around=(around := self.around()))
         return around.lost
 
     def products(self) -> AbstractContextManager[Any]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -38,11 +38,24 @@ Terms = dict[str, list[Term]]
 Add = Callable[[Mapping[str, Tensor], Terms, Tensor, Weigh], dict[str, Tensor]]
 
 
+@runtime_checkable
+class Spread(Protocol):
+    """An `Add` that adds up over several processes: all of them must call it equally often."""
+
+    def __call__(
+        self, parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor, weigh: Weigh
+    ) -> dict[str, Tensor]: ...
+
+    def spread(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Add up sums that are made already."""
+
+
 @dataclass(frozen=True, eq=False)
 class Clipped:
     """`sums` by parameter name, and per example its gradient `norms` and `losses` (for the operator only).
 
-    `shortened`: whose gradient was scaled down, in whole or in part.
+    A norm is infinite where a gradient is not finite, or user code raised. `shortened`: whose gradient was scaled down,
+    in whole or in part.
     """
 
     sums: dict[str, Tensor]
@@ -98,14 +111,18 @@ def clipped_terms(
     weigh: Weigh,
     add: Add | None = None,
     *,
-    finite: bool = False,
+    exact: bool | None = None,
 ) -> Clipped:
-    """The clipped sum from its terms; `finite`: the caller looks at the norms itself, and no branch is taken here."""
+    """The clipped sum from its terms.
+
+    `exact` is for graphs, in which no branch is taken; the caller looks at the norms. True: sums are made in float64.
+    False: as the graph's sizes ask for, and where float32 turns out too rough for the records, all norms are NaN.
+    """
     memo: Memo = {}
     sized(chain.from_iterable(terms.values()), weigh.most)
     squares = group_squares(terms, losses, weigh, memo)
     norms, kept = shown(squares, losses)
-    if not finite and not bool(kept.all()):
+    if exact is None and not bool(kept.all()):
         terms = {name: [term.only(kept) for term in parts] for name, parts in terms.items()}
         memo = {}
     lengths = squares.sqrt() + group_slack(terms, squares, weigh, memo)
@@ -113,10 +130,11 @@ def clipped_terms(
     if weight.is_cuda or short(terms, weigh.most):
         weight = weight.to(norms.dtype)
     else:
-        sway, static = group_sway(terms, squares, weigh, memo), longest(terms) if finite else None
+        sway = group_sway(terms, squares, weigh, memo)
+        static = exact if exact is not False else longest(terms) * weigh.most * ROUND > PRODUCTS
         weight, rough = for_sums(sway, weight, mask, clip_norm, weigh.most, norms.dtype, static)
-        if finite:  # the caller repeats the step without a graph
-            norms = torch.where(rough, torch.inf, norms)
+        if exact is not None:  # the caller repeats the step with exact sums
+            norms = torch.where(rough, torch.nan, norms)
     sums = (add or weighted_sums)(parameters, terms, weight, weigh)
     return Clipped(sums, norms, losses, mask & kept & (weight < 1).any(0))
 
@@ -128,17 +146,17 @@ def for_sums(
     clip_norm: float | Tensor,
     most: int,
     kind: torch.dtype,
-    longest: int | None = None,
+    exact: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Weights in float64 if the sum needs that, of `kind` if not, and whether that is too rough after all.
 
-    `longest`: decide by this number of additions, not by the records.
+    `exact`: whether they are in float64, whatever the records need.
     """
     if weight.is_cuda:
         return weight.to(kind), torch.zeros_like(mask.any())
     weight = borne(sway, weight, clip_norm, most)
     rough = needs_float64(sway, weight, mask, clip_norm, most)
-    if bool(rough) if longest is None else longest * most * ROUND > PRODUCTS:
+    if bool(rough) if exact is None else exact:
         return weight, torch.zeros_like(rough)
     return weight.to(kind), rough
 

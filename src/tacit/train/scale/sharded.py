@@ -29,6 +29,31 @@ from .workers import Workers
 
 
 @dataclass(frozen=True, eq=False)
+class Scattered:
+    """This process's part of the sums over all processes, one parameter after the other."""
+
+    trained: Mapping[str, DTensor]
+
+    def __call__(
+        self, parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor, weigh: Weigh
+    ) -> dict[str, Tensor]:
+        found = {}
+        for name, parameter in parameters.items():
+            (mine,) = weighted_sums({name: parameter}, terms, weight, weigh).values()
+            found[name] = self._scattered(name, mine)
+        return found
+
+    def spread(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: self._scattered(name, mine) for name, mine in sums.items()}
+
+    def _scattered(self, name: str, mine: Tensor) -> Tensor:
+        """On a processor in float64: one process's records may need that, and all must send the same type of number."""
+        mine, cut = mine if mine.is_cuda else mine.double(), self.trained[name]
+        spread = DTensor.from_local(mine.contiguous(), cut.device_mesh, [Partial()], run_check=False)
+        return spread.redistribute(placements=cut.placements).to_local()
+
+
+@dataclass(frozen=True, eq=False)
 class Sharded(Workers):
     """This process among those that share the `trained` parameters of a model, cut up in its `modules`."""
 
@@ -87,18 +112,8 @@ class Sharded(Workers):
 
     @property
     def add(self) -> Add:
-        return self._sums
-
-    def _sums(self, parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor, weigh: Weigh) -> dict[str, Tensor]:
-        """This process's part of the sums over all of them, one parameter after the other."""
         assert self.trained is not None
-        found = {}
-        for name, parameter in parameters.items():
-            (mine,) = weighted_sums({name: parameter}, terms, weight, weigh).values()
-            cut = self.trained[name]
-            spread = DTensor.from_local(mine.contiguous(), cut.device_mesh, [Partial()], run_check=False)
-            found[name] = spread.redistribute(placements=cut.placements).to_local()
-        return found
+        return Scattered(self.trained)
 
     def total(self, sums: list[Tensor], like: object, kind: torch.dtype) -> list[Tensor]:
         return sums

@@ -100,8 +100,7 @@ class Totals:
     def __call__(self, batch: Batch, coins: Coins | None = None) -> Summed:
         """Clip and add up; a GPU is not waited for. `coins`: random numbers that all parts and processes share."""
         self._make_ready(batch)
-        larger = self._larger(batch)
-        clip = self.clipper if self.compiled is None or larger else self.compiled.launched
+        clip = self.clipper if self._larger(batch) or self.compiled is None else self.compiled.launched
         return self._summed(batch, clip, coins or Coins())
 
     def _make_ready(self, batch: Batch) -> None:
@@ -130,13 +129,15 @@ class Totals:
     def settled(self, batch: Batch, summed: Summed, coins: Coins) -> Summed:
         """The sum as it is to be released, the same or another, and what each part gave in the processor's memory."""
         parts = summed.coming.here() or summed.parts
-        if self.compiled is None or all(bool(clipped.norms.isfinite().all()) for clipped, _ in parts):
+        eager = self.compiled is None or len(batch.index) > self.most
+        if eager or all(bool(clipped.norms.isfinite().all()) for clipped, _ in parts):
             return replace(summed, parts=parts)
         return self.slowly(batch, coins)
 
     def slowly(self, batch: Batch, coins: Coins) -> Summed:
-        """Add up by the eager clipper, which gives no weight to a gradient that is not finite."""
-        found = self._summed(batch, self.clipper, coins)
+        """Add up once more, without the records whose gradients are not finite; the others are computed as before."""
+        clip = self.clipper if self._larger(batch) or self.compiled is None else self.compiled.again
+        found = self._summed(batch, clip, coins)
         return replace(found, parts=found.coming.here() or found.parts)
 
     def _summed(self, batch: Batch, clip: Clip, coins: Coins) -> Summed:

@@ -105,6 +105,13 @@ def replayed(run: Callable[[], T]) -> T:
         return run()
 
 
+def rewound() -> None:
+    """Start from the first coin of the part that runs here, to run it again."""
+    coins = _NOW.get()
+    if coins is not None:
+        coins.rewind()
+
+
 def from_here() -> Callable[[], AbstractContextManager[None]]:
     """A context in which coins, Python's and numpy's own numbers fall as they do from here on: to run a part again."""
     coins, states = _NOW.get(), _states()

@@ -24,8 +24,10 @@ from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ....core import BadInput
+from ..capture.errors import stops
 from ..capture.probe import made_up, same_random
 from ..clipper import Clipper
+from ..replaced import repeated
 from ..rounding import ROUNDING
 from ..sums import Clipped, Forward, Terms, clipped_terms, per_example, without
 from ..tree import describe, mapped
@@ -44,7 +46,7 @@ OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"fallback_random": 
 
 @dataclass(eq=False)
 class Compiled:
-    """A clipper's pure function, compiled; examples with a gradient that is not finite go through the eager one."""
+    """A clipper's pure function, compiled."""
 
     clipper: Clipper
     graphs: dict[Any, Graph] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class Compiled:
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
         found = self.launched(batch, mask)
-        return found if bool(found.norms.isfinite().all()) else self.clipper(batch, mask)
+        return found if bool(found.norms.isfinite().all()) else self.again(batch, mask)
 
     def launched(self, batch: Any, mask: Tensor) -> Clipped:
         """Without waiting for a device: the sums hold for finite norms, and the next call may overwrite all of it.
@@ -67,22 +69,52 @@ class Compiled:
         if not self.clipper.structure(batch).together:
             return self.clipper(batch, mask)
         with self.clipper.products():
-            return self._run(self.graph(batch, mask), batch, mask)
+            graph = self.graph(batch, mask)
+            try:
+                return self._run(graph, batch, mask)
+            except BaseException as error:
+                if stops(error):
+                    raise
+                return self.again(batch, mask)
 
-    def graph(self, batch: Any, mask: Tensor) -> Graph:
-        """The compiled step for such batches; made, and compared with the eager one, when first asked for."""
-        key = describe(batch), len(mask), self.mode()
+    def again(self, batch: Any, mask: Tensor) -> Clipped:
+        """What `launched` gives without the records that fail in it; the graph computes the others as it did.
+
+        Each run has the same random numbers. Where records go on failing, the eager step leaves them out.
+        """
+        if not self.clipper.structure(batch).together:
+            return self.clipper(batch, mask)
+        with self.clipper.products():
+            found = repeated(self._tried, lambda: self.clipper.find_raising(batch, mask), batch, mask)
+        return self.clipper(batch, mask) if found is None else found
+
+    def _tried(self, batch: Any, mask: Tensor, exact: bool) -> Clipped | None:
+        """One run, not recorded; None where it raises."""
+        graph = self.graph(batch, mask, exact=exact)
+        try:
+            return self._run(graph.function if isinstance(graph, Replay) else graph, batch, mask)
+        except BaseException as error:
+            if stops(error):
+                raise
+            return None
+
+    def graph(self, batch: Any, mask: Tensor, *, exact: bool = False) -> Graph:
+        """The compiled step for such batches; made, and compared with the eager one, when first asked for.
+
+        `exact`: with sums in float64, for batches that turn out to need them.
+        """
+        key = describe(batch), len(mask), self.mode(), exact
         if key not in self.graphs:
             with warnings.catch_warnings():
                 for kind in (DeprecationWarning, FutureWarning):  # the compiler's own, about itself
                     warnings.simplefilter("ignore", kind)
-                self.graphs[key] = self._made(batch, mask)
+                self.graphs[key] = self._made(batch, mask, exact=exact)
         return self.graphs[key]
 
-    def _made(self, batch: Any, mask: Tensor) -> Graph:
+    def _made(self, batch: Any, mask: Tensor, *, exact: bool) -> Graph:
         """Code that asks a tensor for its value, to decide by it, has none to be traced from."""
         try:
-            return self._compile(batch, mask)
+            return self._compile(batch, mask, exact=exact)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -91,7 +123,7 @@ class Compiled:
                 fix="Train with Speed(compile=False).",
             ) from error
 
-    def _compile(self, batch: Any, mask: Tensor) -> Graph:
+    def _compile(self, batch: Any, mask: Tensor, *, exact: bool) -> Graph:
         structure = self.clipper.structure(batch)
         examples = made_up(batch, len(mask))
         whole = torch.ones_like(mask)
@@ -114,7 +146,7 @@ class Compiled:
             )
             terms, losses, kept = per_example(forward, mask)
             with torch.no_grad():
-                found = self._clipped(leaves, terms, losses, kept, clip_norm)
+                found = self._clipped(leaves, terms, losses, kept, clip_norm, exact=exact)
             return [found.sums[name] for name in leaves], found.norms, found.losses, found.shortened
 
         trace = make_fx(step, DECOMPOSED, tracing_mode="fake", _allow_non_fake_inputs=True)
@@ -126,7 +158,14 @@ class Compiled:
         return graph
 
     def _clipped(
-        self, leaves: Mapping[str, Tensor], terms: Terms, losses: Tensor, kept: Tensor, clip_norm: Tensor
+        self,
+        leaves: Mapping[str, Tensor],
+        terms: Terms,
+        losses: Tensor,
+        kept: Tensor,
+        clip_norm: Tensor,
+        *,
+        exact: bool,
     ) -> Clipped:
         """The clipped sum from its terms, small ones side by side on a GPU."""
         weigh = self.clipper.weigh
@@ -135,7 +174,7 @@ class Compiled:
             terms, shapes = side_by_side(terms, weigh)
         held = {name for members in shapes.values() for name in members} - set(shapes)
         named = {name: leaf for name, leaf in leaves.items() if name not in held}
-        found = without(clipped_terms(named, terms, losses, kept, clip_norm, weigh, finite=True), kept)
+        found = without(clipped_terms(named, terms, losses, kept, clip_norm, weigh, exact=exact), kept)
         return replace(found, sums=apart(found.sums, shapes))
 
     def _compare(self, graph: Graph, examples: Any, mask: Tensor, piece: int) -> None:
