@@ -79,8 +79,9 @@ def main():
             command = [asked.peer, "-c", PEER, str(path), str(epsilon), str(seeds)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             rows.append(told("diffprivlib LinearRegression", epsilon, json.loads(done.stdout)))
-    if not asked.quick:
-        (RESULTS / "erm_regression.json").write_text(json.dumps({"machine": describe(), "rows": rows}, indent=1) + "\n")
+        if not asked.quick:  # after each epsilon: a run that is interrupted leaves the rows that it has
+            found = json.dumps({"machine": describe(), "rows": rows}, indent=1)
+            (RESULTS / "erm_regression.json").write_text(found + "\n")
 
 
 def told(method, epsilon, found):
