@@ -20,7 +20,7 @@ from .conditions import upper_bound
 from .dispatch import loss_of, privacy_loss
 from .readers import Sure, direction
 from .reading import training_event
-from .saddle import ENOUGH
+from .saddle import ENOUGH, GAP
 
 Excess = Callable[[float], float]
 """log of what a value costs over what it may cost."""
@@ -50,6 +50,8 @@ LOOSEST = 0.02
 """No search ends farther from its target than this, however wide readings are: noise would be far too large."""
 FAR = 0.5
 """An excess from which on estimates lead the search even where readings are quick: they may not stay so."""
+AROUND = 0.03
+"""Where no contour was found, none is tried so near in log scale."""
 AHEAD = 3e-4
 """Estimates lead a search to this far below the target: an upper end of a lattice lies above the truth by about so
 much."""
@@ -113,17 +115,25 @@ def calibrate(
     target, read = _target(delta, epsilon, advantage, tpr, fpr)
     known = _known(solve, noise_multiplier, rate, steps)
     readings: dict[float, Interval] = {}
-    slow = False
+    slow, drawn = False, (math.nan, 0.0)
 
     def loss_at(value: float) -> PrivacyLoss:
         return privacy_loss(training_event(**{**known, solve: value}), adjacency)  # type: ignore[arg-type]
 
     def excess(value: float) -> float:
         """log of risk over target: at most 0 is good."""
-        gaps = [WIDE if doubt() <= ENOUGH else None]  # a wide reading came from the lattice: no contour was drawn
+        nonlocal drawn
+        tried = drawn[1] > ENOUGH and abs(math.log(value / drawn[0])) < AROUND  # there was no contour so near
+        gaps = [None if tried else WIDE]
         if slow and float(known.get("rate", 1)) * float(known.get("steps", 1)) < SELDOM / 100 and delta > FAINT:
             gaps.insert(0, None)
         readings[value] = _read(loss_at(value), gaps, read)
+        drawn = drawn if tried else (value, readings[value].gap)
+        return _over(readings[value], target)
+
+    def plain(value: float) -> float:
+        """The excess as everybody reads it."""
+        readings[value] = read(loss_at(value))
         return _over(readings[value], target)
 
     def estimate(value: float) -> tuple[float, bool] | None:
@@ -152,6 +162,8 @@ def calibrate(
     if epsilon is not None and solve == "noise_multiplier" and float(known["rate"]) * float(known["steps"]) < SELDOM:
         guess = partial(_seldom, epsilon, delta, float(known["rate"]), int(known["steps"]), adjacency)
     found = _SOLVERS[solve](excess, guess, doubt, estimate)
+    if readings[found].gap > GAP and not -LOOSEST <= plain(found) <= 0:
+        found = _SOLVERS[solve](plain, lambda value: math.log(found / value) * _BETTER[solve], doubt, None)
     known[solve] = found
     if epsilon is None:
         readings[found] = privacy_loss(training_event(**known), adjacency).epsilon(delta)  # type: ignore[arg-type]
@@ -295,6 +307,10 @@ _SOLVERS: dict[str, Callable[[Excess, Excess, Doubt, Estimate], float]] = {
     "rate": _largest_rate,
     "steps": _most_steps,
 }
+
+
+_BETTER = {"noise_multiplier": 1, "rate": -1, "steps": -1}
+"""Whether larger values cost less (1) or more."""
 
 
 def _start(limit: Excess | None, first: float, *, better: int, least: float, most: float) -> tuple[float, float]:

@@ -10,16 +10,23 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr, ndtr, ndtri
+from scipy.special import erfcx, ndtr, ndtri
 
 from ..core.interval import Interval
 from .bounded import Huge
 from .noise import Array, GaussianNoise
-from .pairs import Discrete, Location
+from .pairs import LOSS, Discrete, Location
+from .tails import log_tail
 
 EPS = float(np.finfo(float).eps)
-STEEP = 300.0
-"""An epsilon beyond which tails are read by their logarithms."""
+ATOM = 16 * EPS
+"""How far off the probability of one of few outcomes may be, relatively, and so the loss of one."""
+JUMP = 256 * EPS
+"""How far off the loss of an outcome of positive probability may be, over its parts."""
+STEEP, FAINT = 300.0, 1e-290
+"""An epsilon beyond which, or a tail of Q below which, tails are read by their logarithms."""
+LEAST = 1e-320
+"""Instead of 0 for a probability that numbers do not hold."""
 FAR = 1e16
 """An epsilon beyond which nobody looks."""
 Parts = Callable[[float], tuple[float, float, float]]
@@ -143,7 +150,8 @@ class Once:
         scaled = [(p, math.exp(min(epsilon, 700.0)) * q) for p, q in self.pair.atoms]
         value = math.fsum(p - q for p, q in scaled if p > q)
         second = math.fsum(q for p, q in scaled if p > q)
-        return value + second, second, 8 * EPS * math.fsum(p for p, q in scaled if p - q > -EPS) if value > 0 else 0.0
+        near = math.fsum(p for p, q in scaled if p > q * (1 - 2 * ATOM))  # an outcome beside epsilon may be beyond it
+        return value + second, second, ATOM * near
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         told = Fraction(self.pair.infinite) if self.pair.told is None else self.pair.told[0]
@@ -151,7 +159,7 @@ class Once:
         if asked < told:
             return Interval(math.inf, math.inf)
         largest = max([loss for loss, _, _ in self.pair.losses()], default=0.0)
-        low, high = (max(largest, 0.0) * (1 + sign * 4 * EPS) for sign in (-1, 1))
+        low, high = (max(max(largest, 0.0) * (1 + sign * 4 * EPS) + sign * ATOM, 0.0) for sign in (-1, 1))
         if asked == told:
             return Interval(low, high)
         found = invert(self.parts, delta, start=high + 1)
@@ -206,33 +214,47 @@ class Single:
         return ends(*self.parts(epsilon))
 
     def parts(self, epsilon: float) -> tuple[float, float, float]:
-        if epsilon > STEEP and type(self.pair.noise) is GaussianNoise:
-            return self._far(epsilon)
-        place, p, q = self.pair.beyond(epsilon)
-        place, q = abs(place) / self.pair.noise.scale, q * math.exp(min(epsilon, 700.0))
+        x, p, q = self.pair.beyond(epsilon)
+        if (epsilon > STEEP or q < FAINT) and x < math.inf:
+            return self._far(epsilon, x)
+        place, q = abs(x) / self.pair.noise.scale, q * math.exp(min(epsilon, 700.0))
         parts = len(self.pair.p) + len(self.pair.q)
-        return p, q, EPS * (256 + parts + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
+        error = EPS * (256 + parts + abs(epsilon) + 4 * min(place, 40.0) ** 2) * (p + q)
+        return p, q, error + self._beside(epsilon, p) + LEAST
 
-    def _far(self, epsilon: float) -> tuple[float, float, float]:
-        """`parts` where e^epsilon or the tail of Q is no number: by logarithms of tails."""
-        scale, x = self.pair.noise.scale, float(self.pair.position(np.array([epsilon]))[0])
-        if math.isinf(x):
-            return 0.0, 0.0, 0.0
-        logs = [
-            math.log(weight) + float(log_ndtr((place - x) / scale)) + rise
-            for parts, rise in ((self.pair.p, 0.0), (self.pair.q, epsilon))
-            for weight, place in parts
-            if weight > 0
-        ]
-        sizes = [math.exp(min(log, 0.0)) for log in logs]
-        first, second = math.fsum(sizes[: len(self.pair.p)]), math.fsum(sizes[len(self.pair.p) :])
-        place = max(abs(place - x) / scale for _, place in (*self.pair.p, *self.pair.q))
-        return first, second, EPS * (64 + epsilon + 4 * place**2) * (first + second)
+    def _beside(self, epsilon: float, beyond: float) -> float:
+        """What outcomes of a loss of about epsilon may add: rounding decides whether they are beyond it."""
+        if not self.pair.noise.atoms:
+            return 0.0
+        room = JUMP * (1 + abs(epsilon) + self._steep)
+        return 2 * room * max(self.pair.beyond(epsilon - room)[1] - beyond, 0.0)
+
+    @cached_property
+    def _steep(self) -> float:
+        """How much the loss changes over the places of its parts and one more."""
+        places, s = [place for _, place in (*self.pair.p, *self.pair.q)], self.pair.noise.scale
+        apart = max(places) - min(places) + 1.0
+        return 2 * apart * (apart / s**2 if isinstance(self.pair.noise, GaussianNoise) else 1 / s)
+
+    def _far(self, epsilon: float, x: float) -> tuple[float, float, float]:
+        """`parts` where e^epsilon or the tail of Q is no number: by logarithms of tails beyond x."""
+        noise, sums, off = self.pair.noise, [], 0.0
+        for parts, rise in ((self.pair.p, 0.0), (self.pair.q, epsilon)):
+            sizes = []
+            for weight, place in parts:
+                log, doubt = log_tail(noise, x - place)
+                sizes.append(math.exp(min(math.log(weight) + log + rise, 0.0)) if weight > 0 else 0.0)
+                off = max(off, doubt)
+            sums.append(math.fsum(sizes))
+        first, second = sums
+        place = max(abs(place - x) / noise.scale for _, place in (*self.pair.p, *self.pair.q))
+        error = (EPS * (64 + epsilon + 4 * place**2 + 4 * self._steep) + off) * (first + second)
+        return first, second, error + self._beside(epsilon, first) + LEAST
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         top = self.pair.largest if delta == 0 else math.inf
         if delta == 0:
-            return Interval(max(top, 0.0) * (1 - 8 * EPS), max(top, 0.0) * (1 + 8 * EPS))
+            return Interval(max(top * (1 - 8 * EPS) - LOSS, 0.0), max(top, 0.0) * (1 + 8 * EPS) + LOSS)
         if known == math.inf or (known > 0 and ends(*self.parts(known)).upper <= delta):
             return Interval(0.0, known)
         return invert(self.parts, delta, start=1.0)

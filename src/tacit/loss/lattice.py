@@ -12,7 +12,7 @@ import numpy as np
 from ..core.interval import Interval
 from .closed import head_of, tail_of
 from .noise import Array
-from .pairs import Discrete, Pair
+from .pairs import LOSS, Discrete, Pair
 from .quadrature import NotMet
 from .steps import LARGEST, lower_step, origin_of, upper_step
 from .tilted import Bounding, chernoff, conversion
@@ -50,7 +50,7 @@ class Lattice:
         """The supremum of the loss; no epsilon beyond it is needed."""
         if any(pair.infinite > 0 for pair, _ in self.pairs):
             return math.inf
-        sums = math.fsum(count * (pair.largest + 2 * pair.doubt) for pair, count in self.pairs)  # losses are logarithms
+        sums = math.fsum(count * (pair.largest + 2 * pair.doubt + LOSS) for pair, count in self.pairs)
         return max(sums, 0.0) * (1 + 1e-15 * (len(self.pairs) + 8))
 
     @property
@@ -58,7 +58,7 @@ class Lattice:
         """The supremum of the loss, from below."""
         if any(pair.lower.infinite > 0 for pair, _ in self.pairs):
             return math.inf
-        return max(math.fsum(count * pair.lower.largest for pair, count in self.pairs), 0.0)
+        return max(math.fsum(count * (pair.lower.largest - LOSS) for pair, count in self.pairs), 0.0)
 
     def epsilon(self, delta: float, known: float = 0.0) -> Interval:
         """Smallest epsilon with delta(epsilon) <= delta; anything up to `known` is as good as `known`."""

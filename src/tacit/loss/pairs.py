@@ -26,6 +26,8 @@ RUNGS = 513
 """Places at which the loss of a mixture is tabled before it is searched."""
 LARGE = 20.0
 """Log of an argument of sinh^-1 from which on it is a logarithm, up to e^-40."""
+LOSS = 32 * EPS
+"""How far off the largest loss of a pair may be: logarithms of probabilities are, however small the loss itself is."""
 FEW = 60.0
 """Scale up to which the outcomes of noise on the integers are looked at one by one."""
 

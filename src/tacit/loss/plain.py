@@ -23,7 +23,7 @@ from .bounded import Halves
 from .closed import GaussianTotal
 from .computed import Levels, Tabulated, Weighted
 from .noise import Array, GaussianNoise
-from .pairs import Location, Pair
+from .pairs import LOSS, Location, Pair
 from .renyi import delta_at, divergences, improved
 from .tilted import conversion
 
@@ -87,7 +87,7 @@ def _ways(pairs: Counted) -> Iterator[tuple[float, float]]:
     for pure_first in (False, True):
         squares, pure = 0.0, 0.0
         for pair, count in pairs:
-            mu, largest = _mu(pair), pair.upper.largest + 2 * pair.upper.doubt  # losses of a table are logarithms
+            mu, largest = _mu(pair), pair.upper.largest + 2 * pair.upper.doubt + LOSS
             if math.isinf(mu) or (pure_first and math.isfinite(largest)):
                 pure += count * max(largest, 0.0) * (1 + 1e-14)
             else:

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.interval import Interval
 from .computed import Levels, Tabulated
 from .noise import EPS, Array, GaussianNoise
-from .pairs import Location, Pair
+from .pairs import LOSS, Location, Pair
 from .quadrature import Nodes, NotMet
 from .steps import LARGEST, Step, upper_step
 from .tilted import conversion
@@ -73,7 +73,7 @@ def _whole(pair: Pair) -> tuple[Step | None, float]:
 
 def _lattice(pair: Pair, tilts: Array) -> Array:
     """From the upper lattice, with room for the rounding of a moment."""
-    largest, (step, high) = pair.largest + 2 * pair.doubt, _whole(pair)
+    largest, (step, high) = pair.largest + 2 * pair.doubt + LOSS, _whole(pair)
     if step is None:
         return np.full(tilts.shape, largest)
     found, held = np.full(tilts.shape, largest), tilts * high <= 600.0

@@ -19,6 +19,8 @@ from .tilted import Sum, Tilted, best_tilt, chernoff, conversion, one_conversion
 GAP = 1e-6
 FLOOR = 1e-9
 """An answer counts as met when its gap is at most GAP relative to epsilon, or FLOOR absolutely."""
+COARSE = 1e-4
+"""The relative gap that a contour of large losses is drawn for where it cannot be drawn for `GAP`."""
 ENOUGH = 4e-4
 """A relative gap that the lattice would not beat."""
 SHARES = 1.0, 0.93
@@ -112,7 +114,9 @@ class Saddle:
             if not found.upper < 1.1 * found.lower:
                 guess = rough(total.parts, self.gaussian, log_delta, least / tilted.tilt)
             found = _searched(total, delta, guess, found, decays=decays, gap=self.gap)
-        if not found.upper - found.lower <= ENOUGH * min(found.upper, 1e9):
+            if not _near(found) and self.gap < COARSE:  # where it cannot be so sharp it may be less sharp
+                found = _searched(total, delta, guess, found, decays=decays, gap=COARSE)
+        if not _near(found):
             raise Wide(found)
         return found
 
@@ -219,6 +223,10 @@ def _drawn(line: Contour, delta: float, guess: float) -> tuple[Interval, float]:
     """Verified ends of epsilon, and where the sum has it."""
     root, slope = _root(line, delta, guess)
     return _verified(line, delta, root, slope), root
+
+
+def _near(found: Interval) -> bool:
+    return found.upper - found.lower <= ENOUGH * min(found.upper, 1e9)
 
 
 def _met(found: Interval, gap: float) -> bool:

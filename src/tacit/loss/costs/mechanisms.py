@@ -63,7 +63,7 @@ def _(event: RandomizedResponse, adjacency: Adjacency, group: int) -> Composed:
         return group * once(Release.symmetric(Huge(event.epsilon)))
     others = event.categories - 1
     lie = 1 / (math.exp(event.epsilon) + others)
-    truth = 1 - others * lie if event.epsilon < 30 else 1 / (1 + others * math.exp(-event.epsilon))
+    truth = 1 / (1 + others * math.exp(-event.epsilon))  # 1 - others * lie would lose the digits of a lie
     atoms = ((truth, lie), (lie, truth)) + (((others - 1) * lie,) * 2,) * (others > 1)
     return group * once(Release.symmetric(Discrete(atoms, (-event.epsilon, event.epsilon) if event.epsilon else None)))
 
@@ -101,41 +101,24 @@ def _(event: NoisyMax, adjacency: Adjacency, group: int) -> Composed:
     """
     if event.noise == "gumbel":
         return loss_of(BoundedRange(event.epsilon), adjacency, group)
-    return loss_of(ApproximateDP(event.epsilon), adjacency, group)
+    return _stated(event.epsilon, 0.0, group, tight=False)
 
 
 @loss_of.register
 def _(event: AboveThreshold, adjacency: Adjacency, group: int) -> Composed:
     """Reference: Dwork and Roth 2014, section 3.6 (sparse vector)."""
-    return loss_of(ApproximateDP(event.epsilon), adjacency, group)
+    return _stated(event.epsilon, 0.0, group, tight=False)
 
 
 @loss_of.register
 def _(event: PartitionSelection, adjacency: Adjacency, group: int) -> Composed:
-    return loss_of(ApproximateDP(event.epsilon, event.delta), adjacency, group)
+    return _stated(event.epsilon, event.delta, group, tight=False)
 
 
 @loss_of.register
 def _(event: ApproximateDP, adjacency: Adjacency, group: int) -> Composed:
-    """With delta tell all, else randomized response. Reference: Kairouz, Oh and Viswanath 2015, Theorem 3.3.
-
-    A group of k is (k epsilon, delta (e^{k epsilon} - 1)/(e^epsilon - 1))-DP: the triangle inequality, summed.
-    """
-    epsilon, delta = group * event.epsilon, event.delta
-    if group > 1 and delta > 0:
-        log_growth = log_expm1(epsilon) - log_expm1(event.epsilon) if event.epsilon else math.log(group)
-        delta = min(math.exp(min(math.log(delta) + log_growth, 0.0)) * (1 + 1e-14), 1.0)
-    if epsilon == 0 and delta == 0:
-        return Composed()
-    if delta >= 1:
-        return loss_of(NonPrivate(), adjacency, group)
-    if epsilon > HUGE:
-        return once(Release.symmetric(Huge(epsilon, delta)))
-    more = (1 - delta) / (1 + math.exp(-epsilon))
-    less = (1 - delta) / (1 + math.exp(epsilon))
-    atoms = ((more, less), (less, more)) + (((delta, 0.0), (0.0, delta)) if delta else ())
-    told = (written(event.delta),) * 2 if group == 1 else None
-    return once(Release.symmetric(Discrete(atoms, (-epsilon, epsilon) if epsilon else None, told)))
+    """The worst release that is (epsilon, delta)-DP; for a group of several nobody knows whether it is reached."""
+    return _stated(event.epsilon, event.delta, group, tight=group == 1)
 
 
 @loss_of.register
@@ -143,6 +126,30 @@ def _(event: ZCDP, adjacency: Adjacency, group: int) -> Composed:
     """rho a; a group of k has k^2 rho. Reference: Bun and Steinke 2016, Concentrated differential privacy."""
     rho = group**2 * event.rho
     return Composed(curves=((Renyi("zCDP", (rho,), lambda tilts: rho * (1 + tilts)), 1),)) if rho else Composed()
+
+
+def _stated(epsilon: float, delta: float, group: int, *, tight: bool) -> Composed:
+    """With delta tell all, else randomized response. Reference: Kairouz, Oh and Viswanath 2015, Theorem 3.3.
+
+    A group of k is (k epsilon, delta (e^{k epsilon} - 1)/(e^epsilon - 1))-DP: the triangle inequality, summed. Of all
+    that is (epsilon, delta)-DP this pair is the worst, so it is `tight` for one record of whatever is known by that
+    alone. A mechanism of which more is known, and a group, stay below it.
+    """
+    told = (written(delta),) * 2 if group == 1 else None
+    if group > 1 and delta > 0:
+        log_growth = log_expm1(group * epsilon) - log_expm1(epsilon) if epsilon else math.log(group)
+        delta = min(math.exp(min(math.log(delta) + log_growth, 0.0)) * (1 + 1e-14), 1.0)
+    epsilon = group * epsilon
+    if epsilon == 0 and delta == 0:
+        return Composed()
+    if delta >= 1:
+        return once(Release.symmetric(Discrete(((1.0, 0.0), (0.0, 1.0))), tight=tight))
+    if epsilon > HUGE:
+        return once(Release.symmetric(Huge(epsilon, delta), tight=tight))
+    more = (1 - delta) / (1 + math.exp(-epsilon))
+    less = (1 - delta) / (1 + math.exp(epsilon))
+    atoms = ((more, less), (less, more)) + (((delta, 0.0), (0.0, delta)) if delta else ())
+    return once(Release.symmetric(Discrete(atoms, (-epsilon, epsilon) if epsilon else None, told), tight=tight))
 
 
 def log_expm1(x: float) -> float:
