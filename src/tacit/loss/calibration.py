@@ -163,7 +163,9 @@ def calibrate(
         guess = partial(_seldom, epsilon, delta, float(known["rate"]), int(known["steps"]), adjacency)
     found = _SOLVERS[solve](excess, guess, doubt, estimate)
     if readings[found].gap > GAP and not -LOOSEST <= plain(found) <= 0:
-        found = _SOLVERS[solve](plain, lambda value: math.log(found / value) * _BETTER[solve], doubt, lambda value: None)
+        begin = found
+        led = lambda value: math.log(begin / value) * _BETTER[solve]  # noqa: E731
+        found = _SOLVERS[solve](plain, led, doubt, lambda value: None)
     known[solve] = found
     if epsilon is None:
         readings[found] = privacy_loss(training_event(**known), adjacency).epsilon(delta)  # type: ignore[arg-type]
