@@ -146,6 +146,8 @@ GUARDS: dict[str, Without] = {
         f"{TRAIN}/noise/grid.py", "Rounded((Fraction(noise_multiplier)", "Rounded((Fraction(0.95 * noise_multiplier)"),
     "the noise of the clip norm's count": Without(
         f"{CLIP}/adaptive.py", "float(rng.normal()) * DECISION", "float(rng.normal()) * 0.9 * DECISION"),
+    "a step that was broken off is taken again": Without(
+        f"{TRAIN}/step.py", "if not self.unbroken:", "if False:"),
     "correlated noise is another": Without(
         f"{TRAIN}/noise/correlated.py", "fresh.sub_(earlier, alpha=share)", "fresh.sub_(earlier, alpha=0.9 * share)"),
     "samples are drawn at another rate": Without(

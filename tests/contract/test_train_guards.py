@@ -110,6 +110,8 @@ GUARDS: list[tuple[str, str, str, str]] = [
     ("the noise of the clip norm's count", f"{TRAIN}.adaptive:next_norm",
      "statistical/test_train_adaptive.py",
      "test_one_unit_moves_the_count_by_a_half_and_the_noise_is_so_scaled"),
+    ("a step that was broken off is taken again", "tacit.train.step:PrivateStep.check_unbroken",
+     "unit/test_train_step.py", "test_a_step_that_breaks_off_is_taken_again_alike_or_not_at_all"),
     ("correlated noise is another", "tacit.train.noise.correlated:Correlated",
      "statistical/test_train_correlated.py", "test_the_encoder_makes_the_noise_white_again"),
     ("samples are drawn at another rate", "tacit.train.sample.draw:Sampler",

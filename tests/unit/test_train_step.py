@@ -346,3 +346,46 @@ def test_marks_of_a_sum_see_where_a_number_lies() -> None:
 
 def test_a_parameter_without_rows_has_no_marks() -> None:
     assert [len(one) for one in marks([torch.zeros(0, 3), torch.ones(2, 3)])] == [0, 2]
+
+
+class Interrupted(Exception):
+    """What Ctrl-C does, at a place of our choice."""
+
+
+PLACES = {
+    "tacit.train.noise.correlated.Correlated.advance": False,
+    "tacit.train.noise.keys.Secret.advance": False,
+    "tacit.train.noise.release.Release.hand_over": True,
+    "tacit.train.scale.totals.Totals.settled": True,
+}
+
+
+@pytest.mark.parametrize(("place", "again"), PLACES.items())
+def test_a_step_that_breaks_off_is_taken_again_alike_or_not_at_all(place: str, again: bool, monkeypatch) -> None:
+    """Correlated noise that took in a step twice, or a clip norm that moved twice, would be another mechanism."""
+    plan = Plan(40, 0.25, 8, 0.7, adjacency="replace", sampling="cyclic", bands=2)
+    data = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
+    ends = []
+    for broken in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.3))
+        step = private(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), plan, rng=4)
+        for batch in step.batches(data):
+            if broken and step.done == 3:
+                with monkeypatch.context() as patch:
+                    patch.setattr(place, _raise)
+                    with pytest.raises(Interrupted):
+                        step(batch)
+                if not again:
+                    with pytest.raises(BadInput, match="cannot go on"):
+                        step.gradients(batch)
+                    with pytest.raises(BadInput, match="cannot go on"):
+                        step.state_dict()
+                    return
+            step(batch)
+        ends.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
+    assert torch.equal(*ends)
+
+
+def _raise(*_: object) -> None:
+    raise Interrupted

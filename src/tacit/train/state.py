@@ -44,6 +44,7 @@ def check_whole(step: PrivateStep) -> None:
 def saved(step: PrivateStep) -> dict[str, Any]:
     """Tensors and plain values only."""
     check_whole(step)
+    step.check_unbroken()
     device, model, at = step.device, step.model.state_dict(), step.position
     step.course.kept = True
     return {
@@ -108,3 +109,4 @@ def _put(step: PrivateStep, state: dict[str, Any]) -> None:
         (str(name), bool(cryptographic)),
     )
     step.course.terms, step.course.start, step.course.kept = dict(state["terms"]), str(state["start"]), True
+    step.unbroken = True

@@ -112,7 +112,7 @@ class PrivateStep:
         self.augment, self.project, self.noise, self.loss = augment, project, noise, loss
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
         self._frozen = Frozen(model)
-        self.done = 0
+        self.done, self.unbroken = 0, True
         self.run = secrets.token_hex(16)
         self.parameters = trained = trainable(model, optimizer)
         self._workers = Workers.of(model, trained)
@@ -262,18 +262,34 @@ class PrivateStep:
             raise BadInput(
                 "A step takes the batch that `batches` just gave, once.", fix="Loop: for batch in step.batches(data)."
             )
+        self.check_unbroken()
         if self._watched is not None:
             self._watched.check()
         self._frozen.keep()
         self.course.check(self)
         with drawn_from(self._chance(self.rank), self.device, read=batch.examples.loader is not None):
             found = self._executor(batch)(batch, self.keys(batch), self._coins)
-        self._adapt(found)
+        self._move_on(self._next_norm(found))
+        self._look_again()
+        return StepInfo.of(len(batch.index), found.parts)
+
+    def _move_on(self, clip_norm: float) -> None:
+        """The step is over. Broken off in here (Ctrl-C), the run cannot go on: a part of its state is the next step's,
+        and a step taken again from there would add noise of another kind."""
+        self.unbroken = False
+        self._clipper.clip_norm = clip_norm
         self._release.correlated.advance()
         self._secret.advance()
         self.done += 1
-        self._look_again()
-        return StepInfo.of(len(batch.index), found.parts)
+        self.unbroken = True
+
+    def check_unbroken(self) -> None:
+        """Refuse to go on after a step that was broken off while the run moved on from it."""
+        if not self.unbroken:
+            raise BadInput(
+                "The last step was broken off while the run moved on to the next, so this run cannot go on.",
+                fix="Make a new step and load the last saved state, or resume from the checkpoint.",
+            )
 
     def _look_again(self) -> None:
         """After 1, 10, 100 ... steps: say once if records run one at a time; compare on made-up records, never on data.
@@ -310,11 +326,13 @@ class PrivateStep:
         """What the key of this step's noise is made of, beside what it computes."""
         return Keys(self._secret, self.done, self._plan, batch.index)
 
-    def _adapt(self, found: Executed) -> None:
+    def _next_norm(self, found: Executed) -> float:
+        """The clip norm of the next step."""
         rule, key = self.plan.clipping, found.key
-        if isinstance(rule, Adaptive) and key is not None:
-            noise = Keystream(self._secret.key(b"count", key if isinstance(key, bytes) else digest(key)))
-            self._clipper.clip_norm = next_norm(rule, self.clip_norm, found.parts, self.plan.expected_batch, noise)
+        if not isinstance(rule, Adaptive) or key is None:
+            return self.clip_norm
+        noise = Keystream(self._secret.key(b"count", key if isinstance(key, bytes) else digest(key)))
+        return next_norm(rule, self.clip_norm, found.parts, self.plan.expected_batch, noise)
 
     def _charge(self) -> None:
         """Pay for the whole plan before the first sample; a resumed run has the same key and pays once."""
