@@ -163,10 +163,10 @@ def present(unit: Column) -> Column:
 def _persons(shape: Shape, held: Held, *, lost: bool) -> Any:
     """For every person and group: `n` rows, sums `s0` .. of values, counts `c0` .. of numbers, `o0` .. of outsiders."""
     table = shape.table
-    columns = {f"y{k}": clipped(table, *item) for item, k in held.grids.items()}
+    columns = {f"y{k}": clipped(table, *item) for item, k in held.cuts.items()}
     columns |= {f"w{k}": outside(table, *bounds) for bounds, k in held.bounds.items()} if lost else {}
     rows = rows_of(shape, columns)
-    values = {f"v{k}": value.held(rows[f"y{held.grids[value.column, value.grid]}"]) for value, k in held.values.items()}
+    values = {f"v{k}": value.held(rows[f"y{held.cuts[value.cut]}"]) for value, k in held.values.items()}
     rows = rows.mutate(**values) if values else rows
     names, counted = [f"k{place}" for place in range(len(shape.by))], sorted(set(held.columns.values()))
     if shape.unit is None:

@@ -53,6 +53,11 @@ class Grid:
         return cls(lower, upper, lower, spacing, 0, math.floor(width / spacing))
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Where the first and the last step lie: beyond them values are cut, so that rounding stays within."""
+        return self.offset + float(self.low * self.spacing), self.offset + float(self.high * self.spacing)
+
+    @property
     def middle(self) -> int:
         return (self.low + self.high) // 2
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .grids import Grid
 from .sources import ibis
 from .values import Column, Value, whole
 
@@ -30,19 +29,19 @@ class Held:
     """
 
     values: dict[Value, int]
-    grids: dict[tuple[str, Grid], int]
+    cuts: dict[tuple[str, tuple[float, float]], int]
     bounds: dict[tuple[str, float, float], int]
 
     @classmethod
     def of(cls, terms: Iterable[Term]) -> Held:
         values = dict.fromkeys(value.added for term in terms for value in term.values)
-        grids = dict.fromkeys((value.column, value.grid) for value in values)
+        cuts = dict.fromkeys(value.cut for value in values)
         bounds = dict.fromkeys(value.bounds for value in values)
-        return cls(_numbered(values), _numbered(grids), _numbered(bounds))
+        return cls(_numbered(values), _numbered(cuts), _numbered(bounds))
 
     @property
     def columns(self) -> dict[str, int]:
-        return {column: place for (column, _), place in reversed(self.grids.items())}
+        return {column: place for (column, _), place in reversed(self.cuts.items())}
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,11 @@ class Value:
         return self.column, self.grid.lower, self.grid.upper
 
     @property
+    def cut(self) -> tuple[str, tuple[float, float]]:
+        """The column with the ends at which its numbers are cut: grids with the same ends share the cut numbers."""
+        return self.column, self.grid.ends
+
+    @property
     def added(self) -> Value:
         """What the engine adds up for it: a sum and a mean of one column share the sum of its steps."""
         return replace(self, form="steps") if self.form == "centred" else self
@@ -70,21 +75,24 @@ class Value:
     def _apart(self, clipped: Column) -> Column:
         """How far a number is from where the grid begins. PostgreSQL raises where a product is too near to 0 for a
         float, so what is far below a step counts as 0 before it is made smaller still."""
-        apart = clipped - real(self.grid.offset)
+        apart = clipped - real(self.grid.offset) if self.grid.offset else clipped
         if self.grid.spacing <= 1:
             return apart
         tiny = real(float(self.grid.spacing) * 2.0**-60)
         return ibis().ifelse((apart < tiny) & (apart > -tiny), real(0.0), apart)
 
 
-def clipped(table: Opened, column: str, grid: Grid) -> Column:
+def clipped(table: Opened, column: str, ends: tuple[float, float]) -> Column:
     """A column's numbers moved to the ends of a grid where they lie beyond; NULL where there is no number.
 
-    The ends are whole steps, so that rounding stays within them. A comparison with NULL is not true: NULL stays.
+    A comparison with NULL is not true: NULL stays.
     """
-    number = number_of(table, column)
-    low, high = (real(grid.offset + float(end * grid.spacing)) for end in (grid.low, grid.high))
-    return ibis().cases((number > high, high), (number < low, low), else_=number)
+    number, (low, high) = number_of(table, column), map(real, ends)
+    found, missing = table.column(column), []
+    if found.type().is_floating():  # NaN is asked for once, not in every comparison
+        number = found.cast("float64")
+        missing = [(number.isnan(), ibis().null("float64"))]
+    return ibis().cases(*missing, (number > high, high), (number < low, low), else_=number)
 
 
 def outside(table: Opened, column: str, lower: float, upper: float) -> Column:
