@@ -22,7 +22,7 @@ from tacit.core import Evidence
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "images" / "gallery"
 WIDE, HIGH = 1000, 900
 PAIR = [1] * 10, [1] * 11
-OWNER = {"owner": "the clinic of the example", "purpose": "a yearly report", "people": "patients of 2026"}
+OWNER = {"owner": "the clinic of the example", "purpose": "a yearly report", "people": "made-up patients"}
 TITLES = {
     "refuted": "Number of patients, first version",
     "consistent": "Number of patients, corrected",

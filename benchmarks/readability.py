@@ -27,12 +27,15 @@ TERMS = {
     "bracket": r"\bbracket\b",
     "Poisson sampling": r"\bPoisson (sampl\w+|batch\w*)",
     "trade-off curve": r"\btrade-off curves?\b",
+    "fleet": r"\bfleets?\b",
     "reference model": r"\breference models?\b",
     "adjacency": r"\badjacenc(y|ies)\b",
 }
 """Terms of art that a page links to the glossary at their first use."""
 FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2\s*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[([^\]]*)\](\([^)]*\))?")
+GLOSSARY = re.compile(r"\[[^\]]*\]\([^)]*\.md[^)]*\)")
+"""A link to a page that explains a term: the glossary, or the term's own page."""
 END = re.compile(r"(?<!\bet al)(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<=[.?!])[\"')*_]*\s+")
 
 
@@ -108,7 +111,8 @@ def unlinked(markdown: str) -> tuple[str, ...]:
     found = []
     for term, pattern in TERMS.items():
         first = re.search(pattern, text)
-        if first and not re.search(rf"\[[^\]]*(?:{pattern})[^\]]*\]\([^)]*\.md", text):
+        linked = [link.span() for link in GLOSSARY.finditer(text)]
+        if first and not any(start <= first.start() < end for start, end in linked):
             found.append(term)
     return tuple(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from html.parser import HTMLParser
@@ -40,8 +41,15 @@ def right(item: dict[str, str | None], root: Any) -> bool:
     return json.loads(item["value"]) == stored and reads(text, stored)
 
 
-def reads(text: str, stored: float | bool | None) -> bool:
-    """The text, read back, is the stored number to three significant digits."""
+FRACTION = re.compile(r"\d+\.\d+")
+
+
+def reads(text: str, stored: float | bool | str | None) -> bool:
+    """The text, read back, is the stored number to three significant digits; in words, every fraction to four."""
+    if isinstance(stored, str):
+        pairs = zip(FRACTION.findall(text), FRACTION.findall(stored), strict=False)
+        near = all(math.isclose(float(mine), float(other), rel_tol=0.00051) for mine, other in pairs)
+        return near and FRACTION.sub("#", text) == FRACTION.sub("#", stored)
     if stored is None:
         return text == "no finite value"
     if isinstance(stored, bool):

@@ -161,7 +161,7 @@ def test_without_a_ledger_train_says_what_it_would_be_charged(tacit_):
     Path("run.toml").write_text(RUN.format(more=""))
     status, out, err = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1)
     assert (status, json.loads(out)["receipt"]) == (0, None)
-    assert "No ledger is charged. One would be charged for the whole run, epsilon " in err
+    assert "No ledger is charged. With --ledger, this run is charged before its first step: epsilon " in err
     assert "Repeat(" not in err
 
 

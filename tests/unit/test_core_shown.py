@@ -7,7 +7,7 @@ import report_samples
 import tacit
 from report_samples import private
 from tacit.core import Claim
-from tacit.core.shown import small
+from tacit.core.shown import shortened, small
 
 
 def shown():
@@ -34,6 +34,26 @@ def test_a_small_number_is_written_in_one_way(value, text):
     assert f"at delta {text}" in repr(bound)
     assert f"at delta {text}" in repr(claimed)
     assert f"(delta {text})" in claimed.sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        (
+            "Repeat(Poisson(rate=0.20022246941045607, Gaussian), steps=100)",
+            "Repeat(Poisson(rate=0.2002, Gaussian), steps=100)",
+        ),
+        ("smoothness=0.31250000000000006, 1.5e-05, 0.25", "smoothness=0.3125, 1.5e-05, 0.25"),
+        ("rate=1.2345678901e-07", "rate=1.235e-7"),
+        ("version 1.2.3456789, #12345678.1234567a", "version 1.2.3456789, #12345678.1234567a"),
+    ],
+)
+def test_long_fractions_in_a_text_are_cut(text, short):
+    assert shortened(text) == short
+    bound = tacit.Bound(2.0123456789, 1e-5, "lower", 0.95, "exact test", "add-remove", assumes=text)
+    assert f"within {short})" in repr(bound)
+    assert short in bound._repr_html_()
+    assert "2.0123456789" not in bound._repr_html_()
 
 
 @pytest.mark.parametrize("name", ["Bound", "Evidence", "Scores"])

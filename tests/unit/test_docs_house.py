@@ -16,7 +16,7 @@ RULE = re.compile(r"^### (\d+)\. ", re.MULTILINE)
 FILES = [path for folder in ("src", "docs", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.*")]
 TEXTS = [path for path in FILES if path.suffix in (".py", ".md") and "_build" not in path.parts]
 NAMED = re.compile(r"`((?:src/tacit|tests|docs|benchmarks)/[\w/.]+\.(?:py|md|html|toml))`")
-IN_ROOM = re.compile(r"`((?:core|loss|audits|attacks|study|reports|cli|train|mechanism)/[\w/]+\.py)`")
+IN_ROOM = re.compile(r"`((?:core|loss|audits|attacks|study|reports|cli|train|mechanism|fleet)/[\w/]+\.py)`")
 
 
 def rules():

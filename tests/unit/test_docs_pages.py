@@ -120,7 +120,7 @@ def folder(request, tmp_path, monkeypatch):
     if "tacit bracket" in request.node.callspec.params["block"].text:
         return tmp_path
     claim = stated(tacit.plan(899, epsilon=4.0, delta=1e-5, batch_size=180), delta=1e-5)
-    for name, evidence in (("own", plain()), ("tacit-bracket", private().with_(claim=claim))):
+    for name, evidence in (("own", plain()), ("tacit-train-bracket", private().with_(claim=claim))):
         (tmp_path / name).mkdir()
         evidence.save(tmp_path / name / "evidence.json")
     return tmp_path
@@ -139,6 +139,20 @@ def test_commands_run(block, folder, capsys, monkeypatch):
         assert status == (int(said[1]) if said else 0), err
         real += out
     assert unlike(block.output, real, numbers=False) is None, real
+    settled = [line for line in block.output.splitlines() if line.startswith(("attainable", "claim  "))]
+    assert unlike("\n".join(settled), real, numbers=True) is None, (
+        "attainable hangs on counts alone: write the page again"
+    )
+
+
+def test_the_tour_quotes_its_own_bracket():
+    """What the text says under the output is what the output shows."""
+    text = (DOCS / "tour.md").read_text(encoding="utf-8")
+    (block,) = [found.output for found in blocks(DOCS / "tour.md") if "tacit bracket tacit-train" in found.text]
+    free, within = re.findall(r"shown \(runs, fleet code\) +epsilon >= (\S+)", block)
+    told = " ".join(text.split())
+    assert f"at least {within} if the noise has the shape that the plan says, and at least {free} whatever" in told
+    assert f"by proof and at least {within} (if the noise is of the claimed kind; {free} without that)" in told
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES.get)

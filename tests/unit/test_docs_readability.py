@@ -51,4 +51,5 @@ def test_the_measure_can_fail():
     assert readability.judged("x", [f"| {long} |\n\n```\n{long}\n```\n\n> {long}"]).sentences == 0
     assert readability.unlinked("A canary sings.") == ("canary",)
     assert readability.unlinked("A [canary](glossary.md) sings.") == ()
+    assert readability.unlinked("A canary sings. The [canary](glossary.md) sang.") == ("canary",)
     assert readability.words("`a b c` is code") == 3

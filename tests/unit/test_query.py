@@ -362,7 +362,7 @@ def test_injection():
     held = pyarrow.table({name: ["a'; DROP TABLE y; --", "b"], "who": [1, 2]})
     answer = Table(held, unit="who").group_by(name, keys=["a'; DROP TABLE y; --", "' OR 1=1"]).count()
     assert answer.release(epsilon=1e4, rng=1).value.tolist() == [1, 0]
-    assert exact(Table(held, unit="who").where(f"`{name}` = ' OR 1=1 --").count())[1] == [[0]]
+    assert exact(Table(held, unit="who").where(f'`{name}` = "\' OR 1=1 --"').count())[1] == [[0]]
 
 
 def test_schema_gives_bounds_words_and_unit():
@@ -557,7 +557,7 @@ def test_command_with_a_budget(files, command):
         (["--unit", "who"], "--top C:K"),
         (["--unit", "who", "--quantile", "amount:50", "--bounds", "0,1"], "amount:0.5"),
         (["--unit", "who", "--sum", "nothing", "--bounds", "0,1"], "nothing"),
-        (["--unit", "who", "--sum", "amount"], "--bounds LO,HI"),
+        (["--unit", "who", "--sum", "amount"], "--bounds lower,upper"),
         (["--unit", "who", "--sum", "amount", "--bounds", "9,1"], "lower before upper"),
         (["--unit", "who", "--sum", "amount", "--bounds", "a,b"], "numbers"),
         (["--unit", "who", "--count", "--by", "city"], "--keys"),

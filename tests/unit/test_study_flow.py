@@ -14,7 +14,11 @@ from tacit.study.quickstart import Settings, quickstart
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Settings(
-    records=1000, steps=40, epochs=25, effort=Effort(references=12, targets=6, runs=300, fault_runs=40), plain_runs=60
+    records=1000,
+    steps=20,
+    epochs=25,
+    effort=Effort(references=12, targets=6, runs=200, own_runs=16, fault_runs=40),
+    plain_runs=60,
 )
 
 

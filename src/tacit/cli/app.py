@@ -59,6 +59,12 @@ GROUPS = {"ledger": "command"}
 EXAMPLES = {
     "init": "Example: tacit init people.csv --label ill --range age=0,120; then tacit train people.run.toml --out "
     "people; then tacit bracket people.",
+    "epsilon": "Example: tacit epsilon --noise-multiplier 1.1 --rate 0.01 --steps 1000 --delta 1e-5",
+    "calibrate": "Example: tacit calibrate --epsilon 3 --rate 0.01 --steps 1000 --delta 1e-5",
+    "plan": "Example: tacit plan --records 60000 --epsilon 3 --delta 1e-5",
+    "gap": "Example: tacit gap run.toml --out gap draws gap.svg; docs/attacks.md has a run file.",
+    "verify": "Example: tacit verify people-bracket/evidence.json",
+    "doctor": "Example: tacit doctor mymodule:make_model",
     "train": "tacit init writes a run file for your table; docs/tour.md says what else one may hold.",
     "bracket": "Example: tacit train people.run.toml --out people; then tacit bracket people writes "
     "people-bracket/report.html.",

@@ -13,7 +13,7 @@ from ..core.fault import chance_words
 from ..core.files import Lasting
 from ..core.interval import finite
 from ..core.run_folder import run_folder
-from ..core.shown import small
+from ..core.shown import shortened, small
 from .app import AGAIN, DONE, REFUTED, SEED, STATUS_OF_VERDICT, Result, assumed, note, resumable, verb
 from .entry import Guarded, code_of, resolve, resolve_callable
 from .inputs import canary as canary_maker
@@ -116,7 +116,7 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
         rows.append(("claim", f"epsilon <= {upper.epsilon:.4g} at delta {small(upper.delta)} ({upper.adjacency})"))
     for item in evidence.demonstrations:
         bound = item.bound
-        family = f", within {bound.assumes}" if bound.assumes else ", whatever the mechanism"
+        family = f", within {shortened(bound.assumes)}" if bound.assumes else ", whatever the mechanism"
         sure = f"with confidence {bound.confidence:.10g} ({bound.method}{family})"
         rows.append((f"shown ({item.game})", f"epsilon >= {bound.epsilon:.4g} {sure}"))
         rows.append(("attainable", f"{item.attainable:.4g}"))

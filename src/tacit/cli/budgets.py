@@ -77,7 +77,7 @@ def show(
     return _told(found)
 
 
-@verb("verify", group, "Check every hash, sum and limit; with a receipt, that its charge is still there.")
+@verb("verify", group, "Check the whole chain, or a receipt's charge.")
 def verify(
     url: Place,
     receipt: Annotated[
@@ -103,7 +103,7 @@ def export(url: Place, out: Annotated[str, typer.Option(metavar="F", help="The f
     return Result(data, [("written", out), ("entries", str(chain.entries)), ("head", chain.head)])
 
 
-@verb("allot", group, "Limit an analyst, a purpose, or both together, to a part of the budget.")
+@verb("allot", group, "Give an analyst or a purpose a part.")
 def allot(
     url: Place,
     epsilon: Annotated[float, typer.Option(help="How much of the budget.")],

@@ -29,7 +29,7 @@ NEEDED = {
 
 @verb("doctor")
 def doctor(
-    model: Annotated[str | None, typer.Argument(metavar="[PKG:make_model]", help="A function that makes it.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="PKG:make_model", help="A function that makes it.")] = None,
     batch: Annotated[
         str | None, typer.Option(metavar="PKG:NAME", help="A batch, or a function that makes one.")
     ] = None,

@@ -23,7 +23,7 @@ from .inputs import PROGRESS, made, read_records, require, seeded, settings_of
 
 @verb("attack")
 def attack(
-    source: Annotated[str | None, typer.Argument(metavar="[run.toml | scores.csv]", help="What to attack.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="run.toml|scores.csv", help="What to attack.")] = None,
     model: Annotated[str | None, typer.Option(metavar="PKG:NAME", help="predict(x), or an estimator.")] = None,
     members: Annotated[str | None, typer.Option(metavar="FILE", help="Records the model was trained on.")] = None,
     nonmembers: Annotated[str | None, typer.Option(metavar="FILE", help="Records like them that it was not.")] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core.errors import BadInput, TacitError
+from ..core.errors import Argument, BadInput, TacitError
 from ..core.files import text as read_text
 from ..core.files import written
 from ..core.shown import number, significant
@@ -27,17 +28,10 @@ MOST_KEYS = 2**26
 """Bytes of a file of keys."""
 
 
-OPTIONS = {
-    'unit="user_id"': "--unit user_id",
-    'unit="row"': "--unit row",
-    "with unit=.": "with --unit.",
-    "unit='": "--unit '",
-    "bounds=(lower, upper)": "--bounds LO,HI",
-    'bounds="private"': "--bounds private",
-    "keys= (": "--keys (",
-    "a schema": "a --schema",
-}
-"""Arguments of Python as the sentences of the room `query` name them, and the options that stand for them."""
+WRITTEN = {"k": "K of --top", "q": "Q of --quantile"}
+"""Arguments of Python that are a part of an option."""
+PYTHON_ONLY = {"bins", "columns", "label", "lost", "rows", "ways"}
+"""Arguments of questions that the command does not ask."""
 MANY_CUT = 0.1
 """The share of people with rows beyond the limits from which on the answer says what to do."""
 CUT = (
@@ -46,14 +40,21 @@ CUT = (
 )
 
 
+def option(argument: Argument) -> str:
+    """An argument that an error of the room `query` names, as the option that stands for it."""
+    known = inspect.signature(query).parameters  # with --json and --debug, as typer sees it
+    if argument.name in known:
+        return argument.after(f"--{argument.name.replace('_', '-')}")
+    return WRITTEN.get(argument.name, str(argument))
+
+
 @contextlib.contextmanager
 def in_options() -> Iterator[None]:
     """Let errors of the room `query` name options in place of Python's arguments."""
     try:
         yield
     except TacitError as error:
-        for argument, option in OPTIONS.items():
-            error.fix = error.fix.replace(argument, option)
+        error.rename(option)
         raise
 
 
@@ -81,7 +82,7 @@ def query(
     variance: Annotated[list[str] | None, typer.Option(metavar="C", help="The variance of a column.")] = None,
     histogram: Annotated[str | None, typer.Option(metavar="C", help="Rows in every bin; give --edges.")] = None,
     quantile: Annotated[
-        str | None, typer.Option(metavar="C:Q", help="About the number that a share Q is below.")
+        str | None, typer.Option(metavar="C:Q", help="The number below which about a share Q of people lies.")
     ] = None,
     top: Annotated[str | None, typer.Option(metavar="C:K", help="The K words that most people have.")] = None,
     edges: Annotated[
@@ -116,7 +117,12 @@ def query(
     table = table.where(*where) if where else table
     limits = None if bounds is None else _bounds(bounds)
     columns = {"sum": sum_ or [], "mean": mean or [], "variance": variance or []}
+    _check_one(top=top, quantile=quantile, histogram=histogram, others=count or users or any(columns.values()))
+    if edges is not None and histogram is None:
+        raise BadInput("--edges are those of a histogram, and none is asked for.", fix="Give --histogram C.")
     if top is not None:
+        if by is not None:
+            raise BadInput("The most frequent words are asked of the whole table.", fix="Use --where instead of --by.")
         column, k = _pair(top, "top")
         found = table.top(column, int(k), None if keys is None else _keys(keys, 1))
         return _answered(found, Wanted(epsilon, delta, key, preview, out, seed))
@@ -156,6 +162,13 @@ def _answered(question: Query[Any], wanted: Wanted) -> Result:
     return _told(answer, wanted.epsilon, wanted.delta)
 
 
+def _check_one(*, others: bool, **alone: str | None) -> None:
+    """What is asked for alone stands beside nothing else."""
+    asked = [f"--{name}" for name, value in alone.items() if value is not None]
+    if len(asked) + others > 1:
+        raise BadInput(f"{asked[0]} is asked for alone.", fix="Ask once for each; every answer costs its own epsilon.")
+
+
 def _question(
     table: Table,
     count: bool,
@@ -172,10 +185,10 @@ def _question(
     for kind, names in columns.items():
         found |= {f"{kind}({name})": getattr(room, kind)(name, bounds) for name in names}
     if histogram is not None:
-        if found:
-            raise BadInput("A histogram is asked for alone.")
         if edges is None:
-            raise BadInput("A histogram needs --edges: numbers that are known without the data.")
+            raise BadInput(
+                "A histogram needs edges: numbers that are known without the data.", fix="Give --edges 0,20,40,60."
+            )
         return table.histogram(histogram, _numbers(edges, "edges"))
     if not found:
         raise BadInput(

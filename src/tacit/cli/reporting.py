@@ -17,7 +17,7 @@ from .inputs import require, seeded
 
 @verb("report")
 def report(
-    evidence: Annotated[list[str], typer.Argument(metavar="EVIDENCE...", help="Evidence JSON files, one or several.")],
+    evidence: Annotated[list[str], typer.Argument(metavar="EVIDENCE", help="Evidence JSON files, one or several.")],
     out: Annotated[str, typer.Option(help="The page.")] = "report.html",
     pdf: Annotated[str | None, typer.Option(metavar="FILE", help="Also print to PDF (needs Chromium).")] = None,
     public: Annotated[bool, typer.Option("--public", help="Leave out what was measured on real members.")] = False,

@@ -101,8 +101,8 @@ def trained(
     note(f"{plan.summary}: epsilon {bound.epsilon:.4g}")
     more: dict[str, Any] = {} if checkpoint is None else {"checkpoint": Lasting(checkpoint)}
     if payer is None:
-        whole = f"epsilon {bound.epsilon:.4g} at delta {training.delta:g}"
-        note(f"No ledger is charged. One would be charged for the whole run, {whole}: see --ledger.")
+        whole = f"epsilon {bound.epsilon:.4g} at delta {small(training.delta)}"
+        note(f"No ledger is charged. With --ledger, this run is charged before its first step: {whole}.")
     else:
         more["ledger"] = payer
     with resumable(held.state, held.final):

@@ -10,7 +10,7 @@ from typing import Any
 from . import check
 from .adjacency import Adjacency
 from .errors import BadInput, Mismatch
-from .shown import number, small, table
+from .shown import number, shortened, small, table
 
 
 class Side(StrEnum):
@@ -58,12 +58,14 @@ class Bound:
     def __repr__(self) -> str:
         sign = "<=" if self.side is Side.UPPER else ">="
         kind = "proven" if sign == "<=" and self.confidence == 1 else f"{self.confidence:.10g} confidence"
-        family = f", within {self.assumes}" if self.assumes else ""
+        family = f", within {shortened(self.assumes)}" if self.assumes else ""
         where = f"at delta {small(self.delta)}, {self.adjacency.value}, one {self.unit}"
         return f"Bound(epsilon {sign} {number(self.epsilon)} {where}; {kind} by {self.method}{family})"
 
     def _repr_html_(self) -> str:
-        rows = [(name, value) for name, value in vars(self).items() if name != "assumptions"]
+        told = {"epsilon": number(self.epsilon), "delta": small(self.delta), "confidence": f"{self.confidence:.10g}"}
+        told["assumes"] = "no family of mechanisms" if self.assumes is None else shortened(self.assumes)
+        rows = [(name, told.get(name, value)) for name, value in vars(self).items() if name != "assumptions"]
         return table("Bound", [*rows, *(("must be believed", text) for text in self.assumptions)])
 
     def contradicts(self, other: Bound) -> bool:

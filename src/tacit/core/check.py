@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import BadInput
+from .errors import Argument, BadInput
 
 LEAST, MOST = 1e-100, 1e100
 """What a positive number may be: its square and the square's inverse are still numbers."""
@@ -20,9 +20,9 @@ def positive(name: str, value: float) -> float:
     """A finite number above 0, neither absurdly small nor absurdly large."""
     number = _number(name, value)
     if not (number > 0 and math.isfinite(number)):
-        raise BadInput(f"{name} must be a finite number above 0, got {value!r}.")
+        raise BadInput((Argument(name), f" must be a finite number above 0, got {value!r}."))
     if not LEAST <= number <= MOST:
-        raise BadInput(f"{name} must be between {LEAST:g} and {MOST:g}, got {value!r}.")
+        raise BadInput((Argument(name), f" must be between {LEAST:g} and {MOST:g}, got {value!r}."))
     return number
 
 
@@ -30,7 +30,7 @@ def real(name: str, value: float) -> float:
     """A finite number."""
     number = _number(name, value)
     if math.isinf(number):
-        raise BadInput(f"{name} must be a finite number, got {value!r}.")
+        raise BadInput((Argument(name), f" must be a finite number, got {value!r}."))
     return number
 
 
@@ -38,7 +38,9 @@ def nonnegative(name: str, value: float, *, infinite: bool = False) -> float:
     """A number at or above 0; infinity only where it means something."""
     number = _number(name, value)
     if not number >= 0 or (math.isinf(number) and not infinite):
-        raise BadInput(f"{name} must be a{'' if infinite else ' finite'} number at or above 0, got {value!r}.")
+        raise BadInput(
+            (Argument(name), f" must be a{'' if infinite else ' finite'} number at or above 0, got {value!r}.")
+        )
     return number
 
 
@@ -48,7 +50,7 @@ def probability(name: str, value: float, *, zero: bool = True, one: bool = True)
     inside = (number >= 0 if zero else number > 0) and (number <= 1 if one else number < 1)
     if not inside:
         span = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
-        raise BadInput(f"{name} must be in {span}, got {value!r}.")
+        raise BadInput((Argument(name), f" must be in {span}, got {value!r}."))
     return number
 
 
@@ -61,26 +63,26 @@ def whole(name: str, value: int, *, least: int = 1) -> int:
     """A whole number at or above `least` and at most 2^53; 2.0 counts, 2.5 and True do not."""
     number = _number(name, value)
     if math.isinf(number) or number != math.floor(number) or number < least:
-        raise BadInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        raise BadInput((Argument(name), f" must be a whole number of at least {least}, got {value!r}."))
     if number > LARGEST_WHOLE:
-        raise BadInput(f"{name} must be at most 2^53, got {value!r}.")
+        raise BadInput((Argument(name), f" must be at most 2^53, got {value!r}."))
     return int(value)
 
 
 def reals(name: str, values: object) -> tuple[float, ...]:
     """At least one finite number."""
     if not isinstance(values, Iterable) or isinstance(values, str) or not (found := tuple(values)):
-        raise BadInput(f"{name} must be a sequence of numbers.")
+        raise BadInput((Argument(name), " must be a sequence of numbers."))
     return tuple(real(name, value) for value in found)
 
 
 def triangle(name: str, rows: object) -> tuple[tuple[float, ...], ...]:
     """Rows of a lower triangular matrix, each up to its diagonal."""
     if not isinstance(rows, Iterable) or isinstance(rows, str):
-        raise BadInput(f"{name} must be a sequence of rows of numbers.")
+        raise BadInput((Argument(name), " must be a sequence of rows of numbers."))
     found = tuple(reals(name, row) for row in rows)
     if not found or any(len(row) != place for place, row in enumerate(found, start=1)):
-        raise BadInput(f"{name} must hold the rows of a lower triangular matrix: row k has k entries.")
+        raise BadInput((Argument(name), " must hold the rows of a lower triangular matrix: row k has k entries."))
     return found
 
 
@@ -90,16 +92,16 @@ def flags(name: str, values: Iterable[object]) -> NDArray[np.bool_]:
     try:
         return np.array([words[str(value).strip().lower()] for value in values], dtype=bool)
     except KeyError:
-        raise BadInput(f"{name} must hold 0 or 1 in every row.") from None
+        raise BadInput((Argument(name), " must hold 0 or 1 in every row.")) from None
 
 
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool | str | bytes):
-        raise BadInput(f"{name} must be a number, got {value!r}.")
+        raise BadInput((Argument(name), f" must be a number, got {value!r}."))
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise BadInput(f"{name} must be a number, got {value!r}.") from None
+        raise BadInput((Argument(name), f" must be a number, got {value!r}.")) from None
     if math.isnan(number):
-        raise BadInput(f"{name} must be a number, got NaN.")
+        raise BadInput((Argument(name), " must be a number, got NaN."))
     return number

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sysconfig
 import traceback
 import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,16 +26,49 @@ def clean(text: str) -> str:
     return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else "\ufffd" for c in text)
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An argument that an error names, perhaps with a value: `unit`, `unit="row"`, `bounds=(lower, upper)`.
+
+    The text of an error has Python's form; the command writes the option that stands for it.
+    """
+
+    name: str
+    value: str | tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.name
+        return (
+            f'{self.name}="{self.value}"' if isinstance(self.value, str) else f"{self.name}=({', '.join(self.value)})"
+        )
+
+    def after(self, option: str) -> str:
+        """The option with the value, as one types it in a shell."""
+        if self.value is None:
+            return option
+        return f"{option} {shlex.quote(self.value) if isinstance(self.value, str) else ','.join(self.value)}"
+
+
+Words = str | tuple[str | Argument, ...]
+"""A sentence, in parts where it names arguments."""
+
+
 class TacitError(Exception):
     """Root of the tree; `code` is the stable name used in JSON, `fix` one sentence that helps."""
 
     code: ClassVar[str] = "error"
 
-    def __init__(self, message: str, *, fix: str = "") -> None:
-        message = " ".join(clean(message).split("\n"))
-        super().__init__(message if len(message) <= LONGEST else f"{message[:LONGEST]} ...")
-        self.message = self.args[0]
-        self.fix = " ".join(clean(fix).split("\n"))[:LONGEST]
+    def __init__(self, message: Words, *, fix: Words = "") -> None:
+        self.parts = (message, fix)
+        self.message, self.fix = _shortened(_joined(message)), _joined(fix)[:LONGEST]
+        super().__init__(self.message)
+
+    def rename(self, written: Callable[[Argument], str]) -> None:
+        """Write every argument that the sentences name in another way."""
+        message, fix = (_joined(part, written) for part in self.parts)
+        self.message, self.fix = _shortened(message), fix[:LONGEST]
+        self.args = (self.message,)
 
     def __str__(self) -> str:
         return f"{self.message} {self.fix}".strip()
@@ -129,6 +165,17 @@ class SlowWarning(UserWarning):
     def __init__(self, message: str, factor: float | None = None) -> None:
         super().__init__(message)
         self.factor = factor
+
+
+def _joined(words: Words, written: Callable[[Argument], str] = str) -> str:
+    """Parts as one line of clean text."""
+    parts = (words,) if isinstance(words, str) else words
+    text = "".join(part if isinstance(part, str) else written(part) for part in parts)
+    return " ".join(clean(text).split("\n"))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def _made(kind: type[TacitError], args: tuple[object, ...]) -> TacitError:

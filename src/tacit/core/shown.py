@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable
 from decimal import Decimal
+
+LONG = re.compile(r"(?<![\w.])\d+\.\d{6,}(?:e[-+]?\d+)?(?![\w.])")
+"""A fraction with more digits than a person reads."""
 
 
 def number(value: float) -> str:
@@ -25,6 +29,11 @@ def significant(value: float, digits: int = 3) -> str:
 def small(value: float) -> str:
     """A delta: six significant digits, so that what was asked for is what is printed."""
     return significant(value, 6)
+
+
+def shortened(text: str) -> str:
+    """A text with its long fractions at four significant digits: `Poisson(rate=0.2002, Gaussian)`."""
+    return LONG.sub(lambda found: significant(float(found[0]), 4), text)
 
 
 def table(title: str, rows: Iterable[tuple[str, object]]) -> str:

@@ -19,9 +19,12 @@ from .total import constant, described, total
 from .values import Column, number_of, real, whole
 
 COMPARISON = re.compile(
-    r"\s*(?P<column>`[^`]+`|[^\s=<>!`]+)\s*(?P<sign><=|>=|!=|==|=|<|>)\s*(?P<value>.+?)\s*", re.DOTALL
+    r"\s*(?P<column>`[^`]+`|[^\s=<>!`]+)\s*(?P<sign><=|>=|!=|==|=|<|>)\s*(?P<value>[^\s=<>!].*?)\s*", re.DOTALL
 )
 WHOLE = re.compile(r"[+-]?[0-9]+")
+SEVERAL = re.compile(r"[=<>]|!=|\s(and|or|&&|\|\|)\s", re.IGNORECASE)
+"""What a value without quotes may not hold: it would be a second comparison, read as a text."""
+SUCH = 'Such as: "age >= 30", "city = Bern", "`zip code` = 8001".'
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "==": operator.eq,
@@ -95,9 +98,11 @@ def condition(given: object) -> Condition:
     if not isinstance(given, str):
         return Expression(given)
     if (match := COMPARISON.fullmatch(given)) is None:
+        raise BadInput("A condition is written as: column, sign, value.", fix=f"Signs: {' '.join(SIGNS)}. {SUCH}")
+    if _unquoted(match["value"]) == match["value"] and SEVERAL.search(match["value"]):
         raise BadInput(
-            "A condition is written as: column, sign, value.",
-            fix='where("age >= 30"), where("city = Bern"), where("`zip code` = 8001").',
+            "A condition holds one comparison.",
+            fix="Give one condition for each; a text that holds such words or signs goes into quotes.",
         )
     return Comparison(match["column"].strip("`"), match["sign"], match["value"])
 

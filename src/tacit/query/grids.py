@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..core import check
-from ..core.errors import BadInput
+from ..core.errors import Argument, BadInput
 from ..mechanism.inputs import power_of_two, span
 
 FINE = 2**20
@@ -83,12 +83,15 @@ def bounds_of(given: object, column: str) -> tuple[float, float] | str:
     if given is None:
         raise BadInput(
             f"Column {column!r} needs bounds: what lies beyond them is moved to them.",
-            fix='Give bounds=(lower, upper) that are known without the data, a schema, or bounds="private".',
+            fix=(
+                *("Give ", Argument("bounds", ("lower", "upper")), " that are known without the data, a range in "),
+                *(Argument("schema"), ", or ", Argument("bounds", "private"), "."),
+            ),
         )
     lower, upper = span(given)
     check.positive("the larger of the bounds", max(abs(lower), abs(upper)))
     if not upper - lower >= 1e-9 * max(abs(lower), abs(upper)):
-        raise BadInput(f"bounds must be farther apart, got ({lower:g}, {upper:g}).")
+        raise BadInput((Argument("bounds"), f" must be farther apart, got ({lower:g}, {upper:g})."))
     return lower, upper
 
 

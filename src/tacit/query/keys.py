@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from ..core.errors import BadInput
+from ..core.errors import Argument, BadInput
 from .sources import Opened, ibis
 from .values import Column, exact_text, number_of, real, whole
 
@@ -126,7 +126,9 @@ def known_keys(table: Opened, by: Sequence[By], given: object, words: Mapping[st
     elif len(columns) == len(by):
         return _tuples(table, columns, _listed(given))
     else:
-        raise BadInput("Give keys of several columns as a dictionary.", fix='keys={"city": ["Basel", "Bern"]}.')
+        raise BadInput(
+            ("Give ", Argument("keys"), ' of several columns as a dictionary, like {"city": ["Basel", "Bern"]}.')
+        )
     if any(item.name not in lists for item in by):
         return None
     typed = [list(dict.fromkeys(item.typed(table, value) for value in lists[item.name])) for item in by]
@@ -141,13 +143,15 @@ def known_keys(table: Opened, by: Sequence[By], given: object, words: Mapping[st
 def _of_mapping(given: Mapping[Any, Any], columns: Sequence[ByColumn]) -> dict[str, tuple[Any, ...]]:
     names = [item.name for item in columns]
     if odd := next((name for name in given if name not in names), None):
-        raise BadInput(f"keys names {odd!r}, which is not grouped by.", fix=f"Grouped by: {', '.join(names)}.")
+        raise BadInput(
+            (Argument("keys"), f" names {odd!r}, which is not grouped by."), fix=f"Grouped by: {', '.join(names)}."
+        )
     return {name: _listed(values) for name, values in given.items()}
 
 
 def _listed(given: object) -> tuple[Any, ...]:
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-        raise BadInput("keys must be a list.", fix='keys=["Basel", "Bern"], all that should be released.')
+        raise BadInput((Argument("keys"), ' must be a list of all that should be released, like ["Basel", "Bern"].'))
     return tuple(given)
 
 

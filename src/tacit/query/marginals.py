@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput, Event, Source, check
+from ..core.errors import Argument
 from ..core.events import Repeat
 from ..loss import calibrate
 from .aggregates import Figure
@@ -164,7 +165,10 @@ def domain_of(
         if given is None:
             raise BadInput(
                 f"The values of column {item.name!r} are not known beforehand.",
-                fix="List them in keys=, cut a number at edges in bins=, or give a schema.",
+                fix=(
+                    *("List them in ", Argument("keys"), ", cut a number at edges in ", Argument("bins"), ", or give "),
+                    *("them in ", Argument("schema"), "."),
+                ),
             )
         values.append(tuple(dict.fromkeys(item.typed(table, value) for value in given)))
     found = Domain(tuple(by), tuple(values))

@@ -15,6 +15,7 @@ from fractions import Fraction
 from math import isqrt
 
 from ..core import Adjacency, BadInput, Event, Source, check
+from ..core.errors import Argument
 from ..core.events import AboveThreshold, Compose, DiscreteLaplace, Gaussian, PartitionSelection
 from ..loss import calibrate
 from ..mechanism import draws, scales
@@ -93,7 +94,10 @@ def prices(asked: Asked, *, epsilon: float, delta: float, neighbours: Adjacency)
     if check.delta(delta) == 0 and not asked.known:
         raise BadInput(
             "The keys are not known beforehand, and releasing them needs a delta above 0.",
-            fix="Give keys= (all that should be released), a schema with words, or a delta such as 1e-6.",
+            fix=(
+                *("Give ", Argument("keys"), " (all that should be released), words in ", Argument("schema"), ", or "),
+                *(Argument("delta"), " such as 1e-6."),
+            ),
         )
     lost = Noise.laplace(1, down(whole * asked.lost), neighbours) if asked.lost else None
     bounds = down(whole * BOUNDS_SHARE / asked.columns) if asked.columns else None
@@ -109,7 +113,17 @@ def prices(asked: Asked, *, epsilon: float, delta: float, neighbours: Adjacency)
     if any(term.most(asked.rows) * asked.groups / each > draws.LARGEST for term in paid):
         raise BadInput(
             "The noise would be too large to be drawn exactly.",
-            fix="Ask for more epsilon, or lower max_rows and max_groups.",
+            fix=(
+                *(
+                    "Raise ",
+                    Argument("epsilon"),
+                    ", or lower ",
+                    Argument("max_rows"),
+                    " and ",
+                    Argument("max_groups"),
+                    ".",
+                ),
+            ),
         )
     terms = _noise(paid, asked, rest, delta, neighbours)
     return Prices(terms, lost, keys, free, bounds, _events(terms, lost, keys, bounds, asked.columns))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core import Adjacency, BadInput, Event, Source, check
+from ..core.errors import Argument
 from ..core.events import BoundedRange, Compose, PartitionSelection, Repeat
 from ..mechanism import quantile
 from ..mechanism.scales import round_epsilon
@@ -53,7 +54,16 @@ class Quantiles(Query[QuantilePrices]):
         if self.shape.keys is not None:
             return QuantilePrices(round_epsilon(epsilon, delta, rounds, self._neighbours), rounds, None)
         if delta == 0:
-            raise BadInput("The keys are not known beforehand, and releasing them needs a delta above 0.")
+            raise BadInput(
+                "The keys are not known beforehand, and releasing them needs a delta above 0.",
+                fix=(
+                    "Give ",
+                    Argument("keys"),
+                    " (all that should be released), or ",
+                    Argument("delta"),
+                    " such as 1e-6.",
+                ),
+            )
         share = down(Fraction(epsilon) * KEYS_SHARE)
         return QuantilePrices(
             round_epsilon(share, 0.0, rounds, self._neighbours), rounds, PartitionSelection(share, delta)
@@ -113,5 +123,8 @@ def checked_quantile(column: str, q: float, bounds: object) -> tuple[float, tupl
     """A share in [0, 1] and two numbers."""
     found = bounds_of(bounds, column)
     if isinstance(found, str):
-        raise BadInput("A quantile needs bounds that are given.", fix="Give bounds=(lower, upper): they may be wide.")
+        raise BadInput(
+            "A quantile needs bounds that are given.",
+            fix=("Give ", Argument("bounds", ("lower", "upper")), ": they may be wide."),
+        )
     return check.probability("q", q), found

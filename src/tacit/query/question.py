@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from ..core import Adjacency, BadInput, Charger, Event, Mismatch, NotFinished, Scoped, Source
+from ..core.errors import Argument
 from ..loss.conditions import conditions
 from ..mechanism.charging import Account, Offer, Random, Terms
 from ..mechanism.scales import each_failure
@@ -180,12 +181,12 @@ class Query(ABC, Generic[Prices]):
             own = "row" if self.shape.unit is None else self.shape.unit
             raise Mismatch(
                 f"The ledger counts for one {ledger.unit}, and the table's unit is {own}.",
-                fix="Open a ledger for this unit, or say whose row it is with unit=.",
+                fix=("Open a ledger for this unit, or say whose row it is by ", Argument("unit"), "."),
             )
         if ledger.unit != self.shape.unit and ledger.unit in self.shape.table.columns:
             raise Mismatch(
                 f"The ledger counts for one {ledger.unit}, which is another column than the unit {self.shape.unit}.",
-                fix=f"Give unit={ledger.unit!r}, or open a ledger for {self.shape.unit}.",
+                fix=("Give ", Argument("unit", ledger.unit), f", or open a ledger for {self.shape.unit}."),
             )
 
 

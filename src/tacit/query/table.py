@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..core import BadInput, Charger, check
+from ..core.errors import Argument
 from . import functions
 from .aggregates import Aggregate, check_aggregates
 from .answer import check_name
@@ -62,14 +63,17 @@ class Table:
         check.whole("max_groups", self.max_groups)
         check.whole("max_rows", self.max_rows)
         if check.nonnegative("lost", self.lost) > 0.5:
-            raise BadInput(f"lost must be a share of epsilon of at most 0.5, got {self.lost!r}.")
+            raise BadInput((Argument("lost"), f" must be a share of epsilon of at most 0.5, got {self.lost!r}."))
         if self.max_groups > 10**6 or self.max_rows > 10**6:
-            raise BadInput("max_groups and max_rows are at most a million.")
+            raise BadInput((Argument("max_groups"), " and ", Argument("max_rows"), " must be at most a million."))
         unit = self.unit if self.unit is not None else (self.schema.unit if self.schema is not None else None)
         if unit is None:
             raise BadInput(
                 "The table needs a unit: whose privacy counts.",
-                fix='Give unit="user_id", the column that says whose row it is, or unit="row" if each row is a person.',
+                fix=(
+                    *("Give ", Argument("unit", "user_id"), ", the column that says whose row it is, or "),
+                    *(Argument("unit", ROW), " if each row is a person."),
+                ),
             )
         table = opened(self.source)
         _check_unit(table, unit)
@@ -243,7 +247,10 @@ class Table:
                     return item.limits
                 raise BadInput(
                     f"The schema's range of {column!r} was read off the data.",
-                    fix='Give bounds that are known without the data, or bounds="private".',
+                    fix=(
+                        *("Give ", Argument("bounds", ("lower", "upper")), " that are known without the data, or "),
+                        *(Argument("bounds", "private"), "."),
+                    ),
                 )
         return None
 
@@ -260,7 +267,7 @@ def check_edges(edges: Sequence[float]) -> tuple[float, ...]:
     """Edges of bins in rising order."""
     ends = check.reals("edges", edges)
     if len(ends) < 2 or any(a >= b for a, b in itertools.pairwise(ends)) or len(ends) > 1001:
-        raise BadInput("edges must be 2 to 1,001 numbers in rising order.")
+        raise BadInput((Argument("edges"), " must be 2 to 1,001 numbers in rising order."))
     return ends
 
 
@@ -272,7 +279,8 @@ def _equal(lower: float, upper: float, bins: int = 16) -> tuple[float, ...]:
 def _check_unit(table: Opened, unit: str) -> None:
     if unit == ROW and ROW in table.columns:
         raise BadInput(
-            'The table has a column "row", and unit="row" means that each row is a person.', fix="Rename the column."
+            ('The table has a column "row", and ', Argument("unit", ROW), " means that each row is a person."),
+            fix="Rename the column.",
         )
     if unit == ROW:
         return

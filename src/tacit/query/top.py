@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core import BadInput, Event, Source, check
+from ..core.errors import Argument
 from ..core.events import BoundedRange, PartitionSelection, Repeat
 from ..mechanism import top
 from ..mechanism.scales import each_failure, round_epsilon
@@ -53,13 +54,19 @@ class Top(Query[TopPrices]):
             if delta == 0:
                 raise BadInput(
                     "The words are not known beforehand, and releasing them needs a delta above 0.",
-                    fix="Give keys= (all that may be released), or a delta such as 1e-6.",
+                    fix=(
+                        "Give ",
+                        Argument("keys"),
+                        " (all that may be released), or ",
+                        Argument("delta"),
+                        " such as 1e-6.",
+                    ),
                 )
             noise = Noise.laplace(self.shape.groups, epsilon, self._neighbours)
             return TopPrices(PartitionSelection(epsilon, delta), epsilon, delta, noise.reach(self._failure))
         words = len(self.shape.keys.values)
         if self.k > words:
-            raise BadInput(f"k must be at most the number of words {words}, got {self.k}.")
+            raise BadInput((Argument("k"), f" must be at most the number of words {words}, got {self.k}."))
         each = round_epsilon(float(epsilon), float(delta), self.k, self._neighbours)
         scale = scale_of(1, each, True, self._neighbours)
         error = reach(scale, words, each_failure(self.confidence, self.k))

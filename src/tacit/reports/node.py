@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ..core.shown import significant
+from ..core.shown import shortened, significant
 
 NOT_FINITE = "no finite value"
 NEGLIGIBLE = 1e-12
@@ -43,6 +43,12 @@ class Node:
     def text(self) -> Markup:
         """A string as it is; it carries its pointer."""
         return Markup('<span data-path="{}">{}</span>').format(self.path, self.value)
+
+    def shortened(self) -> Markup:
+        """A string with its long fractions cut for the eye; it carries its whole self and its pointer."""
+        return Markup('<span title="{0}" data-value="{1}" data-path="{2}">{3}</span>').format(
+            self.value, json.dumps(self.value), self.path, shortened(self.value)
+        )
 
     def number(self, style: Callable[[float], str]) -> Markup:
         """A number in the given style, with its full precision and its pointer."""

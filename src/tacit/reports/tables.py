@@ -154,7 +154,7 @@ def _caught(item: Node) -> list[Cell]:
 
 def _assumes(item: Node) -> Cell:
     family = item["bound"]["assumes"]
-    return Cell.words("no family of mechanisms") if family.value is None else _text(family)
+    return Cell.words("no family of mechanisms") if family.value is None else Cell(family.shortened(), (family.value,))
 
 
 def _believed(item: Node) -> Cell:

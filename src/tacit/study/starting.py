@@ -55,7 +55,7 @@ def described(path: Path, facts: Facts, ask: Ask | None = None) -> tuple[Schema,
         facts = _asked(table, facts, ask)
     if facts.label is None:
         raise BadInput(
-            "Which column is to be predicted is not said.",
+            "The column to be predicted is not named.",
             fix=f"Give --label COLUMN, one of: {', '.join(list(table.columns)[:30])}.",
         )
     schema = _inferred(table, facts)
