@@ -21,8 +21,8 @@ OPTIONS = set(inspect.signature(querying.query).parameters)
 KNOWN = OPTIONS | set(querying.WRITTEN) | querying.PYTHON_ONLY
 PYTHON = re.compile(rf"\b({'|'.join(sorted(OPTIONS))})\s*=|\b[a-z]+_[a-z_]+\b")
 """An argument in the form of Python, or any name with an underscore: no option looks like that."""
-NO_ARGUMENTS = {"default_collation", "group_by", "user_id"}
-"""A setting of an engine, a method that the command does not call with nothing, a column of an example."""
+NO_ARGUMENTS = {"client_encoding", "default_collation", "group_by", "user_id"}
+"""Settings of engines, a method that the command does not call with nothing, a column of an example."""
 
 
 def calls(text):
