@@ -234,7 +234,12 @@ def test_the_service_game_goes_on_row_by_row(lira, tmp_path, monkeypatch):
 
     def one(name, seed, sides, fit, references):
         played.append((name, seed))
-        ways = {"full access": 0.8, "API, top 3": 0.6, "API, 5 copies": 0.7, "API, labels only": 0.9}
+        ways = {
+            "full access": 0.8,
+            "API, labels only": 0.9,
+            **dict.fromkeys(game.CHOSEN.values(), 0.6),
+            game.CHOSEN[name]: 0.7,
+        }
         return {"training": name, "seed": seed, **{way: {"rate at 1 %": rate} for way, rate in ways.items()}}
 
     monkeypatch.setattr(game, "_one", one)

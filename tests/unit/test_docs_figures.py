@@ -111,10 +111,13 @@ def test_time_of_a_private_fit():
 
 def test_attacks_behind_an_interface():
     rows, text = kept("membership-service")["rows"]["means"], page("attacks")
+    (network,) = kept("membership-service-network")["rows"]["means"]
     names = ("extra trees", "extra trees, trained on pictures moved in five ways", "a network with 64 hidden units")
-    for name, row in zip(names, rows, strict=True):
-        assert f"| {name} | {' | '.join(f'{rate:.3f}' for rate in row['rate at 1 %'].values())} |" in text
-    assert f"{rows[2]['share of full access']:.2f} of full access is left" in text
+    for name, row in zip(names, (*rows[:2], network), strict=True):
+        rates = [rate for way, rate in row["rate at 1 %"].items() if "towards" not in way]
+        assert f"| {name} | {' | '.join(f'{rate:.3f}' for rate in rates)} |" in text
+    found = network["rate at 1 %"]["API, 2 queries towards the label"]
+    assert f"find {found:.3f}, which is {network['share of full access']:.2f} of full access" in text
 
 
 def test_kinds_of_model_and_forms_of_output():

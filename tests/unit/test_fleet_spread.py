@@ -1,6 +1,7 @@
 """Fleets in parts, here and on Ray: bit for bit those of one process; they go on where they stopped; signals."""
 
 import functools
+import types
 
 import numpy as np
 import pytest
@@ -239,6 +240,72 @@ def _with_rule(template, parameters, rule):
 def test_what_weights_do_not_show_is_sealed(one, other):
     assert made_of(one)[0] == made_of(one)[0]
     assert made_of(one)[0] != made_of(other)[0]
+
+
+class Slotted:
+    __slots__ = ("rate",)
+
+    def __init__(self, rate):
+        self.rate = rate
+
+
+def _kind(**parts):
+    return type("Kind", (Scaled,), {"__module__": __name__, **parts})
+
+
+def _doubled(self):
+    return 2.0
+
+
+def _tripled(self):
+    return 3.0
+
+
+FIRST, SECOND = {"a": 1}, {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Slotted(1.0), Slotted(2.0)),
+        (_kind(sizes=(4, 2)), _kind(sizes=(8, 2))),
+        (_kind(rate=property(_doubled)), _kind(rate=property(_tripled))),
+        (_kind(rate=staticmethod(_doubled)), _kind(rate=staticmethod(_tripled))),
+        ([FIRST, SECOND, FIRST], [FIRST, SECOND, SECOND]),
+        (np.tanh, np.sin),
+        (np.array([_doubled, 1], dtype=object), np.array([_tripled, 1], dtype=object)),
+        (torch.zeros(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)),
+        (torch.zeros(2, dtype=torch.bfloat16), torch.zeros(2, dtype=torch.float16)),
+    ],
+    ids=["slots", "tuple", "property", "static", "seen before", "ufunc", "objects", "bfloat16", "precision"],
+)
+def test_settings_that_were_not_read(one, other):
+    assert described(one) == described(one)
+    assert described(one) != described(other)
+
+
+def test_a_network_in_bfloat16_is_sealed():
+    made, weights = made_of(Fleet(lambda: make().bfloat16()))
+    assert made != made_of(Fleet(make))[0]
+    assert all(np.isfinite(part).all() for part in weights)
+
+
+def test_globals_of_inner_functions_and_of_own_modules_are_sealed(monkeypatch):
+    def helper(x):
+        return [FACTOR * each for each in x], (lambda: FACTOR)()
+
+    own = types.ModuleType("settings_of_somebody")
+    own.RATE = 1.0
+    monkeypatch.setitem(globals(), "SETTINGS", own)
+
+    def reading(x):
+        return SETTINGS.RATE * x  # noqa: F821
+
+    before = described(helper), described(reading)
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    own.RATE = 2.0
+    assert described(helper) != before[0]
+    assert described(reading) != before[1]
 
 
 def test_a_global_that_forward_reads_is_sealed(monkeypatch):

@@ -13,7 +13,7 @@ from tacit.core.randomness import Seeded
 from tacit.data.codec import split
 from tacit.study import asking
 from tacit.study.asking import Pool
-from tacit.study.augmented_queries import Copies
+from tacit.study.augmented_queries import Copies, towards_label
 from tacit.study.cloning import refit
 from tacit.study.foreign_models import _told
 from tacit.study.forms import Form
@@ -318,6 +318,17 @@ def test_copies_are_asked_about_where_training_saw_them():
     assert area(target, augment=Copies(moved, 1), **game) == pytest.approx(plain)
     labels = area(target.predict, augment=Copies(moved, 3), **game)
     assert labels > 0.6
+
+
+def test_copies_that_move_towards_their_label():
+    x, y = np.array([[0.0, 0.0], [4.0, 0.0], [1.0, 1.0]]), np.array(["a", "a", "b"])
+    asked = towards_label(x, y, (0.0, 0.5))
+    np.testing.assert_array_equal(asked.of(x), [[0, 0], [4, 0], [1, 1], [1, 0], [3, 0], [1, 1]])
+    with pytest.raises(BadInput, match="other records"):
+        asked.of(x[:2])
+    for label, parts in ((y[:2], (0.1,)), (y, ()), (y, (1.0,))):
+        with pytest.raises(BadInput, match="one label per record"):
+            towards_label(x, label, parts)
 
 
 def test_copies_of_a_regression_and_bad_ones():

@@ -1,9 +1,9 @@
 """A model behind an API: asked once, within its budget, resumable, with labels or the first few classes alone."""
 
-import functools
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ import pytest
 import tacit
 from tacit import BadInput, NotFinished
 from tacit.study import service
+from tacit.study.augmented_queries import towards_label
 from tacit.study.service import Service, by_votes, http, synthesised, top_shares
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_digits
-from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 
 X, Y = load_digits(return_X_y=True)
@@ -192,46 +192,46 @@ def _top(shares, count, decimals):
 
 
 def test_shares_as_the_service_shows_them():
-    shares = np.array([[0.62, 0.25, 0.1, 0.03], [0.4, 0.36, 0.14, 0.1]])
+    """Of another model those classes are looked at that the service named for the same record, to its decimals."""
+    shares, other = np.array([[0.62, 0.25, 0.1, 0.03], [0.4, 0.36, 0.14, 0.1]]), np.array([[0.1, 0.2, 0.3, 0.4]] * 2)
     asked = Service(lambda x: _top(shares[: len(x)], 2, 1), classes="0123")
-    assert np.array_equal(asked.shown(shares), shares)  # nothing was said yet
-    told = asked(X[:2])
-    assert np.allclose(asked.shown(shares), told)
-    assert np.allclose(told, [[0.6, 0.2, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1]])
-    above = Service(lambda x: [{"0": 0.62, "1": 0.25}, {"0": 0.4, "1": 0.36, "2": 0.14}][: len(x)], classes="0123")
+    assert np.allclose(asked(X[:2]), [[0.6, 0.2, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1]])
+    assert np.allclose(asked.shown(shares, X[:2]), asked(X[:2]))
+    assert np.allclose(asked.shown(other, X[:2]), [[0.1, 0.2, 0.35, 0.35]] * 2)
+    above = Service(lambda x: [{"3": 0.62, "1": 0.25}, {"0": 0.4, "1": 0.36, "2": 0.14}][: len(x)], classes="0123")
     above(X[:2])
-    assert np.allclose(above.shown(shares), [[0.62, 0.25, 0.065, 0.065], [0.4, 0.36, 0.14, 0.1]])
+    assert np.allclose(above.shown(other, X[[1, 0]]), [[0.1, 0.2, 0.3, 0.4], [0.2, 0.2, 0.2, 0.4]])
+    assert np.array_equal(above.shown(other[:1], X[2:3]), other[:1])  # it was not asked about this record
     whole = Service(lambda x: shares[: len(x)])
     whole(X[:2])
-    assert np.array_equal(whole.shown(shares), shares)
+    assert np.array_equal(whole.shown(other, X[:2]), other)
+
+
+@pytest.mark.parametrize("scores", [{"a": 97.0, "b": 2.0}, {"a": 3.1, "b": -0.4}, {"a": 0.9, "b": 0.8}])
+def test_first_classes_with_scores_that_are_no_shares(scores):
+    """Percentages of some classes were read as logits; rounded shares may sum to a little more than 1."""
+    with pytest.raises(BadInput, match="must be shares of 1"):
+        top_shares([scores, {"a": 0.5}], "abc")
+    assert top_shares([{"a": 3.1, "b": -0.4, "c": 1.0}], "abc").tolist() == [[3.1, -0.4, 1.0]]  # all classes: logits
+    assert top_shares([{"a": 0.6, "b": 0.5}], "abc").tolist() == [[0.6, 0.5, 0.0]]
 
 
 def test_references_are_seen_as_the_service_shows_itself():
-    """A network whose first class alone is shown: references in full hid half of what it gives away and more."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 4, 240)
-    x = 1.5 * np.eye(6)[y] + rng.normal(size=(240, 6))
-    y = np.where(rng.random(240) < 0.2, rng.integers(0, 4, 240), y)
-    sides = (x[:120], y[:120]), (x[120:], y[120:])
+    """Every reference is looked at through the classes that the service named, on all records and copies."""
 
-    def fit(x, y, rng):
-        return QuadraticDiscriminantAnalysis(reg_param=0.01).fit(x, y)
+    class Watched(Service):
+        looked: ClassVar = []
 
-    def shares(model, x):
-        return model.predict_proba(x)
+        def shown(self, shares, x):
+            self.looked.append((shares.shape, len(x)))
+            return super().shown(shares, x)
 
-    def seen(model):
-        return lambda x: top_shares(_top(shares(model, x), 1, 2), "0123")
-
-    target = fit(*sides[0], None)
-    game = {"references": 6, "attacks": ["lira"], "rng": 1}
-    asked = Service(lambda part: _top(shares(target, part), 1, 2), classes="0123")
-    found = tacit.attack(asked, *sides, fit=lambda *a: functools.partial(shares, fit(*a)), **game)
-    alike = tacit.attack(seen(target), *sides, fit=lambda *a: seen(fit(*a)), **game)
-    unlike = tacit.attack(seen(target), *sides, fit=lambda *a: functools.partial(shares, fit(*a)), **game)
-    areas = [each.measurements[0].auc.value for each in (found, alike, unlike)]
-    assert areas[0] == pytest.approx(areas[1], abs=1e-9)
-    assert areas[0] > areas[2] + 0.02
+    asked = Watched(lambda part: _top(FOREST.predict_proba(part), 1, 2), classes="0123456789")
+    game = {"references": 3, "attacks": ["lira"], "rng": 1, "fit": fit}
+    tacit.attack(asked, IN, OUT, **game)
+    assert asked.looked == [((600, 10), 600)] * 3
+    tacit.attack(asked, IN, OUT, augment=towards_label(X[:600], Y[:600]), **game)
+    assert asked.looked[3:] == [((1200, 10), 1200)] * 3
 
 
 def test_labels_with_scores_are_shares():

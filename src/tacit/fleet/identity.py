@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,10 @@ from .fleet import Fleet
 
 LIBRARIES = ("torch", "numpy", "builtins", "tacit")
 """Whose functions and classes are named and not read."""
-PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+PLAIN: tuple[type, ...] = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+METHODS = (types.FunctionType, staticmethod, classmethod, property)
+SETTINGS = (*PLAIN, list, tuple, dict, set, frozenset, Tensor, np.ndarray)
+"""What may be a setting of a class, or of a module of the user's own."""
 
 
 def made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
@@ -38,11 +42,12 @@ def made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     ]
     made = {
         "network": [(name, _layer(part)) for name, part in network.named_modules()],
+        "types": [str(value.dtype) for value in network.state_dict().values()],
         "same start": isinstance(fleet.start, nn.Module),
         "optimizer": [described(type(optimizer)), groups],
         "gradients": described(fleet.stack),
     }
-    return made, [value.detach().cpu().numpy() for value in network.state_dict().values()]
+    return made, [array_of(value) for value in network.state_dict().values()]
 
 
 def template(fleet: Fleet) -> nn.Module:
@@ -68,24 +73,36 @@ def described(value: Any) -> Any:
 
 class _Description:
     def __init__(self) -> None:
-        self._seen: dict[int, Any] = {}  # holds what it has seen, so that no number is used twice
+        self._seen: dict[int, tuple[int, Any]] = {}  # holds what it has seen, so that no number is used twice
 
     def of(self, value: Any) -> Any:
         if isinstance(value, PLAIN):
             return repr(value)
         if isinstance(value, Tensor | np.ndarray | np.generic):
-            array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
-            return [str(array.dtype), list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
+            return self._array(value)
         if isinstance(value, list | tuple):
             return [self.of(each) for each in value]
         if isinstance(value, set | frozenset):
             return sorted(str(self.of(each)) for each in value)
         if id(value) in self._seen:
-            return _name(value)
-        self._seen[id(value)] = value
+            return [_name(value), self._seen[id(value)][0]]  # the number tells two of one name apart
+        self._seen[id(value)] = len(self._seen), value
         if isinstance(value, Mapping):
             return [[self.of(name), self.of(each)] for name, each in value.items()]
         return [_name(value), *(self.of(part) for part in _parts(value))]
+
+    def _array(self, value: Any) -> Any:
+        kind, array = str(value.dtype), array_of(value) if isinstance(value, Tensor) else np.asarray(value)
+        if array.dtype.hasobject:  # its bytes are addresses
+            return [kind, list(array.shape), self.of(array.ravel().tolist())]
+        return [kind, list(array.shape), hashlib.sha256(array.tobytes()).hexdigest()]
+
+
+def array_of(value: Tensor) -> NDArray[Any]:
+    """A tensor as an array; a type that numpy does not know (bfloat16) as float32, which holds its every value."""
+    value = value.detach().cpu()
+    known = value.dtype in (torch.float16, torch.float32, torch.float64) or not value.is_floating_point()
+    return np.asarray((value if known else value.float()).numpy())
 
 
 def _parts(value: Any) -> tuple[Any, ...]:
@@ -96,22 +113,60 @@ def _parts(value: Any) -> tuple[Any, ...]:
         return value.co_code, value.co_names, value.co_consts
     if isinstance(value, types.MethodType):
         return value.__func__, value.__self__
+    if isinstance(value, staticmethod | classmethod):
+        return (value.__func__,)
+    if isinstance(value, property):
+        return value.fget, value.fset
     if isinstance(value, types.ModuleType | types.BuiltinFunctionType):
         return ()
     if isinstance(value, types.FunctionType | type):
-        return () if str(value.__module__).split(".")[0] in LIBRARIES else _body(value)
-    return (getattr(value, "__dict__", {}),)
+        return () if _of_library(value.__module__) else _body(value)
+    if isinstance(value, np.ufunc):
+        return (value.__name__,)
+    return getattr(value, "__dict__", {}), _slots(value)
+
+
+def _of_library(module: object, more: Collection[str] = ()) -> bool:
+    first = str(module).split(".")[0]
+    return first in LIBRARIES or first in more
+
+
+def _slots(value: Any) -> dict[str, Any]:
+    """Settings of an object that keeps them in slots, such as a dataclass with slots=True."""
+    if _of_library(type(value).__module__):
+        return {}
+    words = [word for kind in type(value).__mro__ for word in _tuple(vars(kind).get("__slots__", ()))]
+    return {word: getattr(value, word) for word in words if word[:2] != "__" and hasattr(value, word)}
+
+
+def _tuple(words: Any) -> tuple[str, ...]:
+    return (words,) if isinstance(words, str) else tuple(words)
 
 
 def _body(value: types.FunctionType | type) -> tuple[Any, ...]:
     """A function's code, and what it holds and reads; a class's functions, plain values and bases."""
     if isinstance(value, type):
-        own: dict[str, Any] = {w: part for w, part in vars(value).items() if isinstance(part, types.FunctionType)}
-        own |= {word: part for word, part in vars(value).items() if isinstance(part, PLAIN) and word[:2] != "__"}
+        own = {word: part for word, part in vars(value).items() if isinstance(part, METHODS)}
+        own |= {word: part for word, part in vars(value).items() if isinstance(part, SETTINGS) and word[:2] != "__"}
         return own, value.__bases__
     held = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
-    used = {word: value.__globals__[word] for word in value.__code__.co_names if word in value.__globals__}
-    return value.__code__, held, value.__defaults__, value.__kwdefaults__, used
+    return value.__code__, held, value.__defaults__, value.__kwdefaults__, _used(value)
+
+
+def _used(function: types.FunctionType) -> dict[str, Any]:
+    """What a function, and functions written inside it, read by name: globals, and what they read of own modules."""
+    words = sorted(_words(function.__code__))
+    used = {word: function.__globals__[word] for word in words if word in function.__globals__}
+    for name, module in list(used.items()):
+        if isinstance(module, types.ModuleType) and not _of_library(module.__name__, sys.stdlib_module_names):
+            read = {word: vars(module)[word] for word in words if word in vars(module)}
+            used |= {f"{name}.{word}": value for word, value in read.items() if isinstance(value, SETTINGS)}
+    return used
+
+
+def _words(code: types.CodeType) -> set[str]:
+    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    return set(code.co_names).union(*(_words(part) for part in inner))
 
 
 def _name(value: Any) -> str:

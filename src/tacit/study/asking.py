@@ -113,7 +113,7 @@ class Asked:
         sides: Flags | None = None
         if train is not None and wanted:
             sets = TrainingSets.of(pooled.record, member, y, wanted, finished.chance)
-            keep = reading.keeping(wanted, _lens(target))
+            keep = reading.keeping(wanted, _lens(target, shown))
             taught = trained(train, x, y, sets, finished.chance, classes, keep, finished, shown)
             sides = sets.member
         read = reading.coarsest(taught)
@@ -133,7 +133,7 @@ class Asked:
         return Asked(self.seen.select(records=~rows), others)
 
 
-def _lens(target: Any) -> Callable[[Any], Any] | None:
-    """How a target shows shares, where it says so itself: a service may name its first few classes alone."""
+def _lens(target: Any, x: Any) -> Callable[[Any], Any] | None:
+    """How a target shows shares of these records, where it says so itself: a service may name some classes alone."""
     own = getattr(target, "shown", None) or getattr(getattr(target, "__wrapped__", None), "shown", None)
-    return own if callable(own) else None
+    return (lambda shares: own(shares, x)) if callable(own) else None

@@ -13,6 +13,8 @@ from ..core.resolution import printed_decimals
 
 Array = NDArray[Any]
 PAIR = ("label", "score")
+SLACK = 1e-3
+"""How far shares may sum to more than 1, besides what rounding adds."""
 
 
 def by_label(answer: Any) -> Any:
@@ -25,33 +27,44 @@ def by_label(answer: Any) -> Any:
 
 
 def top_shares(answers: Sequence[Mapping[Any, float]], classes: Sequence[Any]) -> Array:
-    """Shares of all classes from those of the first few: what they leave of 1 is spread evenly over the others."""
-    place = {str(name): column for column, name in enumerate(classes)}
+    """Shares of all classes from those of the first few: what they leave of 1 is spread evenly over the others.
+
+    Percentages and logits of some classes are refused, since what they leave for the others is not known.
+    """
+    place = _places(classes)
     table = np.full((len(answers), len(place)), np.nan)
     for row, answer in enumerate(answers):
         for name, share in answer.items():
             if str(name) not in place:
                 raise BadInput("The service named a class that is not among classes=.")
             table[row, place[str(name)]] = share
+    some = table[np.isnan(table).any(axis=1)]
+    decimals = printed_decimals(some[~np.isnan(some)])
+    slack = SLACK + (0.0 if decimals is None else 0.5 * table.shape[1] * 10.0**-decimals)
+    if some.size and (np.nanmin(some, initial=0.0) < 0 or np.nansum(some, axis=1).max() > 1 + slack):
+        raise BadInput(
+            "The scores of a record's first few classes must be shares of 1.",
+            fix="Turn percentages into shares; of logits, or of one score for each class alone, ask for all classes.",
+        )
     return completed(table)
 
 
-def shown_like(told: Sequence[Mapping[Any, float]], shares: Array) -> Array:
-    """Shares (records x classes) as a service that gave the answers `told` would show them, completed.
+def shown_like(told: Sequence[Mapping[Any, float]], shares: Array, classes: Sequence[Any]) -> Array:
+    """Another model's shares (records x classes) of the classes that a service named for each record in `told`.
 
-    It names as many classes as it has named at most, and rounds to its decimals. Where it names more classes of some
-    records than of others, it names those above some share; the smallest that it has named stands for it.
+    They are rounded to the service's decimals, and what they leave of 1 is spread evenly over the others. So whatever
+    the service said of a record's label is compared with what the other model says of the label.
     """
-    counts, named = [len(each) for each in told], np.array([share for each in told for share in each.values()])
-    order = np.argsort(-shares, axis=1, kind="stable")[:, : max(counts)]
-    first = np.take_along_axis(shares, order, axis=1).astype(np.float64)
-    decimals = printed_decimals(named.astype(np.float64))
-    first = first if decimals is None else first.round(decimals)
-    if min(counts) < max(counts):
-        first[:, 1:][first[:, 1:] < named.min()] = np.nan
-    table = np.full(shares.shape, np.nan)
-    np.put_along_axis(table, order, first, axis=1)
-    return completed(table)
+    place, table = _places(classes), np.full(shares.shape, np.nan)
+    decimals = printed_decimals(np.array([share for each in told for share in each.values()], dtype=np.float64))
+    for row, answer in enumerate(told):
+        columns = [place[str(name)] for name in answer]
+        table[row, columns] = shares[row, columns]
+    return completed(table if decimals is None else table.round(decimals))
+
+
+def _places(classes: Sequence[Any]) -> dict[str, int]:
+    return {str(name): column for column, name in enumerate(classes)}
 
 
 def completed(table: Array) -> Array:

@@ -82,13 +82,16 @@ class Service:
                 self._keep(keys[row], answer)
         return self._table([self._known[key] for key in keys])
 
-    def shown(self, shares: Array) -> Array:
-        """Shares (records x classes) of another model as this service would have shown them.
+    def shown(self, shares: Array, x: Any) -> Array:
+        """Shares (records x classes) of another model, for each record of the classes that this service named for it.
 
-        Reference models are looked at in this way, so that they are compared with the target as it is seen.
+        Reference models are looked at in this way, so that they are compared with the target as it is seen. Where the
+        service names all classes, or answers with rows of shares, they stay as they are.
         """
-        told = [answer for answer in self._known.values() if isinstance(answer, Mapping) and answer]
-        return shown_like(told, shares) if told else shares
+        told = [self._known.get(key) for key in _keys(x)]
+        if self.classes is None or not any(isinstance(answer, Mapping) for answer in told):
+            return shares
+        return shown_like([answer if isinstance(answer, Mapping) else {} for answer in told], shares, self.classes)
 
     def _within(self, wanted: int, left: int) -> None:
         if self.queries is not None and self.asked + wanted > self.queries:
