@@ -146,7 +146,7 @@ def _tuple(words: Any) -> tuple[str, ...]:
 def _body(value: types.FunctionType | type) -> tuple[Any, ...]:
     """A function's code, and what it holds and reads; a class's functions, plain values and bases."""
     if isinstance(value, type):
-        own = {word: part for word, part in vars(value).items() if isinstance(part, METHODS)}
+        own: dict[str, Any] = {word: part for word, part in vars(value).items() if isinstance(part, METHODS)}
         own |= {word: part for word, part in vars(value).items() if isinstance(part, SETTINGS) and word[:2] != "__"}
         return own, value.__bases__
     held = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
