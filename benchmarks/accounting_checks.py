@@ -153,26 +153,27 @@ def brute(event: Event, adjacency: Adjacency, group: int, delta: float) -> Check
 
 
 def _product(one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
-    return np.multiply.outer(one[0], other[0]).ravel(), np.multiply.outer(one[1], other[1]).ravel()
+    return np.add.outer(one[0], other[0]).ravel(), np.add.outer(one[1], other[1]).ravel()
 
 
 def _outcomes(pair: Pair) -> tuple[Any, Any] | None:
-    """P and Q of all outcomes, by their formulas; the tails beyond 38 scales are left out."""
+    """log P and log Q of all outcomes, by their formulas; tails that both leave beyond e^-700 are left out."""
     if isinstance(pair, Discrete):
-        return np.array([p for p, _ in pair.atoms]), np.array([q for _, q in pair.atoms])
+        with np.errstate(divide="ignore"):
+            return np.log([p for p, _ in pair.atoms]), np.log([q for _, q in pair.atoms])
     if not isinstance(pair, Location) or not pair.noise.whole or pair.noise.scale > 300:
         return None
     places = [place for _, place in (*pair.p, *pair.q)]
     far = 38 if isinstance(pair.noise, GaussianNoise) else 700
     reach = math.ceil(far * pair.noise.scale) + 2
     k = np.arange(min(places) - reach, max(places) + reach + 1)
-    whole = np.exp(-_size(pair, np.arange(-2.0 * reach - 50, 2.0 * reach + 51))).sum()
-    sides = (
-        sum(weight * np.exp(-_size(pair, k - place)) for weight, place in parts) / whole for parts in (pair.p, pair.q)
+    whole = math.log(math.fsum(np.exp(-_size(pair, np.arange(-2.0 * reach - 50, 2.0 * reach + 51)))))
+    p, q = (
+        np.logaddexp.reduce([math.log(weight) - _size(pair, k - place) for weight, place in parts if weight > 0])
+        - whole
+        for parts in (pair.p, pair.q)
     )
-    p, q = sides
-    held = (p > 0) | (q > 0)
-    return p[held], q[held]
+    return p, q
 
 
 def _size(pair: Location, k: Any) -> Any:
@@ -181,26 +182,29 @@ def _size(pair: Location, k: Any) -> Any:
 
 
 def _smallest(p: Any, q: Any, delta: float) -> tuple[float, float]:
-    """Ends of the least epsilon with sum (p - e^epsilon q)_+ <= delta, with room for the rounding of the sums."""
+    """Ends of the least epsilon with sum (p - e^epsilon q)_+ <= delta, with room for the rounding of the sums.
+
+    From logarithms: with little noise q is far below what a double holds.
+    """
     room = 1e-11 * delta + 1e-13 * min(delta, 1.0) + 1e-15 * p.size**0.5 * delta
-    told = float(p[q == 0].sum())
+    told = float(np.exp(p[np.isneginf(q)]).sum())
     if told > delta + room:
         return math.inf, math.inf
     if told > delta - room:
         return 0.0, math.inf
-    positive = (p > 0) & (q > 0)
-    p, q = p[positive], q[positive]
-    at = lambda epsilon: told + float(np.maximum(p - math.exp(min(epsilon, 700.0)) * q, 0.0).sum())  # noqa: E731
+    held = np.isfinite(p) & np.isfinite(q)
+    chance, loss = np.exp(p[held]), p[held] - q[held]
+    at = lambda epsilon: told - float((chance * np.expm1(np.minimum(epsilon - loss, 0.0))).sum())  # noqa: E731
     ends = []
     for goal in (delta + room, delta - room):
         low, high = 0.0, 1.0
         if at(0.0) <= goal:
             ends.append(0.0)
             continue
-        while at(high) > goal and high < 699:
+        while at(high) > goal:
             high *= 2
         for _ in range(200):
             middle = (low + high) / 2
             low, high = (middle, high) if at(middle) > goal else (low, middle)
-        ends.append(high if high < 699 else math.inf)
-    return ends[0] * (1 - 1e-12) if math.isfinite(ends[0]) else 0.0, ends[1]
+        ends.append(high)
+    return ends[0] * (1 - 1e-12), ends[1] * (1 + 1e-12)

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, fit, private
-from tacit.train.clip import Clipper
+from tacit.train.clip import Clipper, Compiled
 from tacit.train.clip.tree import mapped
 from tacit.train.noise.chacha import keystream
 from tacit.train.noise.derive import derived, words_of
@@ -199,6 +199,28 @@ def test_an_example_that_is_not_finite_counts_for_nothing(monkeypatch) -> None:
         released.append(torch.cat([tensor.detach().flatten() for tensor in model.parameters()]))
     assert released[0].isfinite().all()
     torch.testing.assert_close(released[0], released[1], rtol=0, atol=1e-4)
+
+
+def test_a_record_that_is_not_finite_moves_no_other_in_bfloat16() -> None:
+    """512 equal records: another way of computing them would round all of them otherwise, and by the same."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 256), nn.LayerNorm(256), nn.GELU(), nn.Linear(256, 10)).to(DEVICE)
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+    compiled = Compiled(Clipper(model, loss, dict(model.named_parameters()), 1.0, "bfloat16"))
+    x, y = torch.randn(1, 64, device=DEVICE).repeat(512, 1), torch.full((512,), 3, device=DEVICE)
+    every = torch.ones(512, dtype=torch.bool, device=DEVICE)
+    others = every.clone()
+    others[5] = False
+    without = {name: total.clone() for name, total in compiled((x, y), others).sums.items()}
+    x[5] = torch.nan
+    for mask in (every, others):
+        found = compiled((x, y), mask)
+        apart = sum(float((found.sums[name] - total).double().square().sum()) for name, total in without.items())
+        assert apart**0.5 < 1e-3
+        assert int(found.norms.isinf().sum()) == int(mask[5])
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["finite", "not finite"])
