@@ -117,7 +117,7 @@ def made(name: str, left: Tensor, right: Tensor) -> tuple[list[Term], Tensor]:
     if name.startswith("dense"):
         return [Dense(plain.dense())], weight
     if name == "view":
-        return [Viewed([plain], weight.T, weight)] if rows == columns else [plain], weight
+        return [Viewed([plain], weight.T, weight, lambda one: one.T)] if rows == columns else [plain], weight
     if name == "tied embedding":
         return [plain, Gather(index, right, weight.shape)], weight
     if name == "mixture":

@@ -349,7 +349,7 @@ def test_parts_are_added_up_in_float64_where_there_are_many(records: int, kind: 
 def test_a_view_of_a_parameter_keeps_a_sum_in_float64() -> None:
     weight = torch.zeros(3, 1, requires_grad=True)
     values = torch.full((4096, 1, 3), (1.0 + 2.0**-9 / 3) / 3**0.5)
-    parts = [Viewed([Dense(values)], weight.T, weight)]
+    parts = [Viewed([Dense(values)], weight.T, weight, lambda one: one.T)]
     found = terms.weighted(parts, torch.ones(4096, dtype=torch.float64))
     torch.testing.assert_close(found, values.double().sum(0).mT, rtol=1e-12, atol=0)
 

@@ -36,11 +36,12 @@ from train_keeping import (
     unwatchable,
     ways,
 )  # fmt: skip
+from train_kept_deep import fifth_ways
 from train_mixing import CLASSES, attribute_bank, each, inside
 from train_zoo import naive
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-WAYS = ways() | more_ways() | third_ways()
+WAYS = ways() | more_ways() | third_ways() | fifth_ways()
 
 
 GENERATOR = torch.Generator().manual_seed(3)

@@ -24,7 +24,7 @@ from ...core import BadInput
 from .arrays import REDUCED, Room, full_float32
 from .capture.errors import no_rule
 from .capture.level import Level
-from .capture.nested import nested
+from .capture.nested import nested, watching
 from .capture.watch import Capture
 from .recompute.hooks import checkpointed
 from .rounding import LARGE, PRODUCTS, ROUND, borne, needs_float64
@@ -236,6 +236,7 @@ def watched(forward: Forward, capture: Capture) -> Tensor:
         one = mapped(capture.enter, forward.batch)
         with capture:
             loss = forward.losses(one)
+        capture.check_caught()
         check_losses(loss, 1)
         return level.all(loss.squeeze(0))
 
@@ -267,8 +268,9 @@ def _by_source(capture: Capture, gradients: Iterable[Tensor | None], batch: int)
             continue
         rule = RULES.get(record.function, fallback)
         try:
-            for tensor, term in rule(record, record.first(gradient), batch):
-                found.setdefault(id(tensor), []).append(term)
+            with watching(capture):
+                for tensor, term in rule(record, record.first(gradient), batch):
+                    found.setdefault(id(tensor), []).append(term)
         except (BadInput, RuntimeError, ValueError) as error:
             raise no_rule(record.function, capture.names(record.used), _reason(error)) from error
     return {source: join(terms) for source, terms in found.items()}
@@ -287,8 +289,8 @@ def _by_parameter(capture: Capture, by_source: dict[int, list[Term]]) -> Terms:
         source = capture.sources[key]
         for name in sorted(source.parents):
             parameter = capture.parameters[name]
-            if source.one_to_one and len(source.parents) == 1 and source.tensor.dtype not in REDUCED:
-                term: Term = Viewed(terms, source.tensor, parameter)
+            if source.viewed and source.tensor.dtype not in REDUCED:
+                term: Term = Viewed(terms, source.tensor, parameter, source.made)
             else:
                 term = Dense(pulled(source.tensor, parameter, terms))
             found.setdefault(name, []).append(term)

@@ -100,6 +100,16 @@ def own_rule(name: str) -> NoRule:
     )
 
 
+def unwatched(name: str) -> NoRule:
+    """The one sentence for code of somebody's own that torch runs in place of a function."""
+    return NoRule(f"{name} is not torch's own, so what it does cannot be seen.", fix="Leave it out of training.")
+
+
+def caught() -> NoRule:
+    """The one sentence for code that goes another way where an operation raises: it may for one record's values."""
+    return NoRule("It catches what an operation on records raises.", fix="Leave it out of training.")
+
+
 def together(name: str) -> NoRule:
     """The one sentence for an operation of torch's that makes one result of all records inside `vmap`."""
     return NoRule(

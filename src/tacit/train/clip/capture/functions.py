@@ -52,6 +52,25 @@ def own_vmap_rule(func: Any) -> str:
     return name if found else ""
 
 
+_COMPILED = (*_CHECKED, "torchvision")
+
+
+@cache
+def stranger(func: Any) -> str:
+    """The name of a function that is not torch's, and so runs unwatched while it is carried out; empty for any other.
+
+    A library's function gives itself to a mode by `handle_torch_function`. An operator with a kernel written in Python
+    is given one record after another, with values that it may read and keep.
+    """
+    if isinstance(func, types.FunctionType):
+        return "" if str(func.__module__).partition(".")[0] in ("torch", "tacit") else func.__qualname__
+    packet = func if isinstance(func, torch._ops.OpOverloadPacket) else getattr(func, "overloadpacket", None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        return ""
+    name: str = packet._qualified_op_name
+    return "" if name.partition("::")[0] in _COMPILED else name
+
+
 def name_of(func: Any) -> str:
     """A readable name; attribute getters are called after their attribute."""
     name = getattr(func, "__name__", str(func))

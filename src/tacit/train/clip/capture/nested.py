@@ -10,19 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._functorch.autograd_function as autograd
 import torch._functorch.vmap as functorch
+import torch._tensor_str as texts
 from torch import Tensor
+from torch._C._functorch import is_batchedtensor
 
-from .errors import own_rule
+from .errors import looked_on, own_rule
 
 if TYPE_CHECKING:
     from .watch import Capture
 
 UNWRAP = "_remove_batch_dim"
+RESTORE = "restore_vmap"
+TEXT = "_str"
+_TEXT = texts._str
 RULE = "has_overridden_vmap_rule"
 
 
@@ -41,8 +47,35 @@ def nested(capture: Capture) -> Iterator[None]:
         capture.note(found)
         return found
 
-    with _exchanged(functorch, UNWRAP, ours), without_rules():
+    with _exchanged(functorch, UNWRAP, ours), _exchanged(texts, TEXT, _no_text), without_rules(), watching(capture):
         yield
+
+
+@contextmanager
+def watching(capture: Capture) -> Iterator[None]:
+    """Let the capture look on while code of an autograd function runs, in the forward and in the backward pass.
+
+    Torch runs it in a level of its own, out of sight of the modes that were in force when the function was called.
+    """
+    theirs = getattr(autograd, RESTORE, None)
+
+    def ours(function: Any, *rest: Any) -> Any:
+        assert theirs is not None
+        return theirs(partial(_seen, capture, function), *rest)
+
+    with _exchanged(autograd, RESTORE, ours):
+        yield
+
+
+def _seen(capture: Capture, function: Any, *args: Any) -> Any:
+    return capture.run(function, *args)
+
+
+def _no_text(tensor: Tensor, **options: Any) -> str:
+    """In place of the text of a tensor: that of all records, also in a thread that no mode is in force in."""
+    if is_batchedtensor(tensor):
+        raise looked_on("the text of a tensor, which would be that of all records")
+    return str(_TEXT(tensor, **options))
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,7 +29,18 @@ from torch.utils.checkpoint import CheckpointError
 from ..recompute.hooks import lost
 from ..rules.operators import EXPANSIONS, RULES
 from .coins import tossed
-from .errors import Overwritten, Remembered, kept_data, looked_on, no_rule, own_rule, together, unseen
+from .errors import (
+    Overwritten,
+    Remembered,
+    caught,
+    kept_data,
+    looked_on,
+    no_rule,
+    own_rule,
+    together,
+    unseen,
+    unwatched,
+)
 from .functions import (
     FACTORIES,
     gives_shape,
@@ -41,8 +53,10 @@ from .functions import (
     own_vmap_rule,
     public_coin,
     refuse,
+    stranger,
 )
 from .level import Level
+from .nested import watching
 from .onlookers import onlooker
 from .ranges import bounded
 from .rows import ROWS
@@ -50,11 +64,24 @@ from .rows import ROWS
 
 @dataclass(eq=False)
 class Source:
-    """A parameter (no parents), or a tensor derived from parameters alone."""
+    """A parameter, or a tensor derived from parameters alone; `made` makes it once more from its one parameter.
+
+    `one_to_one`: it holds every number of that parameter at most once, and nothing else.
+    """
 
     tensor: Tensor
     parents: frozenset[str]
     one_to_one: bool = True
+    made: Callable[[Tensor], Tensor] = lambda parameter: parameter
+
+    def __post_init__(self) -> None:
+        self.version, self.hooks = self.tensor._version, len(self.tensor._backward_hooks or ())
+
+    @property
+    def viewed(self) -> bool:
+        """Whether it still is what it was when it was made: nothing was written into it or hung on it."""
+        kept = self.tensor._version == self.version and len(self.tensor._backward_hooks or ()) == self.hooks
+        return self.one_to_one and kept
 
 
 @dataclass(eq=False)
@@ -95,7 +122,7 @@ class Capture(TorchFunctionMode):
         self.sources = {id(tensor): Source(tensor, frozenset((name,))) for name, tensor in self.parameters.items()}
         self.seen: dict[int, weakref.ref[Tensor]] = {}
         self.broken: list[Tensor] = []
-        self.parts = 0
+        self.parts = self.raised = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         func, kwargs = known(func), kwargs or {}
@@ -107,10 +134,13 @@ class Capture(TorchFunctionMode):
             raise looked_on(what)
         if private and (name := own_vmap_rule(func)):
             raise own_rule(name)
+        if tensors and (name := stranger(func)):
+            raise unwatched(name)
         if private and in_place(func, kwargs) and not self.level.owns(tensors[0]):
             self._check_written(tensors[0])
         if private:
             args, kwargs = self._in_range(func, args, kwargs)
+        self.raised += private
         if used and torch.is_grad_enabled():
             result = self._watched(func, args, kwargs, used, private)
         elif private and func is Tensor.requires_grad_:  # gradients flow to all records' tensors underneath
@@ -122,6 +152,7 @@ class Capture(TorchFunctionMode):
                 result = tossed(func, args, kwargs)
         else:
             result = func(*args, **kwargs)
+        self.raised -= private
         if private and not gives_shape(func) and not all(map(self.level.owns, flat((result,), {}))):
             raise together(name_of(func))
         if self.owned and func in FACTORIES:
@@ -138,6 +169,11 @@ class Capture(TorchFunctionMode):
             if known is None or known() is not tensor:
                 raise Remembered
         return True
+
+    def check_caught(self) -> None:
+        """An operation on records that raises does so for all of them; code that catches it would treat all alike."""
+        if self.raised:
+            raise caught()
 
     def note(self, result: Any) -> None:
         """Remember that this pass has made these tensors."""
@@ -194,9 +230,11 @@ class Capture(TorchFunctionMode):
         result = func(*args, **kwargs)
         parents = frozenset().union(*(self.sources[id(tensor)].parents for tensor in used))
         same = one_to_one(func, args) and all(self.sources[id(tensor)].one_to_one for tensor in used)
-        for tensor in flat((result,), {}):
+        same = same and len(used) == 1
+        for place, tensor in enumerate(flat((result,), {})):
             if tensor.requires_grad and id(tensor) not in self.sources:
-                self.sources[id(tensor)] = Source(tensor, parents, same and len(used) == 1)
+                made = partial(_again, self.sources[id(used[0])], func, args, kwargs, place, tensor) if same else _same
+                self.sources[id(tensor)] = Source(tensor, parents, same, made)
         return result
 
     def _consume(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> Any:
@@ -272,13 +310,28 @@ class Capture(TorchFunctionMode):
         if not losses.requires_grad:
             return [None] * len(outputs)
         try:
-            found = torch.autograd.grad(losses, outputs + parameters, cotangent, allow_unused=True)
+            with watching(self):
+                found = torch.autograd.grad(losses, outputs + parameters, cotangent, allow_unused=True)
         except CheckpointError as error:
             raise lost() from error
+        self.check_caught()
         for name, gradient in zip(self.parameters, found[len(outputs) :], strict=True):
             if gradient is not None:
                 raise unseen(name)
         return list(found[: len(outputs)])
+
+
+def _same(parameter: Tensor) -> Tensor:
+    return parameter
+
+
+def _again(source: Source, func: Any, args: Any, kwargs: Any, place: int, result: Tensor, parameter: Tensor) -> Tensor:
+    """A view of a parameter or a cast, made once more. Of other tensors it took the shape or the kind (`type_as`)."""
+    tensor = source.made(parameter)
+    if len(list(flat(args, kwargs))) > 1:
+        return tensor.to(result.dtype).view(result.shape)
+    table = {id(source.tensor): tensor}
+    return list(flat((func(*replaced(args, table), **replaced(kwargs, table)),), {}))[place]
 
 
 def _memory(tensor: Tensor) -> int | None:

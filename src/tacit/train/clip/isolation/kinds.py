@@ -35,6 +35,8 @@ PLAIN = (
     torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.library.Library, torch.finfo, torch.iinfo,
     torch.jit.ScriptFunction, re.Match, struct.Struct,
 )  # fmt: skip
+HOLDERS = (slice, types.GenericAlias, types.UnionType, operator.itemgetter, re.Match, torch.jit.ScriptFunction)
+"""Constants that lead to objects which need not be."""
 FOLLOWED = (
     object, tuple, frozenset, list, dict, set, bytearray, deque, defaultdict, OrderedDict, type, np.ndarray,
     torch._C.TensorBase, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType,

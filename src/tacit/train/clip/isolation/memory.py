@@ -36,8 +36,7 @@ class Memory:
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self.tensors = list(tensors)
         self.own = [tensor.data for tensor in self.tensors]
-        self.leaves = [tensor for tensor in self.tensors if tensor.is_leaf]
-        self.flags = [(tensor.requires_grad, tensor.grad, _hooks(tensor)) for tensor in self.leaves]
+        self.flags = [(tensor.requires_grad, gradient(tensor), _hooks(tensor)) for tensor in self.tensors]
         self.versions = [tensor._version for tensor in self.tensors]
         self.masters: dict[int, Tensor] = {}
         for data in self.own:
@@ -58,18 +57,25 @@ class Memory:
             tensor.data = data
             if tensor._version != version:  # how often something was written
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-        for tensor, (wanted, gradient, hooks) in zip(self.leaves, self.flags, strict=True):
+        for tensor, (wanted, noted, hooks) in zip(self.tensors, self.flags, strict=True):
             for name, held in zip(HOOKS, hooks, strict=True):
-                if getattr(tensor, name) is not held:
+                if (now := getattr(tensor, name)) is not held:
+                    if held is None and isinstance(now, dict):
+                        now.clear()  # what made a tensor has the dict too
                     setattr(tensor, name, held)
-            if tensor.requires_grad != wanted:
+            if tensor.is_leaf and tensor.requires_grad != wanted:
                 tensor.requires_grad_(wanted)
-            if tensor.grad is not gradient:
-                tensor.grad = gradient
+            if gradient(tensor) is not noted:
+                tensor.grad = noted
 
     def moved(self) -> bool:
         """Whether something was written since `enter`."""
         return not all(map(_equal, self.tensors, self.own))
+
+
+def gradient(tensor: Tensor) -> Tensor | None:
+    """What `grad` holds; torch warns where a tensor that was computed does not keep one."""
+    return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
 def _hooks(tensor: Tensor) -> list[Any]:

@@ -26,6 +26,7 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
+    GetSetDescriptorType,
     MappingProxyType,
     MemberDescriptorType,
     MethodType,
@@ -43,6 +44,7 @@ from torch.nn.utils import parametrize
 from ..capture.onlookers import in_force
 from .code import imported, names_of
 from .kinds import (
+    HOLDERS,
     SHALLOW,
     foreign,
     hides,
@@ -54,7 +56,7 @@ from .kinds import (
     settable,
     slots_of,
 )
-from .memory import Draws, Flags, Odd, swappable
+from .memory import Draws, Flags, Odd, gradient, swappable
 from .snapshots import (
     ABSENT,
     Added,
@@ -69,6 +71,7 @@ from .snapshots import (
     Names,
     Partial,
     Patched,
+    Registered,
     Sequence,
     Snapshot,
     content,
@@ -77,9 +80,10 @@ from .snapshots import (
 CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.ndarray)
 NAMED = (*CONTAINERS, type)
 OWN = ("__dict__", "__weakref__", "__abstractmethods__")
-HERITAGE = ("__name__", "__qualname__", "__bases__")
+HERITAGE = ("__name__", "__qualname__", "__bases__", "__class__", "__abstractmethods__")
 KNOWN = ("snapshots", "draws", "caches", "opaque", "_arrays", "_tensors", "_seen", "_looked")
-RAISED = ("args", "__cause__", "__context__", "__traceback__")
+WRITTEN = (MemberDescriptorType, GetSetDescriptorType)
+"""Attributes that C code keeps, such as the number of an `OSError`."""
 
 
 class Reach:
@@ -112,6 +116,8 @@ class Reach:
         """Visit what is left, once each; `_seen` keeps all of it alive, so that no identity is used again."""
         while self._left:
             value, path, whole = self._left.pop()
+            if isinstance(value, HOLDERS):
+                self._left += [(one, path, whole) for one in gc.get_referents(value)]
             if plain(value) or id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
@@ -195,13 +201,13 @@ class Reach:
         if held is not None or slots:
             self.snapshots.append(Kind(value, held))
         if isinstance(value, BaseException):
-            self._noted(value, RAISED)
+            self._noted(value, _raised(type(value)))
         return held is not None or bool(slots) or isinstance(value, BaseException)
 
     def _noted(self, value: Any, names: tuple[str, ...]) -> None:
         """Attributes that C code keeps."""
-        self.snapshots.append(Attributes(value, partial(getattr, value), lambda: names))
-        self._later((getattr(value, name) for name in names), "", False)
+        self.snapshots.append(Attributes(value, lambda name: getattr(value, name, ABSENT), lambda: names))
+        self._later((getattr(value, name, ABSENT) for name in names), "", False)
 
     def _container(self, value: Any, path: str, whole: bool) -> bool:
         if isinstance(value, dict):
@@ -241,6 +247,7 @@ class Reach:
             self._left.append((value.__func__, path, True))
         elif isinstance(value, property):
             self._left += [(one, path, True) for one in (value.fget, value.fset, value.fdel)]
+            self._noted(value, ("__doc__",))
         elif isinstance(value, functools.partial):
             self.snapshots.append(Partial(value))
             self._left += [(one, path, True) for one in (value.func, value.args, value.keywords)]
@@ -325,6 +332,16 @@ class Reach:
                 self._module(held[name], attributes)
             elif not foreign(path) or isinstance(held[name], NAMED):
                 self._left.append((held[name], f"{path}.{name}", not foreign(path)))
+            else:
+                self._shallow(held[name], f"{path}.{name}")
+
+    def _shallow(self, value: Any, path: str) -> None:
+        """Of a function or an object of a library that is left alone, the attributes: they can be set by anybody."""
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(value, FunctionType):
+            self._left.append((value, path, False))
+        elif isinstance(attributes, dict):
+            self._left.append((attributes, path, False))
 
     def _class(self, value: type, path: str) -> None:
         for kind in value.__mro__:
@@ -340,7 +357,9 @@ class Reach:
                 continue
             self._seen[id(kind)] = kind
             self.snapshots.append(Attributes(kind, partial(_attribute, kind), partial(_own, kind)))
-            self.snapshots.append(Attributes(kind, partial(getattr, kind), lambda: HERITAGE))
+            self.snapshots.append(Attributes(kind, partial(_inherited, kind), lambda: HERITAGE))
+            if "_abc_impl" in vars(kind):
+                self.snapshots.append(Registered(kind))
             self._left.append((type(kind), path, True))
             self._left += [(vars(kind)[name], f"{kind.__name__}.{name}", True) for name in _own(kind)]
 
@@ -349,11 +368,12 @@ class Reach:
             return
         if swappable(value):
             self._tensors.append(value)
-            hooks = value._backward_hooks
-            self._later((hooks, value.__dict__, value.grad if value.is_leaf else None), path, whole)
+            hooks, made = value._backward_hooks, value.grad_fn
+            beside = {} if made is None else made.metadata
+            self._later((hooks, value.__dict__, beside, gradient(value)), path, whole)
         else:
             self.snapshots.append(Odd(value))
-            self._later((value.__dict__, value.grad if value.is_leaf else None), path, whole)
+            self._later((value.__dict__, gradient(value)), path, whole)
         if type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             self._left.append((type(value), path, whole))
 
@@ -367,6 +387,20 @@ def handlers() -> list[Any]:
 
 def _attribute(kind: type, name: str) -> Any:
     return vars(kind).get(name, ABSENT)
+
+
+def _inherited(kind: type, name: str) -> Any:
+    try:
+        return type.__getattribute__(kind, name)
+    except AttributeError:  # abstract methods of a class that has none
+        return ABSENT
+
+
+@functools.cache
+def _raised(kind: type) -> tuple[str, ...]:
+    """Attributes of exceptions of a class that C code keeps."""
+    held = {name: one for base in kind.__mro__[:-1] for name, one in vars(base).items()}
+    return tuple(name for name, one in held.items() if isinstance(one, WRITTEN) and name not in OWN)
 
 
 def _own(kind: type) -> list[str]:

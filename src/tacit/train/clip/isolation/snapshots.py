@@ -6,6 +6,7 @@ called on the types themselves, so that no subclass can pretend to be unchanged.
 
 from __future__ import annotations
 
+import _abc
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -240,16 +241,41 @@ def content(cell: CellType) -> Any:
 
 
 class Function:
-    """What a function does, and its defaults."""
+    """What a function does, its defaults and its attributes."""
 
     def __init__(self, held: FunctionType) -> None:
         self.held = held
         self.noted = [getattr(held, name) for name in CODE]
 
+        self.attributes = dict(held.__dict__)
+
     def restore(self) -> None:
         for name, value in zip(CODE, self.noted, strict=True):
             if getattr(self.held, name) is not value:
                 setattr(self.held, name, value)
+        now, noted = self.held.__dict__, self.attributes
+        if len(now) != len(noted) or not same(now, noted) or not same(now.values(), noted.values()):
+            now.clear()
+            now.update(noted)
+
+
+class Registered:
+    """Which classes count as subclasses of an abstract one (`abc.ABC.register`)."""
+
+    def __init__(self, held: type) -> None:
+        self.held = held
+        self.noted = self._now()
+
+    def _now(self) -> list[type]:
+        found = [one() for one in _abc._get_dump(self.held)[0]]
+        return [kind for kind in found if kind is not None]
+
+    def restore(self) -> None:
+        if set(self._now()) != set(self.noted):
+            _abc._reset_registry(self.held)
+            _abc._reset_caches(self.held)
+            for kind in self.noted:
+                _abc._abc_register(self.held, kind)
 
 
 class Kind:
@@ -317,13 +343,12 @@ class Array:
             self.held.flags.writeable = False
 
     def restore(self) -> None:
-        if self.locked:
-            self.held.flags.writeable = True
         self._reform()
-        if self.noted is None or not self.writeable:
-            return
-        if self.held.tobytes() != self.noted.tobytes():
+        if self.noted is not None and self.held.tobytes() != self.noted.tobytes():
+            self.held.flags.writeable = True  # a record may have written, and locked it afterwards
             np.copyto(self.held, self.noted)
+        if self.held.flags.writeable != self.writeable:
+            self.held.flags.writeable = self.writeable
 
     def _reform(self) -> None:
         """The shape and kind of its numbers as before; one that was made longer or shorter is that no more."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextvars
 import decimal
+import gc
 import random
 import sys
 import threading
@@ -53,6 +54,7 @@ class Surroundings(Reach):
         super().__init__(*roots, near=near)
         self.called: Called = {} if called is None else called
         self._codes: set[CodeType] = set()
+        self._sought: set[CodeType] = set()
         for code, variables in list(self.called.items()):
             if not code.co_freevars:
                 self._known.add(code)
@@ -125,7 +127,7 @@ class Surroundings(Reach):
             self._known.add(code)
         own = code not in self._codes and not foreign(str(frame.f_globals.get("__name__", "")))
         waiting = self._waiting.get(code, [])
-        here = [one for one in waiting if _runs(one, frame)]
+        here = [one for one in waiting if _runs(one, frame)] or self._unheld(frame, code)
         if own:
             self.called[code] = frame.f_globals
         if not own and not here:
@@ -138,6 +140,14 @@ class Surroundings(Reach):
                 self.called.pop(code)
             self._waiting[code] = waiting
             self._stop()
+
+    def _unheld(self, frame: FrameType, code: CodeType) -> list[FunctionType]:
+        """The function that a frame is a call of, where only C code holds it (an operator's): it may enclose things."""
+        if not code.co_freevars or code in self._sought or not _of_the_user_by_name(frame):
+            return []
+        self._sought.add(code)
+        held = [one for one in gc.get_referrers(code) if isinstance(one, FunctionType) and id(one) not in self._seen]
+        return [one for one in held if one.__code__ is code and _runs(one, frame)]
 
     def _stop(self) -> None:
         """Raise `Stopped` where a call leads to what cannot be put back. Code that catches it is watched further.

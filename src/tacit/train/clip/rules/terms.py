@@ -23,7 +23,7 @@ u the unit of rounding, |e_it| <= u c_i |l_it| and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -160,11 +160,16 @@ class Gather:
 
 @dataclass(eq=False)
 class Viewed:
-    """Terms of a `tensor` that holds each element of `parameter` at most once: a transpose, a slice, a cast."""
+    """Terms of a `tensor` that holds each element of `parameter` at most once: a transpose, a slice, a cast.
+
+    `made` makes it once more, from a copy: hooks that user code hung on the tensor would change the sum of all records
+    behind the measured norms, and so would what it wrote into it.
+    """
 
     terms: list[Term]
     tensor: Tensor
     parameter: Tensor
+    made: Callable[[Tensor], Tensor]
 
     def norm2(self, memo: Memo) -> Tensor:
         return norm2(self.terms, memo)
@@ -198,14 +203,16 @@ class Viewed:
         return found.double() + self._pulled(total - total.to(self.tensor.dtype))  # what rounding would lose
 
     def _pulled(self, total: Tensor) -> Tensor:
-        total = total.to(self.tensor.dtype)
-        return torch.autograd.grad(self.tensor, self.parameter, total, retain_graph=True)[0]
+        with torch.enable_grad():
+            leaf = self.parameter.detach().requires_grad_()
+            tensor = self.made(leaf)
+        return torch.autograd.grad(tensor, leaf, total.to(tensor.dtype))[0]
 
     def dense(self) -> Tensor:
         return pulled(self.tensor, self.parameter, self.terms)
 
     def only(self, kept: Tensor) -> Viewed:
-        return Viewed([term.only(kept) for term in self.terms], self.tensor, self.parameter)
+        return Viewed([term.only(kept) for term in self.terms], self.tensor, self.parameter, self.made)
 
 
 class Term(Protocol):
