@@ -1,4 +1,4 @@
-"""Code that the capture would not see: hooks on views of parameters, functions of others, autograd functions, handlers."""
+"""Code that the capture would not see: hooks on views of parameters, functions of others, and handlers."""
 
 from typing import Any
 
