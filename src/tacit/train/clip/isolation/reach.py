@@ -201,7 +201,7 @@ class Reach:
         if held is not None or slots:
             self.snapshots.append(Kind(value, held))
         if isinstance(value, BaseException):
-            self._noted(value, _raised(type(value)))
+            self._noted(value, _raised(type(value)))  # type: ignore[arg-type]
         return held is not None or bool(slots) or isinstance(value, BaseException)
 
     def _noted(self, value: Any, names: tuple[str, ...]) -> None:
@@ -369,7 +369,7 @@ class Reach:
         if swappable(value):
             self._tensors.append(value)
             hooks, made = value._backward_hooks, value.grad_fn
-            beside = {} if made is None else made.metadata
+            beside: dict[str, Any] = {} if made is None else made.metadata
             self._later((hooks, value.__dict__, beside, gradient(value)), path, whole)
         else:
             self.snapshots.append(Odd(value))

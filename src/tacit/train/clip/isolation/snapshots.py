@@ -6,7 +6,7 @@ called on the types themselves, so that no subclass can pretend to be unchanged.
 
 from __future__ import annotations
 
-import _abc
+import _abc  # type: ignore[import-not-found]
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
