@@ -369,7 +369,7 @@ class Reach:
         if swappable(value):
             self._tensors.append(value)
             hooks, made = value._backward_hooks, value.grad_fn
-            beside: dict[str, Any] = {} if made is None else made.metadata
+            beside: Any = {} if made is None else made.metadata
             self._later((hooks, value.__dict__, beside, gradient(value)), path, whole)
         else:
             self.snapshots.append(Odd(value))
