@@ -73,6 +73,8 @@ GUARDS: dict[str, Without] = {
         f"{CLIP}/clipper.py", "if structure.together and backward_hooks(", "if False and backward_hooks("),
     "a library keeps records": Without(
         f"{CLIP}/isolation/surroundings.py", "sys.settrace(self._call)\n        try:", "try:"),
+    "a pass that a value stops leaves something": Without(
+        f"{CLIP}/capture/probe.py", " or stays_halfway(run, around)", ""),
     "a record changes the coins of others": Without(
         f"{CLIP}/clipper.py", "        rewound()\n", ""),
     "a record that raises changes how others are rounded": Without(

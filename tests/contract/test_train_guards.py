@@ -37,6 +37,8 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_train_libraries.py", "test_what_a_library_keeps_is_put_back"),
     ("a record changes the coins of others", f"{TRAIN}.capture.coins:rewound",
      "unit/test_train_strangers.py", "test_a_record_at_which_torch_raises_leaves_the_coins_of_others"),
+    ("a pass that a value stops leaves something", f"{TRAIN}.capture.halfway:stays_halfway",
+     "unit/test_train_unseen.py", "test_a_pass_that_a_value_stops_leaves_nothing_behind"),
     ("a record that raises changes how others are rounded", f"{TRAIN}.clipper:Clipper.without_raising",
      "unit/test_train_strangers.py", "test_a_record_at_which_torch_raises_changes_nothing_for_the_others"),
     ("one at a time, an infinite loss counts", f"{TRAIN}.alone:clipped_alone",

@@ -53,8 +53,7 @@ FAR = 0.5
 AROUND = 0.03
 """Where no contour was found, none is tried so near in log scale."""
 AHEAD = 3e-4
-"""Estimates lead a search to this far below the target: an upper end of a lattice lies above the truth by about so
-much."""
+"""Estimates lead a search to this far below the target: upper ends of a lattice lie so far above the truth."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +162,7 @@ def calibrate(
         guess = partial(_seldom, epsilon, delta, float(known["rate"]), int(known["steps"]), adjacency)
     found = _SOLVERS[solve](excess, guess, doubt, estimate)
     if readings[found].gap > GAP and not -LOOSEST <= plain(found) <= 0:
-        begin = found
-        led = lambda value: math.log(begin / value) * _BETTER[solve]  # noqa: E731
+        led = lambda value, begin=found: math.log(begin / value) * _BETTER[solve]  # noqa: E731
         found = _SOLVERS[solve](plain, led, doubt, lambda value: None)
     known[solve] = found
     if epsilon is None:

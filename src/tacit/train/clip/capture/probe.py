@@ -33,6 +33,7 @@ from ..tree import mapped, size, tensors
 from ..weigh import FLAT
 from .coins import seed_torch, seeded, seeds
 from .errors import NoRule, Overwritten, Remembered, changed
+from .halfway import stays_halfway
 from .level import Level
 from .ranges import InRange
 from .watch import Capture
@@ -230,12 +231,13 @@ def keeps(
     """Whether a pass over all records at once leaves something behind that is not the same after every pass.
 
     No record's values can be in it, but how many passes there were is private: it follows from the sample's size.
-    The same goes for a generator that starts anew in every pass: what a record draws would hang on its place.
+    The same goes for a generator that starts anew in every pass: what a record draws would hang on its place. What a
+    pass leaves that was stopped by a value (`stays_halfway`) would tell of that value.
     """
     with same_random(), _NoDropout():
         run = partial(_parts, structure.forward(loss, usable(loss, parameters, batch), parameters))
         reseeded = seeds(run)  # what is made once, such as a table of positions, is there now
-        return reseeded or around().moved_by(run)
+        return reseeded or around().moved_by(run) or stays_halfway(run, around)
 
 
 def usable(

@@ -26,9 +26,7 @@ from types import (
     CellType,
     CodeType,
     FunctionType,
-    GetSetDescriptorType,
     MappingProxyType,
-    MemberDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
@@ -43,6 +41,7 @@ from torch.nn.utils import parametrize
 
 from ..capture.onlookers import in_force
 from .code import imported, names_of
+from .held import attribute, inherited, own_names, raised, slot_of
 from .kinds import (
     HOLDERS,
     SHALLOW,
@@ -79,11 +78,8 @@ from .snapshots import (
 
 CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.ndarray)
 NAMED = (*CONTAINERS, type)
-OWN = ("__dict__", "__weakref__", "__abstractmethods__")
 HERITAGE = ("__name__", "__qualname__", "__bases__", "__class__", "__abstractmethods__")
 KNOWN = ("snapshots", "draws", "caches", "opaque", "_arrays", "_tensors", "_seen", "_looked")
-WRITTEN = (MemberDescriptorType, GetSetDescriptorType)
-"""Attributes that C code keeps, such as the number of an `OSError`."""
 
 
 class Reach:
@@ -196,12 +192,12 @@ class Reach:
         if held is not None:
             self._left += [(held, path, whole), (type(value), path, whole)]
         if slots := slots_of(type(value)):
-            self.snapshots.append(Attributes(value, lambda name: _slot(slots[name], value), lambda: slots))
-            self._later((_slot(slots[name], value) for name in slots), path, whole)
+            self.snapshots.append(Attributes(value, lambda name: slot_of(slots[name], value), lambda: slots))
+            self._later((slot_of(slots[name], value) for name in slots), path, whole)
         if held is not None or slots:
             self.snapshots.append(Kind(value, held))
         if isinstance(value, BaseException):
-            self._noted(value, _raised(type(value)))  # type: ignore[arg-type]
+            self._noted(value, raised(type(value)))  # type: ignore[arg-type]
         return held is not None or bool(slots) or isinstance(value, BaseException)
 
     def _noted(self, value: Any, names: tuple[str, ...]) -> None:
@@ -356,12 +352,12 @@ class Reach:
                     self._later(list(vars(kind).values()), kind.__name__, False)
                 continue
             self._seen[id(kind)] = kind
-            self.snapshots.append(Attributes(kind, partial(_attribute, kind), partial(_own, kind)))
-            self.snapshots.append(Attributes(kind, partial(_inherited, kind), lambda: HERITAGE))
+            self.snapshots.append(Attributes(kind, partial(attribute, kind), partial(own_names, kind)))
+            self.snapshots.append(Attributes(kind, partial(inherited, kind), lambda: HERITAGE))
             if "_abc_impl" in vars(kind):
                 self.snapshots.append(Registered(kind))
             self._left.append((type(kind), path, True))
-            self._left += [(vars(kind)[name], f"{kind.__name__}.{name}", True) for name in _own(kind)]
+            self._left += [(vars(kind)[name], f"{kind.__name__}.{name}", True) for name in own_names(kind)]
 
     def _tensor(self, value: Tensor, path: str, whole: bool) -> None:
         if is_batchedtensor(value):  # left over from a pass over all records: torch refuses to compute with it
@@ -383,35 +379,3 @@ def handlers() -> list[Any]:
     every = [logging.root, *logging.root.manager.loggerDict.values()]
     found = [one for each in every for one in (getattr(each, "handlers", ()))]
     return [one for one in found if not foreign(type(one).__module__) or hasattr(one, "buffer")]
-
-
-def _attribute(kind: type, name: str) -> Any:
-    return vars(kind).get(name, ABSENT)
-
-
-def _inherited(kind: type, name: str) -> Any:
-    try:
-        return type.__getattribute__(kind, name)
-    except AttributeError:  # abstract methods of a class that has none
-        return ABSENT
-
-
-@functools.cache
-def _raised(kind: type) -> tuple[str, ...]:
-    """Attributes of exceptions of a class that C code keeps."""
-    held = {name: one for base in kind.__mro__[:-1] for name, one in vars(base).items()}
-    return tuple(name for name, one in held.items() if isinstance(one, WRITTEN) and name not in OWN)
-
-
-def _own(kind: type) -> list[str]:
-    """Attributes of a class that code sets; slots are those of its objects."""
-    return [
-        name for name, value in vars(kind).items() if name not in OWN and not isinstance(value, MemberDescriptorType)
-    ]
-
-
-def _slot(slot: MemberDescriptorType, value: Any) -> Any:
-    try:
-        return slot.__get__(value)
-    except AttributeError:
-        return ABSENT

@@ -28,7 +28,7 @@ from ..arrays import REDUCED, full_float32
 from ..capture.coins import from_here
 from ..capture.errors import Overwritten, unseen
 from ..capture.level import Level
-from ..capture.nested import nested
+from ..capture.nested import nested, watching
 from ..capture.watch import Capture, Record, Source, flat
 from ..sums import (
     Clipped,
@@ -104,6 +104,7 @@ class Part:
         with self.coins(), level.entered(), parent.within(), checkpointed(capture), nested(capture), capture:
             result = self.function(*args, **kwargs)
             results = [_mark(level.under(part)[0] if level.direct(part) else part) for part in flat((result,), {})]
+        capture.check_caught()
         _check_same([slot.mark for slot in self.slots], [_mark(record.output) for record in capture.records])
         _check_same(self.results or results, results)
         self.results = results
@@ -170,9 +171,11 @@ class Again(Capture):
             self.others = _leaves(losses, wanted)
         found: Any = [None] * len(wanted)
         if losses.requires_grad:
-            found = torch.autograd.grad(
-                losses, wanted + self.others, torch.ones_like(losses), retain_graph=not last, allow_unused=True
-            )
+            with watching(self):
+                found = torch.autograd.grad(
+                    losses, wanted + self.others, torch.ones_like(losses), retain_graph=not last, allow_unused=True
+                )
+            self.check_caught()
         for name, gradient in zip(self.parameters, found[len(leaves) :], strict=False):
             if gradient is not None:
                 raise unseen(name)

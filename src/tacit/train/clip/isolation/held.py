@@ -1,0 +1,45 @@
+"""Attributes of classes, of their objects in C and of exceptions: which there are, and what they hold."""
+
+from __future__ import annotations
+
+import functools
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any
+
+from .snapshots import ABSENT
+
+OWN = ("__dict__", "__weakref__", "__abstractmethods__")
+WRITTEN = (MemberDescriptorType, GetSetDescriptorType)
+"""Attributes that C code keeps, such as the number of an `OSError`."""
+
+
+def attribute(kind: type, name: str) -> Any:
+    return vars(kind).get(name, ABSENT)
+
+
+def inherited(kind: type, name: str) -> Any:
+    try:
+        return type.__getattribute__(kind, name)
+    except AttributeError:  # abstract methods of a class that has none
+        return ABSENT
+
+
+@functools.cache
+def raised(kind: type) -> tuple[str, ...]:
+    """Attributes of exceptions of a class that C code keeps."""
+    held = {name: one for base in kind.__mro__[:-1] for name, one in vars(base).items()}
+    return tuple(name for name, one in held.items() if isinstance(one, WRITTEN) and name not in OWN)
+
+
+def own_names(kind: type) -> list[str]:
+    """Attributes of a class that code sets; slots are those of its objects."""
+    return [
+        name for name, value in vars(kind).items() if name not in OWN and not isinstance(value, MemberDescriptorType)
+    ]
+
+
+def slot_of(slot: MemberDescriptorType, value: Any) -> Any:
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return ABSENT
