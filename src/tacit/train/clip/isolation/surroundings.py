@@ -146,6 +146,9 @@ class Surroundings(Reach):
         if not code.co_freevars or code in self._sought or not _of_the_user_by_name(frame):
             return []
         self._sought.add(code)
+        visited = (one for one in self._seen.values() if isinstance(one, FunctionType) and one.__code__ is code)
+        if any(_runs(one, frame) for one in visited):
+            return []
         held = [one for one in gc.get_referrers(code) if isinstance(one, FunctionType) and id(one) not in self._seen]
         return [one for one in held if one.__code__ is code and _runs(one, frame)]
 
