@@ -81,15 +81,15 @@ def short(step: object) -> None:
 
 def interrupted(step: object) -> None:
     """Every step breaks off once with its noise made, and is taken again."""
-    whole, seen = step._adapt, []
+    whole, seen = step._next_norm, []
 
-    def once(*args: object) -> None:
+    def once(*args: object) -> float:
         seen.append(step.done)
         if seen.count(step.done) == 1:
             raise KeyboardInterrupt
-        whole(*args)
+        return whole(*args)
 
-    step._adapt = once
+    step._next_norm = once
 
 
 def test_a_step_taken_again_meets_the_same_past() -> None:

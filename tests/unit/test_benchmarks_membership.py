@@ -210,7 +210,7 @@ def test_what_a_campaign_says(lira, tmp_path):
         ("planted", 2, {"draws": 99}),
         ("planted", 2, {"named and not planted": 60}),
         ("false discoveries", 0, {"false discovery rate": 0.06}),
-        ("nulls", 0, {"area above": 40}),
+        ("nulls", 0, {"area above": 400}),
         ("confounded", 0, {"uninformative": 2}),
         ("confounded", 1, {"uninformative": 18}),
     ):

@@ -307,7 +307,7 @@ def tacit_(capsys, monkeypatch, tmp_path):
     Path("taken_net.py").write_text(
         "from torch import nn\n\n"
         "def make():\n    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))\n\n"
-        "def predict(x):\n    return x[:, :2] * 3.0\n"
+        "def predict(x):\n    return x[:, [1, 0]] * 3.0\n"
     )
     return Command(capsys, monkeypatch)
 

@@ -244,7 +244,7 @@ def test_a_model_that_objects_to_some_values_runs_one_record_at_a_time() -> None
     found = clipper((ids, labels), every)
     assert not next(iter(clipper.structures.values())).together
     assert furthest(found.sums, expected.sums) == 0
-    assert found.norms[1] == 0 or found.norms[1].isnan()
+    assert found.norms[1].isinf()
 
 
 @pytest.mark.parametrize("how", ["writes a parameter", "returns two losses"])
