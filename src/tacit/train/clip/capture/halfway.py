@@ -26,20 +26,20 @@ MOST = 64
 """Operations of one pass that are tried; a model with more of them runs one record at a time."""
 LOOKING = frozenset((
     "_assert_async", "_assert_scalar", "_ctc_loss", "_embedding_bag", "_embedding_bag_forward_only",
-    "_pack_padded_sequence", "_sample_dirichlet", "_standard_gamma", "bernoulli", "bernoulli_",
+    "_pack_padded_sequence", "_sample_dirichlet", "_standard_gamma", "bernoulli",
     "binary_cross_entropy", "bincount", "binomial", "cholesky", "cholesky_inverse", "cholesky_solve",
-    "ctc_loss", "embedding_bag", "fractional_max_pool2d", "fractional_max_pool3d", "geometric", "geometric_",
+    "ctc_loss", "embedding_bag", "fractional_max_pool2d", "fractional_max_pool3d", "geometric",
     "geqrf", "histc", "histogram", "istft", "lstsq", "lu_solve", "lu_unpack", "masked_scatter",
     "masked_scatter_", "max_unpool2d", "max_unpool3d", "multi_margin_loss", "multilabel_margin_loss",
-    "multilabel_margin_loss_forward", "multinomial", "mvlgamma", "nanquantile", "normal", "normal_", "ormqr",
+    "multilabel_margin_loss_forward", "multinomial", "mvlgamma", "nanquantile", "normal", "ormqr",
     "poisson", "quantile", "repeat_interleave", "searchsorted", "segment_reduce", "triangular_solve",
 ))  # fmt: skip
 """Operations that raise at some values of real numbers, beside the families."""
 FAMILIES = ("linalg_", "sparse_", "fake_quantize", "quantize_", "sym_constrain", "validate_")
-WHOLE = frozenset((
-    "div", "div_", "floor_divide", "floor_divide_", "fmod", "fmod_", "pow", "pow_", "remainder", "remainder_",
-))  # fmt: skip
-"""Those that raise at some whole numbers, such as a division by zero."""
+DRAWN = frozenset(("bernoulli_", "geometric_", "normal_"))
+"""Those that raise at some chances, where these are a tensor."""
+DIVIDED = frozenset(("div", "div_", "floor_divide", "floor_divide_", "fmod", "fmod_", "remainder", "remainder_"))
+"""Those that raise at a zero among whole numbers, where these are not one number for all."""
 
 
 def stays_halfway(run: Callable[[], object], around: Callable[[], Surroundings]) -> bool:
@@ -74,6 +74,9 @@ class _Stops(TorchDispatchMode):
 def may_raise(func: Any, args: tuple[Any, ...]) -> bool:
     """Whether an operation raises at some values, indices apart: those are moved inside their range."""
     name = func.overloadpacket.__name__
-    if name in WHOLE:
-        return not any(isinstance(one, Tensor) and (one.is_floating_point() or one.is_complex()) for one in args)
+    if name in DRAWN:
+        return any(isinstance(one, Tensor) for one in args[1:])
+    if name in DIVIDED:
+        by = args[1]
+        return isinstance(by, Tensor) and by.dim() > 0 and not (by.is_floating_point() or by.is_complex())
     return name in LOOKING or name.lstrip("_").startswith(FAMILIES)
