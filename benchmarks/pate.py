@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import tempfile
 import time
@@ -26,6 +25,7 @@ import numpy as np
 import torch
 
 from machine import RESULTS, describe, processor
+from pate_costs import answers_for, noise_for
 from pate_networks import adult, digits, house_numbers, mlp, small_cnn, student_cnn, wide_cnn
 from pate_picture import picture
 from tacit.core import Adjacency, source
@@ -96,28 +96,6 @@ def taught(bench, net, public, labels, test, *, semi=True, seeds=1):
         predict = how.taught(public, labels, 10 if labels.max() > 1 else 2, np.random.default_rng(seed))
         found.append(float((predict(test[0]).argmax(1) == test[1]).mean()))
     return round(float(np.mean(found)), 4)
-
-
-def noise_for(epsilon, answers, delta):
-    """The least noise of GNMax, to 0.1 votes, with which so many answers cost at most epsilon."""
-    low, high = 0.1, 1e6
-    while high - low > 0.05:
-        middle = (low + high) / 2
-        made = designed(GNMax(middle), available=answers, queries=answers, answers=None, epsilon=None, delta=delta)
-        low, high = (low, middle) if made.epsilon <= epsilon else (middle, high)
-    return math.ceil(high * 10) / 10
-
-
-def answers_for(epsilon, rule, delta):
-    """The most answers that cost at most epsilon."""
-    low, high = 1, 2
-    cost = lambda n: designed(rule, available=n, queries=n, answers=None, epsilon=None, delta=delta).epsilon  # noqa: E731
-    while cost(high) <= epsilon:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cost(middle) <= epsilon else (low, middle)
-    return low
 
 
 def votes(bench):
