@@ -90,8 +90,9 @@ def _matrix(found: Row) -> Iterator[tuple[bool, str]]:
     if not found["matrix"]:
         return
     for name in ("combined: below 0.9 of plain", "combined: forms below 0.9 of float64"):
-        cells = found[name]
-        yield not cells, f"{name}: {len(cells)}" + (f" ({'; '.join(cells)})" if cells else "")
+        cells, beyond = found[name], found[f"{name} beyond chance"]
+        told = f"{name}: {len(cells)}" + (f" ({'; '.join(cells)})" if cells else "")
+        yield not beyond, f"{told}, {len(beyond)} by more than {found['errors']:g} standard errors"
     for fpr in ("0.01", "0.001"):
         plain, forms = found[f"plain: mean rate at {fpr}"], found[f"combined: mean rate at {fpr}"]
         told = ", ".join(f"{form} {value:.3f}" for form, value in forms.items())

@@ -143,16 +143,20 @@ def test_the_matrix_and_the_splits_at_their_smallest(lira, monkeypatch):
     import membership_matrix
 
     monkeypatch.setattr(membership_matrix, "MODELS", 6)
-    monkeypatch.setattr(membership_matrix, "TARGETS", 2)
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 160)
     x = np.eye(5)[y] + 0.7 * rng.normal(size=(160, 5))
     row = membership_matrix.one(lambda seed: RandomForestClassifier(10, random_state=seed), x, y, 0)
     assert set(row["forms"]) == {"float64", "float32", "float16", "4 decimals", "labels"}
     found = membership_matrix.judged([{"data": "made up", "kind": "forest", **row}])
-    assert found["best: below 0.9 of plain"] == []
-    row["forms"]["float16"]["best"]["0.01"] = -1.0
-    assert membership_matrix.judged([{"data": "a", "kind": "b", **row}])["best: forms below 0.9 of float64"]
+    assert found["best: below 0.9 of plain beyond chance"] == []
+    for error, beyond in ((0.2, []), (0.1, ["a: b, float16"])):  # below by 0.3, of which two errors are 0.4 or 0.2
+        row["forms"]["float16"]["over float64"]["best"]["0.01"] = [-0.3, error]
+        found = membership_matrix.judged([{"data": "a", "kind": "b", **row}])
+        assert found["best: forms below 0.9 of float64"] == ["a: b, float16"]
+        assert found["best: forms below 0.9 of float64 beyond chance"] == beyond
+    each = {fpr: np.array([0.2, 0.4]) for fpr in membership_matrix.FPRS}
+    assert membership_matrix.over(each, each)["0.01"] == [0.03, 0.01]
     for kind in membership_honesty.CONFOUNDS:
         x, y, member = membership_honesty.split(kind, 0, 50)
         assert (x.shape, y.shape, member.sum()) == ((100, 10), (100,), 50)
@@ -170,8 +174,10 @@ def test_the_matrix_goes_on_cell_by_cell(lira, tmp_path, monkeypatch):
 
     def one(make, x, y, seed):
         rates = {"0.01": 0.5, "0.001": 0.1}
+        over = {kind: {"0.01": [0.05, 0.01]} for kind in ("combined", "best")}
         measured.append(make)
-        return {"plain": rates, "forms": {form: {"combined": rates, "best": rates} for form in matrix.FORMS}}
+        form = {"combined": rates, "best": rates, "over plain": over, "over float64": over}
+        return {"plain": rates, "forms": dict.fromkeys(matrix.FORMS, form)}
 
     monkeypatch.setattr(matrix, "one", one)
     monkeypatch.setattr(matrix, "data", lambda folder, name, records: (np.zeros((2, 1)), np.zeros(2)))
@@ -191,6 +197,10 @@ def test_the_matrix_goes_on_cell_by_cell(lira, tmp_path, monkeypatch):
     whole = {**found, "matrix": many, "absent": []}
     assert said(whole).startswith("matrix: MET. 20 of 20 kinds of model; 0 cells missing;")
     assert "SHORT: 2 cells missing" in said({**whole, "missing": 2})
+    low = {"combined: below 0.9 of plain": ["a", "b"], "combined: below 0.9 of plain beyond chance": []}
+    assert "MET. " in said({**whole, **low})
+    assert "below 0.9 of plain: 2 (a; b), 0 by more than 2 standard errors" in said({**whole, **low})
+    assert "SHORT: combined: below" in said({**whole, **low, "combined: below 0.9 of plain beyond chance": ["a"]})
     assert "SHORT: mean rate at 0.001" in said({**whole, "plain: mean rate at 0.001": 0.2})
     for name in ("membership_matrix", "membership_verdicts", "pieces"):
         sys.modules.pop(name, None)
