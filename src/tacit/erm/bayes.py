@@ -16,7 +16,7 @@ from ..core.events import Gaussian
 from .labelled import PrivateClassifier
 from .losses import Floats
 from .noise import gaussian, room_of_sums
-from .rows import bounded
+from .rows import bounded, products_by_row
 from .tables import Schemas
 
 SHARE = math.sqrt(3.0)
@@ -101,7 +101,7 @@ class PrivateGaussianNB(PrivateClassifier):
         check_is_fitted(self, self._result)
         x = self._asked(X)
         spread = np.log(2 * math.pi * self.var_).sum(axis=1)
-        far = ((x * x) @ (1 / self.var_).T) - 2 * x @ (self.theta_ / self.var_).T
+        far = products_by_row(x * x, (1 / self.var_).T) - 2 * products_by_row(x, (self.theta_ / self.var_).T)
         far = far + (self.theta_**2 / self.var_).sum(axis=1)
         return np.asarray(np.log(self.class_prior_) - (spread + far) / 2)
 

@@ -16,6 +16,7 @@ from ..core.randomness import Source
 from .features import PrivateOfRows
 from .losses import Floats
 from .noise import gaussian, room_of_sums
+from .rows import products_by_row
 from .tables import Schemas
 
 COUNT_WEIGHT = 0.5
@@ -95,8 +96,9 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
 
 
 def nearest(rows: Floats, centres: Floats) -> NDArray[np.int64]:
-    """The number of the nearest centre."""
-    return np.asarray(((centres * centres).sum(axis=1) - 2 * rows @ centres.T).argmin(axis=1), dtype=np.int64)
+    """The number of the nearest centre: of two that are equally near, whoever else is there, the same."""
+    far = (centres * centres).sum(axis=1) - 2 * products_by_row(rows, centres.T)
+    return np.asarray(far.argmin(axis=1), dtype=np.int64)
 
 
 def moved(rows: Floats, centres: Floats, noise: float, most: int, rng: Source) -> Floats:

@@ -35,7 +35,7 @@ AT_MOST = "there are at most {:,} records"
 FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
 TUNED = "settings that were chosen by looking at the data"
 SCORED = "scores on the records that it was trained on: they are not released with the weights"
-SEEDED = "anybody who knows the seed that the noise was drawn from"
+SEEDED = "anybody who knows the seed that the noise was drawn from, or sees another release drawn from it"
 
 
 class PrivateEstimator(BaseEstimator):

@@ -20,7 +20,7 @@ from .labelled import PrivateClassifier
 from .losses import Floats, Logistic, MarginLoss, SmoothHinge
 from .methods import run
 from .problem import Problem
-from .rows import bounded, largest_norm, signs
+from .rows import bounded, largest_norm, products_by_row, signs
 from .shape import Design, Shape
 from .softmax import Softmax, descend
 from .tables import Schemas
@@ -84,7 +84,8 @@ class PrivateLinearClassifier(PrivateClassifier):
         size, norm = self._size(x.shape[0]), self._norm_bound()
         budget = self._budget(size, self._models())
         budget = replace(budget, beside=self._beside(x, budget))
-        design = self._design(size, self._width(x, budget) + bool(self.fit_intercept), budget)
+        loss = self._loss()  # read once: what is charged for is what is minimised
+        design = self._design(size, self._width(x, budget) + bool(self.fit_intercept), budget, loss)
         self.method_, self.reason_, self.n_iter_ = design.method, design.reason, design.steps
         event = self._event(design, budget)
         self.utility_ = {GAP: budget.generalisation_gap(event)}
@@ -93,7 +94,7 @@ class PrivateLinearClassifier(PrivateClassifier):
         self._charge(event, budget)
         rng = source(self.random_state)
         rows = bounded(self._prepared(x, budget, rng), norm, self._constant())
-        theta = self._solved(rows, place, design, budget, rng)
+        theta = self._solved(rows, place, loss, design, budget, rng)
         self.coef_ = (theta[:, :-1] if self.fit_intercept else theta) / norm
         self.intercept_ = theta[:, -1] * INTERCEPT if self.fit_intercept else np.zeros(len(theta))
         return self
@@ -129,7 +130,7 @@ class PrivateLinearClassifier(PrivateClassifier):
     def decision_function(self, X: Any) -> Floats:
         """One number per record for two classes, else one per record and class: larger means likelier."""
         check_is_fitted(self, "coef_")
-        found = np.asarray(self._asked(X) @ self.coef_.T + self.intercept_)
+        found = products_by_row(self._asked(X), self.coef_.T) + self.intercept_
         return found[:, 0] if len(self.classes_) == 2 else found
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -142,8 +143,8 @@ class PrivateLinearClassifier(PrivateClassifier):
         pure = any(isinstance(part, ApproximateDP) for part in walk(self.event_))
         return ((FLOATS,) if pure or self.method_ == "dynamics" else ()) + super()._not_covered()
 
-    def _design(self, size: int, features: int, budget: Budget) -> Design:
-        norm, loss = largest_norm(self._constant()), self._loss()
+    def _design(self, size: int, features: int, budget: Budget, loss: MarginLoss) -> Design:
+        norm = largest_norm(self._constant())
         several = len(self.classes_) > 2
         wanted = strength(self.regularization)
         most = None if self.public_size is None else self._most(size)
@@ -157,13 +158,14 @@ class PrivateLinearClassifier(PrivateClassifier):
     def _event(self, design: Design, budget: Budget) -> Event:
         return replace(budget, models=1 if design.method == "softmax" else budget.models).whole(design.event)
 
-    def _solved(self, rows: Any, place: NDArray[np.int64], design: Design, budget: Budget, rng: Source) -> Floats:
+    def _solved(
+        self, rows: Any, place: NDArray[np.int64], loss: MarginLoss, design: Design, budget: Budget, rng: Source
+    ) -> Floats:
         """Weights, one row per model: one model for two classes, else one per class."""
         norm, count = largest_norm(self._constant()), len(self.classes_)
         if design.method == "softmax":
             return descend(Softmax(rows, place, count, norm, self.public_size), design, rng)
         wanted = range(1, 2) if count == 2 else range(count)
-        loss = self._loss()
         problems = (Problem(rows, signs(place, positive), loss, norm, self.public_size) for positive in wanted)
         return np.stack([run(problem, design, budget, rng) for problem in problems])
 
@@ -201,5 +203,5 @@ def quoted(model: PrivateLinearClassifier, size: int, features: int) -> tuple[De
     """How a model with public classes would be fitted to so many records and features, and what that costs."""
     model.classes_ = model._classes(np.zeros(0))
     budget = model._budget(size, model._models())
-    design = model._design(size, features + bool(model.fit_intercept), budget)
+    design = model._design(size, features + bool(model.fit_intercept), budget, model._loss())
     return design, model._event(design, budget), budget

@@ -16,7 +16,7 @@ from ..core.events import ApproximateDP, Gaussian
 from ..core.randomness import Source
 from .budget import Budget
 from .linear import PrivateLinearClassifier
-from .losses import Floats
+from .losses import Floats, MarginLoss
 from .shape import Design
 
 TIMES = {"no noise": 1e6, "noise 2 times too small": 2.0, "noise 3 times too small": 3.0}
@@ -45,12 +45,14 @@ class _Weaker(PrivateLinearClassifier):
             budget = replace(budget, beside=Gaussian(budget.beside.noise_multiplier / self._times))
         return super()._prepared(x, budget, rng)
 
-    def _solved(self, rows: Any, place: NDArray[Any], design: Design, budget: Budget, rng: Source) -> Floats:
+    def _solved(
+        self, rows: Any, place: NDArray[Any], loss: MarginLoss, design: Design, budget: Budget, rng: Source
+    ) -> Floats:
         event = design.event
         if isinstance(event, ApproximateDP):  # pure noise is scaled by the epsilon of its event
             event = replace(event, epsilon=event.epsilon * self._times)
         weaker = design.with_(noise_multiplier=design.noise_multiplier / self._times, event=event)
-        return super()._solved(rows, place, weaker, budget, rng)
+        return super()._solved(rows, place, loss, weaker, budget, rng)
 
     def evidence(self) -> Any:
         raise BadInput("A model with a planted fault keeps no claim, and has no evidence.")

@@ -164,6 +164,21 @@ def _entries(x: Any) -> NDArray[Any]:
     return found
 
 
+def products_by_row(rows: Any, columns: Floats) -> Floats:
+    """rows @ columns, shape (n, k), such that each row's numbers are the same whoever else is there.
+
+    A product of dense matrices is blocked by its size: one record more changes the last digits of others' numbers, and
+    a choice between two that are nearly equal. Products of sparse rows are summed row by row.
+    """
+    from scipy import sparse
+
+    if sparse.issparse(rows):
+        return np.asarray(rows @ columns)
+    some = max(BLOCK // max(rows.shape[1], 1), 1)
+    parts = [sparse.csr_matrix(rows[first : first + some]) @ columns for first in range(0, len(rows), some)]
+    return np.concatenate(parts) if parts else np.zeros((0, columns.shape[1]))
+
+
 def largest_norm(intercept: float) -> float:
     """The norm that no row of `bounded` exceeds."""
     return math.hypot(1.0, intercept)

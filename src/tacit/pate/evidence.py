@@ -16,7 +16,7 @@ VOTES = "the votes and the teachers: whoever sees them sees private data without
 TEACHER_ACCURACY = "the teachers' accuracy: it is computed without noise, for the operator alone"
 TUNED = "settings (noise, threshold, teachers) that were chosen by looking at the private data"
 DEPENDENT = "a data-dependent epsilon: it is private, and this claim is not made of it"
-SEEDED = "anybody who knows the seed that shards and noise were drawn from"
+SEEDED = "anybody who knows the seed that shards and noise were drawn from, or sees another release drawn from it"
 ALONE = "other releases: no ledger was given"
 
 
