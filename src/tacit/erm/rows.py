@@ -172,7 +172,7 @@ def products_by_row(rows: Any, columns: Floats) -> Floats:
     """
     from scipy import sparse
 
-    if sparse.issparse(rows):
+    if not isinstance(rows, np.ndarray):
         return np.asarray(rows @ columns)
     some = max(BLOCK // max(rows.shape[1], 1), 1)
     parts = [sparse.csr_matrix(rows[first : first + some]) @ columns for first in range(0, len(rows), some)]
