@@ -154,6 +154,19 @@ GUARDS: dict[str, Without] = {
         f"{TRAIN}/noise/correlated.py", "fresh.sub_(earlier, alpha=share)", "fresh.sub_(earlier, alpha=0.9 * share)"),
     "samples are drawn at another rate": Without(
         f"{TRAIN}/sample/draw.py", "scale = math.log1p(-rate)", "scale = math.log1p(-1.03 * rate)"),
+    "one record decides the kind of numbers": Without(
+        f"{TRAIN}/sample/collate.py", "if count > 1] or kinds[:1]", "if count > 0]"),
+    "a tensor that cannot stand beside others": Without(
+        f"{TRAIN}/sample/collate.py", "        return _dense(value)\n", "        return value\n"),
+    "a record that panics stops a run": Without(
+        f"{TRAIN}/sample/items.py", "except BaseException:  # whatever", "except Exception:  # whatever"),
+    "one element decides the kind of a column": Without(
+        f"{TRAIN}/sample/columns.py", "return found if usual else values", "return found"),
+    "all records reach every loss as a constant": Without(
+        f"{TRAIN}/sample/columns.py", 'if not hasattr(data, "__array__"):', "if False:"),
+    "one id merges other users": Without(
+        f"{TRAIN}/sample/users.py", 'kind = getattr(ids, "dtype", None)',
+        "ids = np.asarray(ids)\n    kind = ids.dtype"),
     "a fleet's positions cancel": Without(
         f"{FLEET}/certified.py", "return length + SPARE * ROUND", "return length + 0.0 * ROUND"),
     "a fleet's squares underflow": Without(

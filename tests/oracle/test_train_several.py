@@ -11,7 +11,8 @@ from tacit.core import BadInput, source
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, flip_and_crop, private
 from tacit.train.clip import Clipper, Compiled
-from tacit.train.sample.augment import Several, Users, averaged
+from tacit.train.sample.augment import Several, averaged
+from tacit.train.sample.users import Users
 from train_zoo import CLASSES, ZOO, classify, furthest, gradients, length, trainable
 
 C = 0.5

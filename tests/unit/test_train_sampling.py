@@ -161,7 +161,7 @@ def test_augmentation_does_not_go_with_users() -> None:
 
 
 def test_missing_ids_are_nobodys_and_equal_numbers_are_one_user() -> None:
-    from tacit.train.sample.augment import Users
+    from tacit.train.sample.users import Users
 
     class Unknown:
         """As pandas.NA: to ask whether it is anything has no answer."""
@@ -185,7 +185,7 @@ def test_missing_ids_are_nobodys_and_equal_numbers_are_one_user() -> None:
 def test_ids_from_a_pandas_column_with_missing_values() -> None:
     import pandas as pd
 
-    from tacit.train.sample.augment import Users
+    from tacit.train.sample.users import Users
 
     for column in (pd.Series([3, pd.NA, 3, 4], dtype="Int64"), pd.Series(["x", pd.NA, "x", "y"], dtype="string")):
         found = Users.of(column, 2, 4)

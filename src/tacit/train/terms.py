@@ -26,7 +26,9 @@ from .. import __version__
 from ..core import BadInput, TacitError
 from .descriptions import described, hashed, model_term
 from .sample.collate import Collate, record
-from .sample.examples import Examples, Rows
+from .sample.columns import Constant, Rows
+from .sample.examples import Examples
+from .sample.users import user_codes
 
 if TYPE_CHECKING:
     from .step import PrivateStep
@@ -104,9 +106,8 @@ def data_term(
         code.update(f"{kind.__module__}.{kind.__qualname__} {examples.count} {mark}".encode())
         _update_some(code, examples.data, examples.count, key, collate)
     if users is not None:
-        names = np.asarray(users)
-        body = repr(names.tolist()).encode() if names.dtype == object else np.ascontiguousarray(names).tobytes()
-        code.update(f"users {names.shape} {names.dtype} {most};".encode() + body)
+        codes = user_codes(users)
+        code.update(f"users {codes.shape} {most};".encode() + codes.tobytes())
     return code.hexdigest(), None
 
 
@@ -115,6 +116,9 @@ def _update(code: hmac.HMAC, data: Any) -> None:
         flat = data.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         code.update(f"{tuple(data.shape)} {data.dtype};".encode())
         code.update(flat.numpy().data)
+        return
+    if isinstance(data, Constant):
+        code.update(f"{data!r};".encode())
         return
     items: Iterable[tuple[Any, Any]] = data.items() if isinstance(data, Mapping) else enumerate(data)
     for name, value in items:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...core import BadInput, Source, check, source
-from ..sample.examples import as_tensors
+from ..sample.columns import as_tensors
 
 MakeOptimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
 Pair = tuple[Tensor, Tensor]

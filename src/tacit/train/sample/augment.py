@@ -14,15 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from ...core import BadInput, Source, check
+from ...core import check
 from ..clip.sums import check_losses
 from ..clip.tree import mapped, size, tensors
-from .draw import Index
 from .per_record import check_apart, each
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -46,66 +43,6 @@ def averaged(loss: Loss) -> Loss:
         return (losses.view(batch.shares.shape) * batch.shares).sum(1)
 
     return run
-
-
-@dataclass(frozen=True, eq=False)
-class Users:
-    """The records of every user, and how many of them take part in a step at `most`.
-
-    Guarantee: whatever a user's records are, the user contributes one average of at most `most` of them.
-    """
-
-    records: list[Index]
-    most: int
-
-    @classmethod
-    def of(cls, ids: ArrayLike, most: int | None, rows: int) -> Users:
-        """Records without an id (None, NaN, pandas.NA, NaT) belong to nobody and are left out."""
-        if most is None:
-            raise BadInput("Say how many records of a user take part in a step at most.", fix="Give records_per_user.")
-        names = np.asarray(ids)
-        if names.shape != (rows,):
-            raise BadInput("users must hold one id for every record.")
-        known = np.flatnonzero(names == names) if names.dtype.kind != "O" else _known(names)
-        _, user = np.unique(_words(names[known]), return_inverse=True)
-        order = known[np.argsort(user, kind="stable")]
-        return cls(np.split(order, np.cumsum(np.bincount(user))[:-1]), check.whole("records_per_user", most))
-
-    def table(self, index: Index, source: Source) -> tuple[Index, NDArray[np.float32]]:
-        """(users, most) records with their shares; a user with fewer repeats the first one with share zero.
-
-        A user with more sends a uniform choice of them, drawn anew in every step.
-        """
-        rows = np.zeros((len(index), self.most), dtype=np.int64)
-        shares = np.zeros((len(index), self.most), dtype=np.float32)
-        for place, user in enumerate(index):
-            own = self.records[user]
-            if len(own) > self.most:
-                own = own[source.permutation(len(own))[: self.most]]
-            rows[place] = own[0]
-            rows[place, : len(own)] = own
-            shares[place, : len(own)] = 1 / len(own)
-        return rows, shares
-
-
-def _known(names: NDArray[Any]) -> Index:
-    return np.flatnonzero([_is_known(name) for name in names])
-
-
-def _is_known(name: Any) -> bool:
-    """Missing values are None, or differ from themselves (NaN, NaT), or do not say whether they do (pandas.NA)."""
-    try:
-        return name is not None and bool(name == name)
-    except TypeError:
-        return False
-
-
-def _words(names: NDArray[Any]) -> NDArray[Any]:
-    """Ids of any kind as something that can be sorted; numbers that are equal have one word, so they stay one user."""
-    if names.dtype.kind != "O":
-        return names
-    whole = [int(name) if isinstance(name, float | np.floating) and name == name // 1 else name for name in names]
-    return np.array([str(int(name)) if isinstance(name, bool | np.bool_) else str(name) for name in whole])
 
 
 @dataclass(frozen=True)

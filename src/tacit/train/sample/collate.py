@@ -7,6 +7,7 @@ that no text's length touches the gradient of another.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -115,9 +116,9 @@ def _only(values: Tensor) -> Tensor:
 
 
 def as_record(value: Any) -> Any:
-    """Numbers, arrays and lists of numbers become tensors, float32 and int64; tensors stay as they are."""
+    """Numbers, arrays and lists of numbers become tensors, float32 and int64; tensors keep their kind of numbers."""
     if isinstance(value, Tensor):
-        return value
+        return _dense(value)
     if isinstance(value, Mapping):
         return {key: as_record(one) for key, one in value.items()}
     if isinstance(value, tuple) or (isinstance(value, list) and not _numeric(value)):
@@ -125,6 +126,16 @@ def as_record(value: Any) -> Any:
     if isinstance(value, str | bytes) or value is None:
         raise BadInput(f"Items hold {type(value).__name__}, which is no number.", fix=_WORDS)
     return array(np.asarray(value))
+
+
+def _dense(value: Tensor) -> Tensor:
+    """An ordinary tensor with the same numbers: one of another sort cannot stand in a batch beside the others."""
+    if value.is_meta or value.is_nested:
+        raise BadInput("A record holds a tensor that is nested or without memory.")
+    value = value.detach()
+    value = value.dequantize() if value.is_quantized else value
+    value = value if value.layout is torch.strided else value.to_dense()
+    return value.as_subclass(Tensor).resolve_conj().resolve_neg()
 
 
 _WORDS = "Leave that field out, or turn it into numbers: collate=tacit.train.Buckets((64, 128), prepare=tokenise)."
@@ -172,23 +183,39 @@ def fitted(pattern: Any, sample: Any) -> Any:
     Whole numbers may stand where the pattern has others; the reverse would cut them off, and is refused.
     """
     if isinstance(pattern, Tensor):
-        if sample.numel() and sample.is_floating_point() and not pattern.is_floating_point():
-            raise BadInput("A record has fractions where others have whole numbers.")
-        return sample.to(pattern.dtype)
+        if sample.numel() and _rank(sample.dtype) > max(_rank(pattern.dtype), 1):
+            raise BadInput("A record has other numbers than most records have.")
+        return sample.to(pattern.device, pattern.dtype)
     if isinstance(pattern, Mapping):
         return {key: fitted(one, sample[key]) for key, one in pattern.items()}
     return _like(pattern, (fitted(one, other) for one, other in zip(pattern, sample, strict=True)))
 
 
+def _rank(kind: torch.dtype) -> int:
+    """Truth values and whole numbers, fractions, complex numbers: each holds the ones before."""
+    return 3 if kind.is_complex else 2 if kind.is_floating_point else 1
+
+
 def pattern_of(samples: list[Any]) -> Any:
-    """Zeros with the shapes of the first of some alike records, and the widest kinds of numbers among all."""
+    """Zeros with the shapes of the first of some alike records, and kinds of numbers that `usual_kind` says."""
     first = samples[0]
     if isinstance(first, Tensor):
         kinds = [one.dtype for one in samples if one.numel()]  # an empty list does not say of what it is
-        return torch.zeros_like(first, dtype=reduce(torch.promote_types, kinds) if kinds else first.dtype)
+        place = Counter(one.device for one in samples).most_common(1)[0][0]
+        return torch.zeros(first.shape, dtype=usual_kind(kinds or [first.dtype]), device=place)
     if isinstance(first, Mapping):
         return {key: pattern_of([one[key] for one in samples]) for key in first}
     return _like(first, (pattern_of(list(same)) for same in zip(*samples, strict=True)))
+
+
+def usual_kind(kinds: list[torch.dtype]) -> torch.dtype:
+    """The widest kind of numbers among those that at least two records have, so that no record decides it alone."""
+    counts = Counter(kinds)
+    often = [kind for kind, count in counts.items() if count > 1] or kinds[:1]
+    try:
+        return reduce(torch.promote_types, often)
+    except RuntimeError:  # torch does not say which of them is wider
+        return max(often, key=lambda kind: counts[kind])
 
 
 def stacked(samples: list[Any]) -> Any:

@@ -10,7 +10,7 @@ contribute exactly zero, so nothing is recompiled, and an empty sample needs no 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,7 +23,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from ...core import BadInput
 from ..clip.tree import mapped, size, tensors
 from .augment import Several
-from .collate import Collate, array
+from .collate import Collate
+from .columns import Rows, are_tensors, as_tensors, has_columns
 from .draw import Index
 from .items import Group, Loader, reader
 from .sizes import size_for
@@ -60,9 +61,9 @@ class Examples:
         """
         if isinstance(data, TensorDataset):
             data = data.tensors
-        if _has_columns(data):
+        if has_columns(data):
             columns = as_tensors(data) if collate is None else None
-            if columns is not None and _is_rectangular(columns):
+            if columns is not None and are_tensors(columns):
                 return cls(columns, size(columns), direct=True)
             data = Rows.of(data)
         if isinstance(data, MapStyle) and not isinstance(data, str | bytes | IterableDataset | DataLoader):
@@ -91,36 +92,6 @@ class Examples:
             return mapped(lambda tensor: _picked(tensor, _on(tensor.device, index, places)), self.data)
         (group,) = self.loader.source.groups(index, together=True)
         return group.rows
-
-
-class Rows:
-    """Records of columns that are lists of unequal length, as tokenizers give them, or go to a collate one by one."""
-
-    def __init__(self, columns: Any, count: int) -> None:
-        self.columns, self.count = columns, count
-
-    @classmethod
-    def of(cls, columns: Any) -> Rows:
-        fields = list(columns.values()) if isinstance(columns, Mapping) else columns
-        counts = {len(one) for one in fields} if isinstance(fields, tuple | list) else {len(columns)}
-        if len(counts) != 1:
-            raise BadInput("Columns of the data differ in their number of rows.")
-        return cls(columns, counts.pop())
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, row: int) -> Any:
-        if isinstance(self.columns, Mapping):
-            return {name: _at(column, row) for name, column in self.columns.items()}
-        if isinstance(self.columns, tuple | list):
-            return tuple(_at(column, row) for column in self.columns)
-        return self.columns[row]
-
-
-def _at(column: Any, row: int) -> Any:
-    """An element by its place, also of a column that has labels for its rows (pandas)."""
-    return column.iloc[row] if hasattr(column, "iloc") else column[row]
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,41 +227,6 @@ def _picked(tensor: Tensor, index: Tensor) -> Tensor:
 def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:
     """With so many rows of zeros at the end."""
     return rows if not missing else np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), dtype=rows.dtype)))
-
-
-def _has_columns(data: Any) -> bool:
-    """Tensors or arrays with a row per record, or a tuple, list or mapping of such; not a list of records."""
-    if isinstance(data, list):
-        return bool(data) and all(isinstance(one, Tensor | np.ndarray) for one in data)
-    return isinstance(data, Tensor | np.ndarray | tuple | Mapping)
-
-
-def _is_rectangular(columns: Any) -> bool:
-    """Whether no column is left that did not become a tensor: lists of unequal length, or words."""
-    if isinstance(columns, Tensor):
-        return True
-    if isinstance(columns, dict | tuple):
-        return all(map(_is_rectangular, columns.values() if isinstance(columns, dict) else columns))
-    return not isinstance(columns, list) and not hasattr(columns, "__array__")
-
-
-def as_tensors(data: Any) -> Any:
-    """Arrays, series of data frames and lists of numbers become tensors; double-precision numbers become float32, and
-    labels of any width int64. What is none of these stays as it is."""
-    if isinstance(data, Tensor):
-        return data
-    if isinstance(data, Mapping):
-        return {key: as_tensors(value) for key, value in data.items()}
-    if isinstance(data, tuple) or (
-        isinstance(data, list) and any(isinstance(one, Tensor | np.ndarray) for one in data)
-    ):
-        return tuple(as_tensors(value) for value in data)
-    if not isinstance(data, np.ndarray | list) and not hasattr(data, "__array__"):
-        return data
-    try:
-        return array(np.asarray(data))
-    except ValueError:  # lists of unequal length, or something other than numbers
-        return data
 
 
 def check_count(count: int, public_size: int) -> None:

@@ -72,7 +72,9 @@ class Reader:
         try:
             sample = record(self.data[row], self.collate)
             return fitted(self.pattern, sample) if describe(sample, self.buckets) == self.looks else None
-        except Exception:  # whatever a record does when it is read, nothing may be told by it
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # whatever a record does when it is read, nothing may be told by it
             return None
 
     def _length(self, unit: list[Any]) -> int | None:
@@ -99,16 +101,18 @@ def reader(data: Any, count: int, collate: Collate | None) -> Reader:
     """Look at some records, spread over the data, and take what most of them look like."""
     buckets = collate if isinstance(collate, Buckets) else None
     found: dict[Description, list[Any]] = {}
-    failed: Exception | None = None
+    failed: BaseException | None = None
     rows = looked_at(count)
     for row in rows:
         try:
             sample = record(data[int(row)], collate)
             found.setdefault(describe(sample, buckets), []).append(sample)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # libraries in Rust raise others than `Exception`
             failed = error
     if not found:
-        raise _unread(failed) from failed
+        raise _unread(failed) from None  # what it says may hold a record's values
     looks, alike = max(found.items(), key=lambda pair: len(pair[1]))
     if len(alike) < ALIKE * len(rows):
         raise BadInput("Items of the data set cannot be put into one batch: they differ in shape.", fix=FIX)
@@ -122,10 +126,11 @@ def looked_at(count: int) -> Index:
     return np.unique(np.linspace(0, count - 1, LOOKED_AT).astype(np.int64))
 
 
-def _unread(error: Exception | None) -> BadInput:
+def _unread(error: BaseException | None) -> BadInput:
     if isinstance(error, BadInput):
         return error
-    return BadInput("Items of the data set cannot be made into tensors.", fix=FIX)
+    kind = "" if error is None else f" ({type(error).__name__})"
+    return BadInput(f"Items of the data set cannot be made into tensors{kind}.", fix=FIX)
 
 
 class _Chunks(Dataset[list[Group]]):

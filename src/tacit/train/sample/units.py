@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 from ...core import BadInput
 from ...loss import Plan
 from ..noise.keys import Keystream
-from .augment import Augment, Users
+from .augment import Augment
 from .collate import Collate
 from .draw import Sampler
 from .examples import AT_ONCE, Batch, Examples, check_count, physical_size
 from .sizes import part_sizes, parts_at_most
+from .users import Users
 
 CPU = torch.device("cpu")
 

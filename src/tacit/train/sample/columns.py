@@ -1,0 +1,128 @@
+"""Data given as columns: tensors, arrays or lists with an element per record, in tuples and mappings.
+
+What is a column, and which kind of numbers it holds, follows from types and lengths and from what most of some records
+look like. No single record decides it: where one holds something else, records are read one by one, and that one
+contributes nothing (soundness rule 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...core import BadInput
+from .collate import array
+from .items import reader
+
+FIELDS = 4
+"""A list of more tensors than this is a list of records, and not of columns."""
+Constant = str | int | float | complex | None
+
+
+class Rows:
+    """Records of columns that are lists of unequal length, as tokenizers give them, or go to a collate one by one."""
+
+    def __init__(self, columns: Any, count: int) -> None:
+        self.columns, self.count = columns, count
+
+    @classmethod
+    def of(cls, columns: Any) -> Rows:
+        fields = list(columns.values()) if isinstance(columns, Mapping) else columns
+        named = isinstance(fields, tuple | list)
+        if named and not all(hasattr(one, "__len__") and getattr(one, "ndim", 1) for one in fields):
+            raise BadInput("A column of the data has no rows.", fix="Give constants to the loss, not with the data.")
+        counts = {len(one) for one in fields} if named else {len(columns)}
+        if len(counts) != 1:
+            raise BadInput("Columns of the data differ in their number of rows.")
+        return cls(columns, counts.pop())
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, row: int) -> Any:
+        if isinstance(self.columns, Mapping):
+            return {name: _at(column, row) for name, column in self.columns.items()}
+        if isinstance(self.columns, tuple | list):
+            return tuple(_at(column, row) for column in self.columns)
+        return self.columns[row]
+
+
+def _at(column: Any, row: int) -> Any:
+    """An element by its place, also of a column that has labels for its rows (pandas)."""
+    return column.iloc[row] if hasattr(column, "iloc") else column[row]
+
+
+def has_columns(data: Any) -> bool:
+    """Tensors or arrays with a row per record, or a tuple, short list or mapping of such; not a list of records."""
+    if isinstance(data, list):
+        return 0 < len(data) <= FIELDS and all(isinstance(one, Tensor | np.ndarray) and one.ndim for one in data)
+    return isinstance(data, Tensor | np.ndarray | tuple | Mapping)
+
+
+def are_tensors(columns: Any) -> bool:
+    """Whether no column is left that did not become a tensor: lists of unequal length, or words."""
+    if isinstance(columns, dict | tuple):
+        return all(map(are_tensors, columns.values() if isinstance(columns, dict) else columns))
+    return isinstance(columns, Tensor | Constant)
+
+
+def as_tensors(data: Any) -> Any:
+    """Arrays, series of data frames and lists of numbers become tensors; double-precision numbers become float32, and
+    labels of any width int64. Columns of something else stay as they are, and so do constants."""
+    if isinstance(data, Tensor):
+        return _in_memory(data)
+    if isinstance(data, Mapping):
+        return {key: as_tensors(value) for key, value in data.items()}
+    if isinstance(data, tuple | list) and not (has_columns(data) and _holds_columns(data)):
+        return _listed(list(data))
+    if isinstance(data, tuple | list):
+        return tuple(as_tensors(value) for value in data)
+    if isinstance(data, Constant):
+        return data
+    if not hasattr(data, "__array__"):
+        raise BadInput(
+            f"Data hold a {type(data).__name__}, of which rows cannot be drawn.", fix="Give tensors, arrays or lists."
+        )
+    if hasattr(data, "dtype") and not isinstance(data.dtype, np.dtype):  # one missing value would make fractions of all
+        return _listed(list(data))
+    try:
+        return array(np.asarray(data))
+    except ValueError:  # something other than numbers
+        return data
+
+
+def _in_memory(data: Tensor) -> Tensor:
+    if data.layout is not torch.strided or data.is_meta or data.is_nested or data.is_quantized:
+        raise BadInput(
+            "Data hold a tensor that is sparse, nested, quantized or without memory.",
+            fix="Give dense tensors, data.to_dense() say, or a list of records.",
+        )
+    return data
+
+
+def _holds_columns(data: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether there is something with rows in it; if not, it is a column of numbers itself."""
+    return any(isinstance(one, tuple | list | Mapping) or getattr(one, "ndim", 0) for one in data)
+
+
+def _listed(values: list[Any]) -> Any:
+    """One element for each record: a tensor where all are of the kind that most are, else the list."""
+    try:
+        found = _stacked(values)
+        pattern = reader(values, len(values), None).pattern if values else None
+    except (ValueError, TypeError, OverflowError, RuntimeError):  # unequal lengths, or other things than numbers
+        return values
+    usual = isinstance(pattern, Tensor) and (found.shape[1:], found.dtype) == (pattern.shape, pattern.dtype)
+    return found if usual else values
+
+
+def _stacked(values: list[Any]) -> Tensor:
+    if all(isinstance(one, Tensor) for one in values):
+        return torch.stack([_in_memory(one.detach()) for one in values])
+    if any(isinstance(one, Tensor) for one in values):
+        raise TypeError
+    return array(np.asarray(values))

@@ -1,0 +1,93 @@
+"""Whose records are whose, where the unit of privacy is a user.
+
+Which user a record belongs to depends on its own id alone: no other id may merge two users or split one. So ids are
+never put into one array of a common type: 64-bit numbers beside one missing value would become fractions and lose
+digits, and numbers beside one word would become words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...core import BadInput, Source, check
+from .draw import Index
+
+
+@dataclass(frozen=True, eq=False)
+class Users:
+    """The records of every user, and how many of them take part in a step at `most`.
+
+    Guarantee: whatever a user's records are, the user contributes one average of at most `most` of them.
+    """
+
+    records: list[Index]
+    most: int
+
+    @classmethod
+    def of(cls, ids: ArrayLike, most: int | None, rows: int) -> Users:
+        """Records without an id (None, NaN, pandas.NA, NaT) belong to nobody and are left out."""
+        if most is None:
+            raise BadInput("Say how many records of a user take part in a step at most.", fix="Give records_per_user.")
+        most = check.whole("records_per_user", most)
+        codes = user_codes(ids)
+        if codes.shape != (rows,):
+            raise BadInput("users must hold one id for every record.")
+        known = np.flatnonzero(codes >= 0)
+        order = known[np.argsort(codes[known], kind="stable")]
+        ends = np.cumsum(np.bincount(codes[known]))
+        return cls(np.split(order, ends)[:-1], most)
+
+    def table(self, index: Index, source: Source) -> tuple[Index, NDArray[np.float32]]:
+        """(users, most) records with their shares; a user with fewer repeats the first one with share zero.
+
+        A user with more sends a uniform choice of them, drawn anew in every step.
+        """
+        rows = np.zeros((len(index), self.most), dtype=np.int64)
+        shares = np.zeros((len(index), self.most), dtype=np.float32)
+        for place, user in enumerate(index):
+            own = self.records[user]
+            if len(own) > self.most:
+                own = own[source.permutation(len(own))[: self.most]]
+            rows[place] = own[0]
+            rows[place, : len(own)] = own
+            shares[place, : len(own)] = 1 / len(own)
+        return rows, shares
+
+
+def user_codes(ids: ArrayLike | Iterable[Any]) -> NDArray[np.int64]:
+    """A number for every record's user; -1 where the id is missing. Only an array has a type of its own."""
+    kind = getattr(ids, "dtype", None)
+    if isinstance(kind, np.dtype) and not kind.hasobject:
+        names = np.asarray(ids)
+        known = names == names
+        codes = np.full(names.shape, -1, dtype=np.int64)
+        codes[known] = np.unique(names[known], return_inverse=True)[1]
+        return codes
+    words = [_word(name) for name in (ids.tolist() if hasattr(ids, "tolist") else ids)]  # type: ignore[union-attr]
+    places: dict[str | None, int] = {word: place for place, word in enumerate(sorted({*words} - {None}, key=str))}
+    return np.array([places.get(word, -1) for word in words], dtype=np.int64)
+
+
+def _word(name: Any) -> str | None:
+    """An id as text. Numbers that are equal have one word, so they stay one user.
+
+    Missing values are None, or differ from themselves (NaN, NaT), or do not say whether they do (pandas.NA). An id that
+    cannot be written down is missing too: whatever an id does here, nothing may be told by it.
+    """
+    try:
+        if name is None or not bool(name == name):
+            return None
+        if isinstance(name, bool | np.bool_ | int | np.integer) or (_is_float(name) and name == name // 1):
+            return str(int(name))
+        return str(name)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _is_float(name: Any) -> bool:
+    return isinstance(name, float | np.floating)
