@@ -134,7 +134,12 @@ def peer(codes: NDArray[np.int64], sizes: list[int], seed: int, python: str) -> 
     with tempfile.TemporaryDirectory() as folder:
         given, made = f"{folder}/real.npz", f"{folder}/made.npy"
         np.savez(given, codes=codes, sizes=np.array(sizes))
-        subprocess.run([python, "-c", PEER, given, made, str(seed)], check=True, capture_output=True)
+        subprocess.run(
+            [python, "-c", PEER, given, made, str(seed)],
+            check=True,
+            capture_output=True,
+            env=os.environ | ({"JAX_ENABLE_X64": "1"} if len(codes) > 100_000 else {}),  # as mbi advises
+        )
         found: NDArray[np.int64] = np.load(made)
         return found
 

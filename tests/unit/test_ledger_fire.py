@@ -5,9 +5,12 @@ import json
 import os
 import random
 import sqlite3
+import threading
 import time
+from functools import partial
 
 import pytest
+import sqlalchemy as sa
 
 from ledger_fire import TENTH, forked, judged, killed, logged, read, spenders, traced, waited
 from tacit.core import BadInput, BudgetExceeded, Mismatch, NotFinished
@@ -259,6 +262,39 @@ def test_a_server_that_does_not_write_to_disk_is_refused(postgres):
         finally:
             reloaded(connection, "RESET fsync", "on")
     assert Ledger(url).remaining() == 5.0
+
+
+@pytest.mark.needs("postgres")
+def test_what_a_server_refuses_is_named(postgres):
+    """A foreign transaction in the way, a server that takes no writes, tables that a crash empties."""
+    name = f"odd_{time.monotonic_ns()}"
+    ledger = Ledger(make(postgres.fresh(name)), wait=5.0)
+    own = ledger._store.engine.url
+    engine = sa.create_engine(own, isolation_level="SERIALIZABLE")
+    with engine.connect() as foreign:
+        foreign.exec_driver_sql("UPDATE tacit_head SET state = state")
+        errors = []
+        told = partial(pytest.raises, NotFinished, ledger.charge, TENTH, key="a")
+        thread = threading.Thread(target=lambda: errors.append(told()))
+        with ledger._store.engine.connect() as watching:
+            thread.start()
+            waits = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND starts_with(query, 'UPDATE')"
+            )
+            while not watching.exec_driver_sql(waits).scalar():
+                time.sleep(0.02)
+        foreign.commit()
+        thread.join()
+    engine.dispose()
+    assert "held by another program; nothing was charged" in str(errors[0].value)
+    frozen = Ledger(f"{ledger._store.url}%20-cdefault_transaction_read_only%3Don")
+    with pytest.raises(BadInput, match="read-only"):
+        frozen.charge(TENTH, key="a")
+    assert ledger.charge(TENTH, key="a").seq == 1
+    with ledger._store.engine.connect() as connection:
+        connection.exec_driver_sql("ALTER TABLE tacit_head SET UNLOGGED")
+    with pytest.raises(BadInput, match="unlogged"):
+        Ledger(ledger._store.url)
 
 
 @pytest.mark.needs("postgres")

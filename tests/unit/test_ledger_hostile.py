@@ -1,20 +1,26 @@
 """A ledger that was changed, rolled back, replaced or sent away: it is refused before anything is charged."""
 
 import json
+import os
 import pickle
 import shutil
 import sqlite3
+import subprocess
+import sys
+import threading
 
 import pytest
 
 from tacit import Ledger, mechanism
-from tacit.core import BudgetExceeded, NotFinished
+from tacit.core import Adjacency, BadInput, BudgetExceeded, NotFinished
 from tacit.events import ApproximateDP, Compose, Gaussian, Laplace, PartitionSelection
 from tacit.ledger import chain
 from tacit.ledger.criteria import criteria, sound
 from tacit.ledger.postgres import Postgres, with_password
+from tacit.ledger.shown import spending
 from tacit.ledger.state import State
-from tacit.ledger.store import Store
+from tacit.ledger.store import Store, opened
+from tacit.loss import privacy_loss
 
 TENTH = Laplace(10.0)
 
@@ -208,3 +214,96 @@ def test_a_pickled_ledger_holds_no_password(url, path):
     assert b"money" in sent
     assert with_password(ledger._store.place) == url
     assert "s3cret" not in ledger._store.place
+
+
+TAKES = """
+import sqlite3, sys
+file = sqlite3.connect(sys.argv[1], timeout=0.1, isolation_level=None)
+try:
+    file.execute("BEGIN IMMEDIATE")
+    print("taken")
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+
+
+def test_making_a_ledger_that_is_there_leaves_the_locks_of_a_charge_alone(path):
+    """`try: Ledger.create(...) except BadInput: Ledger(...)` in a thread, while another thread writes a charge."""
+    ledger = Ledger(path)
+
+    def again():
+        with pytest.raises((BadInput, NotFinished)):
+            opened(path, wait=0.05).make(chain.row(chain.START, body_of(path, 0)), "")
+
+    with ledger._store.writing():
+        thread = threading.Thread(target=again)
+        thread.start()
+        thread.join()
+        command = [sys.executable, "-c", TAKES, str(path)]
+        assert subprocess.run(command, capture_output=True, text=True).stdout.strip() == "database is locked"
+    assert ledger.verify()
+
+
+def test_two_objects_of_one_process_wait_for_each_other(path):
+    """A handle of the queue that one thread closes would give away the place of the other."""
+    first, second = Ledger(path), Ledger(path, wait=0.05)
+    with first._store.writing(), pytest.raises(NotFinished, match="held by another program"), second._store.turn():
+        pytest.fail("both have their turn")
+
+
+def test_a_file_with_two_names_is_refused(path, tmp_path):
+    """A crash leaves its journal under one name; who opens the other would read what is half written."""
+    os.link(path, tmp_path / "second.db")
+    for name in ("a.db", "second.db"):
+        with pytest.raises(BadInput, match="hard link"):
+            Ledger(tmp_path / name)
+    (tmp_path / "second.db").unlink()
+    assert Ledger(path).verify()
+
+
+@pytest.mark.parametrize("key", ["", "a\0b", "\ud800", 5, "k" * 201])
+def test_keys_are_texts_wherever_they_are_named(path, key):
+    ledger = Ledger(path)
+    for call in (
+        lambda: ledger.stored(key),
+        lambda: ledger.store(key, "1"),
+        lambda: ledger.fence(key, number=None, step=0, mark=""),
+        lambda: ledger.charge(TENTH, key=key),
+    ):
+        with pytest.raises(BadInput, match="key must be a text"):
+            call()
+
+
+def test_deltas_of_large_groups_and_huge_epsilons_are_refused_in_one_sentence(path):
+    ledger = Ledger(path)
+    for event, group in ((ApproximateDP(1.0, 1e-9), 1000), (ApproximateDP(1e308, 1e-9), 10)):
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(event, key="large", group=group)
+    assert len(ledger.entries()) == 2
+
+
+def test_so_far_is_what_a_plan_of_the_same_events_would_cost_at_most(tmp_path):
+    """Never below the exact loss of the composition, exact for one kind of noise, and 0 before the first charge."""
+    for name, events, most in (
+        ("pure", [TENTH] * 3, 0.3),
+        (
+            "gaussian",
+            [Gaussian(100.0)] * 4,
+            1.001 * privacy_loss(Gaussian(50.0), Adjacency.ADD_REMOVE).epsilon(1e-6).upper,
+        ),
+        ("mixed", [Gaussian(100.0), TENTH, ApproximateDP(0.01, 1e-8)], 0.5),
+    ):
+        ledger = Ledger.create(tmp_path / f"{name}.db", epsilon=1.0, delta=1e-6, unit="record")
+        assert ledger.so_far() == 0.0
+        for place, event in enumerate(events):
+            ledger.charge(event, key=str(place))
+        kept = [ApproximateDP(event.epsilon) if isinstance(event, ApproximateDP) else event for event in events]
+        exact = privacy_loss(Compose(tuple(kept)), Adjacency.ADD_REMOVE).epsilon(1e-6).lower
+        assert exact <= ledger.so_far() * (1 + 1e-9) <= most * (1 + 1e-6)
+        assert spending(ledger)[-1][1] == ledger.so_far()
+    plan = Ledger.create(
+        tmp_path / "plan.db", epsilon=1.0, delta=1e-6, unit="record", composition="planned", events=[Gaussian(10.0)] * 2
+    )
+    assert plan.so_far() == 0.0
+    plan.charge(Gaussian(10.0), key="one")
+    assert 0 < plan.so_far() < plan.spent().epsilon

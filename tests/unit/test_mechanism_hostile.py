@@ -361,3 +361,36 @@ def test_utilities_of_a_range_are_read_one_by_one():
             [2**53, 2**53 + 1, 0.5], [4, 8], bounds=(0, 12), sensitivity=1, epsilon=200, monotone=True, rng=seed
         )
         assert 4 <= found.value < 8
+
+
+class RudeCount:
+    def __int__(self):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("odd", [RudeCount(), np.ma.masked, float("nan"), None, "x"])
+def test_a_number_of_people_that_is_none_counts_as_0_whatever_it_raises(odd):
+    counts = {"many": 10_000, "odd": odd}
+    assert set(mechanism.unknown_keys(counts, epsilon=1.0, delta=1e-6, rng=1).value) == {"many"}
+
+
+def test_what_is_no_list_is_refused_before_it_is_paid_for():
+    ledger = ledgers.Plain()
+    more = {"epsilon": 1.0, "ledger": ledger}
+    for call in (
+        *(lambda q=q: mechanism.above_threshold(q, 1.0, sensitivity=1.0, **more) for q in (5, np.array(1.0), "12")),
+        *(
+            lambda d=d: mechanism.subsample_and_aggregate(d, np.mean, blocks=3, bounds=(0, 1), **more)
+            for d in (5, np.array(1.0))
+        ),
+        *(lambda p=p: mechanism.auction([1.0], p, **more) for p in (["a"], [10**400], [[1], [2, 3]], {"a": 1}, [1j])),
+        lambda: mechanism.unknown_keys({"a": 5}, delta=5e-324, keys_per_person=3, **more),
+    ):
+        with pytest.raises(BadInput):
+            call()
+    assert not ledger.charged
+
+
+def test_a_delta_next_to_1_is_calibrated_like_one_a_little_smaller():
+    for value in (1, 1.0):
+        assert mechanism.gaussian(value, sensitivity=1, epsilon=1.0, delta=1 - 2**-53, rng=1).error >= 0

@@ -36,8 +36,11 @@ def limit(value: Fraction | float) -> int:
 
 
 def plain(amount: Amount) -> float:
-    """An amount as a float, rounded to the nearest."""
-    return math.inf if amount is None else float(Fraction(amount, PARTS))
+    """An amount as a float, rounded to the nearest; infinite beyond all floats."""
+    try:
+        return math.inf if amount is None else float(Fraction(amount, PARTS))
+    except OverflowError:
+        return math.inf
 
 
 def below(amount: int) -> float:

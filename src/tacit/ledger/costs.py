@@ -103,9 +103,16 @@ def _bare(event: Event, group: int) -> tuple[Event, Fraction]:
     if isinstance(event, ApproximateDP | PartitionSelection) and event.delta > 0:
         if group == 1:
             return ApproximateDP(event.epsilon), exact(event.delta)
-        grown = Fraction(math.expm1(group * event.epsilon) / math.expm1(event.epsilon) if event.epsilon else group)
-        return ApproximateDP(event.epsilon), exact(event.delta) * grown * (1 + Fraction(1, 10**12))
+        return ApproximateDP(event.epsilon), min(exact(event.delta) * _grown(event.epsilon, group), Fraction(1))
     return event, Fraction(0)
+
+
+def _grown(epsilon: float, group: int) -> Fraction:
+    """(e^{k epsilon} - 1)/(e^epsilon - 1), from above: by so much a group of k multiplies delta."""
+    if group * epsilon > 700:  # larger than numbers can hold: more than any delta allows
+        return Fraction(10**400)
+    found = Fraction(math.expm1(group * epsilon) / math.expm1(epsilon) if epsilon else group)
+    return found * (1 + Fraction(1, 10**12))
 
 
 def _loss(event: Event, adjacency: Adjacency, group: int) -> Composed:

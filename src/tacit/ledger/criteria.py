@@ -122,11 +122,12 @@ def gaussian_limit(epsilon: float, delta: float) -> float:
     low, high = 0.0, 2 * math.sqrt(2 * (epsilon + 40 - 2 * math.log(delta)))
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if _gaussian_delta(epsilon, middle) <= delta * (1 - 1e-9) else (low, middle)
+        low, high = (middle, high) if gaussian_delta(epsilon, middle) <= delta * (1 - 1e-9) else (low, middle)
     return low
 
 
-def _gaussian_delta(epsilon: float, mu: float) -> float:
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """The delta of mu-GDP at epsilon (Dong, Roth and Su 2022, Corollary 2.13)."""
     if mu <= 0:
         return 0.0
     first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)

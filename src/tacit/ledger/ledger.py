@@ -24,6 +24,7 @@ from .costs import costs, neighbours
 from .criteria import STATED_SHARE, accepts
 from .entry import Entry, check_depth, check_label, entry_of, new_terms, read_receipt, terms_of, time_after
 from .planned import place_of
+from .reading import so_far
 from .state import ADAPTIVE, PLANNED, State, Terms
 from .store import WAIT, Row, Store, opened
 from .verification import ended, started, verified
@@ -161,12 +162,14 @@ class Ledger:
 
     def stored(self, key: str) -> str | None:
         """The answer that was stored for a key; None when there is none."""
+        check_label("key", key, least=1)
         with self._store.reading() as connection:
             row = self._kept(connection, f"answer {key}")
         return None if row is None else str(self._body(row)["answer"])
 
     def store(self, key: str, answer: str) -> str:
         """Keep the answer of a key that was charged, and return the one that is kept: the first stays."""
+        check_label("key", key, least=1)
         if not isinstance(answer, str):
             raise BadInput("An answer is stored as text.")
         with _paid_for(), self._store.writing() as connection:
@@ -180,6 +183,7 @@ class Ledger:
 
     def fence(self, key: str, *, number: int | None, step: int, mark: str, last: bool = False) -> int:
         """Number the continuations of a run that was charged under `key` (see `tacit.core.charger.Fence`)."""
+        check_label("key", key, least=1)
         with _paid_for(), self._store.writing() as connection:
             if self._store.at(connection, slot=f"charge {key}") is None:
                 raise Mismatch("No charge was made for this run.")
@@ -198,8 +202,12 @@ class Ledger:
         return self._bound(self._now()[1])
 
     def so_far(self) -> float:
-        """The budget's epsilon less what remains. Not a claim: no theorem bounds the loss by it."""
-        return max(self.terms.epsilon - self.remaining(), 0.0)
+        """What the charges so far would cost at most, at the ledger's delta, if all had been fixed beforehand.
+
+        It overstates where events of different kinds are mixed: it is the best of a few Renyi orders then. Not a claim:
+        events that are chosen by looking at earlier answers may lose more, up to `spent`.
+        """
+        return so_far(self._now()[1], self.terms)
 
     def remaining(self, *, analyst: str | None = None, purpose: str | None = None) -> float:
         """The largest pure epsilon that would still be accepted, from this analyst for this purpose if given."""

@@ -15,7 +15,19 @@ GUARD = (
     "CREATE TRIGGER tacit_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON tacit_entry "
     "FOR EACH STATEMENT EXECUTE FUNCTION tacit_never()",
 )
-
+LASTING = (
+    "SELECT bool_and(relpersistence = 'p') FROM pg_class WHERE oid IN ('tacit_entry'::regclass, 'tacit_head'::regclass)"
+)
+"""Whether both tables are written to the server's log, and so survive a crash."""
+REFUSALS = {
+    "22P05": ("cannot hold this text: its encoding lacks a character", "Use a database in UTF8, or plain letters."),
+    "25006": ("is read-only here; nothing was charged", "Connect to the server that takes writes."),
+    "42501": ("refuses this user, or is not there", "Check the URL and the password."),
+}
+REFUSALS |= dict.fromkeys(("28000", "28P01", "3D000"), REFUSALS["42501"])
+"""What a server refuses for good, by SQLSTATE: what to say after the ledger's name, and what to do."""
+HELD = ("55P03", "57014", "40001", "40P01")
+"""A lock that was not given, a time limit, a conflict with a foreign transaction, a deadlock: all were undone."""
 
 _secrets: dict[str, str] = {}
 
@@ -55,6 +67,7 @@ class Postgres(Store):
 
     def _engine(self) -> Any:
         options = {"connect_timeout": max(10, int(self.wait)), "application_name": "tacit ledger"}
+        options["client_encoding"] = "utf8"  # whatever the server's own is
         try:
             # the driver begins no transaction of its own: every BEGIN and COMMIT here is ours
             return sa.create_engine(
@@ -77,6 +90,11 @@ class Postgres(Store):
                 )
             if not sa.inspect(connection).has_table("tacit_entry"):
                 raise BadInput(f"There is no ledger in {self.shown}.", fix="Make one with `tacit ledger init`.")
+            if not connection.exec_driver_sql(LASTING).scalar():
+                raise BadInput(
+                    "The ledger's tables are unlogged or temporary: a crash of the server empties them.",
+                    fix="ALTER TABLE tacit_entry SET LOGGED, and tacit_head.",
+                )
 
     def _guards(self) -> list[str]:
         return list(GUARD)
@@ -105,12 +123,13 @@ class Postgres(Store):
     def why(self, error: Exception, *, writing: bool) -> Exception:
         original = getattr(error, "orig", error)
         state, text = getattr(original, "sqlstate", None) or "", str(original).lower()
-        if state in ("55P03", "57014"):
+        if state in HELD:
             return NotFinished(f"{self.shown} is held by another program; nothing was charged.", fix="Try again later.")
         if state in ("53100", "53200"):
             return NotFinished(f"The server of {self.shown} has no room; nothing was charged.", fix="Make room there.")
-        if state in ("42501", "28000", "28P01", "3D000"):
-            return BadInput(f"{self.shown} refuses this user, or is not there.", fix="Check the URL and the password.")
+        if state in REFUSALS:
+            said, fix = REFUSALS[state]
+            return BadInput(f"{self.shown} {said}.", fix=fix)
         if state == "42P01":
             return BadInput(f"There is no ledger in {self.shown}.", fix="Make one with `tacit ledger init`.")
         if "never changed" in text:

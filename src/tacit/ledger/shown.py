@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..core.shown import number, significant, small, table
 from .amounts import read
-from .criteria import remaining
+from .reading import so_far
+from .state import State
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -23,7 +24,7 @@ def page(ledger: Ledger) -> str:
     rows: list[tuple[str, object]] = [
         ("budget", f"epsilon {number(terms.epsilon)}, delta {small(terms.delta)}"),
         ("counts for", f"one {terms.unit}, {terms.adjacency.value}, {terms.composition}"),
-        (NOT_A_CLAIM, number(max(terms.epsilon - left, 0.0))),
+        (NOT_A_CLAIM, number(ledger.so_far())),
         ("remaining pure epsilon", number(left)),
         ("charges", len(ledger.entries())),
     ]
@@ -31,15 +32,18 @@ def page(ledger: Ledger) -> str:
 
 
 def spending(ledger: Ledger) -> list[tuple[str, float]]:
-    """After every charge, its time and the pure epsilon that remained."""
+    """After every charge, its time and what the charges up to it add up to (see `Ledger.so_far`)."""
+    terms, found = ledger.terms, []
     bodies = [body for body in (json.loads(row["body"]) for row in ledger.rows()) if body["kind"] == "charge"]
-    return [(str(body["time"]), remaining(ledger.terms.criteria, read(body["total"]))) for body in bodies]
+    for place, body in enumerate(bodies):
+        found.append((str(body["time"]), so_far(State(read(body["total"]), charges=place + 1), terms)))
+    return found
 
 
 def chart(ledger: Ledger) -> str:
     """Spending over the charges as steps, with the budget as a line."""
     budget = ledger.terms.epsilon
-    spent = [max(budget - left, 0.0) for _, left in spending(ledger)]
+    spent = [value for _, value in spending(ledger)]
     across = (WIDTH - 2 * EDGE) / max(len(spent), 1)
 
     def y(value: float) -> float:

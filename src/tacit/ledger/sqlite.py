@@ -25,7 +25,8 @@ from .store import AGAIN, Store
 
 JOURNAL, SYNCHRONOUS = "PERSIST", "FULL"
 ROOM = "Make room."
-_turns: dict[str, threading.Lock] = {}
+_turns: dict[tuple[int, str], threading.Lock] = {}
+"""One lock for each file, by process: a forked process takes locks of its own."""
 GUARD = """CREATE TRIGGER tacit_{verb} BEFORE {verb} ON tacit_entry
 BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"""
 
@@ -39,14 +40,12 @@ class Sqlite(Store):
         if text in ("", ":memory:") or text.startswith("sqlite:"):
             raise BadInput("A ledger in memory would be forgotten.", fix="Give the path of a file.")
         self.path = Path(text).absolute()
-        self._turn = _turns.setdefault(str(self.path), threading.Lock())
 
     @property
     def shown(self) -> str:
         return shown(self.path)
 
     def _engine(self) -> Any:
-        self._turn = _turns[str(self.path)] = threading.Lock()
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=str(self.path)),
             connect_args={"timeout": self.wait},
@@ -83,13 +82,19 @@ class Sqlite(Store):
     def check(self) -> None:
         """The file is there, and is one."""
         try:
-            mode = self.path.stat().st_mode
+            found = self.path.stat()
         except (OSError, ValueError):
             raise BadInput(
                 f"{self.shown} is not there.", fix="Make it with `tacit ledger init`, or Ledger.create."
             ) from None
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(found.st_mode):
             raise BadInput(f"{self.shown} is not an ordinary file.")
+        if found.st_nlink > 1:
+            raise BadInput(
+                f"{self.shown} has a second name (a hard link): after a crash, what was half written is undone under "
+                "one name only.",
+                fix="Remove the other name, or copy the file.",
+            )
 
     def make(self, row: Any, state: str) -> None:
         self._create()
@@ -98,11 +103,16 @@ class Sqlite(Store):
         super().make(row, state)
 
     def _create(self) -> None:
-        """An empty file that only its owner reads, on disk with its name."""
+        """An empty file that only its owner reads, on disk with its name.
+
+        A file that is there is left to SQLite alone: where a process closes any handle of a file, the system drops all
+        locks that the process holds on it, also those of a charge that another thread is just writing.
+        """
         from ..core.files import why
 
         try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             folder = os.open(self.path.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
@@ -133,8 +143,8 @@ class Sqlite(Store):
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """SQLite waits by sleeping, so that one spender of many may starve; here everybody is served in turn."""
-        self.engine  # noqa: B018  a forked process takes a lock of its own
-        if not self._turn.acquire(timeout=self.wait):
+        own = _turns.setdefault((os.getpid(), str(self.path)), threading.Lock())
+        if not own.acquire(timeout=self.wait):
             raise self._locked()
         try:
             with queued(Path(f"{self.path}.lock"), self.wait):
@@ -142,7 +152,7 @@ class Sqlite(Store):
         except TimeoutError:
             raise self._locked() from None
         finally:
-            self._turn.release()
+            own.release()
 
     def _locked(self) -> NotFinished:
         return NotFinished(f"{self.shown} is held by another program; nothing was charged.", fix="Try again later.")

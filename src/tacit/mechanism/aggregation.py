@@ -7,7 +7,7 @@ one of the k answers, by no more than the width of the public bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -55,6 +55,8 @@ def subsample_and_aggregate(
     lower, upper = span(bounds)
     count = check.whole("blocks", blocks)
     epsilon = check.positive("epsilon", epsilon)
+    if not (data.ndim if isinstance(data, np.ndarray) else isinstance(data, Iterable)):
+        raise BadInput("data must be an array, a list or a DataFrame with one row for each person.")
     rows = data if isinstance(data, np.ndarray) or hasattr(data, "columns") else list(data)
 
     def answers(chance: Source) -> Floats:

@@ -11,7 +11,7 @@ from ..core.events import BoundedRange
 from . import scales
 from .charging import Offer, Random, Terms
 from .choices import Distances, by_weight
-from .inputs import array_of, check_column, reals, records
+from .inputs import array_of, check_column, collected, reals, records
 from .selection import reach, scale_of
 
 
@@ -40,9 +40,7 @@ def auction(
         raise BadInput("The prices are the bids themselves.", fix="Give a public list: prices=np.arange(1, 101).")
     terms = Terms(ledger, key, rng, adjacency)
     check_column(bids)
-    listed = [check.positive("price", float(price)) for price in np.asarray(prices, dtype=np.float64).ravel()]
-    if not listed:
-        raise BadInput("There must be at least one price.")
+    listed = _listed(prices)
     epsilon = check.positive("epsilon", epsilon)
     event = BoundedRange(epsilon)
     scale = scale_of(max(listed), epsilon, True, terms.neighbours)
@@ -56,3 +54,14 @@ def auction(
         return listed[by_weight(Distances.of(np.array([*revenue, None], object)[:-1], scale / unit), chance)]
 
     return Offer("auction", event, terms.neighbours, error, confidence).drawn(draw, terms)
+
+
+def _listed(prices: object) -> list[float]:
+    """The public prices as floats."""
+    try:
+        found = np.asarray(collected(prices), dtype=np.float64).ravel()
+    except (TypeError, ValueError, OverflowError):
+        raise BadInput("prices must be a public list of numbers.", fix="Give prices=np.arange(1, 101).") from None
+    if not found.size:
+        raise BadInput("There must be at least one price.")
+    return [check.positive("price", float(price)) for price in found]

@@ -19,6 +19,9 @@ from .charging import Offer, Random, Terms
 from .draws import check_scale, discrete_laplace
 from .inputs import ROOM
 
+LEAST = 1e-300
+"""The least chance of a key held by one person: smaller ones lose their digits."""
+
 
 def unknown_keys(
     counts: Mapping[Hashable, int],
@@ -53,6 +56,8 @@ def unknown_keys(
     factor = int(neighbours.sensitivity)
     scale = most * factor / Fraction(epsilon)
     check_scale(scale)
+    if delta / factor / most < LEAST:
+        raise BadInput(f"delta is too small for {most} keys per person.", fix="Give a larger delta.")
     limit = threshold(scale, delta / factor, most)
     error = scales.laplace_reach(scale, scales.each_failure(confidence, 1))
     notes = (f"keys are released from a noisy number of {limit} on; which ones depends on the data",)
@@ -63,7 +68,7 @@ def unknown_keys(
 def threshold(scale: Fraction, delta: float, keys: int) -> int:
     r"""The least t with P(1 + X >= t) = r^{t-1}/(1 + r) <= 1 - (1 - delta)^{1/keys}, r = e^{-1/scale}."""
     b = float(scale)
-    each = -math.expm1(math.log1p(-delta) / keys)
+    each = max(-math.expm1(math.log1p(-delta) / keys), LEAST)
     steps = b * (-math.log(each) - math.log1p(math.exp(-1 / b)))
     return 1 + max(math.ceil(steps * (1 + 1e-12) + 1e-9), 1)
 
@@ -82,5 +87,5 @@ def _count(value: object) -> int:
     try:
         found: int = int(value)  # type: ignore[call-overload]
         return min(max(found, 0), ROOM)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # an error that one person's value can cause is a release
         return 0

@@ -14,6 +14,8 @@ from ..loss import calibrate, privacy_loss
 
 FINEST = 1e-7
 """How far above the least noise multiplier, relative to it, a search may end."""
+LARGEST = 1 - 1e-9
+"""A delta above this is calibrated as this: nearer to 1, no digits are left of what it leaves."""
 
 
 def pure_multiplier(epsilon: float, change: float) -> float:
@@ -26,7 +28,7 @@ def pure_multiplier(epsilon: float, change: float) -> float:
 @lru_cache(maxsize=1024)
 def gaussian_multiplier(epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """The least noise multiplier of a Gaussian that is (epsilon, delta)-DP."""
-    return calibrate(epsilon=epsilon, delta=delta, adjacency=adjacency).noise_multiplier
+    return calibrate(epsilon=epsilon, delta=min(delta, LARGEST), adjacency=adjacency).noise_multiplier
 
 
 @lru_cache(maxsize=1024)
@@ -34,7 +36,7 @@ def discrete_gaussian_multiplier(epsilon: float, delta: float, sensitivity: int,
     """The least noise multiplier of a discrete Gaussian, verified on its own event."""
 
     def fits(multiplier: float) -> bool:
-        return cost(DiscreteGaussian(multiplier, sensitivity), delta, adjacency) <= epsilon
+        return cost(DiscreteGaussian(multiplier, sensitivity), min(delta, LARGEST), adjacency) <= epsilon
 
     return _least(fits, gaussian_multiplier(epsilon, delta, adjacency))
 

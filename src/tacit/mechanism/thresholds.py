@@ -8,7 +8,7 @@ answer "above" the run ends, or goes on with a new noisy threshold and a new cha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from fractions import Fraction
 
 from ..core import Adjacency, Answer, BadInput, Charger, Source, check
@@ -51,6 +51,12 @@ def above_threshold(
     Reference: Dwork and Roth 2014, Theorem 3.23; Lyu, Su and Li 2017 (what goes wrong); docs/proofs/sampling.md.
     """
     terms = Terms(ledger, key, rng, adjacency)
+    if (
+        not isinstance(queries, Iterable)
+        or isinstance(queries, str | bytes | Mapping)
+        or getattr(queries, "ndim", 1) != 1
+    ):
+        raise BadInput("queries must be a list of numbers, or an iterator over them.")
     if key is not None:
         if not isinstance(queries, Sized):
             raise BadInput("A key needs queries of known length.", fix="Give a list, or leave key out.")

@@ -101,8 +101,9 @@ def condition(given: object) -> Condition:
         raise BadInput("A condition is written as: column, sign, value.", fix=f"Signs: {' '.join(SIGNS)}. {SUCH}")
     if _unquoted(match["value"]) == match["value"] and SEVERAL.search(match["value"]):
         raise BadInput(
-            "A condition holds one comparison.",
-            fix="Give one condition for each; a text that holds such words or signs goes into quotes.",
+            "A condition holds one comparison, and this value reads like a second one.",
+            fix=f"Give one condition for each. If it is one text, quote it: {match['column']} {match['sign']} "
+            f'"{match["value"]}".',
         )
     return Comparison(match["column"].strip("`"), match["sign"], match["value"])
 
