@@ -6,11 +6,13 @@ import pytest
 from scipy import sparse
 
 import tacit
-from tacit import BadInput
+from tacit import BadInput, Scores
 from tacit.attacks import near_duplicates
+from tacit.attacks.controls import direction
 from tacit.study import column_order, records
-from tacit.study.column_order import check_columns
+from tacit.study.column_order import check_columns, check_labels
 from tacit.study.forms import Form, form_of
+from tacit.study.membership import read_scores
 from tacit.study.records import features, identities
 
 pytest.importorskip("sklearn")
@@ -61,10 +63,84 @@ def test_poor_models_are_in_no_wrong_order(classes):
     check_columns(np.zeros((4, 2000)), np.zeros(4, dtype=int))
 
 
+def test_networks_that_learned_nothing_are_in_no_wrong_order(monkeypatch):
+    """A random network is right about 40 % of ten classes in some order. The mutant refuses it, as we once did."""
+    rng = np.random.default_rng(0)
+    label = np.arange(500) % 10
+    told = (np.eye(10)[label] + 0.3 * rng.normal(size=(500, 10))) @ rng.normal(size=(10, 10))
+    order = column_order._sure_order(told.argmax(axis=1), label, 10)
+    assert np.mean(order[told.argmax(axis=1)] == label) > np.mean(told.argmax(axis=1) == label) + 0.2
+    check_columns(told, label)
+    with pytest.raises(BadInput, match="set classes_ of the function"):
+        check_columns(np.eye(10)[(label + 1) % 10], label)
+    monkeypatch.setattr(column_order, "LEARNED", 0.0)
+    with pytest.raises(BadInput, match="another order"):
+        check_columns(told, label)
+
+
+def test_an_owner_says_which_column_is_which():
+    def predict(x):
+        return TREE.predict_proba(x)[:, [1, 2, 0]]
+
+    predict.classes_ = [1, 2, 0]
+    assert area(predict) == area(TREE.predict_proba)
+
+
+def test_labels_that_the_model_was_not_trained_on_are_refused():
+    """An estimator that was trained on other numbers for the same classes read as an area of 0.006, without a word."""
+    other = DecisionTreeClassifier(min_samples_leaf=2, random_state=0).fit(X[:N], (Y[:N] + 1) % 3)
+    with pytest.raises(BadInput, match="was trained on other labels"):
+        tacit.attack(other, *SIDES, references=2, rng=1)
+    poor = DecisionTreeClassifier(max_depth=1, random_state=0)
+    tacit.attack(poor.fit(X[:N], RNG.permutation(Y[:N])), *SIDES, references=2, rng=1)
+
+
+@pytest.mark.parametrize("poor", [0, 1])
+def test_one_exchanged_reference_tells_that_models_are_poor(poor):
+    label, rows = np.tile([0, 1], 40), np.ones(80, dtype=bool)
+    right, wrong = np.eye(2)[label], np.eye(2)[1 - label]
+    games = [(wrong, rows), (right, rows), ((right, wrong)[poor], rows)]
+    if poor:
+        check_labels(np.asarray, label, games)
+    else:
+        with pytest.raises(BadInput, match="right about 0% of its members, and reference models"):
+            check_labels(np.asarray, label, games)
+
+
+def test_exchanged_sides_are_not_called_harmless():
+    """Members and outsiders in each other's place had an area of 0 and "no better than guessing"."""
+    found = tacit.attack(TREE, *SIDES[::-1], attacks=["loss"], references=0, rng=1)
+    assert found.verdict.value == "uninformative"
+    assert "direction did not behave" in found.sentence
+    assert "Are members and outsiders exchanged" in found.sentence
+    assert all(control.passed for control in tacit.attack(TREE, *SIDES, attacks=["loss"], rng=1).controls)
+
+
+def test_a_file_of_losses_in_place_of_scores(tmp_path):
+    lines = [f"{k % 10 + 3 * (k % 2)},{k % 2 == 0:d}" for k in range(200)]
+    (tmp_path / "scores.csv").write_text("score,member\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    found = read_scores(str(tmp_path / "scores.csv"))
+    assert not found.controls[0].passed
+    assert "lower for members" in found.sentence
+
+
+@pytest.mark.parametrize(("one", "other", "fails"), [(-2, -3, True), (-2, 0, True), (-1, 3, False), (0, 0, False)])
+def test_the_stronger_direction_decides(one, other, fails):
+    """Two attacks, by how many standard deviations each scores members higher."""
+    rng, member = np.random.default_rng(0), np.arange(400) % 2 == 1
+    scores = [
+        Scores(rng.normal(size=400) + by * member, member, attack=name, randomised=False)
+        for name, by in (("one", one), ("other", other))
+    ]
+    assert bool(direction(scores)) == fails
+    assert direction([]) == ()
+
+
 def test_an_order_is_judged_on_other_records_than_it_was_chosen_on(monkeypatch):
     """Some order always fits guesses among many classes better where it was chosen; the mutant judges it there."""
     rng = np.random.default_rng(2)
     told, label = rng.dirichlet(np.ones(30), 1500), rng.integers(0, 30, 1500)
+    monkeypatch.setattr(column_order, "LEARNED", 0.0)
     check_columns(told, label)
     best = column_order._best_order
     monkeypatch.setattr(column_order, "_best_order", lambda *half: best(told.argmax(axis=1), label, 30))

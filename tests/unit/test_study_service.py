@@ -101,6 +101,50 @@ def test_the_first_classes_alone():
         Service(top)(X[:5])
 
 
+WORDS = np.array(["seven", "two", "nine", "one", "zero", "four", "six", "ten", "five", "three"])
+
+
+def _three(names):
+    def ask(x):
+        return [{str(names[k]): float(row[k]) for k in np.argsort(-row)[:3]} for row in FOREST.predict_proba(x)]
+
+    return ask
+
+
+@pytest.mark.parametrize("kind", ["words", "numbers as text", "places", "a class more"])
+def test_classes_of_a_service_are_found_by_their_names(kind):
+    """Names in any order; labels are names, the numbers that names write, or places where they are neither."""
+    sides, names, named, told = (IN, OUT), WORDS, WORDS, lambda y: y
+    if kind == "words":
+        told = WORDS.__getitem__
+    elif kind == "numbers as text":
+        names, named = np.arange(10).astype(str), np.array([str(k) for k in (3, 1, 0, 2, 4, 9, 8, 7, 6, 5)])
+    elif kind == "a class more":
+        told, named = WORDS.__getitem__, np.array([*WORDS[::-1], "eleven"])
+    given = [(x, told(y)) for x, y in sides]
+    plain, shown = (
+        tacit.attack(target, *sides, fit=fit, references=4, attacks=["lira"], rng=1).measurements[0].auc.value
+        for target, sides in (
+            (Service(_three(np.arange(10)), classes=range(10)), sides),
+            (Service(_three(names), classes=named), given),
+        )
+    )
+    assert shown == pytest.approx(plain, abs=0.01 if kind == "a class more" else 0.0)
+
+
+def test_labels_that_a_service_does_not_name():
+    with pytest.raises(BadInput, match="not among classes="):
+        tacit.attack(Service(_three(WORDS), classes=WORDS), *((x, WORDS[y] + "th") for x, y in (IN, OUT)), rng=1)
+
+
+@pytest.mark.parametrize(
+    "told", [lambda x: WORDS[FOREST.predict(x)], lambda x: FOREST.predict(x) + 1, lambda x: -x[:, 0]]
+)
+def test_votes_are_for_column_numbers(told):
+    with pytest.raises(BadInput, match="whole numbers from 0 to 9"):
+        by_votes(told, 0.1, classes=10)(X[:50])
+
+
 def test_labels_with_ten_queries_find_more_than_one():
     def labels(x):
         return FOREST.predict(x)
@@ -122,6 +166,8 @@ def test_records_can_be_made_up():
     sure = FOREST.predict_proba(x)[np.arange(len(x)), y]
     assert len(x) > 30
     assert sure.mean() > 1.2 * random.max(axis=1).mean()
+    with pytest.raises(BadInput, match="10 shares for each record"):
+        synthesised(FOREST.predict, [(0, 1)] * 64, 10, 60, np.random.default_rng(0))
 
 
 class Refusing(BaseHTTPRequestHandler):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Control, Observations, Source, source
+from ..core import Control, Observations, Scores, Source, source
 from .targets import AnyAttack
 
 CONFIDENCE = 0.999
@@ -38,6 +39,25 @@ def planted_leak(attack: AnyAttack, target: Observations, references: Observatio
     right = (found.value or 0.0) > 0.5
     few = f". The area is right and too few records show it: more {side} are needed" if right and not passed else ""
     return Control("planted leak", "members given away: the area is above 0.5", text + few, passed)
+
+
+def direction(scores: Sequence[Scores]) -> tuple[Control, ...]:
+    """A failed control where members score lower than outsiders for certain; nothing else is a control here.
+
+    Members and outsiders that were exchanged, labels of other records and losses given as scores would all read as
+    "nothing was found". An attack whose scores go the right way by more than another's go the wrong way decides.
+    """
+    each = 1 - (1 - CONFIDENCE) / max(len(scores), 1)
+    areas = [(item.attack, item.auc(each)) for item in scores]
+    name, worst = min(areas, key=lambda row: row[1].upper, default=("", None))
+    best = max((area.lower for _, area in areas), default=0.0)
+    if worst is None or worst.upper >= 0.5 or best - 0.5 >= 0.5 - worst.upper:
+        return ()
+    found = (
+        f"area {worst.value:.3f} by {name}, at most {worst.upper:.3f}. Are members and outsiders exchanged, are labels "
+        "those of other records, or are the scores lower for members?"
+    )
+    return (Control("direction", "members score higher than outsiders, or alike", found, passed=False),)
 
 
 def leaking(seen: Observations, size: float | None = None) -> Observations:

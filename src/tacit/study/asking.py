@@ -13,10 +13,11 @@ from ..attacks import Copies as NearCopies
 from ..attacks import near_duplicates
 from ..core import Control, Observations
 from .augmented_queries import Copies
-from .column_order import check_columns
+from .class_names import check_known, classes_of, names_of
+from .column_order import check_columns, check_labels
 from .finished import Finished
 from .forms import Form
-from .models import Fit, answers, check_known, classes_of, is_regressor, usual_form
+from .models import Fit, answers, is_regressor, usual_form
 from .outputs import Reading
 from .pooling import pool
 from .records import features, identities
@@ -100,10 +101,10 @@ class Asked:
     ) -> Asked:
         """Ask the target, train its references on as many records as it has members, and read both in the same way."""
         x, y, member = pooled.x, pooled.y, pooled.member
-        classes = classes_of(target, y)
+        classes, names = classes_of(target, y), names_of(target, y)
         check_known(target, y[member])
         shown, times = (x, 1) if copies is None else (copies.of(x), copies.times)
-        told = answers(target, shown, classes)
+        told = answers(target, shown, classes, names)
         said = "values" if said == "auto" and is_regressor(target) else said
         reading = Reading.of(told, np.tile(y, times), classes, said, usual_form(target))
         if classes is None and reading.form is not Form.VALUES:
@@ -113,9 +114,11 @@ class Asked:
         sides: Flags | None = None
         if train is not None and wanted:
             sets = TrainingSets.of(pooled.record, member, y, wanted, finished.chance)
-            keep = reading.keeping(wanted, _lens(target, shown))
+            keep = reading.keeping(wanted, _lens(target, shown, names))
             taught = trained(train, x, y, sets, finished.chance, classes, keep, finished, shown)
             sides = sets.member
+            if classes is not None and reading.form is not Form.VALUES:
+                check_labels(reading.table, reading.labels, [(told, member), *zip(taught, sides.T, strict=True)])
         read = reading.coarsest(taught)
 
         def signals(answered: Sequence[Any], inside: Flags) -> Observations:
@@ -133,7 +136,15 @@ class Asked:
         return Asked(self.seen.select(records=~rows), others)
 
 
-def _lens(target: Any, x: Any) -> Callable[[Any], Any] | None:
-    """How a target shows shares of these records, where it says so itself: a service may name some classes alone."""
+def _lens(target: Any, x: Any, names: NDArray[Any] | None) -> Callable[[Any], Any] | None:
+    """How a target shows shares of these records, where it says so itself: a service may name some classes alone.
+
+    `names` are those of its columns, in its own order; shares of references come and go in the sorted order.
+    """
     own = getattr(target, "shown", None) or getattr(getattr(target, "__wrapped__", None), "shown", None)
-    return (lambda shares: own(shares, x)) if callable(own) else None
+    if not callable(own):
+        return None
+    if names is None:
+        return lambda shares: own(shares, x)
+    place = np.argsort(np.argsort(names))
+    return lambda shares: own(shares[:, place], x)[:, np.argsort(names)]

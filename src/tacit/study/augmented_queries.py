@@ -73,7 +73,7 @@ def towards_label(x: Any, y: Any, parts: Sequence[float] = (0.1, 0.2)) -> Copies
     means = np.stack([records[label == name].mean(axis=0) for name in names])[place]
 
     def moved(asked: Any, k: int) -> Array:
-        if np.shape(asked) != records.shape:
+        if np.shape(asked) != records.shape or not np.array_equal(np.asarray(asked, dtype=float), records, True):
             raise BadInput("towards_label was given other records than those that are asked about.")
         return np.asarray((1 - steps[k]) * np.asarray(asked) + steps[k] * means)
 

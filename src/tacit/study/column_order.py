@@ -1,10 +1,12 @@
-"""Do a model's columns stand in the order of the labels? A function cannot say which column is which class.
+"""Do a model's columns stand in the order of the labels? A function cannot say which column is which class, and an
+estimator may have been trained on other numbers for the same classes than its members are given with.
 
 Where they do not, every attack looks at what the model says of another class, and a large leak looks small.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ SURE = 5.0
 """Standard deviations by which another order must be right more often."""
 SEEN = 5
 """Records of a class that must have been called by another class's name for it to count as exchanged."""
+LEARNED = 0.5
+"""Of the members without the commonest label, the share that another order must be right about beyond that label's."""
 MOST = 1000
 """Classes up to which an order is looked for."""
 BACKWARDS, NEARLY = 4.0, 2.0
@@ -31,21 +35,52 @@ def check_columns(answer: Array, label: NDArray[np.int64]) -> None:
     """Refuse answers about members (records x classes) that fit their labels much better in another order of columns.
 
     The other order is chosen on a random half of the records and judged on the others. It must exchange at least two
-    classes: a model that calls everybody by its commonest class is not in the wrong order. Two columns are exchanged,
-    too, where each ranks its own class lower: a rare class is seldom the likeliest.
+    classes: a model that calls everybody by its commonest class is not in the wrong order. It must be right about most
+    members too: a network that has learned nothing answers in some order better than in another. Two columns are
+    exchanged, too, where each ranks its own class lower: a rare class is seldom the likeliest.
     """
+    order, likely = _order(answer, label), answer.argmax(axis=1)
+    if order is not None:
+        raise BadInput(
+            f"The model is right about {np.mean(likely == label):.0%} of its members, and about "
+            f"{np.mean(order[likely] == label):.0%} if its columns stand in another order than the labels.",
+            fix="Give columns in the sorted order of the labels, and one column as the share of the second label. If "
+            "the order is right and the model is poor, say so: set classes_ of the function or module to its labels.",
+        )
+
+
+def check_labels(table: Callable[[Array], Array], label: NDArray[np.int64], games: Sequence[tuple[Any, Flags]]) -> None:
+    """Refuse members whose labels the target was not trained on, where the reference models were trained on them.
+
+    `games` are answers of the target and of its references, each with the records that it was trained on; `table` reads
+    an answer. Where a reference has exchanged labels too, all of them are poor models: nothing was given wrongly.
+    """
+    if not all(isinstance(answer, np.ndarray) for answer, _ in games):  # of large answers a digest is kept
+        return
+    own = [
+        (table(answer)[rows], label[rows]) for answer, rows in ((told, np.flatnonzero(side)) for told, side in games)
+    ]
+    if _order(*own[0]) is None or any(_order(*each) is not None for each in own[1:]):
+        return
+    right = [float(np.mean(answer.argmax(axis=1) == labels)) for answer, labels in own]
+    raise BadInput(
+        f"The model is right about {right[0]:.0%} of its members, and reference models, trained on such labels, "
+        f"about {np.mean(right[1:]):.0%} of theirs: the model was trained on other labels.",
+        fix="Give members with the labels that the model was trained on, in the same numbers.",
+    )
+
+
+def _order(answer: Array, label: NDArray[np.int64]) -> NDArray[np.intp] | None:
+    """Another order of columns that fits the labels without doubt, or None."""
     classes, likely = answer.shape[1], answer.argmax(axis=1)
     if classes > MOST:
-        return
-    order = np.array([1, 0]) if classes == 2 and _backwards(answer, label) else _sure_order(likely, label, classes)
-    if order is None:
-        return
-    raise BadInput(
-        f"The model is right about {np.mean(likely == label):.0%} of its members, and about "
-        f"{np.mean(order[likely] == label):.0%} if its columns stand in another order than the labels.",
-        fix="Give columns in the sorted order of the labels, one column as the share of the second label, or an "
-        "estimator that has classes_.",
-    )
+        return None
+    if classes == 2 and _backwards(answer, label):
+        return np.array([1, 0])
+    order = _sure_order(likely, label, classes)
+    usual = np.bincount(label, minlength=classes).max() / max(label.size, 1)
+    learned = order is not None and np.mean(order[likely] == label) >= usual + LEARNED * (1 - usual)
+    return order if learned else None
 
 
 def _sure_order(likely: NDArray[np.intp], label: NDArray[np.int64], classes: int) -> NDArray[np.intp] | None:

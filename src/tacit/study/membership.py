@@ -21,6 +21,7 @@ from ..attacks import (
     null,
     planted_leak,
 )
+from ..attacks.controls import direction
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
 from .asking import Asked, Pool
 from .augmented_queries import Copies
@@ -106,7 +107,12 @@ def attack(
         subject=type(target).__name__,
         measurements=(*measured(scores, confidence, fpr), baseline),
         groups=() if groups is None else tuple(disparity(scores[-1], randomness, confidence=confidence)),
-        controls=(*controls(chosen[-1], *given[id(chosen[-1])], randomness), blind, *(() if test is None else (test,))),
+        controls=(
+            *controls(chosen[-1], *given[id(chosen[-1])], randomness),
+            blind,
+            *(() if test is None else (test,)),
+            *direction(scores),
+        ),
         not_covered=(*NOT_COVERED, *_understated(others)),
         threat={
             "released": "final model",
@@ -131,7 +137,8 @@ def read_scores(path: str) -> Evidence:
     return Evidence(
         subject=found[0].attack,
         measurements=measured(found, 0.95),
-        not_covered=(*NOT_COVERED, "scores were read from a file: no control could be run"),
+        controls=direction(found),
+        not_covered=(*NOT_COVERED, "scores were read from a file: no control could be run that asks the model"),
         threat={"released": "unknown", "attacker sees": "unknown"},
         provenance={**provenance(source(None)), "randomness": "none: the scores were read from a file"},
         scores=tuple(found),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -25,8 +24,6 @@ from .records import described, lent
 Array = NDArray[Any]
 Predict = Callable[[Any], Any]
 Fit = Callable[[Any, Array, np.random.Generator], Any]
-NUMBERS = "biuf"
-"""Kinds of arrays that hold numbers."""
 PAIRS = 3
 """Classes of which there are as many pairs."""
 AGREE = 0.9
@@ -139,41 +136,6 @@ def _by_class(target: Any, decision: Array, x: Any) -> Array:
     return told
 
 
-def classes_of(target: Any, y: Array) -> Array | None:
-    """All classes, sorted, where the model names its own as scikit-learn's do; None where labels are column numbers."""
-    names = _names(target)
-    if names is None:
-        return None
-    if (names.dtype.kind in NUMBERS) != (y.dtype.kind in NUMBERS):
-        raise BadInput("Labels must be of the kind that the model was trained on: numbers, or words.")
-    return np.union1d(names, y)
-
-
-def check_known(target: Any, y: Array) -> None:
-    """Refuse members with labels that the model does not know: it was not trained on them under these names."""
-    names = _names(target)
-    unknown = 0 if names is None else int((~np.isin(y, names)).sum())
-    if unknown:
-        raise BadInput(
-            f"{unknown} of {y.size} members have a label that the model does not know.",
-            fix="Give as members the records that the model was trained on, with their labels.",
-        )
-
-
-def _names(target: Any) -> Array | None:
-    """The classes that a classifier names itself, as numbers or words, in its own order."""
-    given = getattr(target, "classes_", None)
-    if given is None or is_regressor(target):
-        return None
-    names = np.asarray(given, dtype=object if isinstance(given, list) else None)
-    if names.ndim == 1 and names.dtype.kind == "O" and not any(isinstance(name, str) for name in names):
-        with contextlib.suppress(TypeError, ValueError):
-            names = names.astype(np.float64)
-    if names.ndim != 1 or (names.dtype.kind == "O" and not all(isinstance(name, str) for name in names)):
-        raise BadInput("A model must predict one label: its classes_ must be a list of numbers or words.")
-    return names
-
-
 def is_regressor(target: Any) -> bool:
     """Whether an estimator, or the objective of a booster, says so itself."""
     target = _own_model(target)
@@ -188,9 +150,13 @@ def is_regressor(target: Any) -> bool:
         return getattr(target, "_estimator_type", None) == "regressor"
 
 
-def answers(model: Any, x: Any, classes: Array | None) -> Array:
-    """A model's outputs with one column per class, in sorted order; a class it never saw gets no probability."""
-    output, names = predictor(model)(x), getattr(model, "classes_", None)
+def answers(model: Any, x: Any, classes: Array | None, names: Array | None = None) -> Array:
+    """A model's outputs with one column per class, in sorted order; a class it never saw gets no probability.
+
+    `names` are those of its columns, which an estimator has itself.
+    """
+    output = predictor(model)(x)
+    names = getattr(model, "classes_", None) if names is None else names
     if classes is None or names is None or output.ndim != 2 or output.shape[1] != len(names):
         return output
     if np.array_equal(np.asarray(names), classes):

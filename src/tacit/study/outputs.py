@@ -241,6 +241,8 @@ def _labels(y: Array, columns: int, names: Array | None, form: Form) -> tuple[Ar
     if names is None and _column_numbers(y) and y.max(initial=0) < columns:
         return y.astype(np.int64), None
     found = np.unique(y) if names is None else names
+    if (found.dtype.kind in "USO") != (y.dtype.kind in "USO"):
+        raise BadInput("The model predicts words where the labels are numbers, or numbers where they are words.")
     if len(found) != columns or not np.isin(y, found).all():
         raise BadInput(
             f"A model answers with {columns} classes where the labels have {len(found)}.",

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core import BadInput, NotFinished, check
+from .class_names import in_the_kind_of
 from .first_classes import by_label, shown_like, top_shares
 from .records import size, take
 
@@ -46,7 +47,8 @@ class Service:
 
     `queries` is how many records may be asked about in all, `batch` how many in one request, `seconds` the least time
     between requests. An answer is a row of shares, a label, or a mapping from label to share (the first few classes),
-    also as a list of {"label": ..., "score": ...}. `classes` names all labels, in order, where answers name only some.
+    also as a list of {"label": ..., "score": ...}. `classes` names all classes, in any order, where answers name only
+    some; labels that are none of these names are their places.
     `journal` is a file of answers already given; it holds what the model says of people, and only its owner may read
     it. `name` says which model it is (`http` takes the address): a journal of another model is refused.
     """
@@ -81,6 +83,10 @@ class Service:
             for row, answer in zip(rows, self._request(take(x, np.array(rows)), len(rows)), strict=True):
                 self._keep(keys[row], answer)
         return self._table([self._known[key] for key in keys])
+
+    def names_like(self, y: Array) -> Array | None:
+        """Names of the columns in the kind of the labels `y`; None where labels are column numbers."""
+        return None if self.classes is None else in_the_kind_of(y, self.classes)
 
     def shown(self, shares: Array, x: Any) -> Array:
         """Shares (records x classes) of another model, for each record of the classes that this service named for it.
@@ -155,7 +161,7 @@ class Service:
             return np.asarray(answers)
         names = self.classes
         if names is None:
-            raise BadInput("Answers that name some classes need all of them, in order.", fix="Give classes=.")
+            raise BadInput("Answers that name some classes need all of them.", fix="Give classes=.")
         return top_shares(answers, names)
 
 
@@ -212,12 +218,23 @@ def by_votes(
         shift[0] = 0.0
         share = np.zeros((len(x), classes))
         for part in shift:
-            told = np.asarray(predict(x + part))
-            label = told.argmax(axis=1) if told.ndim == 2 else told.astype(np.int64)
-            share[np.arange(len(x)), label] += 1 / copies
+            share[np.arange(len(x)), _places(np.asarray(predict(x + part)), classes)] += 1 / copies
         return share
 
     return votes
+
+
+def _places(told: Array, classes: int) -> Array:
+    """Predicted labels as column numbers below `classes`."""
+    if told.ndim == 2 and told.shape[1] > 1:
+        told = told.argmax(axis=1)
+    told = told.reshape(len(told))
+    if told.dtype.kind not in "biuf" or (told != np.floor(told)).any() or not ((told >= 0) & (told < classes)).all():
+        raise BadInput(
+            f"Votes need predicted labels that are whole numbers from 0 to {classes - 1}.",
+            fix="Turn words into their places among all classes, for records and models alike.",
+        )
+    return told.astype(np.int64)
 
 
 def synthesised(
@@ -230,9 +247,19 @@ def synthesised(
     """
     low, high = np.asarray(ranges, dtype=np.float64).T
     walkers = count
+
+    def surety(asked: Array) -> Array:
+        told = np.asarray(predict(asked))
+        if told.shape != (walkers, classes) or told.dtype.kind not in "iuf":
+            raise BadInput(
+                f"Records are made up for a model that answers with {classes} shares for each record.",
+                fix="Of a model that gives labels alone, use by_votes(...).",
+            )
+        return np.asarray(told[np.arange(walkers), wanted], dtype=np.float64)
+
     x = rng.uniform(low, high, (walkers, low.size))
     wanted = np.arange(walkers) % classes
-    sure = np.asarray(predict(x), dtype=np.float64)[np.arange(walkers), wanted]
+    sure = surety(x)
     changed = max(1, low.size // 2)
     for step in range(max(0, queries // walkers - 1)):
         tried = x.copy()
@@ -240,7 +267,7 @@ def synthesised(
         for row in tried:
             columns = rng.permutation(low.size)[:width]
             row[columns] = rng.uniform(low[columns], high[columns])
-        found = np.asarray(predict(tried), dtype=np.float64)[np.arange(walkers), wanted]
+        found = surety(tried)
         better = found >= sure
         x[better], sure[better] = tried[better], found[better]
     kept = sure > 1 / classes

@@ -22,7 +22,8 @@ from ..audits.claims import Stated, with_frontier
 from ..audits.demonstration import Played, same_adjacency
 from ..audits.scoring import scored
 from ..core import Adjacency, BadInput, Claim, Control, Demonstration, Evidence, Mismatch, Scores, Source, check
-from .models import answers, classes_of, observe, usual_form
+from .class_names import classes_of
+from .models import answers, observe, usual_form
 from .pooling import overlap, pool
 from .records import features
 
