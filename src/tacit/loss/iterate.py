@@ -19,10 +19,11 @@ import math
 from functools import partial
 
 import numpy as np
-from scipy.special import bdtrc, gammaln, logsumexp
+from scipy.special import gammaln, logsumexp
 
 from ..core.adjacency import Adjacency
 from ..core.events import LastIterate
+from .binomial import at_least
 from .composed import Composed, Release
 from .computed import Levels
 from .noise import BITS, FAR, Array, GaussianNoise
@@ -167,6 +168,6 @@ def _oversized(event: LastIterate, steps: int) -> float:
         return 0.0
     most = event.rate * event.size * (2 / event.step_size - 2 * event.regularization) / event.smoothness
     most, others = math.floor(most * (1 - 1e-12)), event.size - 1
-    if most >= others:
-        return 0.0
-    return min(steps * float(bdtrc(most, others, event.rate)) * (1 + 1e-9) + 1e-300, 1.0)
+    if most >= others or event.rate == 1:
+        return 0.0 if most >= others else 1.0
+    return min(steps * at_least(most + 1, others, event.rate)[1] * (1 + 1e-14) + 1e-300, 1.0)

@@ -13,28 +13,26 @@ Reference: docs/proofs/mechanisms.md, Theorem 1.
 
 from __future__ import annotations
 
-from scipy.special import bdtr, bdtrc
-
 from ..core.adjacency import Adjacency
 from ..core.events import TruncatedPoisson
+from .binomial import at_least, at_most
 from .composed import Release
 from .computed import Bracketed, Weighted
-from .noise import Noise
+from .noise import EPS, Noise
 from .pairs import Location
-
-ROUNDING = 1e-9
-"""Relative allowance for the tails of the binomial distribution."""
 
 
 def cut(event: TruncatedPoisson, size: int) -> float:
     """P(at least `cap` of the other records are drawn), from above."""
-    return min(float(bdtrc(event.cap - 1, size, event.rate)) * (1 + ROUNDING), 1.0)
+    return at_least(event.cap, size, event.rate)[1] if event.rate < 1 else 1.0
 
 
 def kept(event: TruncatedPoisson, size: int) -> float:
     """The probability that one of `size` records is in the batch, from below."""
-    free = event.rate * float(bdtr(event.cap - 1, size - 1, event.rate))
-    return (free + event.cap / size * float(bdtrc(event.cap, size, event.rate))) * (1 - ROUNDING)
+    if event.rate == 1:
+        return event.cap / size * (1 - 4 * EPS)
+    free = event.rate * at_most(event.cap - 1, size - 1, event.rate)[0]
+    return (free + event.cap / size * at_least(event.cap + 1, size, event.rate)[0]) * (1 - 8 * EPS)
 
 
 def truncated(event: TruncatedPoisson, size: int, noise: Noise, shift: float, adjacency: Adjacency) -> Release:
