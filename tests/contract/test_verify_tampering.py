@@ -23,7 +23,7 @@ from tacit.audits.bounds.one_run import OneRun, OneRunCurve
 from tacit.audits.bounds.updates import UpdatesCurve
 from tacit.audits.choice import bound
 from tacit.audits.panel import of_release
-from tacit.audits.verification import MOST_RUNS, ONLY_DATA, RESTS_ON, WHOLE_LISTS
+from tacit.audits.verification import BARE, GIVEN, MOST_RUNS, ONLY_DATA, RESTS_ON, UNKNOWN, WHOLE_LISTS
 from tacit.core import (
     Adjacency,
     BadInput,
@@ -393,6 +393,45 @@ def test_every_part_of_the_schema_is_recomputed_or_listed():
         assert document[name] not in ([], {}, None), name
 
 
+def objects(value, path=()):
+    """Paths of all objects of a JSON document, with the first item of every list."""
+    if isinstance(value, dict):
+        yield path
+        for key, item in value.items():
+            yield from objects(item, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from objects(value[0], (*path, 0))
+
+
+FREE_FORM = {"utility", "threat", "provenance", "described", "findings.figures"}
+"""Objects whose keys are data."""
+
+
+@pytest.mark.parametrize("kind", ["exact", "pair"])
+def test_a_key_that_nothing_reads_is_listed(kind, tmp_path):
+    """Whoever opens the file reads `"epsilon": 0.01` there; verification reads nothing, and says so."""
+    document, file = evidence(kind).to_json(), tmp_path / "evidence.json"
+    for path in objects(document):
+        if pattern(path) in FREE_FORM:
+            continue
+        file.write_text(json.dumps(put(document, (*path, "epsilon of all"), 0.01)))
+        try:
+            found = verify(file)
+        except BadInput:
+            continue
+        (told,) = [text for text in found.unchecked if text.startswith(UNKNOWN)]
+        assert told.endswith(".".join(filter(None, (pattern(path), "epsilon of all"))))
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    """A reader sees the first verdict, a program the last."""
+    made, file = evidence("exact"), tmp_path / "evidence.json"
+    text = json.dumps(made.to_json())
+    file.write_text(text.replace('"verdict":', '"verdict": "consistent", "verdict":', 1))
+    with pytest.raises(BadInput, match="a key twice"):
+        verify(file)
+
+
 def schema_leaves(node, path=()):
     """Dotted names of every field that the published schema allows; lists count as fields, too."""
     if "$ref" in node:
@@ -433,7 +472,9 @@ def test_a_field_that_no_file_has_is_told(monkeypatch):
 
 def test_what_is_listed_is_told():
     made = evidence("exact")
-    assert set(verify(made).unchecked) == {*ONLY_DATA.values(), *RESTS_ON.values(), *WHOLE_LISTS.values()}
+    tables = ONLY_DATA, GIVEN, RESTS_ON, WHOLE_LISTS
+    assert set(verify(made).unchecked) == {name for table in tables for name in table.values()}
+    assert BARE in verify(evidence("pair")).unchecked
     bare = verify(Evidence("a model"))
     assert bare.unchecked == (ONLY_DATA["subject"],)
 

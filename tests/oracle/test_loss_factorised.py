@@ -2,11 +2,12 @@
 
 import itertools
 
+import mpmath
 import numpy as np
 import pytest
 
 from tacit.core import BadInput
-from tacit.core.events import BandedFactorisation, Gaussian, MatrixFactorisation, Repeat
+from tacit.core.events import BandedFactorisation, Gaussian, MatrixFactorisation, Poisson, Repeat
 from tacit.loss import Plan, privacy_loss
 from tacit.loss.factorised import banded_sensitivity, sensitivity
 
@@ -98,6 +99,46 @@ def test_a_banded_matrix_need_not_be_written_out(steps, participations, separati
         attained, bound = sensitivity(MatrixFactorisation(1.0, rows(matrix), participations, separation))
         assert attained <= found * (1 + 1e-12)
         assert found <= bound * (1 + 1e-12)
+
+
+def gaussian_delta(mu, epsilon):
+    return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.e**epsilon * mpmath.ncdf(-mu / 2 - epsilon / mu)
+
+
+@pytest.mark.parametrize("steps", [100, 300])
+def test_ends_hold_the_exact_epsilon_of_prefix_sums(steps):
+    """The lower end was 1e-13 above the truth: an upper end of the sensitivity served both."""
+    event = MatrixFactorisation(3.0, rows(np.tril(np.ones((steps, steps)))), 1, steps)
+    found = privacy_loss(event, "add-remove").epsilon(1e-5)
+    with mpmath.workdps(40):
+        mu = mpmath.sqrt(steps) / 3
+        assert gaussian_delta(mu, mpmath.mpf(found.upper)) <= 1e-5 <= gaussian_delta(mu, mpmath.mpf(found.lower))
+    assert found.gap < 1e-11
+
+
+def test_a_sensitivity_that_is_nearly_reached_is_not_reached():
+    """Three columns of which two have a product of -1e-10: nobody moves the sum as far as the bound says."""
+    a = 1e-10
+    matrix = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [-a, 1.0, 1.0]])
+    attained, bound = sensitivity(MatrixFactorisation(1.0, rows(matrix), 3, 1))
+    assert attained < bound
+    event = MatrixFactorisation(1.0, rows(matrix), 3, 1)
+    found = privacy_loss(event, "add-remove").epsilon(1e-5)
+    with mpmath.workdps(40):
+        columns = mpmath.matrix(matrix.tolist())
+        products = columns.T * columns
+        mu = mpmath.sqrt(sum(products)) + mpmath.mpf(10) ** -15  # other directions gain less than that
+        assert found.lower < found.upper * (1 - 1e-11)
+        assert gaussian_delta(mu, mpmath.mpf(found.lower)) >= 1e-5
+
+
+def test_a_matrix_on_a_sample_has_both_ends():
+    event = MatrixFactorisation(3.0, ((1.0,), (1.0, 1.0), (-1.0, 1.0, 0.5)), 3, 1)
+    low, high = (Repeat(Poisson(0.1, Gaussian(3.0 / end)), 10) for end in sensitivity(event))
+    found = privacy_loss(Repeat(Poisson(0.1, event), 10), "add-remove").epsilon(1e-5)
+    ends = [privacy_loss(one, "add-remove").epsilon(1e-5) for one in (low, high)]
+    assert found.lower == pytest.approx(ends[0].lower, rel=1e-9)
+    assert found.upper == pytest.approx(ends[1].upper, rel=1e-9)
 
 
 def test_a_banded_event_costs_what_the_written_out_one_costs():

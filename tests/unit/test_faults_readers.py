@@ -71,9 +71,31 @@ def test_devices_and_pipes_are_never_read(reader, tmp_path):
             reader(path)
 
 
-@pytest.mark.parametrize("text", ["NaN", "[1, Infinity]", "9" * 5000, '["\\ud800"]', "[" * 5000, "1e999", '{"a": }'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NaN",
+        "[1, Infinity]",
+        "9" * 5000,
+        '["\\ud800"]',
+        "[" * 5000,
+        "1e999",
+        '{"a": }',
+        '{"a": 1, "a": 1}',
+        '[{"b": {"a": 1, "b": 2, "a": 3}}]',
+    ],
+)
 def test_json_that_python_would_take_or_choke_on(text):
     with pytest.raises(BadInput, match=r"^x\.json"):
+        parsed(text, "x.json")
+
+
+@pytest.mark.parametrize("text", ["[0" + ",0" * 99 + "]", "[[]" + ",[]" * 60 + "]", "[" + "{}," * 60 + "{}]"])
+def test_a_file_of_very_many_values_is_not_read(text, monkeypatch):
+    """Each value takes 64 bytes and more: a file of 256 MiB took 12 GB."""
+    assert len(parsed(text, "x.json")) > 60
+    monkeypatch.setattr("tacit.core.json_text.MOST", 99)
+    with pytest.raises(BadInput, match=r"more than 99 values"):
         parsed(text, "x.json")
 
 

@@ -19,9 +19,12 @@ import numpy as np
 
 from .. import __version__ as version
 from ..core import BadInput, Bound, Claim, Demonstration, Event, Evidence, Side, TacitError, Unsupported
+from ..core.errors import clean
 from ..core.events import Allocation, BandedFactorisation, CyclicPoisson, MatrixFactorisation, Repeat, Shuffled, family
+from ..core.evidence_schema import schema
 from ..core.files import shown, text
 from ..core.json_text import parsed
+from ..core.schema_check import unnamed
 from ..loss import privacy_loss
 from ..loss.conditions import conditions, listed
 from .bounds.anytime import Anytime, AnytimeCurve
@@ -81,6 +84,11 @@ RESTS_ON = {
 """What is recomputed from, and so not confirmed itself."""
 WHOLE_LISTS = {"demonstrations": "that no game was left out"}
 """Lists of which every item is recomputed, and whose length is not."""
+GIVEN = {"claim.bound.adjacency": "that data sets differ by what the adjacency says"}
+"""Choices of whoever made the claim, which a forger could change everywhere at once."""
+BARE = "that somebody made the claim with these numbers"
+"""Of a claim without an event."""
+UNKNOWN = "fields that this version does not know"
 
 
 def verify(evidence: Evidence | str | Path) -> Verification:
@@ -106,7 +114,7 @@ def verify(evidence: Evidence | str | Path) -> Verification:
         words += _demonstration_words(item, use, claim, writer)
     words += [*_games(evidence), *relations(evidence), *panel(evidence), *planned(evidence)]
     ok = all(row.equal for row in numbers) and all(row.equal for row in words if row.kind == FACT)
-    return Verification(ok, tuple(numbers), _unchecked(evidence), tuple(words))
+    return Verification(ok, tuple(numbers), (*_unchecked(evidence), *_strange(stored)), tuple(words))
 
 
 def _claim(claim: Claim) -> Iterator[Recomputed]:
@@ -263,10 +271,20 @@ def _rounded(value: object) -> object:
 
 def _unchecked(evidence: Evidence) -> tuple[str, ...]:
     """What is in the evidence and cannot be recomputed from it, or is what everything is recomputed from."""
-    held = [
-        name for path, name in {**ONLY_DATA, **RESTS_ON, **WHOLE_LISTS}.items() if _holds(evidence, path.split("."))
-    ]
+    listed = {**ONLY_DATA, **GIVEN, **RESTS_ON, **WHOLE_LISTS}
+    held = [name for path, name in listed.items() if _holds(evidence, path.split("."))]
+    if evidence.claim is not None and evidence.claim.event is None:
+        held.append(BARE)
     return tuple(dict.fromkeys(held))
+
+
+def _strange(stored: Mapping[str, Any]) -> Iterator[str]:
+    """Keys of a file that nothing here reads: a later version's, or anybody's."""
+    found = dict.fromkeys(unnamed(stored, schema()))
+    names = [name for name in found if not name.startswith("claim.event.")]  # events know their own
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        yield f"{UNKNOWN}: {', '.join(map(clean, names[:5]))}{more}"
 
 
 def _holds(value: object, path: list[str]) -> bool:

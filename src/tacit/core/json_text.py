@@ -9,12 +9,18 @@ from typing import Any, NoReturn
 from .errors import BadInput
 
 DEPTH = 100
+MOST = 4_000_000
+"""Values in one text: each may take 64 bytes and more, so that a file of a quarter of a gigabyte would take 12."""
 DIGITS = 400
 """Of a whole number: far beyond any count, far below what Python refuses to read."""
 
 
 def parsed(text: str, name: str, *, fix: str = "") -> Any:
-    """The value of a JSON text called `name`; NaN, infinities, huge numbers, lone surrogates and depth are refused."""
+    """The value of a JSON text called `name`.
+
+    Refused: NaN, infinities, huge numbers, lone surrogates, depth, more than `MOST` values, and a key that stands
+    twice in one object: whoever reads the file may see the first one, and a program sees the last.
+    """
 
     def refused(what: str) -> NoReturn:
         raise BadInput(f"{name} is not JSON that can be used: it holds {what}.", fix=fix)
@@ -26,8 +32,16 @@ def parsed(text: str, name: str, *, fix: str = "") -> Any:
         found = float(digits)
         return found if math.isfinite(found) else refused("a number beyond the range of floating point")
 
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        return made if len(made) == len(pairs) else refused("a key twice in one object")
+
+    if sum(text.count(mark) for mark in ",[{") > MOST:
+        refused(f"more than {MOST:,} values")
     try:
-        found = json.loads(text, parse_int=whole, parse_float=real, parse_constant=lambda word: refused(word))
+        found = json.loads(
+            text, parse_int=whole, parse_float=real, parse_constant=lambda word: refused(word), object_pairs_hook=unique
+        )
     except json.JSONDecodeError as error:
         raise BadInput(f"{name} is not JSON (line {error.lineno}, column {error.colno}).", fix=fix) from None
     except RecursionError:
@@ -39,13 +53,14 @@ def parsed(text: str, name: str, *, fix: str = "") -> Any:
 
 def _problem(value: Any) -> str:
     """What is wrong inside a value that was read; "" for nothing."""
-    waiting = [(value, 0)]
+    waiting = [([value], 0)]
     while waiting:
-        item, depth = waiting.pop()
+        items, depth = waiting.pop()
         if depth > DEPTH:
             return f"values nested more than {DEPTH} deep"
-        if isinstance(item, str) and not item.isascii() and any("\ud800" <= mark <= "\udfff" for mark in item):
-            return "half of a character (a lone surrogate)"
-        inner = [*item, *item.values()] if isinstance(item, dict) else item if isinstance(item, list) else ()
-        waiting += [(part, depth + 1) for part in inner]
+        for item in items:
+            if isinstance(item, str) and not item.isascii() and any("\ud800" <= mark <= "\udfff" for mark in item):
+                return "half of a character (a lone surrogate)"
+            if isinstance(item, dict | list) and item:
+                waiting += [(item, depth + 1)] if isinstance(item, list) else [([*item, *item.values()], depth + 1)]
     return ""

@@ -34,6 +34,33 @@ def misfit(value: Any, schema: Json, whole: Json | None = None, place: str = "")
         return "the whole must be nested less deeply"
 
 
+def unnamed(value: Any, schema: Json, whole: Json | None = None, place: str = "") -> Iterator[str]:
+    """Places of keys that a schema allows without naming them; where it names none, all keys are data."""
+    whole = schema if whole is None else whole
+    schema = _resolved(schema, whole)
+    if options := schema.get("anyOf"):
+        fitting = next((option for option in options if not misfit(value, option, whole)), {})
+        yield from unnamed(value, fitting, whole, place)
+    elif isinstance(value, dict) and (known := schema.get("properties")):
+        for name, item in value.items():
+            here = f"{place}.{name[:60]}".lstrip(".")
+            yield from unnamed(item, known[name], whole, here) if name in known else (here,)
+    elif isinstance(value, list) and "items" in schema:
+        for item in value:
+            yield from unnamed(item, schema["items"], whole, place)
+
+
+def _resolved(schema: Json, whole: Json) -> Json:
+    """A schema with what it refers to, and the properties of all its parts, in one place."""
+    if "$ref" in schema:
+        return _resolved(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+    parts = [_resolved(part, whole) for part in schema.get("allOf", ())]
+    if not parts:
+        return schema
+    named = {name: item for part in (schema, *parts) for name, item in part.get("properties", {}).items()}
+    return {**schema, "properties": named}
+
+
 def _misfits(value: Any, schema: Json, whole: Json, place: str) -> Iterator[str]:
     where = place or "the whole"
     if "$ref" in schema:

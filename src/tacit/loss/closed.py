@@ -138,6 +138,31 @@ class GaussianTotal:
 
 
 @dataclass(frozen=True)
+class Between:
+    """A loss that is at least what one reader says, and at most what another one does."""
+
+    below: Direction
+    above: Direction
+
+    def delta(self, epsilon: float) -> Interval:
+        return _between(self.below.delta(epsilon), self.above.delta(epsilon))
+
+    def epsilon(self, delta: float, known: float = 0.0) -> Interval:
+        above = self.above.epsilon(delta, known)
+        return above if above.upper <= known else _between(self.below.epsilon(delta), above)
+
+    def tail(self, fpr: float) -> Interval:
+        return _between(self.below.tail(fpr), self.above.tail(fpr))
+
+    def head(self, fpr: float) -> Interval:
+        return _between(self.below.head(fpr), self.above.head(fpr))
+
+
+def _between(below: Interval, above: Interval) -> Interval:
+    return Interval(min(below.lower, above.upper), above.upper)
+
+
+@dataclass(frozen=True)
 class Once:
     """A single discrete pair, summed outcome by outcome."""
 

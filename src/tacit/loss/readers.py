@@ -12,7 +12,7 @@ import numpy as np
 from ..core.errors import TacitError
 from ..core.interval import Interval
 from .bounded import Huge
-from .closed import Direction, GaussianTotal, Never, Once, OneHuge, Single, Unknown
+from .closed import Between, Direction, GaussianTotal, Never, Once, OneHuge, Single, Unknown
 from .computed import Tabulated
 from .lattice import SIZES, Lattice
 from .noise import Array, GaussianNoise
@@ -205,6 +205,10 @@ def direction(pairs: Counted, *, tight: bool = True, gap: float | None = GAP) ->
         return Sure(Levelled(pairs, tight), pairs)
     if any(pair.infinite >= 1 for pair, _ in pairs):
         return Never() if any(pair.lower.infinite >= 1 for pair, _ in pairs) else Sure(Unknown(), pairs)
+    if any(pair.upper is not pair.lower for pair, _ in pairs) and all(_gaussian(pair.upper) for pair, _ in pairs):
+        above = tuple((pair.upper, count) for pair, count in pairs)
+        below = tuple((pair.lower, count) for pair, count in pairs if _gaussian(pair.lower))  # what else is there helps
+        return Between(direction(below, gap=gap), direction(above, gap=gap))
     if all(mu(pair) is not None for pair, _ in pairs):
         return GaussianTotal(math.sqrt(math.fsum(count * (mu(pair) or 0.0) ** 2 for pair, count in pairs)))
     if len(pairs) == 1 and pairs[0][1] == 1:
@@ -220,6 +224,11 @@ def direction(pairs: Counted, *, tight: bool = True, gap: float | None = GAP) ->
     saddle = None if gap is None else Saddle.of(pairs, gap)
     lattice = Lattice(pairs, tight=tight)
     return Sure(lattice if saddle is None else Fast(saddle, lattice), pairs)
+
+
+def _gaussian(pair: Pair) -> bool:
+    """Whether it is Gaussian noise, alone or on a sample."""
+    return isinstance(pair, Location) and type(pair.noise) is GaussianNoise
 
 
 def mu(pair: Pair) -> float | None:

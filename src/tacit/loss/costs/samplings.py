@@ -20,6 +20,7 @@ from ..pairs import Discrete, Location, Pair, Parts
 from ..truncated import cut, truncated
 from .registry import loss_of, once, written
 
+_NOTHING = Release.symmetric(Discrete(((1.0, 1.0),)))
 LARGEST_GROUP = 200
 """A sampled group of k is a mixture of k + 1 noises; beyond, reading it takes minutes."""
 
@@ -39,14 +40,23 @@ def _(event: Poisson, adjacency: Adjacency, group: int) -> Composed:
     base = _plain(inner)
     if base is None:
         return _sampled_atoms(event, inner, adjacency, group)
-    noise, shift = base
     if group > LARGEST_GROUP:
         raise Unsupported(event, adjacency, fix=f"Sampled groups have at most {LARGEST_GROUP} records here.")
-    weights = [math.comb(group, j) * event.rate**j * (1 - event.rate) ** (group - j) for j in range(group + 1)]
+    above = _moved(event.rate, *base, adjacency, group)
+    if _known(inner):
+        return once(above)
+    least = _plain(inner, "lower")
+    below = _NOTHING if least is None else _moved(event.rate, *least, adjacency, group)
+    return once(Release(Bracketed(above.remove, below.remove), Bracketed(above.add, below.add)))
+
+
+def _moved(rate: float, noise: Noise, shift: float, adjacency: Adjacency, group: int) -> Release:
+    """Additive noise on a sample that holds some of the group's records."""
+    weights = [math.comb(group, j) * rate**j * (1 - rate) ** (group - j) for j in range(group + 1)]
     moved: Parts = tuple((weight, shift * j) for j, weight in enumerate(weights) if weight > 0)
     if adjacency is Adjacency.REPLACE:
-        return once(Release.symmetric(Location(noise, moved, tuple((weight, -place) for weight, place in moved))))
-    return once(Release.mirrored(Location(noise, moved)))
+        return Release.symmetric(Location(noise, moved, tuple((weight, -place) for weight, place in moved)))
+    return Release.mirrored(Location(noise, moved))
 
 
 @loss_of.register
@@ -62,7 +72,8 @@ def _(event: TruncatedPoisson, adjacency: Adjacency, group: int) -> Composed:
     inner = loss_of(event.event, Adjacency.ADD_REMOVE, 1)
     base = _plain(inner)
     if base is not None:
-        return once(truncated(event, size, *base, adjacency))
+        found = truncated(event, size, *base, adjacency)
+        return once(found if _known(inner) else replace(found, tight=False))
     if adjacency is Adjacency.REPLACE:
         raise Unsupported(event, adjacency, fix="Here only additive noise is supported for replace.")
     if adjacency is Adjacency.ZERO_OUT and inner.releases:
@@ -93,7 +104,7 @@ def _(event: FixedSize, adjacency: Adjacency, group: int) -> Composed:
         return loss_of(event.event, adjacency, group)
     inner = loss_of(event.event, adjacency, 1)
     sampled = _sampled(event, inner, adjacency, event.batch / event.size)
-    tight = isinstance(sampled, Location) and all(item.tight for item, _ in inner.releases)
+    tight = isinstance(sampled, Location) and _known(inner) and all(item.tight for item, _ in inner.releases)
     above = Halves(sampled)
     return once(Release(Bracketed(above, sampled), Bracketed(above, sampled.mirrored()), tight))
 
@@ -129,7 +140,7 @@ def _(event: Allocation, adjacency: Adjacency, group: int) -> Composed:
         return Composed()
     if event.steps == event.times:
         return event.times * inner
-    tight = all(item.tight and item.remove.upper is item.remove.lower for item, _ in inner.releases)
+    tight = _known(inner) and all(item.tight for item, _ in inner.releases)
     only = inner.releases[0][0].remove if len(inner.releases) == 1 and inner.releases[0][1] == 1 else None
     exact = None if only is None or inner.curves else allocated_exactly(only, event.times, event.steps)
     if exact is not None:
@@ -171,9 +182,14 @@ def _only(event: Event, inner: Composed, adjacency: Adjacency) -> Pair:
     return pair
 
 
-def _plain(loss: Composed) -> tuple[Noise, float] | None:
+def _known(loss: Composed) -> bool:
+    """Whether every pair is known, and not only between two others."""
+    return all(item.remove.upper is item.remove.lower for item, _ in loss.releases)
+
+
+def _plain(loss: Composed, end: str = "upper") -> tuple[Noise, float] | None:
     """The noise and shift of one additive release; several Gaussians on one sample are one of the joint multiplier."""
-    pairs = [(release.remove, count) for release, count in loss.releases]
+    pairs: list[tuple[Pair, int]] = [(getattr(release.remove, end), count) for release, count in loss.releases]
     if (
         not pairs
         or loss.curves

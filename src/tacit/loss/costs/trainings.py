@@ -31,8 +31,7 @@ def _(event: MatrixFactorisation | BandedFactorisation, adjacency: Adjacency, gr
     if bound == 0:
         return Composed()
     above = Location(GaussianNoise(event.noise_multiplier / bound), ((1.0, 1.0),))
-    exact = attained >= bound * (1 - 1e-9)
-    if exact:
+    if attained == bound:
         return once(Release.symmetric(above))
     below = Location(GaussianNoise(event.noise_multiplier / attained), ((1.0, 1.0),)) if attained > 0 else NOTHING
     return once(Release.symmetric(Bracketed(above, below)))
