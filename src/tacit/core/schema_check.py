@@ -39,7 +39,7 @@ def unnamed(value: Any, schema: Json, whole: Json | None = None, place: str = ""
     whole = schema if whole is None else whole
     schema = _resolved(schema, whole)
     if options := schema.get("anyOf"):
-        fitting = next((option for option in options if not misfit(value, option, whole)), {})
+        fitting: Json = next((option for option in options if not misfit(value, option, whole)), {})
         yield from unnamed(value, fitting, whole, place)
     elif isinstance(value, dict) and (known := schema.get("properties")):
         for name, item in value.items():
