@@ -572,6 +572,8 @@ def test_a_few_private_predictions(delta, tmp_path):
     assert found.value.tolist() == ["yes", "no"]
     again = private_predictions(line, x, words, asked, **given, rng=1)
     assert again.value.tolist() == found.value.tolist()
+    with pytest.raises(tacit.Mismatch, match="other inputs"):  # it was answered as if it were the first question
+        private_predictions(line, x, words, asked[::-1], **given)
     assert len(ledger.entries()) == 1
     assert tacit.epsilon(found.event, delta=delta, adjacency="add-remove").upper <= 1.0 + 1e-9
     with pytest.raises(tacit.BadInput, match="only 1200 records"):

@@ -13,11 +13,13 @@ from tacit.core import source
 from tacit.mechanism.charging import Account
 from tacit.pate import PATE, ConfidentGNMax, GNMax, LNMax, Network, private_predictions
 from tacit.pate.augmentations import Exchange
+from tacit.pate.design import PLANNED
 from tacit.pate.global_randomness import lent
 from tacit.pate.names import features, numbers
 from tacit.pate.records import distinct, places
 from tacit.pate.shards import column, hashed, shards
 from tacit.pate.teachers import train
+from tacit.pate.trying import KEEPS_NOTHING
 
 KEY = b"k" * 32
 LARGE = 2**60
@@ -469,10 +471,12 @@ def test_a_released_bound_is_part_of_the_claim():
     x, y = data()
     run = PATE(line, **settings()).fit(x[:200], y[:200], x[200:])
     before, event = run.bound_.epsilon, run.event_
+    assert PLANNED not in run.bound_.assumptions
     found = run.release_bound(epsilon=0.5, propose=60.0)
     after = run.evidence()
     assert run.event_.events == (event, run.event_.events[-1])
     assert after.upper.epsilon == run.bound_.epsilon > before
+    assert PLANNED in after.upper.assumptions  # an epsilon chosen by looking at the labels would not compose so
     assert tacit.verify(after).ok
     assert after.provenance["data-dependent epsilon"] == found.epsilon
     assert "says nothing of other data sets" in after.provenance["data-dependent epsilon, meaning"]
@@ -498,3 +502,71 @@ def test_one_input_is_enough_for_an_estimator():
     x, y = data()
     found = private_predictions(LogisticRegression(), x, y, x[:1], classes=[0, 1], epsilon=8.0, teachers=20, rng=0)
     assert found.value.shape == (1,)
+
+
+class Hoarder:
+    """Learns from its own records and all that any copy of it has seen."""
+
+    seen = ()
+
+    def fit(self, x, y):
+        Hoarder.seen = (*Hoarder.seen, x.T @ (2.0 * y - 1))
+        self.weight = sum(Hoarder.seen)
+        return self
+
+    def predict(self, x):
+        return (x @ self.weight > 0).astype(int)
+
+
+def hoarding():
+    """A function that goes on training one model."""
+    kept = []
+
+    def fit(x, y, rng):
+        kept.append(x.T @ (2.0 * y - 1))
+        return lambda asked: (asked @ sum(kept) > 0).astype(int)
+
+    return fit
+
+
+def careless():
+    """A function that draws from elsewhere."""
+    chance = np.random.default_rng(0)
+    return lambda x, y, rng: lambda asked: chance.integers(0, 2, len(asked))
+
+
+def counting():
+    """A function that counts its calls, which no model learns from."""
+    calls = []
+
+    def fit(x, y, rng):
+        calls.append(len(y))
+        return line(x, y, rng)
+
+    return fit
+
+
+@pytest.mark.parametrize("made", [Hoarder, hoarding, careless])
+def test_a_training_that_keeps_something_for_the_next_shard_is_refused(made, tmp_path):
+    """Once it was trained, shard after shard: one record moved the votes of many teachers."""
+    x, y = data()
+    ledger = tacit.Ledger.create(str(tmp_path / "budget.db"), epsilon=99.0, delta=1e-4, unit="record")
+    with pytest.raises(tacit.BadInput, match="keeps something between calls"):
+        PATE(made(), **settings(ledger=ledger)).fit(x[:200], y[:200], x[200:])
+    with pytest.raises(tacit.BadInput, match="keeps something between calls"):
+        private_predictions(made(), x, y, x[:9], classes=[0, 1], epsilon=1.0, teachers=20, ledger=ledger)
+    assert not ledger.entries()
+
+
+def test_a_claim_says_what_it_assumes_of_somebodys_training():
+    import torch
+    from sklearn.linear_model import LogisticRegression, SGDClassifier
+
+    x, y = data()
+    for made in (counting(), LogisticRegression(warm_start=True), SGDClassifier()):
+        run = PATE(made, **settings()).fit(x[:200], y[:200], x[200:])
+        assert KEEPS_NOTHING in run.evidence().upper.assumptions
+    fleet = PATE(Network(functools.partial(torch.nn.Linear, 3, 2), steps=2), **settings()).fit(
+        x[:200], y[:200], x[200:]
+    )
+    assert KEEPS_NOTHING not in fleet.bound_.assumptions

@@ -8,7 +8,7 @@ from .private_value import PrivateValue
 from .search import Found, search
 from .semi_supervised import FixMatch
 from .student import Student, Supervised
-from .teachers import Network
+from .trainings import Network
 
 __all__ = [
     "Aggregator",

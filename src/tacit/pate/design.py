@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core import Adjacency, BadInput, Bound, Event, check
 from ..core.events import Compose
@@ -18,6 +18,7 @@ PUBLIC_INPUTS = (
     "the inputs that are asked about are public, and so are the classes and the numbers of teachers and queries"
 )
 ENOUGH = "there are at least as many records as teachers: fewer are refused"
+PLANNED = "releases of the run's own cost were planned before anything of the run was seen"
 ONLY_LABELS = "only the answers and what is made of them are seen: neither the votes nor the teachers"
 
 
@@ -33,6 +34,8 @@ class Design:
     unit: str = "record"
     releases: tuple[Event, ...] = ()
     """What was released about the run's own cost."""
+    assumes: tuple[str, ...] = ()
+    """What else the claim rests on."""
 
     @property
     def event(self) -> Event:
@@ -51,7 +54,8 @@ class Design:
     @property
     def bound(self) -> Bound:
         """Whatever the votes are. Reference: docs/proofs/pate.md, Theorem 2."""
-        believed = (ONE_TEACHER, PUBLIC_INPUTS, ENOUGH, ONLY_LABELS)
+        planned = (PLANNED,) if self.releases else ()
+        believed = (ONE_TEACHER, *self.assumes, PUBLIC_INPUTS, ENOUGH, ONLY_LABELS, *planned)
         return upper_bound(
             self.epsilon, self.delta, self.event, self.adjacency, method=METHOD, unit=self.unit, more=believed
         )
@@ -67,6 +71,7 @@ def designed(
     delta: float,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
     unit: str = "record",
+    assumes: tuple[str, ...] = (),
 ) -> Design:
     """The design that asks `queries` of the `available` public records and keeps within epsilon.
 
@@ -83,7 +88,7 @@ def designed(
     if check.delta(delta) == 0 and type(aggregator).__name__ != "LNMax":
         raise BadInput("Gaussian noise needs a delta above 0.", fix="Use LNMax, which is pure.")
     most = asked if answers is None else check.whole("answers", answers)
-    made = Design(aggregator, asked, min(most, asked), float(delta), Adjacency.of(adjacency), unit)
+    made = Design(aggregator, asked, min(most, asked), float(delta), Adjacency.of(adjacency), unit, assumes=assumes)
     if epsilon is None:
         return made
     limit = check.positive("epsilon", epsilon)
@@ -102,7 +107,7 @@ def _most_answers(design: Design, epsilon: float) -> Design:
 
     def with_answers(number: int) -> Design:
         asked = number if design.aggregator.answers_all else design.queries
-        return Design(design.aggregator, asked, number, design.delta, design.adjacency, design.unit)
+        return replace(design, queries=asked, answers=number)
 
     low, high = 0, design.answers
     while high - low > 1:

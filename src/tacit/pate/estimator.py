@@ -11,19 +11,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, PrivacyWarning, Receipt, Source, check, source
+from ..core import Adjacency, BadInput, Bound, Charger, Event, Evidence, PrivacyWarning, Receipt, check, source
 from .advice import advice
-from .aggregators import NOT_ANSWERED, Aggregator, Belief, ConfidentGNMax
-from .asking import check_choice, next_queries
+from .aggregators import Aggregator, ConfidentGNMax
+from .asking import check_choice
 from .design import Design, designed
-from .names import column
 from .paying import paid
 from .records import Given
 from .release import releasing
-from .shards import shards
+from .rounds import Chances, ask
+from .shards import shards, with_appended
 from .smooth import Cost
-from .student import Predict, Student, constant, student_of
-from .teachers import Teachers, train, tried
+from .student import Student, student_of
+from .teachers import Teachers, train
+from .trying import assumed, tried
 
 Array = NDArray[Any]
 PRIVATE = ("_teachers", "_votes", "_noise")
@@ -91,9 +92,10 @@ class PATE:
         """
         self._forget()
         given = Given.of(x, y, public_x, users, self.classes, self.schema)
-        design = self._designed(len(given.public_x), given.unit)
+        design = self._designed(given)
         chance = source(self.random_state)
-        places, learning, noise, choosing, teaching = chance.spawn(5)
+        places, learning, *more = chance.spawn(5)
+        by = Chances(*more)
         shard = shards(len(given.y), self.teachers, users=given.users, rng=places)
         how = self._tried(given)
         self.classes_, self._given = given.classes, given.forgotten()  # what is kept or sent on carries no records
@@ -102,8 +104,10 @@ class PATE:
             self.teacher, given.x, given.y, shard, teachers=self.teachers, classes=len(given.classes), rng=learning,
             progress=self.progress,
         )  # fmt: skip
-        self._ask(design, given.public_x, how, noise, choosing, teaching)
-        self._seeded, self._randomness, self._noise = not chance.cryptographic, chance.name, noise
+        found = ask(self._teachers, self.teachers, design, given.public_x, how, self.choose, self.rounds, by)
+        self.labels_, self.queries_, self._answered = found.labels, found.queries, found.answered
+        self._student, self._votes = found.student, found.votes
+        self._seeded, self._randomness, self._noise = not chance.cryptographic, chance.name, by.noise
         if self.warns and self.advice_ is not None:
             warnings.warn(self.advice_, UserWarning, stacklevel=2)
         return self
@@ -129,7 +133,7 @@ class PATE:
         def fit(x: Any, y: Any, rng: np.random.Generator) -> PATE:
             again = copy.copy(self)
             again.ledger, again.progress, again.random_state, again.warns = None, None, rng, False
-            return again.fit(x, y, public_x, _appended(users, len(x)))
+            return again.fit(x, y, public_x, with_appended(users, len(x)))
 
         return fit
 
@@ -188,10 +192,11 @@ class PATE:
         self._fitted()
         return advice(self.design_, self.teachers, self.answered_, capped=self.answers is not None)
 
-    def _designed(self, available: int, unit: str) -> Design:
+    def _designed(self, given: Given) -> Design:
         return designed(
-            self.aggregator, available=available, queries=self.queries, answers=self.answers, epsilon=self.epsilon,
-            delta=self.delta, adjacency=self.adjacency, unit=unit,
+            self.aggregator, available=len(given.public_x), queries=self.queries, answers=self.answers,
+            epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, unit=given.unit,
+            assumes=assumed(self.teacher, given.public_x, len(given.classes)),
         )  # fmt: skip
 
     def _tried(self, given: Given) -> Student:
@@ -216,33 +221,6 @@ class PATE:
 
     def _claimed(self, design: Design) -> None:
         self.design_, self.event_, self.bound_ = design, design.event, design.bound
-
-    def _ask(
-        self, design: Design, public_x: Array, how: Student, noise: Source, choosing: Source, teaching: Source
-    ) -> None:
-        """Ask in rounds: choose queries, count votes, draw answers, teach."""
-        self.labels_ = np.full(len(public_x), NOT_ANSWERED, dtype=np.int64)
-        self._answered = np.zeros(len(public_x), dtype=bool)
-        self._student: Predict = constant(None, len(self.classes_))
-        asked = np.zeros(0, dtype=np.int64)
-        self._votes: list[tuple[Array, Belief | None]] = []
-        for part in np.array_split(np.arange(design.queries), max(1, min(self.rounds, design.queries))):
-            rows = next_queries(
-                public_x, part.size, asked, self.choose, self._student if asked.size else None, choosing
-            )
-            self._round(design, public_x, rows, noise, first=not asked.size)
-            asked = np.concatenate((asked, rows))
-            self._student = how.taught(public_x, self.labels_, len(self.classes_), teaching.generator())
-        self.queries_ = asked
-
-    def _round(self, design: Design, public_x: Array, rows: Array, noise: Source, *, first: bool) -> None:
-        counts = self._teachers.counts(public_x[rows])
-        belief = None
-        if self.aggregator.asks_student and not first:
-            belief = Belief(self._student(public_x[rows]), self.teachers)
-        told = self.aggregator.told(counts, noise, design.answers - self.answered_, belief)
-        self.labels_[rows], self._answered[rows] = told.labels, told.answered
-        self._votes.append((counts, belief))
 
     def _forget(self) -> None:
         """An earlier fit is gone: the next claim would not cover it."""
@@ -269,13 +247,3 @@ class PATE:
         """The trained teachers, for the operator: what they say of any input is private."""
         found: Teachers = self._held("_teachers")
         return found
-
-
-def _appended(users: ArrayLike | None, records: int) -> list[Any] | None:
-    """The users of a run and one more for every record that was appended."""
-    if users is None:
-        return None
-    known = column(users).tolist()
-    if records < len(known):
-        return [f"record {place}" for place in range(records)]
-    return [*known, *(f"appended {place}" for place in range(records - len(known)))]

@@ -28,8 +28,11 @@ def lent(generator: np.random.Generator) -> Iterator[None]:
     try:
         with contextlib.ExitStack() as stack:
             if torch is not None:
-                stack.enter_context(torch.random.fork_rng(devices=[]))
+                devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+                stack.enter_context(torch.random.fork_rng(devices=list(devices)))
                 torch.default_generator.manual_seed(int(words[0]))
+                for device in devices:
+                    torch.cuda.default_generators[device].manual_seed(int(words[0]))
             random.seed(int(words[1]))
             np.random.seed(words[2:])  # noqa: NPY002
             yield

@@ -6,6 +6,7 @@ by a noisy maximum. Each answer is paid for, so this is for a handful of inputs:
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..core import Adjacency, Answer, BadInput, Charger, Event, Source, check
+from ..core import Adjacency, Answer, BadInput, Charger, Event, Mismatch, Source, check
 from ..core.events import Gaussian, NoisyMax, Repeat
 from ..mechanism.charging import Offer, Random, Terms
 from ..mechanism.choices import Distances, permuted
@@ -23,8 +24,10 @@ from .aggregators import MOVE, GNMax, multiplier
 from .paying import check_unit
 from .records import Given
 from .shards import shards
-from .teachers import train, tried
+from .teachers import train
+from .trying import assumed, tried
 
+QUESTION = "hash of the inputs, classes and number of teachers: "
 FLIP = 2.0
 """Permute and flip by votes: two counts move against each other by at most 2."""
 
@@ -76,7 +79,23 @@ def private_predictions(
             chosen = GNMax(scale).told(counts, noise, count).labels.tolist()
         return np.asarray(given.classes[np.array(chosen, dtype=np.int64)])
 
-    return Offer("private_predictions", event, terms.neighbours).drawn(draw, terms)
+    asked_for = _question(given, teachers)
+    notes = (asked_for, *assumed(teacher, given.public_x, len(given.classes)))
+    return _same(Offer("private_predictions", event, terms.neighbours, notes=notes).drawn(draw, terms), asked_for)
+
+
+def _question(given: Given, teachers: int) -> str:
+    """What was asked, by a hash of public facts: a key answers one question."""
+    facts = f"{given.public_x.shape} {given.public_x.dtype.str} {given.classes.tolist()!r} {teachers}".encode()
+    values = given.public_x.tobytes() if given.public_x.dtype.kind != "O" else repr(given.public_x.tolist()).encode()
+    return QUESTION + hashlib.sha256(facts + values).hexdigest()[:32]
+
+
+def _same(answer: Answer, asked_for: str) -> Answer:
+    """The answer, if it was kept for this question."""
+    if any(note.startswith(QUESTION) and note != asked_for for note in answer.notes):
+        raise Mismatch("The key was used for other inputs.", fix="Choose a key of its own for each question.")
+    return answer
 
 
 def _priced(epsilon: float, delta: float, count: int, adjacency: Adjacency) -> tuple[Event, Fraction | float]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .student import NetworkShares, Predict, Student, Supervised, constant
-from .teachers import Network, as_training
+from .trainings import Network, as_training
 
 if TYPE_CHECKING:
     import torch

@@ -63,3 +63,13 @@ def _digest(key: bytes, name: str) -> bytes:
 def _drawn(records: int, teachers: int, rng: Source) -> Shards:
     """A shard for each record alone; the first records have the same shards however many follow."""
     return rng.integers(teachers, records)
+
+
+def with_appended(users: ArrayLike | None, records: int) -> list[Any] | None:
+    """The users of a run, and one more for every record that an audit appended to its records."""
+    if users is None:
+        return None
+    known = column(users).tolist()
+    if records < len(known):
+        return [f"record {place}" for place in range(records)]
+    return [*known, *(f"appended {place}" for place in range(records - len(known)))]

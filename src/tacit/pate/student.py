@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
-from .teachers import Fit, Network, as_training, tried
+from .trainings import Fit, Network, as_training
+from .trying import tried
 
 if TYPE_CHECKING:
     from torch import nn

@@ -14,7 +14,7 @@ from ..core import Adjacency, BadInput, check
 from ..data import NAMES, Records
 from ..pate import PATE, Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network
 from ..pate.student import student_of
-from ..pate.teachers import as_training
+from ..pate.trainings import as_training
 from .holdout import in_value_order, training_rows
 from .run_file import RunFile
 from .run_training import maker

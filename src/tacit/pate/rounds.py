@@ -1,0 +1,70 @@
+"""The questions of a run, round by round: choose public inputs, count votes, draw answers, teach the student."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import Source
+from .aggregators import NOT_ANSWERED, Belief, Counts
+from .asking import next_queries
+from .design import Design
+from .student import Predict, Student, constant
+from .teachers import Teachers
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Chances:
+    """Randomness of a run, apart for what is drawn of votes, of the choice of queries and of the student."""
+
+    noise: Source
+    choosing: Source
+    teaching: Source
+
+
+@dataclass(eq=False)
+class Asked:
+    """What has been asked and told so far; `labels` is -1 where a public input has none.
+
+    `votes` are private: the counts of every round, and what the student had said.
+    """
+
+    labels: Rows
+    answered: NDArray[np.bool_]
+    student: Predict
+    queries: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    votes: list[tuple[Counts, Belief | None]] = field(default_factory=list)
+
+    @classmethod
+    def nothing(cls, inputs: int, classes: int) -> Asked:
+        return cls(np.full(inputs, NOT_ANSWERED, dtype=np.int64), np.zeros(inputs, dtype=bool), constant(None, classes))
+
+
+def ask(
+    teachers: Teachers, members: int, design: Design, public_x: Any, how: Student, choose: str, rounds: int, by: Chances
+) -> Asked:
+    """Ask `design.queries` of the public inputs in so many rounds; each teaches a student that the next may look at."""
+    found = Asked.nothing(len(public_x), teachers.classes)
+    for part in np.array_split(np.arange(design.queries), max(1, min(rounds, design.queries))):
+        known = found.student if found.queries.size else None
+        rows = next_queries(public_x, part.size, found.queries, choose, known, by.choosing)
+        _round(found, teachers.counts(public_x[rows]), members, design, public_x, rows, by.noise)
+        found.queries = np.concatenate((found.queries, rows))
+        found.student = how.taught(public_x, found.labels, teachers.classes, by.teaching.generator())
+    return found
+
+
+def _round(
+    found: Asked, counts: Counts, members: int, design: Design, public_x: Any, rows: Rows, noise: Source
+) -> None:
+    belief = None
+    if design.aggregator.asks_student and found.queries.size:
+        belief = Belief(found.student(public_x[rows]), members)
+    told = design.aggregator.told(counts, noise, design.answers - int(found.answered.sum()), belief)
+    found.labels[rows], found.answered[rows] = told.labels, told.answered
+    found.votes.append((counts, belief))
