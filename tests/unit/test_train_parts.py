@@ -18,8 +18,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, private
 from tacit.train.clip.capture import coins, nested
-from tacit.train.clip.capture.coins import seeds
-from tacit.train.clip.capture.probe import KEEPS
+from tacit.train.clip.capture.coins import SEEDS, asks_around
 from tacit.train.clip.clipper import Clipper
 from tacit.train.scale.totals import Totals
 
@@ -253,7 +252,7 @@ def test_a_record_at_which_an_augmentation_raises_leaves_the_coins_of_others(mon
         return given[:3]
 
     assert torch.equal(found(x), found(bad))
-    monkeypatch.setattr("tacit.train.sample.per_record.replayed", lambda run: run())
+    monkeypatch.setattr("tacit.train.sample.per_record.rewinding", lambda: lambda: None)
     assert not torch.equal(found(x), found(bad))
 
 
@@ -264,11 +263,15 @@ def test_mutant_coins_that_fall_anew_for_each_part(make: Any, monkeypatch: pytes
     assert moved(make) > 1.1
 
 
+LEFT = {Counts: "calls", CountsInTensor: "count", Turns: "b.weight", OwnNoise: "own", OwnCoin: "numbers"}
+
+
 @pytest.mark.parametrize("make", [Counts, CountsInTensor, Turns, OwnNoise, OwnCoin, SetsSeed])
 def test_what_a_call_leaves_for_the_next_makes_records_run_one_at_a_time(make: Callable[[], nn.Module]) -> None:
     if make in (Counts, CountsInTensor, Turns):  # the others draw random numbers for each record
         assert moved(make) < 1.02
-    assert sums(make, 0)[1].alone_because == KEEPS
+    left = f"a call changes {LEFT.get(make)}, which the next call would see"
+    assert sums(make, 0)[1].alone_because == (SEEDS if make is SetsSeed else left)
 
 
 @pytest.mark.parametrize("make", [Counts, CountsInTensor, Turns, OwnCoin, SetsSeed])
@@ -407,7 +410,7 @@ def test_training_may_be_profiled() -> None:
     ):
         begin()
         try:
-            assert not seeds(lambda: None)
+            assert not asks_around(lambda: None)
             here = sys.getprofile()
         finally:
             end()

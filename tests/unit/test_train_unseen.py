@@ -1,5 +1,6 @@
 """Code that the capture would not see: hooks on views of parameters, functions of others, and handlers."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from torch import Tensor, nn
 from torch.overrides import handle_torch_function, has_torch_function
 
 from tacit.train.clip import Clipper
+from tacit.train.clip.capture import nested
 from tacit.train.clip.capture.watch import Capture
+from tacit.train.clip.isolation import Surroundings
 from train_mixing import CLASSES, WIDTH, each
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -66,11 +69,12 @@ LOSSES = {
 
 
 def moved(loss: Any) -> float:
+    """How far the first record moves the sum, in clip norms."""
     torch.manual_seed(0)
     model, x = nn.Linear(WIDTH, CLASSES), torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(1))
-    x[4], y = 50.0, torch.arange(5) % CLASSES
+    x[0], y = 50.0, torch.arange(5) % CLASSES
     clipper = Clipper(model, loss, dict(model.named_parameters()), C)
-    whole, less = (clipper((x[:n], y[:n]), torch.ones(n, dtype=torch.bool)).sums["weight"] for n in (5, 4))
+    less, whole = (clipper((x[n:], y[n:]), torch.ones(5 - n, dtype=torch.bool)).sums["weight"] for n in (1, 0))
     return float((whole - less).norm()) / C
 
 
@@ -80,6 +84,7 @@ def test_one_record_moves_the_sum_by_at_most_the_clip_norm(way: str) -> None:
 
 
 def test_mutant_what_code_catches_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.train.clip.capture.watch.with_constants", lambda *_: None)
     monkeypatch.setattr(Capture, "check_caught", lambda self: None)
     assert moved(caught) > 1.02
 
@@ -88,6 +93,83 @@ def test_mutant_functions_of_others_are_taken(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("tacit.train.clip.capture.watch.stranger", lambda func: "")
     monkeypatch.setattr("tacit.train.clip.capture.watch.gives_shape", lambda func: True)
     assert moved(LOSSES["handed over"]) > 1.02
+
+
+class Negated(torch.autograd.Function):
+    """Asks in its own code, forwards and backwards, whether the numbers of all records are small."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.where(torch._is_all_true(x.abs() < 30), x, -x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.where(torch._is_all_true(ctx.saved_tensors[0].abs() < 30), gradient, -gradient)
+
+
+def test_code_of_an_autograd_function_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss(m: nn.Linear, b: Any) -> Tensor:
+        return each(m(Negated.apply(b[0])), b[1])
+
+    assert moved(loss) < 1.02
+    monkeypatch.setattr(nested, "_seen", lambda capture, function, *given: function(*given))
+    assert moved(loss) > 1.02
+
+
+def read_in_a_thread(m: nn.Linear, b: Any) -> Tensor:
+    texts: list[str] = []
+    thread = threading.Thread(target=lambda: texts.append(str(b[0])))
+    thread.start()
+    thread.join()
+    return each(m(-b[0] if len(b[0]) == 1 and "50." in texts[0] else b[0]), b[1])
+
+
+def test_the_text_of_all_records_is_given_in_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert moved(read_in_a_thread) < 1.02
+    monkeypatch.setattr(nested, "_no_text", torch._tensor_str._str)
+    assert moved(read_in_a_thread) > 1.02
+
+
+LIBRARY = torch.library.Library("tacit_unseen", "DEF")
+LIBRARY.define("remember(Tensor x) -> Tensor")
+
+
+def remembering() -> Any:
+    """The kernel of an operator, which keeps large numbers in a list that nobody else holds."""
+    kept: list[float] = []
+
+    def kernel(x: Tensor) -> Tensor:
+        found = x * (-1) ** len(kept)
+        if float(x.sum()) > 30:
+            kept.append(1.0)
+        return found
+
+    return kernel
+
+
+LIBRARY.impl("remember", remembering(), "CompositeExplicitAutograd")
+
+
+def remembered(m: nn.Linear, b: Any) -> Tensor:
+    return each(m(torch.ops.tacit_unseen.remember(b[0]) if len(b[0]) == 1 else b[0]), b[1])
+
+
+def test_operators_of_others_run_one_record_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert moved(remembered) < 1.02
+    monkeypatch.setattr("tacit.train.clip.capture.watch.stranger", lambda func: "")
+    assert moved(remembered) > 1.02
+
+
+def test_what_a_function_encloses_that_only_c_code_holds_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert moved(remembered) < 1.02
+    monkeypatch.setattr(Surroundings, "_unheld", lambda *_: [])
+    assert moved(remembered) > 1.02
 
 
 def left_in(loss: Any) -> tuple[bool, int]:
@@ -102,13 +184,13 @@ def left_in(loss: Any) -> tuple[bool, int]:
 
 
 def test_a_pass_that_a_value_stops_leaves_nothing_behind() -> None:
-    """Code that puts its state back even then keeps running with all records at once."""
-    assert left_in(halfway) == (False, 0)
+    """Code runs to its end whatever the values are, so what it puts back there is put back."""
+    assert left_in(halfway) == (True, 0)
     assert left_in(finally_back) == (True, 0)
 
 
-def test_mutant_no_operation_is_made_to_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.train.clip.capture.probe.stays_halfway", lambda *_: False)
+def test_mutant_what_an_operation_raises_reaches_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.train.clip.capture.watch.with_constants", lambda *_: None)
     together, depth = left_in(halfway)
     assert together
     assert depth > 0

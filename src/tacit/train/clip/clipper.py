@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,19 +15,20 @@ from torch import Tensor, nn
 from .alone import clipped_alone
 from .arrays import REDUCED, Room, full_float32, wide
 from .capture.coins import in_a_step, not_baked_in, rewound
-from .capture.errors import changed, left, stops
+from .capture.errors import Failing, changed, left, stops
 from .capture.onlookers import HOOKED, backward_hooks
-from .capture.probe import DISAGREES, KEEPS, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
+from .capture.probe import DISAGREES, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
 from .isolation import Called, Stopped, Surroundings
 from .recompute.two_pass import clipped_again
-from .replaced import replaced, standing_in, told
+from .replaced import Alike, Failed, drawn_alike, repeated
 from .slowness import Slowness, measured
-from .sums import Add, Clipped, Spread, clipped_sum
+from .sums import Add, Clipped, Spread, clipped_sum, per_example
 from .tree import describe, mapped, size, tensors
 from .weigh import FLAT, Weigh
 
 Loss = Callable[[nn.Module, Any], Tensor]
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -62,13 +63,13 @@ class Clipper:
         structure = self.structure(batch)
         if not structure.together:
             return self.alone(batch, mask)
-        before = self._buffers()
+        before, alike = self._buffers(), drawn_alike(mask.device)
         try:
             found = self.together(batch, mask, structure)
         except BaseException as error:
             if stops(error):
                 raise
-            return self.without_raising(batch, mask, structure)
+            return self.without_raising(batch, mask, structure, alike)
         for held, was in zip(self._buffers(), before, strict=False):
             if held != was:
                 raise changed(self.model, dict(self.model.named_buffers())[held[0]])
@@ -82,28 +83,46 @@ class Clipper:
             return clipped_again(forward, *known)
         return clipped_sum(forward, *known, self.add, self._room())
 
-    def without_raising(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
-        """All records at once but those that raise, which are found one at a time; the others are computed as before.
+    def without_raising(self, batch: Any, mask: Tensor, structure: Structure, alike: Alike) -> Clipped:
+        """All records at once but those at which operations raise; the others are computed as before.
 
-        One at a time where that fails once more.
+        One at a time where made-up records in the places of all of them raise too.
         """
-        found = self.find_raising(batch, mask)
-        good = mask & found.norms.isfinite()
-        by = standing_in(good)
-        if by is None:
-            return self._spread(found)
+
+        def tried(rows: Any, kept: Tensor) -> Clipped | Failed:
+            return self._tried(lambda: self.together(rows, kept, structure))
+
+        found = repeated(tried, lambda rows: self._runs(rows, structure), batch, mask, alike)
+        if found is not None:
+            return found
+        with alike():
+            return self._spread(self._alone(batch, mask, shared=True))
+
+    def raising(self, batch: Any) -> Failed:
+        """At which records operations raise, all at once and not compiled, where an operation does."""
+        structure = self.structure(batch)
+        found = self._tried(lambda: self._once(batch, structure))
+        return found if isinstance(found, Failed) else Failed()
+
+    def _runs(self, batch: Any, structure: Structure) -> bool:
+        """Whether a pass over all records at once raises at none of them."""
+        return not isinstance(self._tried(lambda: self._once(batch, structure)), Failed)
+
+    def _once(self, batch: Any, structure: Structure) -> None:
+        every = torch.ones(size(batch), dtype=torch.bool, device=tensors(batch)[0].device)
+        per_example(structure.forward(self.losses, batch, self.parameters, self.constants()), every)
+
+    def _tried(self, run: Callable[[], T]) -> T | Failed:
+        """The result of a run with the coins of the step, from the first on; who failed, where it raises."""
         rewound()
         try:
-            again = self.together(replaced(batch, ~good, by), good, structure)
+            return run()
+        except Failing as error:
+            return Failed(error.places)
         except BaseException as error:
             if stops(error):
                 raise
-            return self._spread(found)
-        return told(again, found, mask & ~good)
-
-    def find_raising(self, batch: Any, mask: Tensor) -> Clipped:
-        """One record at a time, with the coins that they had together: the norms of those that raise are infinite."""
-        return self._alone(batch, mask, shared=True)
+            return Failed()
 
     def alone(self, batch: Any, mask: Tensor, *, around: Surroundings | None = None) -> Clipped:
         """One record at a time, for models that are not run otherwise."""
@@ -195,9 +214,9 @@ class Clipper:
         Where something cannot be put back, it would be refused: then it is left as it is.
         """
         near = partial(Surroundings, self.model, self.loss, self.parameters, near=True)
-        if not structure.together or not keeps(self._looked_at, self.parameters, batch, structure, near):
+        if not structure.together or not (left := keeps(self._looked_at, self.parameters, batch, structure, near)):
             return structure
-        return structure if self._lost(batch) else Structure(together=False, reason=KEEPS)
+        return structure if self._lost(batch) else Structure(together=False, reason=left)
 
     def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
         """Whether a copy of the model in float64 agrees; not, if it cannot be made or run."""

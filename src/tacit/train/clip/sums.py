@@ -238,6 +238,7 @@ def watched(forward: Forward, capture: Capture) -> Tensor:
             loss = forward.losses(one)
         capture.check_caught()
         check_losses(loss, 1)
+        capture.check_own((loss,))
         return level.all(loss.squeeze(0))
 
 
@@ -250,7 +251,9 @@ def unbroken(capture: Capture, mask: Tensor) -> Tensor:
 
 def by_parameter(capture: Capture, gradients: Iterable[Tensor | None], batch: int) -> Terms:
     """Terms of the parameters that a capture's records consumed, from the gradients of the records' outputs."""
-    return _by_parameter(capture, _by_source(capture, gradients, batch))
+    found = _by_parameter(capture, _by_source(capture, gradients, batch))
+    capture.check_caught()
+    return found
 
 
 def check_losses(losses: Tensor, batch: int) -> None:

@@ -16,14 +16,15 @@ import torch
 from torch import Tensor
 
 from ...core import BadInput, TacitError
-from ..clip.capture.coins import replayed, seed_torch
-from ..clip.capture.errors import Remembered, left, stops
+from ..clip.capture.coins import replayed, rewinding, seed_torch
+from ..clip.capture.errors import Failing, Remembered, left, stops
 from ..clip.capture.level import Level
 from ..clip.capture.nested import nested
 from ..clip.capture.probe import made_up, not_run, same_random
 from ..clip.capture.ranges import InRange
 from ..clip.capture.watch import Capture, flat
 from ..clip.isolation import Stopped, Surroundings
+from ..clip.replaced import drawn_alike, replaced
 from ..clip.sums import unbroken
 from ..clip.tree import describe, mapped, size, tensors
 
@@ -45,13 +46,34 @@ def _tried_together(function: Function, rows: Any) -> tuple[Any, Tensor] | None:
     for owned in (False, True):
         try:
             with torch.no_grad():
-                return together(function, rows, owned=owned)
+                return _without_failing(function, rows, owned=owned)
         except Remembered:
             raise kept() from None
         except BaseException as error:  # user code: one record at a time may go
             if stops(error):
                 raise
     return None
+
+
+def _without_failing(function: Function, rows: Any, *, owned: bool) -> tuple[Any, Tensor]:
+    """All records at once. Those at whose values an operation raises are left out, and nothing changes for the others.
+
+    A made-up record stands in for them, and all random numbers fall as they fell before.
+    """
+    device = tensors(rows)[0].device
+    out, alike, back = torch.zeros(size(rows), dtype=torch.bool, device=device), drawn_alike(device), rewinding()
+    instead = made_up(rows, 1)
+    while True:
+        with alike():
+            back()
+            try:
+                found, taken = together(function, replaced(rows, out, instead), owned=owned)
+            except Failing as error:
+                if not bool((error.places & ~out).any()):
+                    raise
+                out = out | error.places
+                continue
+        return found, taken & ~out
 
 
 def together(function: Function, rows: Any, *, owned: bool = False) -> tuple[Any, Tensor]:
@@ -62,6 +84,8 @@ def together(function: Function, rows: Any, *, owned: bool = False) -> tuple[Any
         inside = mapped(capture.enter, rows)
         with capture:
             found = function(inside)
+        capture.check_caught()
+        capture.check_own(flat((found,), {}))
         found = mapped(lambda tensor: level.all(_single(tensor).squeeze(0)), found)
         if any(level.owns(tensor) for tensor in flat((found,), {})):
             raise miscounted()

@@ -117,5 +117,6 @@ class Recorded:
     def __call__(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:
         if self.whole is None or not self.whole.suits(batch):
             self.whole = Whole(self.parted.totals, self.parted.release, batch, recorded=self.graphs)
+        self.parted.totals.begin()
         parts = self.whole(batch, keys.two)
         return self.parted.slowly(batch, keys, coins) if parts is None else Executed(parts)

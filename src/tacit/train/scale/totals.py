@@ -18,6 +18,7 @@ from ...core import BadInput
 from ..clip import Clipped, Clipper, Compiled
 from ..clip.capture.coins import Coins
 from ..clip.capture.probe import same_random
+from ..clip.replaced import drawn_alike
 from ..clip.rounding import sum_kind
 from ..clip.sums import Add
 from ..clip.tree import mapped
@@ -86,6 +87,7 @@ class Totals:
         self._shown: tuple[Any, Any] | None = None
         self._ready: Examples | None = None
         self._checked = False
+        self._alike = drawn_alike(self.device)
 
     def together(self, batch: Batch) -> bool:
         """Whether records of this batch run as one computation: looked at once, on made-up records of their shape."""
@@ -100,8 +102,13 @@ class Totals:
     def __call__(self, batch: Batch, coins: Coins | None = None) -> Summed:
         """Clip and add up; a GPU is not waited for. `coins`: random numbers that all parts and processes share."""
         self._make_ready(batch)
+        self.begin()
         clip = self.clipper if self._larger(batch) or self.compiled is None else self.compiled.launched
         return self._summed(batch, clip, coins or Coins())
+
+    def begin(self) -> None:
+        """A step begins: should it have to be done again, it is with the random numbers that come now."""
+        self._alike = drawn_alike(self.device)
 
     def _make_ready(self, batch: Batch) -> None:
         """Compile for every size of part before the first step: which of them a sample needs would tell its size."""
@@ -137,7 +144,8 @@ class Totals:
     def slowly(self, batch: Batch, coins: Coins) -> Summed:
         """Add up once more, without the records whose gradients are not finite; the others are computed as before."""
         clip = self.clipper if self._larger(batch) or self.compiled is None else self.compiled.again
-        found = self._summed(batch, clip, coins)
+        with self._alike():
+            found = self._summed(batch, clip, coins)
         return replace(found, parts=found.coming.here() or found.parts)
 
     def _summed(self, batch: Batch, clip: Clip, coins: Coins) -> Summed:

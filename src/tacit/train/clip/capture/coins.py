@@ -27,6 +27,10 @@ from .functions import public_coin
 
 T = TypeVar("T")
 SHARED = "A random number that all records share cannot be compiled."
+BACKWARD = (torch.autograd.graph._engine_run_backward.__code__,)
+"""The Python code that torch's backward pass is called from."""
+SEEDS = "it sets the state of a generator of random numbers"
+MEMORY = ("torch.cuda.memory", "torch.accelerator.memory", "torch.mps", "torch.xpu.memory")
 SETS = ("manual_seed", "seed", "set_state", "set_offset")
 _NOW: ContextVar[Coins | None] = ContextVar("coins", default=None)
 
@@ -133,6 +137,19 @@ def from_here() -> Callable[[], AbstractContextManager[None]]:
     return again
 
 
+def rewinding() -> Callable[[], None]:
+    """A function that takes coins, Python's and numpy's own numbers back to where they are now."""
+    coins, states = _NOW.get(), _states()
+    places = {} if coins is None else dict(coins.places)
+
+    def back() -> None:
+        _set(states)
+        if coins is not None:
+            coins.places = dict(places)
+
+    return back
+
+
 class Shared(TorchFunctionMode):
     """Where no capture looks on, numbers that all records share are the step's coins."""
 
@@ -168,16 +185,20 @@ def not_baked_in() -> Iterator[None]:
         raise RuntimeError(SHARED)
 
 
-def seeds(run: Callable[[], object]) -> bool:
-    """Whether a call sets the state of a generator of torch's: records would draw by their place, and all know what.
+def asks_around(run: Callable[[], object]) -> str:
+    """What a call sets or asks for beside tensors that would hang on a record's place or on how many there are.
 
-    Torch's own checkpointing sets states too, and puts them back.
+    It may set the state of a generator of torch's: records would draw by their place, and all know what. (Torch's own
+    checkpointing sets states too, and puts them back.) Or it may ask how much memory is in use.
     """
     found = []
 
     def note(frame: FrameType, event: str, function: Any) -> None:
         if event == "c_call" and isinstance(getattr(function, "__self__", None), torch.Generator):
-            found.append(function.__name__ in SETS and not _within(frame, "torch.utils.checkpoint"))
+            if function.__name__ in SETS and not _within(frame, "torch.utils.checkpoint"):
+                found.append(SEEDS)
+        elif event == "call" and frame.f_globals.get("__name__") in MEMORY and _asked_by_others(frame.f_back):
+            found.append(f"it calls {frame.f_code.co_name}, and how much memory is in use tells how many records run")
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -185,7 +206,29 @@ def seeds(run: Callable[[], object]) -> bool:
         run()
     finally:
         profiled_by(before)
-    return any(found)
+    return found[0] if found else ""
+
+
+def _asked_by_others(frame: FrameType | None) -> bool:
+    return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] != "torch"
+
+
+def looked_backwards(run: Callable[[], object], look: Callable[[], object]) -> None:
+    """Run a pass, and call `look` before and after each call of Python code that torch's backward pass makes."""
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event in ("call", "return") and frame.f_back is not None and frame.f_back.f_code in BACKWARD:
+            sys.setprofile(None)
+            look()
+            sys.setprofile(note)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        with torch.autograd.set_multithreading_enabled(False):
+            run()
+    finally:
+        profiled_by(before)
 
 
 def profiled_by(profiler: Any) -> None:

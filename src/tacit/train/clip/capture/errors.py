@@ -19,6 +19,14 @@ class Remembered(Exception):
     """A tensor of the records' own that this pass has not made: the model kept it from an earlier one."""
 
 
+class Failing(Exception):
+    """Operations raised at the values of the records `places`, (B,): a pass that is to be run again without them."""
+
+    def __init__(self, places: Tensor) -> None:
+        super().__init__("An operation raises at the values of some records.")
+        self.places = places
+
+
 class NoRule(BadInput):
     """An operation that cannot be followed for all records at once; it can be for one record at a time."""
 
@@ -116,6 +124,11 @@ def together(name: str) -> NoRule:
         f"Torch computes {name} once for all records together.",
         fix="Leave it out of training; torch.distributions takes validate_args=False.",
     )
+
+
+def shaped(name: str) -> NoRule:
+    """The one sentence for an operation whose result has as many numbers as the values of records say."""
+    return NoRule(f"The shape of what {name} gives depends on the values of records.", fix="Use a mask in its place.")
 
 
 def looked_on(what: str) -> NoRule:

@@ -177,6 +177,24 @@ def gives_shape(func: Any) -> bool:
     return name in _SHAPES or name.startswith("new_") or name.endswith("_like")
 
 
+_STATIC = ("index", "one_hot", "repeat_interleave")
+"""Their shapes depend on values in some calls only, and in a level those calls raise."""
+
+
+@cache
+def shaped_by_values(func: Any) -> bool:
+    """Whether the shape of a result depends on values, as torch's own tags say.
+
+    Some of these operations run in a level as long as all records give the same shape: code would see it, and it is
+    other records that decide whether there is one.
+    """
+    name = name_of(func).strip("_")
+    packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
+    if name in _STATIC or not isinstance(packet, torch._ops.OpOverloadPacket):
+        return False
+    return any(torch.Tag.dynamic_output_shape in getattr(packet, one).tags for one in packet.overloads())
+
+
 FACTORIES = {
     torch.zeros, torch.ones, torch.full, torch.empty, torch.zeros_like, torch.ones_like, torch.full_like,
     torch.empty_like,

@@ -31,9 +31,8 @@ from ..recompute.hooks import AsItIs, checkpointed
 from ..sums import Forward, by_parameter, check_losses, per_example, watched, weighted_sums
 from ..tree import mapped, size, tensors
 from ..weigh import FLAT
-from .coins import seed_torch, seeded, seeds
-from .errors import NoRule, Overwritten, Remembered, changed
-from .halfway import stays_halfway
+from .coins import asks_around, looked_backwards, seed_torch, seeded
+from .errors import Failing, NoRule, Overwritten, Remembered, changed
 from .level import Level
 from .ranges import InRange
 from .watch import Capture
@@ -43,7 +42,6 @@ _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, 
 _SLOPES = ("input", "lower", "upper")
 _SEED = 20_210_907
 _COUNT = 3
-KEEPS = "a call changes what the next one would see, such as a count of calls, or sets a generator of random numbers"
 DISAGREES = "all records at once do not give what each gives alone"
 _RANGES = (2, 30_000, 100)
 Loss = Callable[[Any], Tensor]
@@ -227,17 +225,25 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
 
 def keeps(
     loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: Structure, around: Callable[[], Surroundings]
-) -> bool:
-    """Whether a pass over all records at once leaves something behind that is not the same after every pass.
+) -> str:
+    """What a pass over all records at once leaves behind that is not the same after every pass; empty if nothing.
 
     No record's values can be in it, but how many passes there were is private: it follows from the sample's size.
-    The same goes for a generator that starts anew in every pass: what a record draws would hang on its place. What a
-    pass leaves that was stopped by a value (`stays_halfway`) would tell of that value.
+    The same goes for a generator that starts anew in every pass: what a record draws would hang on its place. A value
+    may stop a pass in torch's part of the backward pass. So what code that runs there has changed is looked at before
+    and after each of its calls.
     """
     with same_random(), _NoDropout():
         run = partial(_parts, structure.forward(loss, usable(loss, parameters, batch), parameters))
-        reseeded = seeds(run)  # what is made once, such as a table of positions, is there now
-        return reseeded or around().moved_by(run) or stays_halfway(run, around)
+        if asked := asks_around(run):
+            return asked
+        # what is made once, such as a table of positions, is there now
+        now, between = around(), list[str]()
+        left = now.moved_by(lambda: looked_backwards(run, lambda: between.append(now.otherwise())))
+    if left:
+        return f"a call changes {left}, which the next call would see"
+    met = next(filter(None, between), "")
+    return f"{met} is changed while the backward pass runs, and would stay so if a value stopped it" if met else ""
 
 
 def usable(
@@ -269,7 +275,10 @@ def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: Any, structure
         with same_random(), InRange():
             expected += alone(loss, mapped(itemgetter(slice(row, row + 1)), examples), parameters)
     with same_random():
-        terms, losses, _ = per_example(forward, mask)
+        try:
+            terms, losses, _ = per_example(forward, mask)
+        except (Failing, NoRule):  # what raises at a record, and is caught by code for it alone
+            return False
     allowed = TOLERANCE[any(tensor.dtype in REDUCED for tensor in parameters.values())]
     with torch.no_grad():
         for place, (gradients, _) in enumerate(expected):

@@ -30,6 +30,7 @@ from ..recompute.hooks import lost
 from ..rules.operators import EXPANSIONS, RULES
 from .coins import tossed
 from .errors import (
+    Failing,
     Overwritten,
     Remembered,
     caught,
@@ -37,6 +38,7 @@ from .errors import (
     looked_on,
     no_rule,
     own_rule,
+    shaped,
     together,
     unseen,
     unwatched,
@@ -53,13 +55,16 @@ from .functions import (
     own_vmap_rule,
     public_coin,
     refuse,
+    shaped_by_values,
     stranger,
 )
 from .level import Level
 from .nested import watching
 from .onlookers import onlooker
+from .questions import unanswered
 from .ranges import bounded
 from .rows import ROWS
+from .total import by_values, failing, holds_records, with_constants
 
 
 @dataclass(eq=False)
@@ -123,6 +128,7 @@ class Capture(TorchFunctionMode):
         self.seen: dict[int, weakref.ref[Tensor]] = {}
         self.broken: list[Tensor] = []
         self.parts = self.raised = 0
+        self.failing: Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         func, kwargs = known(func), kwargs or {}
@@ -136,29 +142,61 @@ class Capture(TorchFunctionMode):
             raise own_rule(name)
         if tensors and (name := stranger(func)):
             raise unwatched(name)
+        if private and shaped_by_values(func):
+            raise shaped(name_of(func))
         if private and in_place(func, kwargs) and not self.level.owns(tensors[0]):
             self._check_written(tensors[0])
         if private:
             args, kwargs = self._in_range(func, args, kwargs)
-        self.raised += private
-        if used and torch.is_grad_enabled():
-            result = self._watched(func, args, kwargs, used, private)
-        elif private and func is Tensor.requires_grad_:  # gradients flow to all records' tensors underneath
-            result = args[0]
-        elif private and func in ROWS:
-            result = ROWS[func](self.level, *args, **kwargs)
-        elif not private and public_coin(func, args, kwargs):
-            with self.level.left():
-                result = tossed(func, args, kwargs)
-        else:
-            result = func(*args, **kwargs)
-        self.raised -= private
+        try:
+            result = self._carried_out(func, args, kwargs, used, private)
+        except Exception as error:
+            result = self._without_values(error, func, args, kwargs, used, private)
         if private and not gives_shape(func) and not all(map(self.level.owns, flat((result,), {}))):
             raise together(name_of(func))
+        if private and (what := unanswered(func, result, tensors, self.level)):
+            raise looked_on(what)
         if self.owned and func in FACTORIES:
             result = self._for_each(result)
         self.note(result)
         return result
+
+    def _carried_out(self, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool) -> Any:
+        if used and torch.is_grad_enabled():
+            return self._watched(func, args, kwargs, used, private)
+        if private and func is Tensor.requires_grad_:  # gradients flow to all records' tensors underneath
+            return args[0]
+        if private and func is Tensor.__iter__:  # an iterator that the capture does not see through
+            self.note(rows := args[0].unbind(0))
+            return iter(rows)
+        if private and func in ROWS:
+            return ROWS[func](self.level, *args, **kwargs)
+        if not private and public_coin(func, args, kwargs):
+            with self.level.left():
+                return tossed(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _without_values(
+        self, error: Exception, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool
+    ) -> Any:
+        """What an operation gives that raises at the values of records, for a pass that will be thrown away.
+
+        Of the first such operation, it is noted at whose values it raises: what later ones are given may be worthless.
+        """
+        own = [tensor for tensor in flat(args, kwargs) if holds_records(tensor, self.level)]
+
+        def run(table: dict[int, Tensor]) -> Any:
+            self.note(list(table.values()))
+            return self._carried_out(func, replaced(args, table), replaced(kwargs, table), used, private)
+
+        found = with_constants(run, own, self.level) if own and by_values(error) else None
+        if found is None:
+            self.raised += bool(own)
+            raise error
+        result, runs = found
+        if self.failing is None:
+            self.failing = failing(runs, self.level.batch, own[0].device)
+        return args[0] if in_place(func, kwargs) else result
 
     def _own(self, tensor: Tensor) -> bool:
         """Whether a tensor is a record's own; one that this pass has not made is left over from an earlier pass."""
@@ -170,10 +208,17 @@ class Capture(TorchFunctionMode):
                 raise Remembered
         return True
 
+    def check_own(self, results: Iterable[Tensor]) -> None:
+        """What code returns was made in this pass, as what operations are given must be."""
+        for tensor in results:
+            self._own(tensor)
+
     def check_caught(self) -> None:
         """An operation on records that raises does so for all of them; code that catches it would treat all alike."""
         if self.raised:
             raise caught()
+        if self.failing is not None:
+            raise Failing(self.failing)
 
     def note(self, result: Any) -> None:
         """Remember that this pass has made these tensors."""

@@ -6,6 +6,8 @@ from types import TracebackType
 
 from torch import nn
 
+from .errors import Failing
+
 _CALLS = tuple(getattr(nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
 
 
@@ -32,6 +34,8 @@ def by_values(error: BaseException) -> bool:
 def why(error: BaseException) -> str:
     """Why a model does not run with all records at once, in words that hold no values."""
     text = str(error)
+    if isinstance(error, Failing):
+        return "it catches what an operation raises at some values"
     if by_values(error):
         return "its code decides by the values of a tensor"
     if "dynamic shape" in text or "nonzero" in text:

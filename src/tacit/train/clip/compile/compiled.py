@@ -27,7 +27,7 @@ from ....core import BadInput
 from ..capture.errors import stops
 from ..capture.probe import made_up, same_random
 from ..clipper import Clipper
-from ..replaced import repeated
+from ..replaced import Alike, Failed, drawn_alike, repeated
 from ..rounding import ROUNDING
 from ..sums import Clipped, Forward, Terms, clipped_terms, per_example, without
 from ..tree import describe, mapped
@@ -58,8 +58,9 @@ class Compiled:
         self._modules = list(self.clipper.model.modules())
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
+        alike = drawn_alike(mask.device)
         found = self.launched(batch, mask)
-        return found if bool(found.norms.isfinite().all()) else self.again(batch, mask)
+        return found if bool(found.norms.isfinite().all()) else self.again(batch, mask, alike)
 
     def launched(self, batch: Any, mask: Tensor) -> Clipped:
         """Without waiting for a device: the sums hold for finite norms, and the next call may overwrite all of it.
@@ -69,26 +70,47 @@ class Compiled:
         if not self.clipper.structure(batch).together:
             return self.clipper(batch, mask)
         with self.clipper.products():
-            graph = self.graph(batch, mask)
+            graph, alike = self.graph(batch, mask), drawn_alike(mask.device)
             try:
                 return self._run(graph, batch, mask)
             except BaseException as error:
                 if stops(error):
                     raise
-                return self.again(batch, mask)
+                return self.again(batch, mask, alike)
 
-    def again(self, batch: Any, mask: Tensor) -> Clipped:
+    def again(self, batch: Any, mask: Tensor, alike: Alike | None = None) -> Clipped:
         """What `launched` gives without the records that fail in it; the graph computes the others as it did.
 
-        Each run has the same random numbers. Where records go on failing, the eager step leaves them out.
+        Each run has the same random numbers, those that `alike` brings back, or those that come next. Where stand-ins
+        go on failing, the eager step leaves records out.
         """
         if not self.clipper.structure(batch).together:
             return self.clipper(batch, mask)
+        exact: list[bool] = []
         with self.clipper.products():
-            found = repeated(self._tried, lambda: self.clipper.find_raising(batch, mask), batch, mask)
+            found = repeated(
+                lambda rows, kept: self._tried(rows, kept, exact),
+                lambda rows: self._once(rows, torch.ones_like(mask), exact=bool(exact)) is not None,
+                batch,
+                mask,
+                alike or drawn_alike(mask.device),
+            )
         return self.clipper(batch, mask) if found is None else found
 
-    def _tried(self, batch: Any, mask: Tensor, exact: bool) -> Clipped | None:
+    def _tried(self, batch: Any, mask: Tensor, exact: list[bool]) -> Clipped | Failed:
+        """One run; with sums in float64, and noted as `exact`, if it turns out that they must be."""
+        alike = drawn_alike(mask.device)
+        found = self._once(batch, mask, exact=bool(exact))
+        if found is not None and not exact and bool(found.norms.isnan().any()):
+            exact.append(True)
+            with alike():
+                found = self._once(batch, mask, exact=True)
+        if found is None:
+            return self.clipper.raising(batch)
+        failing = ~found.norms.isfinite()
+        return Failed(failing, found) if bool(failing.any()) else found
+
+    def _once(self, batch: Any, mask: Tensor, *, exact: bool) -> Clipped | None:
         """One run, not recorded; None where it raises."""
         graph = self.graph(batch, mask, exact=exact)
         try:

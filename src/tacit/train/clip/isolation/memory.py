@@ -68,9 +68,10 @@ class Memory:
             if gradient(tensor) is not noted:
                 tensor.grad = noted
 
-    def moved(self) -> bool:
-        """Whether something was written since `enter`."""
-        return not all(map(_equal, self.tensors, self.own))
+    def written(self) -> Tensor | None:
+        """A tensor that was written into since `enter`."""
+        pairs = zip(self.tensors, self.own, strict=True)
+        return next((tensor for tensor, own in pairs if not _equal(tensor, own)), None)
 
 
 def gradient(tensor: Tensor) -> Tensor | None:
@@ -172,6 +173,13 @@ class Flags:
         for (get, put), noted in zip(FLAGS, self.noted, strict=True):
             if get() != noted:
                 put(noted)
+
+    def moved(self) -> str:
+        """Whether gradients are recorded does not count: torch sets that for itself in the backward pass."""
+        for (get, _), noted in zip(FLAGS, self.noted, strict=True):
+            if get is not torch.is_grad_enabled and get() != noted:
+                return f"a setting of torch or Python ({getattr(get, '__name__', 'autocast').lstrip('_')})"
+        return ""
 
 
 def _device() -> torch.device | None:

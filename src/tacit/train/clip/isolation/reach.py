@@ -94,6 +94,7 @@ class Reach:
         self.draws: list[Draws] = []
         self.caches: list[Any] = []
         self.opaque: dict[str, str] = {}
+        self._paths: dict[int, str] = {}
         self._arrays: list[Array] = []
         self._tensors: list[Tensor] = []
         self._seen: dict[int, Any] = {id(self): self, id(self.__dict__): self.__dict__}
@@ -117,10 +118,17 @@ class Reach:
             if plain(value) or id(value) in self._seen:
                 continue
             self._seen[id(value)] = value
+            self._paths[id(value)] = path
             try:
                 self._visit(value, path, whole)
             except Exception:  # an object that does not let itself be looked at
                 self.opaque.setdefault(path or "the model", type(value).__qualname__)
+
+    def name_of(self, held: Any, part: str = "") -> str:
+        """Where an object was met, for a message: names of attributes and keys, never values."""
+        module = held.get("__name__", "") if isinstance(held, dict) else getattr(held, "__name__", "")
+        path = self._paths.get(id(held), "") or str(module)
+        return ".".join(filter(None, (path, part))) or f"a {type(held).__name__} of the model"
 
     def _mark(self) -> dict[str, int]:
         """How much is known by now, for `_forget`."""
@@ -143,7 +151,8 @@ class Reach:
         for module in list(sys.modules.values()):
             if isinstance(module, ModuleType) and of_the_user(module):
                 self._module(module)
-                self._later(list(vars(module).values()), module.__name__, False)
+                for name, value in list(vars(module).items()):
+                    self._later((value,), f"{module.__name__}.{name}", False)
         self._walk()
 
     def _later(self, values: Any, path: str, whole: bool) -> None:

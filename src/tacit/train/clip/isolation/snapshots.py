@@ -80,10 +80,18 @@ class Mapping:
         for key, value in zip(self.keys, self.values, strict=True):
             _kind(held).__setitem__(held, key, value)
 
-    def moved(self) -> bool:
+    def moved(self) -> bool | str:
         held = self.held
-        same_keys = len(held) == len(self.keys) and same(_kind(held).keys(held), self.keys)
-        return not (same_keys and all(map(alike, _kind(held).values(held), self.values)))
+        now, before = dict(_kind(held).items(held)), dict(zip(self.keys, self.values, strict=True))
+        return _differing(now, before) or list(now) != self.keys
+
+
+def _differing(now: dict[Any, Any], before: dict[Any, Any]) -> str:
+    """The name of a key whose value is another, or that is there only once."""
+    for key in {**before, **now}:
+        if not alike(now.get(key, ABSENT), before.get(key, ABSENT)):
+            return key[:40] if isinstance(key, str) else f"a key of type {type(key).__name__}"
+    return ""
 
 
 def _kind(held: dict[Any, Any]) -> type[dict[Any, Any]]:
@@ -114,12 +122,12 @@ class Names:
             for name in [name for name in held if name not in noted and not _is_loaded(held[name])]:
                 del held[name]
 
-    def moved(self) -> bool:
+    def moved(self) -> str:
         now = {name: self.held.get(name, ABSENT) for name in (self.held if self.only is None else self.only)}
-        return not alike(
-            self.noted,
+        return _differing(
             {name: one for name, one in now.items() if not isinstance(one, ModuleType)}
             | {name: one for name, one in self.noted.items() if isinstance(one, ModuleType)},
+            self.noted,
         )
 
 
@@ -202,6 +210,9 @@ class Members:
             set.clear(self.held)
             set.update(self.held, self.noted)
 
+    def moved(self) -> bool:
+        return set.__len__(self.held) != len(self.noted) or not all(map(self.held.__contains__, self.noted))
+
 
 class Bytes:
     """A bytearray."""
@@ -212,6 +223,9 @@ class Bytes:
     def restore(self) -> None:
         if self.held != self.noted:
             bytearray.__setitem__(self.held, slice(None), self.noted)
+
+    def moved(self) -> bool:
+        return self.held != self.noted
 
 
 class Cell:
@@ -258,6 +272,11 @@ class Function:
             now.clear()
             now.update(noted)
 
+    def moved(self) -> str:
+        if not alike([getattr(self.held, name) for name in CODE[:3]], self.noted[:3]):
+            return "the code of a function"
+        return _differing(self.held.__dict__, self.attributes)
+
 
 class Registered:
     """Which classes count as subclasses of an abstract one (`abc.ABC.register`)."""
@@ -290,6 +309,9 @@ class Kind:
         if self.attributes is not None and self.held.__dict__ is not self.attributes:
             object.__setattr__(self.held, "__dict__", self.attributes)
 
+    def moved(self) -> bool:
+        return type(self.held) is not self.kind
+
 
 class Partial:
     """What a partial function calls."""
@@ -301,6 +323,9 @@ class Partial:
         held = self.held
         if not same((held.func, held.args, held.keywords, held.__dict__), self.noted):
             held.__setstate__(self.noted)  # type: ignore[attr-defined]
+
+    def moved(self) -> bool:
+        return not alike((self.held.func, self.held.args, self.held.keywords), self.noted[:3])
 
 
 class Attributes:
@@ -324,8 +349,8 @@ class Attributes:
             if value is not ABSENT and self.get(name) is not value:
                 setter(self.held, name, value)
 
-    def moved(self) -> bool:
-        return not all(alike(self.get(name), self.noted.get(name, ABSENT)) for name in self.names())
+    def moved(self) -> str:
+        return _differing({name: self.get(name) for name in self.names()}, self.noted)
 
 
 class Array:

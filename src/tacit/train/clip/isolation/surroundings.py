@@ -78,14 +78,29 @@ class Surroundings(Reach):
         with self._entered(seed), decimal.localcontext():
             return contextvars.copy_context().run(self._traced, function)
 
-    def moved_by(self, function: Callable[[], object]) -> bool:
-        """Whether a call of the function leaves something otherwise than it was; afterwards all is as it was."""
+    def moved_by(self, function: Callable[[], object]) -> str:
+        """What a call of the function leaves otherwise than it was, by name, empty if nothing; all is put back."""
         with self._entered(None):
             function()
+            return self.otherwise()
+
+    def otherwise(self) -> str:
+        """Something that is otherwise than it was when this was made, by name; empty where nothing is."""
+        for one in (*self.snapshots, *self._own_draws()):
+            if isinstance(one, Memory):
+                if (tensor := one.written()) is not None:
+                    return self.name_of(tensor)
+                continue
+            if not hasattr(one, "moved"):
+                continue
             try:
-                return any(one.moved() for one in (*self.snapshots, *self._own_draws()) if hasattr(one, "moved"))
+                found = one.moved()
             except Exception:  # objects that cannot be compared
-                return True
+                found = True
+            if found:
+                held = getattr(one, "held", None)
+                return found if held is None else self.name_of(held, found if isinstance(found, str) else "")
+        return ""
 
     def _own_draws(self) -> list[Draws]:
         """Generators but for Python's and numpy's own, which start alike for all parts of a step (`Coins`)."""

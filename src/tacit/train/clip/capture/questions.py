@@ -1,0 +1,69 @@
+"""Questions that code asks of a tensor of the records' own, and that are not answered by a tensor.
+
+Inside a `Level` a tensor has the shape and the kind of numbers of one record, and code may ask for these. How it lies
+in memory is another matter: there it lies among all records, and its strides may be multiples of their number. Code
+that goes another way for such strides would treat all records by how many there are. So the question is answered where
+the records lie one behind the other, since the strides within a record are then its own. Any other question that has an
+answer here is not known, and the model runs one record at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from torch import Tensor
+
+from .functions import name_of
+from .level import Level
+
+KINDS = frozenset((
+    "size", "dim", "ndimension", "numel", "nelement", "element_size", "__len__", "is_floating_point", "is_complex",
+    "is_signed", "is_same_size", "is_inference", "is_conj", "is_neg", "get_device", "result_type", "type", "can_cast",
+    "promote_types", "has_names", "__dir__",
+))  # fmt: skip
+"""Functions that tell the shape or the kind of a tensor."""
+ATTRIBUTES = frozenset((
+    "shape", "ndim", "dtype", "device", "layout", "itemsize", "nbytes", "requires_grad", "retains_grad", "output_nr",
+    "_version", "names", "name",
+))  # fmt: skip
+_ROWS = type(iter(()))
+"""What a loop over a tensor runs through."""
+LYING = frozenset(("stride", "is_contiguous", "dim_order", "storage_offset"))
+
+
+def unanswered(func: Any, result: Any, tensors: Iterable[Tensor], level: Level) -> str:
+    """What was asked of records that may hang on how many there are; empty where nothing was."""
+    if not _tells(result) or _of_a_kind(func):
+        return ""
+    name = name_of(func)
+    if name in LYING and all(_behind_each_other(tensor, level) for tensor in tensors if level.owns(tensor)):
+        return ""
+    return f"{name} of a tensor, which may depend on how many records there are"
+
+
+def _tells(result: Any) -> bool:
+    """Whether there is anything in a result but tensors."""
+    if result is None or isinstance(result, Tensor | _ROWS):
+        return False
+    if isinstance(result, tuple | list):
+        return any(map(_tells, result))
+    return any(map(_tells, result.values())) if isinstance(result, dict) else True
+
+
+@cache
+def _of_a_kind(func: Any) -> bool:
+    name = name_of(func)
+    if getattr(func, "__name__", "") in ("__get__", "__set__", "__delete__"):
+        return name in ATTRIBUTES or name.startswith("is_")
+    return name in KINDS
+
+
+def _behind_each_other(tensor: Tensor, level: Level) -> bool:
+    """Whether no stride within a record is a multiple of the number of records."""
+    if not level.direct(tensor):
+        return False
+    values, axis = level.under(tensor)
+    lengths = [step * size for step, size in zip(values.stride(), values.shape, strict=True)]
+    return level.batch == 1 or values.stride(axis) >= max(lengths[:axis] + lengths[axis + 1 :], default=0)
