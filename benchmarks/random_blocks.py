@@ -6,7 +6,6 @@ engine's business to see that no record reaches another through it.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,15 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 T, D, HEADS, WORDS = 4, 6, 2, 7
-Block = Callable[[random.Random], nn.Module]
+Block = Callable[[int], nn.Module]
+"""Makes a module that acts along an axis, or has none."""
 BLOCKS: dict[str, Block] = {}
+MIXES = frozenset((
+    "batch norm", "attention over the first axis", "lstm over the first axis", "einsum over the batch", "all flattened",
+    "rows reversed", "products of the batch", "size of the batch", "branch on the size", "branch on a value",
+    "loop with a total", "function of old style", "kept", "counter", "argwhere", "bincount", "spectral norm",
+))  # fmt: skip
+"""Blocks that make something of a whole batch, or keep something: most models with one of them are refused."""
 
 
 class Apply(nn.Module):
@@ -36,25 +42,14 @@ class Apply(nn.Module):
         return self.run(self, h)
 
 
-def block(make: Block) -> Block:
-    """Register a block by the name of its function."""
-    BLOCKS[make.__name__] = make
-    return make
-
-
 def made(name: str, run: Callable[[Any, Tensor], Tensor], **parts: Callable[[], Any]) -> None:
     """Register a block without an axis of its own."""
-    BLOCKS[name] = lambda rng: Apply(run, **{key: part() for key, part in parts.items()})
+    BLOCKS[name] = lambda axis: Apply(run, **{key: part() for key, part in parts.items()})
 
 
 def along(name: str, run: Callable[[Tensor, int], Tensor]) -> None:
-    """Register a block that acts along an axis at random, the batch's among them."""
-
-    def make(rng: random.Random) -> nn.Module:
-        axis = rng.choice((0, 1, 2, -1))
-        return Apply(lambda m, h: run(h, axis))
-
-    BLOCKS[name] = make
+    """Register a block that acts along an axis."""
+    BLOCKS[name] = lambda axis: Apply(lambda m, h: run(h, axis))
 
 
 def parameter(*shape: int) -> Callable[[], nn.Parameter]:
@@ -157,14 +152,8 @@ along("flipped", lambda h, axis: h + 0.5 * h.flip(axis))
 along("first added", lambda h, axis: h + h.select(axis, 0).unsqueeze(axis))
 along("logsumexp", lambda h, axis: h - h.logsumexp(axis, keepdim=True))
 along("doubled and halved", lambda h, axis: torch.cat((h, torch.ones_like(h)), axis).narrow(axis, 0, h.shape[axis]))
+along("turned", lambda h, axis: h.index_select(axis, torch.arange(h.shape[axis] - 1, -1, -1)))
 along("stacked", lambda h, axis: torch.stack((h, h * 2), axis).mean(axis))
-
-
-@block
-def shuffled(rng: random.Random) -> nn.Module:
-    """Places along an axis in another, fixed order; along the batch's by its own length."""
-    axis = rng.choice((0, 1, 2))
-    return Apply(lambda m, h: h.index_select(axis, torch.arange(h.shape[axis] - 1, -1, -1)))
 
 
 class Rounded(torch.autograd.Function):

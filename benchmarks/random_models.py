@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from machine import RESULTS, describe, keep
-from random_blocks import BLOCKS, D, T
+from random_blocks import BLOCKS, MIXES, D, T
 from tacit.core import TacitError
 from tacit.train.clip import Clipper
 from tacit.train.clip.rounding import ROUNDING
@@ -46,9 +46,11 @@ class Model(nn.Module):
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
-        self.names = tuple(rng.choice(sorted(BLOCKS)) for _ in range(rng.randint(3, 6)))
+        apart = rng.random() < 0.7  # blocks and axes that keep records apart
+        known = sorted(BLOCKS.keys() - MIXES if apart else BLOCKS)
+        self.names = tuple(rng.choice(known) for _ in range(rng.randint(3, 6)))
         self.inside = nn.Linear(D, D)
-        self.blocks = nn.ModuleList(BLOCKS[name](rng) for name in self.names)
+        self.blocks = nn.ModuleList(BLOCKS[name](rng.choice((1, 2, -1) if apart else (0, 1, 2))) for name in self.names)
         self.shortcut = [rng.random() < 0.4 for _ in self.names]
         self.last = nn.Linear(D, CLASSES)
         if rng.random() < 0.2:  # a weight that two layers share
