@@ -183,6 +183,33 @@ def test_a_missing_option_points_to_the_help_of_its_own_verb(tacit):
     assert "See tacit ledger --help." in tacit("ledger", "nothing")[2]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*EPSILON, "--steps", "2.5"), "'--steps': it must be a whole number. See tacit epsilon --help."),
+        (("epsilon", "--noise-multiplier", "x", "--delta", "1e-5"), "'--noise-multiplier': it must be a number. See"),
+        (("epsilon", "--noise-multiplier", "-1", "--delta", "1e-5"), "tacit: --noise-multiplier must be a finite"),
+        (("plan", "--records", "0", "--epsilon", "1", "--delta", "1e-5"), "tacit: --records must be a whole number"),
+        (("verify", "absent.json"), "absent.json cannot be read: there is no such file."),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_option_that_was_given(tacit, words, said):
+    assert said in tacit(*words)[2]
+
+
+def test_an_argument_inside_a_file_is_not_called_an_option(tacit, tmp_path):
+    """The noise multiplier of an event is not the option of that name, which nobody gave."""
+    (tmp_path / "event.json").write_text('{"schema": "tacit.event/1", "type": "Gaussian", "noise_multiplier": -1}')
+    _, _, err = tacit("epsilon", "--event", "event.json", "--delta", "1e-5")
+    assert "noise_multiplier" in err
+    assert "--noise-multiplier" not in err
+
+
+def test_a_usage_line_shows_arguments_as_they_are_typed(tacit):
+    assert "tacit report [OPTIONS] EVIDENCE" in tacit("report", "--help")[1]
+    assert "tacit attack [OPTIONS] [run.toml|scores.csv]" in tacit("attack", "--help")[1]
+
+
 def test_a_usage_error_as_json(tacit):
     assert json.loads(tacit("epsilon", "--json")[2])["schema"] == "tacit.error/1"
 

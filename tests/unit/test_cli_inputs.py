@@ -150,6 +150,13 @@ def test_a_run_file_that_cannot_be_run(tacit_, verb, sections, said):
     assert "a value of the data" not in err
 
 
+def test_a_run_file_knows_the_kinds_of_models_that_there_are():
+    from tacit.study.run_file import NETWORKS
+    from tacit.train.recipe.networks import KINDS
+
+    assert set(NETWORKS) == set(KINDS)
+
+
 def test_a_run_file_decides_folder_and_groups(tacit_):
     data = np.load("data.npz")
     np.savez("grouped.npz", **data, groups=np.where(np.arange(60) < 30, "young", "old"))

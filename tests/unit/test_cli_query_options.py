@@ -93,6 +93,8 @@ def test_an_argument_has_two_forms():
         (["--unit", "row", "--top", "city:3", "--by", "city"], "Use --where instead of --by"),
         (["--unit", "row", "--count", "--quantile", "age:0.5"], "--quantile is asked for alone"),
         (["--unit", "row", "--count", "--edges", "1,2"], "Give --histogram"),
+        (["--unit", "row", "--count", "--by", "city", "--keys", "cities.txt"], "cities.txt, and there is no such file"),
+        (["--unit", "row", "--mean", "age", "--bounds", "9,1"], "--bounds must be finite, lower before upper"),
         (["--unit", "row", "--count", "--where", "age >> 60"], "column, sign, value"),
         (["--unit", "row", "--count", "--where", "age > 60 and city = a"], "one comparison"),
     ],
@@ -118,3 +120,16 @@ def test_a_condition_that_would_be_misread_is_refused(text):
 )
 def test_a_condition_that_is_clear_is_taken(text):
     assert condition(text)
+
+
+def test_answers_stand_in_columns_above_what_they_cost(capsys, monkeypatch, tmp_path):
+    table = tmp_path / "people.csv"
+    table.write_text("age,city\n" + "30,a\n" * 1200 + "40,longer\n", encoding="utf-8")
+    words = ("query", str(table), "--unit", "row", "--count", "--by", "city", "--keys", "a,longer", "--epsilon", "100")
+    _, out, _ = Command(capsys, monkeypatch)(*words, "--seed", "1")
+    lines = out.splitlines()
+    assert lines[0].split() == ["city", "count"]
+    assert [line[:6].rstrip() for line in lines[1:3]] == ["a", "longer"]
+    assert lines[1][8:].lstrip().startswith("1,200 +- ")
+    assert len({len(line) for line in lines[:3]}) == 1
+    assert lines[3] == ""

@@ -7,7 +7,7 @@ import report_samples
 import tacit
 from report_samples import private
 from tacit.core import Claim
-from tacit.core.shown import shortened, small
+from tacit.core.shown import aligned, shortened, small
 
 
 def shown():
@@ -87,3 +87,14 @@ def test_a_false_claim_is_said_first():
     assert refuted.attacks
     assert refuted.sentence.startswith("The claim epsilon <= ")
     assert "An attacker who" in refuted.sentence
+
+
+def test_a_table_has_columns_of_one_width():
+    rows = [("Basel", "1,204 +- 3"), ("Le Locle", "7 +- 3")]
+    assert aligned(("town", "count"), rows, right=(1,)) == [
+        "town           count",
+        "Basel     1,204 +- 3",
+        "Le Locle      7 +- 3",
+    ]
+    assert aligned((), rows) == ["Basel     1,204 +- 3", "Le Locle  7 +- 3"]
+    assert aligned((), []) == []

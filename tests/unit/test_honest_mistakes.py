@@ -52,6 +52,11 @@ def run_file(*changes: tuple[str, str]) -> None:
 INIT = ("init", "people.csv", "--label", "ill")
 MISTAKES: dict[str, tuple[Callable[[], object], tuple[str, ...], str]] = {
     "no label was named": (lambda: None, ("init", "people.csv"), "Give --label COLUMN, one of: who, age, job, ill."),
+    "a kind of model that is not known": (
+        lambda: run_file(('"linear"', '"forest"')),
+        ("train", "run.toml"),
+        "'forest' is not a kind in [model]. Did you mean",
+    ),
     "a label that is not there": (lambda: None, ("init", "people.csv", "--label", "sick"), "no column 'sick'"),
     "a label of one value": (lambda: swapped(ill="no"), INIT, "label 'ill' holds one value only"),
     "a label that is a quantity": (

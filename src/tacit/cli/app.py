@@ -13,6 +13,7 @@ import importlib
 import inspect
 import json as json_module
 import os
+import re
 import sys
 import time
 import traceback
@@ -24,12 +25,12 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
 
 if typing.TYPE_CHECKING:
-    from ..core.errors import TacitError
+    from ..core.errors import Argument, TacitError
 
 VERBS = {
     "init": ("starting", "Describe a table: write a schema and a run file that works at once."),
@@ -82,6 +83,9 @@ DESCRIBE = (
     "For the page, repeatable: title, owner, purpose, data, people, tuning (how settings were chosen), access (who can "
     "reach the model), earlier_releases."
 )
+NOT_PARSED = re.compile(r"Input should be a valid (integer|number)\b.*")
+NUMBERS = {"integer": "it must be a whole number.", "number": "it must be a number."}
+"""What typer says of an option that is no number, and what we say."""
 AGAIN = "Where DIR holds a finished run, use the next free name: DIR-2 and so on."
 DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED = 0, 1, 2, 3, 130
 STATUS_OF_VERDICT = {
@@ -91,6 +95,13 @@ STATUS_OF_VERDICT = {
     "uninformative": NO_ANSWER,
     "untested": NO_ANSWER,  # of a verb that tests claims
 }
+
+
+class VerbCommand(TyperCommand):
+    """A verb; its usage line names what it needs as it is typed, without the braces of newer versions of typer."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
 
 class Verbs(TyperGroup):
@@ -143,12 +154,16 @@ def _root(
 
 @dataclass(frozen=True)
 class Result:
-    """What a verb found: `data` for `--json`, `rows` (name, value) and `lines` for a person, and the exit status."""
+    """What a verb found: `data` for `--json`, and the exit status.
+
+    A person sees `table`, lines that are the answer itself; then `rows` (name, value); then `lines` of sentences.
+    """
 
     data: dict[str, Any]
     rows: list[tuple[str, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     status: int = DONE
+    table: list[str] = field(default_factory=list)
 
 
 def assumed(texts: Iterable[str]) -> list[str]:
@@ -157,11 +172,15 @@ def assumed(texts: Iterable[str]) -> list[str]:
 
 
 def verb(
-    name: str, home: typer.Typer | None = None, text: str = ""
+    name: str,
+    home: typer.Typer | None = None,
+    text: str = "",
+    written: Callable[[Argument], str] | None = None,
 ) -> Callable[[Callable[..., Result]], Callable[..., None]]:
     """Register a function that returns a Result as the command `name`; give it `--json`, and its help of the table.
 
-    A verb of a group is registered in its `home` with the help `text`; its schema is the group's.
+    A verb of a group is registered in its `home` with the help `text`; its schema is the group's. `written` says how an
+    error names an argument; else those that were given on the command line are named as their options.
     """
 
     def register(function: Callable[..., Result]) -> Callable[..., None]:
@@ -169,7 +188,8 @@ def verb(
         def run(**arguments: Any) -> None:
             as_json, debug = arguments.pop("json"), arguments.pop("debug")
             started = time.perf_counter()
-            with reported(as_json, debug=debug), hushed(debug=debug):  # what foreign code prints may hold data
+            named = in_options(written or functools.partial(given_option, function, arguments))
+            with reported(as_json, debug=debug), hushed(debug=debug), named:  # what foreign code prints may hold data
                 result = function(**arguments)
             seconds = round(time.perf_counter() - started, 3)
             schema = name if home is None else home.info.name
@@ -178,12 +198,36 @@ def verb(
             raise typer.Exit(result.status)
 
         _add_json_option(run, function)
-        (home or app).command(name, help=text or VERBS[name][1], epilog=EXAMPLES.get(name) if home is None else None)(
-            run
-        )
+        epilog = EXAMPLES.get(name) if home is None else None
+        (home or app).command(name, cls=VerbCommand, help=text or VERBS[name][1], epilog=epilog)(run)
         return run
 
     return register
+
+
+ALIASES = {"public_size": "records"}
+"""Arguments of Python whose option has another name."""
+
+
+def given_option(function: Callable[..., Any], arguments: dict[str, Any], argument: Argument) -> str:
+    """An argument that an error names: as its option where the operator gave it, else as Python writes it."""
+    name = ALIASES.get(argument.name, argument.name)
+    usual = inspect.signature(function).parameters
+    if name in arguments and arguments[name] != usual[name].default:
+        return argument.after(f"--{name.replace('_', '-')}")
+    return str(argument)
+
+
+@contextlib.contextmanager
+def in_options(written: Callable[[Argument], str]) -> Iterator[None]:
+    """Let errors name options in place of Python's arguments."""
+    from ..core.errors import TacitError
+
+    try:
+        yield
+    except TacitError as error:
+        error.rename(written)
+        raise
 
 
 @contextlib.contextmanager
@@ -299,17 +343,18 @@ def fail(error: TacitError, *, as_json: bool) -> typing.NoReturn:
 
 
 def show(found: Result | dict[str, Any]) -> None:
-    """Print JSON, or a small two-column table and lines."""
+    """Print JSON; or the table and a blank line, names with their values, and sentences."""
     if not isinstance(found, Result):
         print(json_module.dumps(found, allow_nan=False))
         return
     from ..core.errors import clean
 
-    if found.rows:
-        width = max(len(name) for name, _ in found.rows)
-        for name, value in found.rows:
-            print(clean(f"{name:<{width}}  {value}".rstrip()))
-    for line in found.lines:
+    width = max((len(name) for name, _ in found.rows), default=0)
+    rows = [f"{name:<{width}}  {value}".rstrip() for name, value in found.rows]
+    blocks = [block for block in (found.table, rows) if block]
+    for block in blocks[:-1]:
+        print(clean("\n".join(block)), end="\n\n")
+    for line in [*(blocks[-1] if blocks else []), *found.lines]:
         print(clean(line))
 
 
@@ -330,6 +375,7 @@ def main() -> None:
         sentence = " ".join(str(error.format_message()).split()) or "A verb is missing"  # type: ignore[attr-defined]
         from ..core.errors import BadInput
 
+        sentence = NOT_PARSED.sub(lambda found: NUMBERS[found[1]], sentence)
         sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
         with contextlib.suppress(typer.Exit):
             where = getattr(error, "ctx", None)  # the verb's own help says what it takes

@@ -13,7 +13,7 @@ from ..core.files import text as read_text
 from ..core.files import written
 from ..core.interval import finite
 from ..core.json_text import parsed
-from ..core.shown import number, small
+from ..core.shown import aligned, number, small
 from .app import DONE, REFUTED, Result, assumed, verb
 from .inputs import read_event, require
 
@@ -166,14 +166,16 @@ def _told(found: Ledger) -> Result:
         ("remaining", f"{number(data['remaining'])} (the largest pure epsilon that is still accepted)"),
         ("head", data["head"]),
     ]
-    shown = [
-        f"{item['seq']:>6}  {item['time'][:19]}  {item['purpose'] or '-'}  {item['analyst'] or '-'}  {item['key']}  "
-        f"{item['event']['type']}"
+    entries = [
+        (str(item["seq"]), item["time"][:19], item["purpose"] or "-", item["analyst"] or "-", item["key"],
+         item["event"]["type"])
         for item in data["entries"]
-    ]
+    ]  # fmt: skip
+    names = ("entry", "time (UTC)", "purpose", "analyst", "key", "event")
+    shown = aligned(names, entries, right=(0,)) if entries else []
     parts = [
         f"allotted to {' for '.join(filter(None, (a['analyst'], a['purpose'])))}: {number(a['epsilon'])}, "
         f"{number(a['remaining'])} remains"
         for a in data["allotments"]
     ]
-    return Result(data, rows, [*parts, *shown, *assumed(data["spent"]["assumptions"])])
+    return Result(data, rows, [*parts, *(["", *shown, ""] if shown else []), *assumed(data["spent"]["assumptions"])])

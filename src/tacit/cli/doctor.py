@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..core.errors import BadInput, MissingExtra
+from ..core.shown import aligned
 from .app import Result, verb
 from .entry import Guarded, resolve, resolve_callable
 
@@ -48,7 +49,6 @@ def doctor(
             "--batch and --loss are about a model.", fix="Name it: tacit doctor PKG:make_model --batch PKG:NAME."
         )
     shown = {"model": []} if model is None else _rules(model) if batch is None else _proof(model, batch, loss)
-    rows_of_model = _rows(shown)
     where = f"{platform.system()} {platform.machine()}"
     data = {
         "python": platform.python_version(),
@@ -61,7 +61,7 @@ def doctor(
     rows += [
         (row["name"], row["version"] or f"absent; {row['needed_by']} need it: {row['install']}") for row in packages
     ]
-    return Result(data, rows + rows_of_model)
+    return Result(data, rows, table=[*_table(shown), *_refused(shown)])
 
 
 def _package(name: str, needed_by: str, install: str) -> dict[str, Any]:
@@ -120,16 +120,23 @@ def _proof(entry: str, batch: str, loss: str | None) -> dict[str, Any]:
     }
 
 
-def _rows(shown: dict[str, Any]) -> list[tuple[str, str]]:
-    """What `doctor` found as rows for a terminal."""
+def _refused(shown: dict[str, Any]) -> list[str]:
+    """How many parameters stand in the way of private training."""
+    model = shown["model"]
+    count = sum(row["rule"].startswith("refused") for row in model)
+    return [f"{count} of {len(model)} parameters are refused: this model cannot be trained as it is."] if count else []
+
+
+def _table(shown: dict[str, Any]) -> list[str]:
+    """A line for every parameter of the model, and how its records are run where that was asked."""
     rows = [(row["parameter"], _line(row)) for row in shown["model"]]
     if "records" not in shown:
-        return rows
+        return aligned(("parameter", "rule"), rows) if rows else []
     slow = shown["one_at_a_time"]
     rows.append(("records", f"{shown['records']}: {shown['why']}" if shown["why"] else shown["records"]))
     if slow is not None:
         rows.append(("one at a time", f"{slow['factor']:.2g} times the time of {slow['against']}"))
-    return rows
+    return aligned(("parameter", "rule"), rows)
 
 
 def _line(row: dict[str, Any]) -> str:

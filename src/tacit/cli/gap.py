@@ -9,6 +9,7 @@ import typer
 
 from ..core.errors import BadInput
 from ..core.run_folder import run_folder
+from ..core.shown import aligned
 from ..study.run_file import RunFile
 from .app import AGAIN, Result, note, verb
 from .entry import Guarded
@@ -53,9 +54,10 @@ def gap(
         picture(rows, held.results / "gap.svg")
         written(held.results / "gap.json", json.dumps(data, indent=1, allow_nan=False) + "\n")
         held.commit()
-    shown = [(row.name, _line(row)) for row in rows]
     path = str(held.final / "gap.svg")
-    return Result({**data, "picture": path}, [*shown, ("picture", path)], [_sentence(rows, data["rank_correlation"])])
+    return Result(
+        {**data, "picture": path}, [("picture", path)], [_sentence(rows, data["rank_correlation"])], table=_table(rows)
+    )
 
 
 def _row(row: Setting) -> dict[str, Any]:
@@ -70,9 +72,14 @@ def _row(row: Setting) -> dict[str, Any]:
     }
 
 
-def _line(row: Setting) -> str:
-    area = f"AUC {row.area.value:.3f} [{row.area.lower:.3f}, {row.area.upper:.3f}]"
-    return f"train {row.train_accuracy:.1%}, test {row.test_accuracy:.1%}, gap {row.gap:.1%}; {area}"
+def _table(rows: list[Setting]) -> list[str]:
+    """A line for every setting: accuracies, their gap, and the area under the strongest attack's curve."""
+    cells = [
+        (row.name, f"{row.train_accuracy:.1%}", f"{row.test_accuracy:.1%}", f"{row.gap:.1%}",
+         f"{row.area.value:.3f} [{row.area.lower:.3f}, {row.area.upper:.3f}]")
+        for row in rows
+    ]  # fmt: skip
+    return aligned(("setting", "train", "test", "gap", "AUC of the attack"), cells, right=(1, 2, 3))
 
 
 def _sentence(rows: list[Setting], rank: float | None) -> str:

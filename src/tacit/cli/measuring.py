@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,10 @@ import typer
 
 from ..audits.foreign import Border
 from ..core.errors import BadInput
-from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
+from ..core.evidence import BLIND_BASELINE, Estimate, Evidence, Measurement
 from ..core.files import Lasting
 from ..core.run_folder import run_folder
+from ..core.shown import aligned, significant
 from ..data import Records
 from ..study.run_file import RunFile
 from .app import AGAIN, NO_ANSWER, SEED, STATUS_OF_VERDICT, Result, assumed, note, resumable, verb
@@ -168,11 +170,10 @@ def _found(evidence: Evidence, path: str, scores: str) -> Result:
         "evidence": path,
         "scores": scores,
     }
-    rows = [(item.attack, _line(item)) for item in evidence.measurements]
-    rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
+    rows = [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
     status = NO_ANSWER if evidence.verdict == "uninformative" else STATUS_OF_VERDICT[evidence.verdict.value]
     lines = [evidence.sentence, *assumed(() if evidence.upper is None else evidence.upper.assumptions)]
-    return Result(data, [*rows, ("evidence", path)], lines, status)
+    return Result(data, [*rows, ("evidence", path)], lines, status, _table(evidence.measurements))
 
 
 def measured(item: Measurement) -> dict[str, Any]:
@@ -180,9 +181,12 @@ def measured(item: Measurement) -> dict[str, Any]:
     return {"name": item.attack, "auc": item.auc.to_json(), "tpr_at_fpr": rates}
 
 
-def _line(item: Measurement) -> str:
-    parts = [f"AUC {item.auc.value:.3f}"]
-    for fpr, found in item.tpr_at_fpr:
-        value = found.note if found.value is None else f"{found.value:.2%} [{found.lower:.2%}, {found.upper:.2%}]"
-        parts.append(f"TPR at {fpr:.2%} FPR {value}")
-    return "; ".join(parts)
+def _table(items: Sequence[Measurement]) -> list[str]:
+    """A line for every attack: its area and its rates, each with its interval."""
+    rates = [f"TPR at {significant(100 * fpr)}% FPR" for fpr, _ in items[0].tpr_at_fpr]
+    rows = [(item.attack, f"{item.auc.value:.3f}", *(_rate(found) for _, found in item.tpr_at_fpr)) for item in items]
+    return aligned(["attack", "AUC", *rates], rows)
+
+
+def _rate(found: Estimate) -> str:
+    return found.note if found.value is None else f"{found.value:.2%} [{found.lower:.2%}, {found.upper:.2%}]"

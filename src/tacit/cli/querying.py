@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core.errors import Argument, BadInput, TacitError
+from ..core.errors import Argument, BadInput
+from ..core.files import shown, written
 from ..core.files import text as read_text
-from ..core.files import written
 from ..core.shown import number, significant
 from .app import SEED, Result, assumed, verb
 from .budgets import opened
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from ..query import Answer, Query, Table
 
 ENDINGS = (".csv", ".json", ".svg")
+FILES = (".txt", ".csv", ".tsv", ".parquet", ".json")
+"""How a file of keys may be called: a name of this kind that is no file was mistyped, and its answer would be paid."""
 MOST_KEYS = 2**26
 """Bytes of a file of keys."""
 
@@ -48,18 +48,7 @@ def option(argument: Argument) -> str:
     return WRITTEN.get(argument.name, str(argument))
 
 
-@contextlib.contextmanager
-def in_options() -> Iterator[None]:
-    """Let errors of the room `query` name options in place of Python's arguments."""
-    try:
-        yield
-    except TacitError as error:
-        error.rename(option)
-        raise
-
-
-@verb("query")
-@in_options()
+@verb("query", written=option)
 def query(
     source: Annotated[
         str,
@@ -69,18 +58,20 @@ def query(
     ],
     epsilon: Annotated[float, typer.Option(help="What the answer may cost.")],
     unit: Annotated[str | None, typer.Option(help="The column that says whose row it is, or row.")] = None,
-    delta: Annotated[float, typer.Option(help="Above 0 where keys are not known.")] = 0.0,
+    delta: Annotated[float, typer.Option(help="Must be above 0 where --by has no --keys.")] = 0.0,
     by: Annotated[str | None, typer.Option(metavar="COL,..", help="Group by these columns.")] = None,
     keys: Annotated[
         str | None, typer.Option(metavar="a,b|FILE", help="The groups to release, known without the data.")
     ] = None,
     where: Annotated[list[str] | None, typer.Option(metavar="COND", help='Only rows like this: "age >= 30".')] = None,
-    count: Annotated[bool, typer.Option("--count", help="Rows.")] = False,
-    users: Annotated[bool, typer.Option("--users", help="Different people.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="How many rows.")] = False,
+    users: Annotated[bool, typer.Option("--users", help="How many different people.")] = False,
     sum_: Annotated[list[str] | None, typer.Option("--sum", metavar="C", help="The sum of a column.")] = None,
     mean: Annotated[list[str] | None, typer.Option(metavar="C", help="The mean of a column.")] = None,
     variance: Annotated[list[str] | None, typer.Option(metavar="C", help="The variance of a column.")] = None,
-    histogram: Annotated[str | None, typer.Option(metavar="C", help="Rows in every bin; give --edges.")] = None,
+    histogram: Annotated[
+        str | None, typer.Option(metavar="C", help="How many rows are in every bin; give --edges.")
+    ] = None,
     quantile: Annotated[
         str | None, typer.Option(metavar="C:Q", help="The number below which about a share Q of people lies.")
     ] = None,
@@ -95,7 +86,9 @@ def query(
     max_groups: Annotated[int, typer.Option(help="Groups that one person counts in.")] = 1,
     max_rows: Annotated[int, typer.Option(help="Rows that one person counts with in a group.")] = 1,
     ledger: Annotated[str | None, typer.Option(metavar="URL", help="The budget that pays.")] = None,
-    key: Annotated[str | None, typer.Option(help="The same key gives the same answer again, free.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="A name: asked again with it, the same answer comes back and costs nothing.")
+    ] = None,
     preview: Annotated[
         bool, typer.Option("--preview", help="Say what it would cost; read and charge nothing.")
     ] = False,
@@ -203,6 +196,11 @@ def _keys(given: str, columns: int) -> Any:
     if Path(given).is_file():
         lines = [line.strip() for line in read_text(given, MOST_KEYS).splitlines() if line.strip()]
         return lines if columns == 1 else [tuple(part.strip() for part in line.split(",")) for line in lines]
+    if given.endswith(FILES) or "/" in given:
+        raise BadInput(
+            f"--keys names the file {shown(Path(given))}, and there is no such file.",
+            fix="A group that is called so goes into a file of keys, one on every line.",
+        )
     if columns > 1:
         raise BadInput("Keys of several columns are given in a file, one on every line: a,b.")
     return [part.strip() for part in given.split(",")]
@@ -271,7 +269,7 @@ def _priced(question: Query[Any], epsilon: float, delta: float) -> Result:
         for name, error in errors.items()
     ]
     rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}"))
-    rows += [] if price.remaining is None else [("remaining", number(price.remaining))]
+    rows += [] if price.remaining is None else [("remaining", f"epsilon {number(price.remaining)}")]
     found = {**data, "epsilon": epsilon, "delta": delta, "confidence": price.confidence}
     return Result(found, rows, assumed(price.assumptions))
 
@@ -294,8 +292,9 @@ def _told(answer: Answer, epsilon: float, delta: float) -> Result:
     if lost is not None and lost.value is not None:
         rows.append(("cut by limits", f"{lost.value:.1%} of people ({lost.lower:.1%} to {lost.upper:.1%})"))
     rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}, {answer.adjacency.value}"))
-    lines = answer.lines(most=1000)
+    lines: list[str] = []
     if lost is not None and lost.lower is not None and lost.lower > MANY_CUT:
-        lines = [*lines, CUT]
-    left = "nothing was charged: no ledger" if answer.receipt is None else number(answer.receipt.remaining)
-    return Result(data, rows + [("remaining", left)], [*lines, *assumed(answer.assumptions)])
+        lines.append(CUT)
+    left = "nothing was charged: no ledger" if answer.receipt is None else f"epsilon {number(answer.receipt.remaining)}"
+    rows.append(("remaining", left))
+    return Result(data, rows, [*lines, *assumed(answer.assumptions)], table=answer.lines(most=1000))

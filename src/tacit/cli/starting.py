@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import BadInput
+from ..core.shown import aligned
 from .app import DESCRIBE, Result, note, terminal, verb
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def init(
             note(f"Column {name!r} is left out: it holds one value only.")
     for line in hints(found, schema):
         note(line)
-    return Result(_told(schema, found, files), _rows(schema, files), _lines(schema, found, files[1]))
+    return Result(
+        _told(schema, found, files), _rows(schema, files), _lines(schema, found, files[1]), table=_table(schema)
+    )
 
 
 def _told(schema: Schema, found: Table, files: tuple[Path, Path]) -> dict[str, object]:
@@ -74,10 +77,19 @@ def _told(schema: Schema, found: Table, files: tuple[Path, Path]) -> dict[str, o
     }  # fmt: skip
 
 
+def _table(schema: Schema) -> list[str]:
+    """A line for every column of the data: its role, its kind, its range or words, and where these come from."""
+    rows = [
+        (column.name, _role(schema, column.name), column.kind, schema.held(column),
+         "given" if column.public else "read off the data")
+        for column in schema.columns
+    ]  # fmt: skip
+    rows += [] if schema.unit is None else [(schema.unit, "unit", "", "says whose record a row is", "")]
+    return aligned(("column", "role", "kind", "range or words", "source"), rows)
+
+
 def _rows(schema: Schema, files: tuple[Path, Path]) -> list[tuple[str, str]]:
-    rows = [(column.name, schema.line(column)) for column in schema.columns]
-    rows += [] if schema.unit is None else [(schema.unit, "unit: says whose record a row is")]
-    return [*rows, ("schema", str(files[0])), ("run file", str(files[1]))]
+    return [("schema", str(files[0])), ("run file", str(files[1]))]
 
 
 def _lines(schema: Schema, found: Table, run: Path) -> list[str]:

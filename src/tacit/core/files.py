@@ -40,8 +40,10 @@ def opened(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> IO[byte
     path = Path(path)
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except (OSError, ValueError):
-        raise BadInput(f"{shown(path)} cannot be read.", fix=fix or "Give the path of a file that is there.") from None
+    except (OSError, ValueError) as error:
+        why_not = ": there is no such file" if isinstance(error, FileNotFoundError) else ""
+        fix = fix or "Give the path of a file, seen from the folder in which the command runs."
+        raise BadInput(f"{shown(path)} cannot be read{why_not}.", fix=fix) from None
     told = os.fstat(handle)
     problem = ""
     if not stat.S_ISREG(told.st_mode):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 LONG = re.compile(r"(?<![\w.])\d+\.\d{6,}(?:e[-+]?\d+)?(?![\w.])")
@@ -34,6 +34,22 @@ def small(value: float) -> str:
 def shortened(text: str) -> str:
     """A text with its long fractions at four significant digits: `Poisson(rate=0.2002, Gaussian)`."""
     return LONG.sub(lambda found: significant(float(found[0]), 4), text)
+
+
+def aligned(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
+    """Lines of a table for a terminal: columns as wide as their longest text, two spaces between them.
+
+    `head` names the columns, or is empty; those whose places are in `right` are aligned at their ends, as numbers are.
+    """
+    whole = [*([list(head)] if head else []), *map(list, rows)]
+    widths = [max(len(row[place]) for row in whole) for place in range(len(whole[0]))] if whole else []
+    ends = set(right)
+    cells = (
+        [f"{text:>{width}}" if place in ends else f"{text:<{width}}"
+         for place, (text, width) in enumerate(zip(row, widths, strict=True))]
+        for row in whole
+    )  # fmt: skip
+    return ["  ".join(row).rstrip() for row in cells]
 
 
 def table(title: str, rows: Iterable[tuple[str, object]]) -> str:

@@ -172,11 +172,16 @@ class Schema:
 
     def line(self, column: Column) -> str:
         """A column in one line: kind, range or some of its words, role, and whether it was read off the data."""
-        words = column.words or ()
-        more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
-        held = f"{column.range[0]} to {column.range[1]}" if column.range else ", ".join(words[:SHOWN]) + more
+        held = self.held(column)
         role = "label" if column.name == self.label else "group" if column.name in self.groups else ""
         return "  ".join(part for part in (column.kind, held, role, "" if column.public else "not public") if part)
+
+    @staticmethod
+    def held(column: Column) -> str:
+        """The range of a column, or some of its words."""
+        words = column.words or ()
+        more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+        return f"{column.range[0]} to {column.range[1]}" if column.range else ", ".join(words[:SHOWN]) + more
 
     def with_(self, **changes: Any) -> Schema:
         """A copy with some fields changed."""

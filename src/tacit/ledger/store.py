@@ -164,7 +164,8 @@ class Store(ABC):
         with self.writing() as connection:
             if sa.inspect(connection).has_table("tacit_entry"):
                 raise BadInput(
-                    f"{self.shown} holds a ledger already.", fix="Open it with Ledger(url), or name another."
+                    f"{self.shown} holds a ledger already.",
+                    fix="Open that one (`tacit ledger show`, `tacit.Ledger`), or name another.",
                 )
             self.tables.create_all(connection)
             for statement in self._guards():

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
+from ..core.errors import Argument
 from .columns import array_of_column
 
 Floats = NDArray[np.float64]
@@ -142,7 +143,7 @@ def span(bounds: object) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise BadInput("bounds must be two numbers (lower, upper), known without looking at the data.") from None
     if not (lower < upper and math.isfinite(upper - lower)):
-        raise BadInput(f"bounds must be finite, lower before upper, got ({lower:g}, {upper:g}).")
+        raise BadInput((Argument("bounds"), f" must be finite, lower before upper, got ({lower:g}, {upper:g})."))
     return lower, upper
 
 

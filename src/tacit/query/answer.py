@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Answer as Released
 from ..core import Estimate
 from ..core.errors import BadInput
-from ..core.shown import significant, table
+from ..core.shown import aligned, significant, table
 from .aggregates import Figure
 
 
@@ -117,13 +117,18 @@ class Answer(Released):
         return assumed(self.event)
 
     def lines(self, most: int = 20) -> list[str]:
-        """Every number in words: `Basel  count 412 +- 23`."""
-        found = []
-        for row in self.rows():
-            where = ", ".join(str(value) for value in row["by"].values())
-            found.append(f"{where + '  ' if where else ''}{row['aggregate']}  {shown(row['value'], row['error'])}")
-        rest = len(found) - most
-        return found if rest <= 0 else [*found[:most], f"and {rest} more"]
+        """The numbers as a table of texts: a line for every group, a column for every aggregate.
+
+        Without groups there is a line for every aggregate. Of more than `most` lines the others are counted.
+        """
+        figures = {name: _column(figure) for name, figure in self.figures.items()}
+        if not self.keys:
+            return aligned((), [(name, texts[0]) for name, texts in figures.items()])
+        keys = [[str(value) for value in values] for values in self.keys.values()]
+        rows = list(zip(*keys, *figures.values(), strict=True))
+        places = range(len(self.keys), len(self.keys) + len(figures))
+        lines = aligned([*self.keys, *figures], rows[:most], right=places)
+        return lines if len(rows) <= most else [*lines, f"and {len(rows) - most:,} more"]
 
     def __repr__(self) -> str:
         if not self.figures:
@@ -151,11 +156,19 @@ def shown(value: float, error: float | None) -> str:
     if error is None or not np.isfinite(error):
         return significant(value, 4)
     if error <= 0:
-        return f"{value:g} +- 0"
+        return f"{value:,g} +- 0"
     digits = max(1 - int(np.floor(np.log10(error))), 0)
     if isinstance(value, int) and float(error).is_integer():
         digits = 0
-    return f"{value:.{digits}f} +- {error:.{digits}f}"
+    return f"{value:,.{digits}f} +- {error:,.{digits}f}"
+
+
+def _column(figure: Figure) -> list[str]:
+    """Every number of an aggregate with its error; the errors end at the same place, and so do the numbers."""
+    pairs = zip(np.ravel(figure.value), np.ravel(figure.error), strict=True)
+    texts = [shown(value.item(), error.item()).split(" +- ") for value, error in pairs]
+    width = max((len(text[-1]) for text in texts if len(text) == 2), default=0)
+    return [f"{text[0]} +- {text[1]:>{width}}" if len(text) == 2 else text[0] for text in texts]
 
 
 def body_of(

@@ -27,6 +27,7 @@ Relation = Any
 Backend = Any
 COARSE = (0, 3)
 """Decimal places of seconds of times that reach farther than microseconds do."""
+PATH = "Give the path of a file, seen from the folder in which the command runs."
 NATIVE = "duckdb"
 """The engine whose own hash function is used unless portability is asked for."""
 POSTGRES = ("postgresql", "postgres")
@@ -155,7 +156,7 @@ def _backend_of(relation: Relation) -> Backend:
 
 def _file(path: Path) -> Opened:
     if not path.is_file():
-        raise BadInput(f"{shown(path)} cannot be read.", fix="Give the path of a file that is there.")
+        raise BadInput(f"{shown(path)} cannot be read: there is no such file.", fix=PATH)
     name, engine = shown(path), duckdb()
     plain = path.name.lower()
     try:
@@ -307,7 +308,7 @@ def _database(url: str) -> Opened:
     if scheme in POSTGRES and importlib.util.find_spec("psycopg") is None:
         raise MissingExtra("postgres")
     if not scheme and not Path(place).is_file():
-        raise BadInput(f"{shown(Path(place))} cannot be read.", fix="Give the path of a file that is there.")
+        raise BadInput(f"{shown(Path(place))} cannot be read: there is no such file.", fix=PATH)
     try:
         engine = ibis().duckdb.connect(place, read_only=True) if not scheme else ibis().connect(place)
     except Exception as error:  # drivers have their own kinds; their text may hold a password

@@ -42,6 +42,8 @@ KINDS: dict[str, Fits] = {
 }
 DESCRIBED = ("title", "owner", "purpose", "data", "people", "tuning", "access", "earlier_releases")
 """What only the owner of a model can say of it."""
+NETWORKS = ("linear", "mlp")
+"""Models that [model] knows by name: those of `tacit.train.recipe.networks`."""
 SECTIONS: dict[str, dict[str, str]] = {
     "data": {"source": TEXT, "label": TEXT, "groups": TEXT, "members": TEXT, "unit": TEXT, "categories": LISTS,
              "canaries": TEXT, "schema": TEXT},
@@ -142,6 +144,8 @@ class RunFile:
                 f"{self.path.name} needs exactly one of {', '.join(keys)} in [{section}].",
                 fix='For example: [model] kind = "linear".' if "kind" in keys else "",
             )
+        if given == ["kind"]:
+            _known(str(self.get(section)["kind"]), NETWORKS, f"kind in [{section}]")
         return given[0]
 
 

@@ -64,7 +64,8 @@ class Progress:
         loss = "" if info.loss is None else f"  loss {info.loss:.3f}"
         idle = f"  {info.idle} of {info.examples} gave nothing" if info.idle else ""
         speed = f"{self._examples / max(seconds, 1e-9):,.0f} examples/s"
-        return f"step {done}/{steps}  epsilon {self._epsilon:.3g}{loss}{idle}  {speed}  {left:.0f} s left"
+        count = f"{done:>{len(str(steps))}}/{steps}"
+        return f"step {count}  epsilon {self._epsilon:<5.3g}{loss}{idle}  {speed}  {left:.0f} s left"
 
     def _write(self, line: str, *, last: bool) -> None:
         if self.stream.isatty():
