@@ -31,7 +31,33 @@ TERMS = {
     "reference model": r"\breference models?\b",
     "adjacency": r"\badjacenc(y|ies)\b",
 }
-"""Terms of art that a page links to the glossary at their first use."""
+"""Terms of art that every page links to the glossary at their first use."""
+MORE_TERMS = {
+    "event": r"\bevents?\b",
+    "noise_multiplier": r"\bnoise multipliers?\b",
+    "clip_norm": r"\bclip norms?\b",
+    "privacy loss": r"\bprivacy[ -]loss\b",
+    "advantage": r"\badvantages?\b",
+    "member": r"\bmembers?\b",
+    "TPR at FPR": r"\bTPR\b|\btrue-positive rates?\b",
+    "observations": r"\bobservations\b",
+    "game": r"\bgames?\b",
+    "attainable": r"\battainable\b",
+    "verdict": r"\bverdicts?\b",
+    "control": r"\bcontrols?\b",
+    "evidence": r"\bevidence\b",
+    "ledger": r"\bledgers?\b",
+    "receipt": r"\breceipts?\b",
+    "teacher, student": r"\bteachers?\b",
+    "private value": r"\bprivate values?\b",
+    "audit": r"\baudits?\b",
+    "schema": r"\bschemas?\b",
+}
+"""Terms that a page links as well, unless it is one of proofs or decisions: their readers come from such a page."""
+ORDINARY = {
+    "record", "epsilon, delta", "rate", "steps", "confidence", "rng", "interval", "scores", "bound", "plan", "filter",
+}  # fmt: skip
+"""Words of the glossary that are also ordinary English, or on every page: they are linked where that helps."""
 FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2\s*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[([^\]]*)\](\([^)]*\))?")
 GLOSSARY = re.compile(r"\[[^\]]*\]\([^)]*\.md[^)]*\)")
@@ -104,12 +130,17 @@ def judged(name: str, texts: list[str], unlinked: tuple[str, ...] = ()) -> Prose
     return Prose(name, len(found), median, tuple(part for part in found if words(part) > LONGEST), unlinked)
 
 
-def unlinked(markdown: str) -> tuple[str, ...]:
+def terms(name: str) -> dict[str, str]:
+    """The terms that a page must link."""
+    return TERMS if name.startswith(("docs/proofs/", "docs/decisions/")) else {**TERMS, **MORE_TERMS}
+
+
+def unlinked(markdown: str, sought: dict[str, str] = TERMS) -> tuple[str, ...]:
     """Terms whose first use on the page, outside headings and code, is no link to the glossary."""
     text = re.sub(r"^#.*$", "", FENCE.sub("", markdown), flags=re.MULTILINE)
     text = re.sub(r"(?<=\n\n)(?: {4}.*\n)+|`[^`]*`", "", text)
     found = []
-    for term, pattern in TERMS.items():
+    for term, pattern in sought.items():
         first = re.search(pattern, text)
         linked = [link.span() for link in GLOSSARY.finditer(text)]
         if first and not any(start <= first.start() < end for start, end in linked):
@@ -138,11 +169,8 @@ def all_prose() -> list[Prose]:
     found = []
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        found.append(
-            judged(
-                str(page.relative_to(ROOT)), [text], unlinked(text) if "docs" in page.relative_to(ROOT).parts else ()
-            )
-        )
+        name = str(page.relative_to(ROOT))
+        found.append(judged(name, [text], unlinked(text, terms(name)) if name.startswith("docs/") else ()))
     for room in sorted(path.parent for path in (ROOT / "src" / "tacit").glob("*/__init__.py")):
         texts = [without_displays(text) for path in sorted(room.rglob("*.py")) for text in docstrings(path)]
         found.append(judged(f"src/tacit/{room.name}", texts))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import formulas
 import reference
 
 project = "tacit"
@@ -12,7 +13,7 @@ author = "the tacit authors"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "api/examples"]
-myst_enable_extensions = ["dollarmath", "html_image", "attrs_inline", "attrs_block"]
+myst_enable_extensions = ["html_image", "attrs_inline", "attrs_block"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "tacit"
@@ -23,5 +24,6 @@ html_show_copyright = False
 
 
 def setup(app: object) -> None:
-    """The API reference is written while pages are read."""
+    """The API reference is written, and formulas are drawn, while pages are read."""
     app.connect("source-read", reference.source_read)
+    app.connect("source-read", formulas.source_read)

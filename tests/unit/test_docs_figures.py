@@ -13,7 +13,9 @@ def kept(name):
 
 
 def page(name):
-    return " ".join((DOCS / f"{name}.md").read_text(encoding="utf-8").split())
+    """The words of a page, without line breaks and without links to the glossary."""
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    return " ".join(re.sub(r"\[([^\]]*)\]\((?:\.\./)?glossary\.md\)", r"\1", text).split())
 
 
 def test_how_far_renyi_accounting_is_off():

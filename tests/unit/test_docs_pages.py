@@ -13,7 +13,7 @@ import typer
 import tacit
 import tacit.train
 from command import Command
-from pages import DOCS, FENCE, ROOT, blocks, played, runnable, save_files
+from pages import DOCS, FENCE, ROOT, blocks, played, prepared, runnable, save_files
 from report_samples import plain, private
 from tacit.audits import stated
 from tacit.audits.games import GAMES
@@ -27,9 +27,9 @@ VERBS = {name: GROUP.get_command(None, name) for name in GROUP.list_commands(Non
 NAMES = {page: str(page.relative_to(ROOT)) for page in PAGES}
 
 
-def under(folder):
-    """Pages of a folder that hold Python."""
-    return [f"{folder}/{page.stem}" for page in sorted((DOCS / folder).glob("*.md")) if runnable(page)]
+ELSEWHERE = {ROOT / "README.md", DOCS / "erm.md"}
+"""Pages whose blocks tests/unit/test_docs_examples.py runs, each for what it shows."""
+WITH_PYTHON = [NAMES[page] for page in PAGES if page not in ELSEWHERE and runnable(page)]
 
 
 def unlike(shown, real, *, numbers):
@@ -86,18 +86,26 @@ def test_a_block_that_warns_or_raises_fails(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    ["tour", "lectures", "attacks", "mechanisms", "pate", "queries", "datasets", *under("tutorials"), *under("howto")],
-)
+@pytest.mark.parametrize("name", WITH_PYTHON)
 def test_python_blocks(name, tmp_path, monkeypatch):
     """Accounting gives the numbers shown; experiments (which say "at least", "finds", TPR) the words."""
-    page = DOCS / f"{name}.md"
+    page = ROOT / name
     save_files(page, tmp_path)
-    printed = played([block.text for block in runnable(page)], tmp_path, monkeypatch)
+    printed = played(prepared(page), tmp_path, monkeypatch)
     for block, real in zip(runnable(page), printed, strict=True):
         exact = not re.search("at least|finds|TPR|by proof", block.output)
         assert unlike(block.output, real, numbers=exact) is None, real
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES.get)
+def test_a_block_that_is_not_run_says_why(page):
+    """A comment above it gives the reason, and a test or page that it names is there."""
+    for block in blocks(page):
+        if block.not_run:
+            assert block.kind == "python"
+            assert re.match(r"[a-z].{10,}", block.not_run)
+            for path in re.findall(r"(?:tests|docs)/[\w/]+\.(?:py|md)", block.not_run):
+                assert (ROOT / path).is_file(), path
 
 
 def shell_blocks(name):

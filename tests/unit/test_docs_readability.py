@@ -42,7 +42,16 @@ def test_long_sentences_become_fewer():
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("docs/")])
 def test_terms_are_linked_at_their_first_use(name):
-    assert readability.unlinked(PAGES[name]) == ()
+    assert readability.unlinked(PAGES[name], readability.terms(name)) == ()
+
+
+def test_every_word_of_the_glossary_is_sought_or_ordinary():
+    """A new word of the glossary is linked at its first use, or listed as one that is ordinary English."""
+    told = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = {row.split("**")[1].removesuffix(", frontier") for row in told.splitlines() if row.startswith("| **")}
+    sought = {*readability.TERMS, *readability.MORE_TERMS}
+    assert words == sought | readability.ORDINARY
+    assert not sought & readability.ORDINARY
 
 
 def test_the_measure_can_fail():

@@ -264,7 +264,7 @@ def test_the_claim_says_what_covers_a_solver_that_stops_early():
     assert "another event of the claim covers" in EXACT
     assert [type(part).__name__ for part in model.event_.events] == ["ObjectivePerturbation", "Gaussian"]
     earlier = replace(model.bound_, assumptions=(*model.bound_.assumptions[:1], *model.bound_.assumptions[3:]))
-    told = replace(earlier, assumptions=(*earlier.assumptions, *model.bound_.assumptions[1:2], FORMER[EXACT]))
+    told = replace(earlier, assumptions=(*earlier.assumptions, *model.bound_.assumptions[1:2], *FORMER[EXACT]))
     for bound, right in ((model.bound_, True), (told, True), (earlier, False)):
         evidence = model.evidence()
         assert tacit.verify(evidence.with_(claim=replace(evidence.claim, bound=bound))).ok is right

@@ -51,7 +51,7 @@ CYCLIC = "each record takes part in at most `participations` steps, any two of t
 SCALED = "one record's contribution to a step has at most the norm that the noise is scaled by"
 AS_STATED = "the release is private as stated, under this adjacency"
 AT_MOST = "there are at most `size` records"
-EVERYWHERE = "the minimum is taken over all of space, and the random tilt is never seen"
+EVERYWHERE = "the parameters are not constrained, and nobody learns the random linear term that was added to the loss"
 EXACT = "the minimiser is exact, or another event of the claim covers the distance at which the solver stopped"
 MIXED = "the numbers that the noise of all steps is mixed from are drawn afresh, independently of each other"
 ANSWERED = "each record gives one answer, drawn as `epsilon` and `categories` say"
@@ -162,16 +162,18 @@ CONDITIONS: dict[type[Event], Conditions] = {
 """Every event of this package; one without an entry relies on whoever registered its cost."""
 
 
+_ONCE = "the minimiser is exact, over all of space, and nothing else is released"
 FORMER = {
-    **dict.fromkeys((EVERYWHERE, EXACT), "the minimiser is exact, over all of space, and nothing else is released"),
-    COUNTED: ANSWERED,
+    EVERYWHERE: (_ONCE, "the minimum is taken over all of space, and the random tilt is never seen"),
+    EXACT: (_ONCE,),
+    COUNTED: (ANSWERED,),
 }
 """How evidence of earlier versions says what is said otherwise now."""
 
 
 def listed(text: str, assumptions: tuple[str, ...]) -> bool:
     """Whether a condition is among the assumptions of a bound, in the words of this version or of an earlier one."""
-    return text in assumptions or FORMER.get(text, text) in assumptions
+    return any(words in assumptions for words in (text, *FORMER.get(text, ())))
 
 
 def conditions(event: Event) -> list[str]:
