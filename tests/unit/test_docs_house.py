@@ -78,6 +78,18 @@ def test_architecture_names_every_room():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for room in SOURCE.glob("*/__init__.py"):
         assert f"\n| `{room.parent.name}` |" in text, room.parent.name
+    drawn = re.findall(r'class="t"[^>]*>([^<]+)<', (ROOT / "docs/images/rooms.svg").read_text(encoding="utf-8"))
+    assert {name for names in drawn for name in names.split(", ")} == {
+        room.parent.name for room in SOURCE.glob("*/__init__.py")
+    }
+
+
+def test_architecture_names_every_folder_of_a_room():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folders = [path for path in SOURCE.glob("*/*") if path.is_dir() and path.name != "__pycache__"]
+    assert len(folders) >= 8
+    for folder in folders:
+        assert f"\n| `{folder.parent.name}/{folder.name}` |" in text, folder
 
 
 _spec = importlib.util.spec_from_file_location("formulas", ROOT / "docs" / "formulas.py")

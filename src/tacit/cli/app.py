@@ -13,7 +13,6 @@ import importlib
 import inspect
 import json as json_module
 import os
-import re
 import sys
 import time
 import traceback
@@ -28,6 +27,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
+from .options import given_option, in_options, in_words
 
 if typing.TYPE_CHECKING:
     from ..core.errors import Argument, TacitError
@@ -83,9 +83,6 @@ DESCRIBE = (
     "For the page, repeatable: title, owner, purpose, data, people, tuning (how settings were chosen), access (who can "
     "reach the model), earlier_releases."
 )
-NOT_PARSED = re.compile(r"Input should be a valid (integer|number)\b.*")
-NUMBERS = {"integer": "it must be a whole number.", "number": "it must be a number."}
-"""What typer says of an option that is no number, and what we say."""
 AGAIN = "Where DIR holds a finished run, use the next free name: DIR-2 and so on."
 DONE, REFUTED, BAD_INPUT, NO_ANSWER, STOPPED = 0, 1, 2, 3, 130
 STATUS_OF_VERDICT = {
@@ -203,31 +200,6 @@ def verb(
         return run
 
     return register
-
-
-ALIASES = {"public_size": "records"}
-"""Arguments of Python whose option has another name."""
-
-
-def given_option(function: Callable[..., Any], arguments: dict[str, Any], argument: Argument) -> str:
-    """An argument that an error names: as its option where the operator gave it, else as Python writes it."""
-    name = ALIASES.get(argument.name, argument.name)
-    usual = inspect.signature(function).parameters
-    if name in arguments and arguments[name] != usual[name].default:
-        return argument.after(f"--{name.replace('_', '-')}")
-    return str(argument)
-
-
-@contextlib.contextmanager
-def in_options(written: Callable[[Argument], str]) -> Iterator[None]:
-    """Let errors name options in place of Python's arguments."""
-    from ..core.errors import TacitError
-
-    try:
-        yield
-    except TacitError as error:
-        error.rename(written)
-        raise
 
 
 @contextlib.contextmanager
@@ -375,7 +347,7 @@ def main() -> None:
         sentence = " ".join(str(error.format_message()).split()) or "A verb is missing"  # type: ignore[attr-defined]
         from ..core.errors import BadInput
 
-        sentence = NOT_PARSED.sub(lambda found: NUMBERS[found[1]], sentence)
+        sentence = in_words(sentence)
         sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
         with contextlib.suppress(typer.Exit):
             where = getattr(error, "ctx", None)  # the verb's own help says what it takes
