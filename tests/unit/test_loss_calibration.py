@@ -125,3 +125,17 @@ def test_readings_that_nobody_else_makes_do_not_decide(monkeypatch, solve):
     monkeypatch.setattr(calibration, "_read", optimistic)
     found = calibrate(solve, epsilon=0.5, delta=1e-6, **given)
     assert 0.45 < privacy_loss(found.event, "add-remove").epsilon(1e-6).upper == found.epsilon.upper <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rate", "steps"),
+    [(0.0565, 6.8e-6, 8.85e-5, 96), (0.159, 8.29e-6, 6.8e-6, 10), (0.19, 1.57e-11, 2e-6, 459)],
+)
+def test_one_slow_reading_is_enough(epsilon, delta, rate, steps, monkeypatch):
+    """Where a reading takes long, estimates lead to the setting and everybody's reading confirms it: it is the only one."""
+    read = []
+    monkeypatch.setattr(calibration, "_read", lambda *given: read.append(given))
+    found = calibrate(epsilon=epsilon, delta=delta, rate=rate, steps=steps, adjacency="replace")
+    assert read == []
+    assert 0.98 * epsilon < found.epsilon.upper <= epsilon
+    assert found.epsilon == privacy_loss(found.event, "replace").epsilon(delta)

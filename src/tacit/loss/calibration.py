@@ -114,6 +114,7 @@ def calibrate(
     target, read = _target(delta, epsilon, advantage, tpr, fpr)
     known = _known(solve, noise_multiplier, rate, steps)
     readings: dict[float, Interval] = {}
+    final: set[float] = set()
     slow, drawn = False, (math.nan, 0.0)
 
     def loss_at(value: float) -> PrivacyLoss:
@@ -122,6 +123,8 @@ def calibrate(
     def excess(value: float) -> float:
         """log of risk over target: at most 0 is good."""
         nonlocal drawn
+        if slow and not readings:
+            return plain(value)  # estimates lead so near that the first reading is mostly the last
         tried = drawn[1] > ENOUGH and abs(math.log(value / drawn[0])) < AROUND  # there was no contour so near
         gaps = [None if tried else WIDE]
         if slow and float(known.get("rate", 1)) * float(known.get("steps", 1)) < SELDOM / 100 and delta > FAINT:
@@ -132,6 +135,7 @@ def calibrate(
 
     def plain(value: float) -> float:
         """The excess as everybody reads it."""
+        final.add(value)
         readings[value] = read(loss_at(value))
         return _over(readings[value], target)
 
@@ -161,7 +165,7 @@ def calibrate(
     if epsilon is not None and solve == "noise_multiplier" and float(known["rate"]) * float(known["steps"]) < SELDOM:
         guess = partial(_seldom, epsilon, delta, float(known["rate"]), int(known["steps"]), adjacency)
     found = _SOLVERS[solve](excess, guess, doubt, estimate)
-    if readings[found].gap > GAP and not -LOOSEST <= plain(found) <= 0:
+    if found not in final and readings[found].gap > GAP and not -LOOSEST <= plain(found) <= 0:
         led = lambda value, begin=found: math.log(begin / value) * _BETTER[solve]  # noqa: E731
         found = _SOLVERS[solve](plain, led, doubt, lambda value: None)
     known[solve] = found
@@ -263,9 +267,7 @@ def least_noise(
     return found
 
 
-def _largest_rate(
-    excess: Excess, limit: Excess, doubt: Doubt | None = None, estimate: Estimate | None = None
-) -> float:  # fmt: skip
+def _largest_rate(excess: Excess, limit: Excess, doubt: Doubt | None = None, estimate: Estimate | None = None) -> float:
     if excess(1.0) <= 0:
         return 1.0
     start, slope = _start(limit, 0.25, better=-1, least=1e-12, most=1.0)
@@ -307,8 +309,6 @@ _SOLVERS: dict[str, Callable[[Excess, Excess, Doubt, Estimate], float]] = {
     "rate": _largest_rate,
     "steps": _most_steps,
 }
-
-
 _BETTER = {"noise_multiplier": 1, "rate": -1, "steps": -1}
 """Whether larger values cost less (1) or more."""
 

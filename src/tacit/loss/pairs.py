@@ -114,17 +114,20 @@ class Location(Pair):
     def masses(self, losses: Array) -> tuple[Array, Array]:
         shift = max(abs(place) for _, place in (*self.p, *self.q))
         x = np.concatenate([[-np.inf], self.noise.cut(self.position(losses), shift), [np.inf]])
-        return self._mass(self.p, x), self._mass(self.q, x)
+        return self._masses(x)
 
     def beyond(self, loss: float) -> tuple[float, float, float]:
         """The place of a loss, and P and Q masses beyond it."""
         shift = max(abs(place) for _, place in (*self.p, *self.q))
         x = np.append(self.noise.cut(self.position(np.array([loss])), shift), np.inf)
-        return float(x[0]), float(self._mass(self.p, x)[0]), float(self._mass(self.q, x)[0])
+        p, q = self._masses(x)
+        return float(x[0]), float(p[0]), float(q[0])
 
-    def _mass(self, parts: Parts, x: Array) -> Array:
-        pieces = [weight * self.noise.between(x[:-1] - place, x[1:] - place) for weight, place in parts]
-        return np.asarray(np.maximum(np.sum(pieces, axis=0), 0.0))
+    def _masses(self, x: Array) -> tuple[Array, Array]:
+        """P and Q masses between neighbouring places x; noise at a place that both have is looked at once."""
+        places = dict.fromkeys(place for _, place in (*self.p, *self.q))
+        cells = {place: self.noise.between(x[:-1] - place, x[1:] - place) for place in places}
+        return _mixed(self.p, cells), _mixed(self.q, cells)
 
     def reach(self, log_mass: float) -> tuple[float, float]:
         tail = self.noise.lower_quantile(min(log_mass, -0.7))
@@ -161,7 +164,7 @@ class Location(Pair):
         ends = [place for _, place in (*self.p, *self.q)]
         far = math.ceil(8 * self.noise.scale)
         x = np.arange(min(ends) - far, max(ends) + far + 1)
-        return self.loss(x), self._mass(self.p, np.append(x[0] - 1, x))
+        return self.loss(x), self._masses(np.append(x[0] - 1, x))[0]
 
     def renyi(self, tilts: Array) -> Array | None:
         """(1 + t) c^2/2s^2 for Gaussian noise, on the integers too, c the distance of the farthest places.
@@ -277,6 +280,10 @@ class Location(Pair):
             inside = self.loss(middle) <= most
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
         return low
+
+
+def _mixed(parts: Parts, cells: dict[float, Array]) -> Array:
+    return np.asarray(np.maximum(np.sum([weight * cells[place] for weight, place in parts], axis=0), 0.0))
 
 
 @dataclass(frozen=True)
