@@ -132,7 +132,7 @@ def test_readings_that_nobody_else_makes_do_not_decide(monkeypatch, solve):
     [(0.0565, 6.8e-6, 8.85e-5, 96), (0.159, 8.29e-6, 6.8e-6, 10), (0.19, 1.57e-11, 2e-6, 459)],
 )
 def test_one_slow_reading_is_enough(epsilon, delta, rate, steps, monkeypatch):
-    """Where a reading takes long, estimates lead to the setting and everybody's reading confirms it: it is the only one."""
+    """Where a reading takes long, estimates lead to the setting, and one reading, that of everybody, confirms it."""
     read = []
     monkeypatch.setattr(calibration, "_read", lambda *given: read.append(given))
     found = calibrate(epsilon=epsilon, delta=delta, rate=rate, steps=steps, adjacency="replace")
