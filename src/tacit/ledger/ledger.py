@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -26,7 +25,7 @@ from .entry import Entry, check_depth, check_label, entry_of, new_terms, read_re
 from .planned import place_of
 from .reading import so_far
 from .state import ADAPTIVE, PLANNED, State, Terms
-from .store import WAIT, Row, Store, opened
+from .store import WAIT, Row, Store, opened, paid_for
 from .verification import ended, started, verified
 
 T = TypeVar("T")
@@ -35,16 +34,6 @@ METHODS = {
     PLANNED: "privacy-loss distribution of the planned events",
 }
 ALL_CHARGED = "every release from these data was charged to this ledger before it was made"
-
-
-@contextlib.contextmanager
-def _paid_for() -> Iterator[None]:
-    """What belongs to a charge comes after it: where it cannot be written, the charge was made all the same."""
-    try:
-        yield
-    except NotFinished as error:
-        told = error.message.replace("nothing was charged", "nothing was stored; what this key was charged stands")
-        raise NotFinished(told, fix=error.fix) from None
 
 
 class Ledger:
@@ -172,7 +161,7 @@ class Ledger:
         check_label("key", key, least=1)
         if not isinstance(answer, str):
             raise BadInput("An answer is stored as text.")
-        with _paid_for(), self._store.writing() as connection:
+        with paid_for(), self._store.writing() as connection:
             if (row := self._kept(connection, f"answer {key}")) is not None:
                 return str(self._body(row)["answer"])
             if self._store.at(connection, slot=f"charge {key}") is None:
@@ -184,7 +173,7 @@ class Ledger:
     def fence(self, key: str, *, number: int | None, step: int, mark: str, last: bool = False) -> int:
         """Number the continuations of a run that was charged under `key` (see `tacit.core.charger.Fence`)."""
         check_label("key", key, least=1)
-        with _paid_for(), self._store.writing() as connection:
+        with paid_for(), self._store.writing() as connection:
             if self._store.at(connection, slot=f"charge {key}") is None:
                 raise Mismatch("No charge was made for this run.")
             before = [self._body(row) for row in self._store.named(connection, "fence", key)]

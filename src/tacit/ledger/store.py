@@ -233,6 +233,16 @@ def _undone(connection: Any) -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def paid_for() -> Iterator[None]:
+    """What belongs to a charge comes after it: where it cannot be written, the charge was made all the same."""
+    try:
+        yield
+    except NotFinished as error:
+        told = error.message.replace("nothing was charged", "nothing was stored; what this key was charged stands")
+        raise NotFinished(told, fix=error.fix) from None
+
+
 def opened(url: str | os.PathLike[str], *, wait: float = WAIT) -> Store:
     """The store that a URL names: postgresql://..., or the path of a file."""
     from .postgres import Postgres

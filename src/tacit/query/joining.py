@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.errors import BadInput
 from ..data.frames import is_frame
-from .sources import Opened, opened
+from .sources import Opened, check_names, opened
 from .values import exact_text
 
 JOINED = "tacit_joined"
@@ -30,6 +30,9 @@ def joined(table: Opened, frame: object, on: str | Sequence[str]) -> Opened:
             raise BadInput(f"Column {name!r} has another type in the public table.")
     if twice := [name for name in public.columns if name in table.columns and name not in names]:
         raise BadInput(f"Both tables have a column {twice[0]!r}.", fix="Rename or remove it in the public one.")
+    check_names(
+        "The joined table", [*table.columns, *(name for name in public.columns if name not in names)], table.engine
+    )
     counted = public.relation.group_by(names).aggregate(rows=public.relation.count())
     if int(public.backend.to_pyarrow(counted.aggregate(most=counted["rows"].max()))["most"][0].as_py() or 0) > 1:
         raise BadInput(

@@ -190,7 +190,7 @@ def _day(value: Any) -> date:
 
 
 def _present(value: Any) -> Any:
-    if value is None:
+    if value is None or value != value:  # NaN is what pandas puts for a missing text
         raise ValueError
     return value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import weakref
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -92,6 +92,19 @@ class Opened:
         return found
 
 
+def check_names(name: str, columns: Sequence[str], engine: str = NATIVE) -> None:
+    """Refuse two names that the engine takes for one: it would read the wrong column, and say nothing.
+
+    DuckDB and Spark pass over the case of letters in names; PostgreSQL does not.
+    """
+    plain = [column if engine == "postgres" else column.lower() for column in columns]
+    twice = next((columns[k] for k, column in enumerate(plain) if column in plain[:k]), None)
+    if twice is not None:
+        raise BadInput(
+            f"{name} has two columns named {twice!r}, but for the case of letters.", fix="Rename or remove one of them."
+        )
+
+
 def ibis() -> Any:
     """The library that speaks to engines, or the sentence that says how to install it."""
     try:
@@ -110,6 +123,7 @@ def opened(source: object) -> Opened:
         return _database(text) if "://" in text or ".duckdb" in text else _file(Path(text))
     if type(source).__module__.partition(".")[0] == "ibis":
         engine = _known(_backend_of(source))
+        check_names("The table", source.columns, engine.name)
         return Opened(source, engine, "The table", _described(source, engine), folds=_folds(engine))
     if is_frame(source):
         return _frame(source)
@@ -212,6 +226,7 @@ def _csv(engine: Backend, path: Path) -> Opened:
     quotes that do not close on their line are refused, and a line that does not fit the header is dropped.
     """
     header, separator = header_of(path)
+    check_names(shown(path), header)
     if not begins_with_header(path):
         raise BadInput(f"{shown(path)}: blank lines stand above the header.", fix="Remove them.")
     relation = engine.read_csv(
@@ -242,9 +257,13 @@ def _check_lines(path: Path, separator: str, columns: Container[str]) -> None:
 
 def _frame(frame: Any) -> Opened:
     """Through Arrow, column by column; a column of mixed Python objects becomes text."""
-    wide = narwhals().from_native(frame, eager_only=True, pass_through=False)
+    try:
+        wide = narwhals().from_native(frame, eager_only=True, pass_through=False)
+    except narwhals().exceptions.DuplicateError:
+        raise BadInput("The table has two columns of one name.", fix="Rename or remove one of them.") from None
     if twice := next((name for k, name in enumerate(wide.columns) if name in wide.columns[:k]), None):
         raise BadInput(f"The table has two columns named {twice!r}.", fix="Rename or remove one of them.")
+    check_names("The table", [str(name) for name in wide.columns])
     columns = {str(name): arrow_of(wide[name]) for name in wide.columns}
     if not columns:
         raise BadInput("The table has no columns.")
@@ -295,7 +314,7 @@ def _folds(engine: Backend) -> bool:
 
 
 def _database(url: str) -> Opened:
-    """`postgresql://user@host/name#table` or `shop.duckdb#table`."""
+    """`postgresql://user@host/name#table` or `shop.duckdb#table`; a table of another schema is `#schema.table`."""
     place, _, table = url.rpartition("#")
     if not place or not table:
         raise BadInput(
@@ -317,9 +336,21 @@ def _database(url: str) -> Opened:
     _known(engine)
     try:
         folds = _folds(engine)
-        return Opened(engine.table(table), engine, table, _without_login(place, scheme), folds=folds, lease=lease)
+        relation = _named_table(engine, table)
+        return Opened(relation, engine, table, _without_login(place, scheme), folds=folds, lease=lease)
     except Exception:
         raise BadInput(f"The database has no table {table!r} that can be read.") from None
+
+
+def _named_table(engine: Backend, table: str) -> Relation:
+    """A table by its name, or by `schema.name` where none has the whole as its name."""
+    schema, point, name = table.rpartition(".")
+    try:
+        return engine.table(table)
+    except Exception:  # ibis and drivers have several kinds of errors for a table that is not there
+        if not point:
+            raise
+        return engine.table(name, database=schema)
 
 
 def _without_login(place: str, scheme: str) -> str:

@@ -1,0 +1,67 @@
+"""Names of columns and tables that engines confuse: the right column is read, or the table is refused."""
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+
+from tacit.core import BadInput
+from tacit.query import Table
+
+LARGE = 1e6
+"""An epsilon at which noise is far below 1/2."""
+
+
+def people(table, column, keys):
+    return table.group_by(column, keys=keys).users().release(epsilon=LARGE, rng=1).value.round().tolist()
+
+
+TWO = {"id": [1, 2], "city": ["a", "b"], "City": ["c", "c"]}
+
+
+def test_columns_that_differ_by_the_case_of_letters_are_refused(tmp_path):
+    """DuckDB takes them for one: it answered for `city` where `City` was asked, and would take `ID` for `id`."""
+    pd.DataFrame(TWO).to_csv(tmp_path / "two.csv", index=False)
+    for source in (pd.DataFrame(TWO), pyarrow.table(TWO), tmp_path / "two.csv"):
+        with pytest.raises(BadInput, match="'City', but for the case"):
+            Table(source, unit="id")
+    public = pd.DataFrame({"city": ["a"], "ID": [7]})
+    table = Table(pd.DataFrame({"id": [1, 2], "city": ["a", "b"]}), unit="id")
+    with pytest.raises(BadInput, match="'ID', but for the case"):
+        table.join(public, "city")
+    assert people(table, "city", ["a", "b", "c"]) == [1, 1, 0]
+
+
+def test_two_columns_of_one_name_are_one_sentence():
+    twice = pyarrow.table([pyarrow.array([1, 2])] * 2, names=["id", "id"])
+    with pytest.raises(BadInput, match="two columns of one name"):
+        Table(twice, unit="id")
+
+
+@pytest.mark.parametrize("name", ["a.b", 'a"b', "select", "k0", "u", "n", "people", "u\u0308", "x;--", "*", "%s"])
+def test_names_of_columns_are_only_names(name):
+    table = Table(pd.DataFrame({"id": [1, 1, 2, 3], name: ["x", "x", "y", "x"], "v": [1, 2, 3, 4]}), unit="id")
+    assert people(table, name, ["x", "y"]) == [2, 1]
+    own = Table(pd.DataFrame({name: [1, 1, 2], "v": [1, 2, 3]}), unit=name)
+    assert round(float(own.where(f"`{name}` >= 2").users().release(epsilon=LARGE, rng=1).value)) == 1
+
+
+def test_tables_of_other_schemas_and_views_are_named_in_the_address(tmp_path):
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as made:
+        made.execute("create table visits as select 1 as id, 'x' as g; create schema old; ")
+        made.execute("create table old.visits as select * from (values (1, 'x'), (2, 'x')) v(id, g)")
+        made.execute("create view twice as with all_of as (select * from old.visits) select * from all_of")
+        made.execute("create table \"old.visits\" as select * from (values (1, 'x'), (2, 'x'), (3, 'x')) v(id, g)")
+    for name, count in (("visits", 1), ("old.visits", 3), ("main.visits", 1), ("twice", 2)):
+        assert people(Table(f"{tmp_path}/shop.duckdb#{name}", unit="id"), "g", ["x"]) == [count]
+    with pytest.raises(BadInput, match="no table"):
+        Table(f"{tmp_path}/shop.duckdb#nowhere.visits", unit="id")
+
+
+def test_a_missing_key_is_none():
+    table = Table(pd.DataFrame({"id": [1, 2], "g": ["", "nan"]}), unit="id")
+    assert people(table, "g", ["", "nan"]) == [1, 1]
+    for missing in (None, float("nan"), np.nan):
+        with pytest.raises(BadInput, match="not of its type"):
+            table.group_by("g", keys=["", missing]).users()
