@@ -95,6 +95,12 @@ def test_bad_input_leaves_with_2_and_writes_nothing(tacit_, budget):
     budget()
     assert tacit_("ledger", "init", "b.db", "--epsilon", 9, "--unit", "record")[0] == 2
     assert tacit_("ledger", "verify", "b.db", "--receipt", "{}")[0] == 2
+    for words in (
+        ("export", "b.db", "--out", "b.db"),
+        ("show", "b.db", "--plot", "b.db"),
+    ):  # a slip would lose all charges
+        status, _, told = tacit_("ledger", *words)
+        assert (status, "is not overwritten" in told) == (2, True)
     assert Ledger("b.db").terms.epsilon == 1.0
 
 

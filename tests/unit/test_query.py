@@ -580,6 +580,8 @@ def test_command_says_what_to_do_where_limits_cut_many_people(tmp_path, command)
     rows = "".join(f"{person}\n" * 5 for person in range(300))
     (tmp_path / "many.csv").write_text(f"who\n{rows}")
     words = ["query", f"{tmp_path}/many.csv", "--unit", "who", "--count", "--epsilon", 5, "--seed", 1]
+    status, _, told = command(*words, "--out", f"{tmp_path}/many.csv")
+    assert (status, "the table itself" in told) == (2, True)  # it would be overwritten by its answer
     assert "--max-rows" in command(*words)[1]
     assert "--max-rows" not in command(*words, "--max-rows", 5)[1]
 

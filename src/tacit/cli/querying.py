@@ -103,7 +103,7 @@ def query(
     from ..query import Table
 
     if out is not None:
-        _check_out(Path(out))
+        _check_out(Path(out), Path(source))
     budget = None if ledger is None else opened(ledger)
     facts = None if schema is None else Schema.read(schema)
     table = Table(source, unit=unit, schema=facts, max_groups=max_groups, max_rows=max_rows, ledger=budget)
@@ -231,7 +231,9 @@ def _numbers(given: str, name: str) -> list[float]:
         raise BadInput(f"--{name} takes numbers with commas between them.") from None
 
 
-def _check_out(path: Path) -> None:
+def _check_out(path: Path, source: Path) -> None:
+    if path.resolve() == source.resolve():
+        raise BadInput(f"{path.name} is the table itself; it is not overwritten.", fix="Name another file with --out.")
     if path.suffix.lower() not in ENDINGS:
         raise BadInput(
             f"{path.name} is no kind of file that is written here.", fix=f"Use one of: {', '.join(ENDINGS)}."

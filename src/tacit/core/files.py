@@ -20,6 +20,8 @@ from .errors import BadInput, NotFinished, clean
 
 TEXT_MOST = 2**28
 """Bytes that a file of text may have: evidence with every ROC curve is far below."""
+DATABASE = b"SQLite format 3\0"
+"""How a file of SQLite begins."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -102,8 +104,12 @@ def text(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> str:
 
 
 def written(path: str | Path, text: str, mode: int = 0o666) -> Path:
-    """Write beside the file, put it on disk, then in its place; what cannot be written is one sentence."""
+    """Write beside the file, put it on disk, then in its place; what cannot be written is one sentence.
+
+    A database is never overwritten: `tacit ledger export budget.db --out budget.db` would lose all charges.
+    """
     path = Path(path)
+    _check_no_database(path)
     partial = path.with_name(path.name + ".partial")
     with unwritten(path, partial):
         partial.unlink(missing_ok=True)
@@ -114,6 +120,20 @@ def written(path: str | Path, text: str, mode: int = 0o666) -> Path:
             os.fsync(file.fileno())
         partial.replace(path)
     return path
+
+
+def _check_no_database(path: Path) -> None:
+    try:
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            found = file.read(len(DATABASE)) == DATABASE
+    except (OSError, ValueError):
+        return
+    if found:
+        raise BadInput(
+            f"{shown(path)} is a database, perhaps a ledger; it is not overwritten.", fix="Name another file."
+        )
 
 
 @contextlib.contextmanager

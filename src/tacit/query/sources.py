@@ -123,7 +123,7 @@ def opened(source: object) -> Opened:
         return _database(text) if "://" in text or ".duckdb" in text else _file(Path(text))
     if type(source).__module__.partition(".")[0] == "ibis":
         engine = _known(_backend_of(source))
-        check_names("The table", source.columns, engine.name)
+        check_names("The table", getattr(source, "columns"), engine.name)  # noqa: B009  ibis has no types
         return Opened(source, engine, "The table", _described(source, engine), folds=_folds(engine))
     if is_frame(source):
         return _frame(source)
