@@ -140,7 +140,7 @@ def test_kinds_of_model_and_forms_of_output():
         found[f"combined: {what} 0.9 of {full}"] for what, full in (("below", "plain"), ("forms below", "float64"))
     )
     assert f"In {len(weak)} of the {found['cells']} pairs the default" in text
-    assert f"in {len(lossy)} of {3 * found['cells']} cases" in text
+    assert f"In {len(lossy)} of {3 * found['cells']} cases" in text
     forms = [form for cell in found["matrix"] for name, form in cell["forms"].items() if name != "labels"]
     gaps = [
         next(form[over] for over in ("over plain", "over float64") if over in form)["combined"]["0.01"]

@@ -92,6 +92,33 @@ def test_texts_through_a_pipeline():
     assert {"loss", "blind baseline"} <= {item.attack for item in evidence.measurements}
 
 
+@pytest.mark.parametrize("words", [["no", "yes"], ["yes", "no"]])
+def test_columns_have_the_names_of_the_configuration(words):
+    """Words were taken for columns in sorted order, whatever the model calls its own; references may have no names."""
+    texts = np.array(["".join("ab"[(k >> b) & 1] * 3 for b in range(7)) + " c" * (k % 5) for k in range(80)])
+    labels = np.array(words)[RNG.integers(0, 2, 80)]
+    named, plain = Pipeline(), Pipeline()
+    named.model.config.id2label = dict(enumerate(words))
+    sides = (texts[:40], labels[:40]), (texts[40:], labels[40:])
+    told = [(x, np.array([words.index(word) for word in y])) for x, y in sides]
+    game = {"fit": lambda x, y, rng: plain, "references": 2, "attacks": ["loss", "rmia"], "rng": 1}
+    found, numbers = (tacit.attack(named, *given, **game) for given in (sides, told))
+    assert [item.auc.value for item in found.attacks] == [item.auc.value for item in numbers.attacks]
+
+
+def test_pipelines_that_are_asked_about_more_than_a_record():
+    class ZeroShot(Pipeline):
+        task = "zero-shot-classification"
+
+        def __call__(self, texts):
+            raise AssertionError
+
+    with pytest.raises(BadInput, match="zero-shot-classification is not asked about a record alone"):
+        predictor(ZeroShot())
+    with pytest.raises(BadInput, match="scores by the names of classes"):
+        predictor(lambda x: [[{"label": "a", "score": 0.5}]] * len(x))(np.zeros((3, 2)))
+
+
 def test_texts_that_differ_without_any_model_are_seen():
     texts = np.array([f"old news of day {k}" for k in range(60)] + [f"new story of day {k}" for k in range(60)])
     labels = np.zeros(120, dtype=int)

@@ -115,7 +115,7 @@ class Asked:
         if train is not None and wanted:
             sets = TrainingSets.of(pooled.record, member, y, wanted, finished.chance)
             keep = reading.keeping(wanted, _lens(target, shown, names))
-            taught = trained(train, x, y, sets, finished.chance, classes, keep, finished, shown)
+            taught = trained(train, x, y, sets, finished.chance, (classes, names), keep, finished, shown)
             sides = sets.member
             if classes is not None and reading.form is not Form.VALUES:
                 check_labels(reading.table, reading.labels, [(told, member), *zip(taught, sides.T, strict=True)])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core import BadInput
 from .models import is_regressor
+from .neural import label_names
 
 Array = NDArray[Any]
 NUMBERS = "biuf"
@@ -41,12 +42,15 @@ def check_known(target: Any, y: Array) -> None:
 def names_of(target: Any, y: Array) -> Array | None:
     """The names of a model's columns as numbers or words, in its own order; None where columns have numbers alone.
 
-    A service whose owner named its classes says which of these the labels `y` are.
+    A service whose owner named its classes says which of these the labels `y` are. A Hugging Face model names its
+    columns in words: labels that are these words are found by name, and others are column numbers.
     """
     told = _own(target, "names_like")
     if callable(told):
         return told(y)  # type: ignore[no-any-return]
-    given = _own(target, "classes_")
+    given, words = _own(target, "classes_"), label_names(target)
+    if given is None and words is not None and y.dtype.kind not in NUMBERS and np.isin(y, words).all():
+        return words
     if given is None or is_regressor(target):
         return None
     names = np.asarray(given, dtype=object if isinstance(given, list) else None)
@@ -56,6 +60,12 @@ def names_of(target: Any, y: Array) -> Array | None:
     if names.ndim != 1 or (names.dtype.kind == "O" and not all(isinstance(name, str) for name in names)):
         raise BadInput("A model must predict one label: its classes_ must be a list of numbers or words.")
     return names
+
+
+def names_of_reference(model: Any, y: Array, like: Array | None) -> Array | None:
+    """The names of a reference model's columns; the target's, `like`, for a Hugging Face model without its own."""
+    names = names_of(model, y)
+    return like if names is None and label_names(model) is not None else names
 
 
 def in_the_kind_of(y: Array, classes: Sequence[Any]) -> Array | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..core.observations import Observations
 from ..data.codec import Codec
 from .foreign_models import foreign_answers, foreign_regression
 from .forms import Form
-from .neural import from_tensor, hugging_face, neural
+from .neural import from_tensor, hugging_face, is_pipeline, neural
 from .outputs import Reading
 from .records import described, lent
 
@@ -97,10 +97,12 @@ def as_given(target: Any, x: Any) -> Any:
 def usual_form(target: Any) -> Form | None:
     """What a model answers with by its kind; None where that is not known.
 
-    A torch module answers with logits unless one of its layers makes shares.
+    A torch module answers with logits unless one of its layers makes shares, and so does the model of a pipeline.
     """
     target = _own_model(target)
     torch = sys.modules.get("torch")
+    if is_pipeline(target):
+        return Form.LOGITS
     if torch is not None and isinstance(target, torch.nn.Module):
         makes_shares = (torch.nn.Softmax, torch.nn.Softmax2d, torch.nn.Sigmoid)
         return None if any(isinstance(layer, makes_shares) for layer in target.modules()) else Form.LOGITS
@@ -208,6 +210,12 @@ def _asked(answer: Predict, x: Any) -> Array:
 
 def _numbers(answer: Any) -> Array:
     """Answers in the number type that they came in; words, whole numbers, and yes and no are labels."""
+    first = answer[0] if isinstance(answer, list) and answer else None
+    if isinstance(first[0] if isinstance(first, list) and first else first, Mapping):
+        raise BadInput(
+            "A model answered with scores by the names of classes.",
+            fix="Wrap it, and name all classes: tacit.study.service.Service(predict, classes=[...]).",
+        )
     try:
         found = np.asarray(from_tensor(answer))
     except (TypeError, ValueError):

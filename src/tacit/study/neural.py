@@ -14,6 +14,8 @@ from ..core import BadInput
 
 Array = NDArray[Any]
 ROWS = 500
+TASKS = ("text-classification", "sentiment-analysis", "image-classification")
+"""Pipelines whose model is asked about a record alone, and answers with one number per class."""
 
 
 def neural(target: Any) -> Callable[[Array], Array] | None:
@@ -25,6 +27,12 @@ def neural(target: Any) -> Callable[[Array], Array] | None:
         forward = _hugging_face(torch, target) if hugging_face(target) else _plain(torch, target)
         return lambda x: _outputs(torch, target, forward, np.asarray(x))
     model, tokenizer = getattr(target, "model", None), getattr(target, "tokenizer", None)
+    task = getattr(target, "task", None)
+    if is_pipeline(target) and isinstance(task, str) and task not in TASKS:
+        raise BadInput(
+            f"A pipeline for {task} is not asked about a record alone.",
+            fix="Give a function predict(x) that asks it and gives one share per class.",
+        )
     if isinstance(model, torch.nn.Module) and callable(tokenizer):
         return lambda x: _outputs(torch, model, _texts(model, tokenizer), _one_text(x))
     pictures = getattr(target, "image_processor", None)
@@ -44,6 +52,25 @@ def from_tensor(answer: Any) -> Any:
 def hugging_face(model: Any) -> bool:
     """Whether a module takes its input by name and answers with an object that has logits."""
     return isinstance(getattr(model, "main_input_name", None), str) and hasattr(model, "config")
+
+
+def is_pipeline(target: Any) -> bool:
+    """Whether a torch model comes with its tokenizer or its way to read pictures."""
+    torch = sys.modules.get("torch")
+    if torch is None or isinstance(target, torch.nn.Module):
+        return False
+    reads = any(callable(getattr(target, name, None)) for name in ("tokenizer", "image_processor"))
+    return reads and isinstance(getattr(target, "model", None), torch.nn.Module)
+
+
+def label_names(target: Any) -> Array | None:
+    """What a Hugging Face model, or the model of a pipeline, calls its columns; None for anything else."""
+    model = target if hugging_face(target) else target.model if is_pipeline(target) else None
+    config = getattr(model, "config", None)
+    names = getattr(config, "id2label", None)
+    if not isinstance(names, dict) or sorted(names) != list(range(len(names))):
+        return None
+    return np.array([str(names[column]) for column in range(len(names))])
 
 
 def _plain(torch: Any, model: Any) -> Callable[[Array], Any]:

@@ -13,6 +13,7 @@ from ..audits.foreign import Border
 from ..audits.runs.batched import Together
 from ..audits.runs.batched import answers as answers_of_many
 from ..core import BadInput, Source
+from .class_names import names_of_reference
 from .finished import Finished
 from .models import Fit, answers
 from .records import take
@@ -27,21 +28,22 @@ def trained(
     y: Array,
     sets: TrainingSets,
     rng: Source,
-    classes: Array | None,
+    classes: tuple[Array | None, Array | None],
     keep: Callable[[Array], Any],
     finished: Finished,
     shown: Any,
 ) -> list[Any]:
     """What models that are trained on `sets` say of all records.
 
-    `shown` is what models are asked about: the records, or copies of them. `keep` says what is kept of each answer. A
-    fit that offers `many` trains them together. Models that were `finished` before an interruption are not trained
-    again.
+    `classes` are all classes in sorted order, and the target's own names of its columns. `shown` is what models are
+    asked about: the records, or copies of them. `keep` says what is kept of each answer. A fit that offers `many`
+    trains them together. Models that were `finished` before an interruption are not trained again.
     """
     if not callable(getattr(fit, "many", None)) or not isinstance(x, np.ndarray):
 
         def told_by(model: int) -> Array:
-            return answers(_one(fit, x, y, sets.rows(model), rng), shown, classes)
+            made = _one(fit, x, y, sets.rows(model), rng)
+            return answers(made, shown, classes[0], names_of_reference(made, y, classes[1]))
 
         parts = [(f"reference-{k}", functools.partial(told_by, k)) for k in range(sets.count)]
         return [keep(finished.part(name, make)) for name, make in parts]

@@ -16,6 +16,11 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 EXACT = 1e-6
 """A residual below this share of the labels' spread is none."""
+FREEDOM = 4.0
+"""Degrees of freedom of Student's law, which residuals are likely under. Under a normal law the largest of a heavy tail
+(incomes, prices) would have no likelihood at all, whoever was a member."""
+NORMAL = 1.4826
+"""The standard deviation of a normal law over its median distance from the middle."""
 PART = 0.25
 """Of the smallest step that the target's numbers can show: a smaller residual is read as this one."""
 
@@ -24,8 +29,9 @@ PART = 0.25
 class Residuals:
     """How the residuals of a target and of its references are measured: in the same units, at the target's resolution.
 
-    `size` is the target's typical residual, `spread` that of the labels. `kind` and `decimals` are the target's number
-    type and printed decimals, which other models' values are rounded to; residuals below `least` are read as `least`.
+    `size` is the target's typical residual, `spread` that of the labels; both are medians, which one huge value does
+    not move. `kind` and `decimals` are the target's number type and printed decimals, which other models' values are
+    rounded to; residuals below `least` are read as `least`.
     """
 
     size: float
@@ -41,25 +47,31 @@ class Residuals:
         kind = answer.dtype.name if answer.dtype.kind == "f" else "float64"
         unit = max(float(np.abs(y).max(initial=0.0)), float(np.abs(told).max(initial=0.0)), np.finfo(float).tiny)
         gap = np.abs(told / unit - y / unit)
-        spread = float(np.std(y / unit)) or float(gap.max(initial=0.0)) or 1.0
+        spread = _typical(np.abs(y / unit - np.median(y / unit))) or _typical(gap) or 1.0
         decimals = printed_decimals(answer.ravel())
         step = float(np.finfo(kind).eps) * float(np.median(np.abs(told / unit)))
         step = step if decimals is None else max(step, 10.0**-decimals / unit)
         least = max(EXACT * spread, PART * step)
-        size = max(float(np.sqrt(np.mean(gap**2))), least)
+        size = max(_typical(gap[gap > least]), least)
         return cls(size * unit, spread * unit, least * unit, decimals, kind)
 
     def observe(self, answers: Sequence[Array], y: Floats, member: NDArray[np.bool_]) -> Observations:
-        """-log of a residual's size is its margin; its likelihood under a normal law of width `size` gives the rest."""
+        """-log of a residual's size is its margin; its likelihood under Student's law gives the rest."""
         told = np.stack([self._shown(_values(answer, y)) for answer in answers], axis=1)
         gap = np.maximum(np.abs(told - y[:, None]), self.least)
-        loss = 0.5 * (gap / self.size) ** 2
+        loss = 0.5 * (FREEDOM + 1) * np.log1p((gap / self.size) ** 2 / FREEDOM)
         side = member[:, None] if member.ndim == 1 else member
         return Observations(member=side, loss=loss, margin=-np.log(gap / self.spread), probability=np.exp(-loss))
 
     def _shown(self, told: Floats) -> Floats:
         cast = told.astype(self.kind).astype(np.float64)
         return cast if self.decimals is None else np.round(cast, self.decimals)
+
+
+def _typical(distance: Floats) -> float:
+    """A standard deviation from the median of distances that are not 0; 0 where all are."""
+    some = distance[distance > 0]
+    return NORMAL * float(np.median(some)) if some.size else 0.0
 
 
 def _values(answer: Array, y: Floats) -> Floats:
