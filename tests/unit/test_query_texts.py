@@ -45,6 +45,21 @@ def test_nobodys_spelling_names_the_group_of_others():
         assert exactly(table.group_by("city").count()) == {"BERN": 1, "Bern": 39}
 
 
+def test_people_are_told_apart_as_they_are_spelt():
+    """Else the groups that a person keeps hang on which spelling the engine reads first, in whatever order rows lie."""
+    rows = [("ann", "x"), ("ANN", "x"), ("ANN", "y"), ("ann", "y"), ("bob", "x")]
+    found = set()
+    for order in (rows, rows[::-1]):
+        engine = ibis.duckdb.connect()
+        engine.raw_sql("create table t (who varchar collate nocase, city varchar)")
+        engine.raw_sql(f"insert into t values {', '.join(map(repr, order))}")
+        table = Table(engine.table("t"), unit="who")
+        people = exactly(table.group_by("city", keys=["x", "y"]).users())
+        assert sum(people.values()) == 3
+        found.add(tuple(people.items()))
+    assert len(found) == 1
+
+
 def test_a_row_matches_one_public_row():
     """A public table that spells a city twice would make two rows of one person's."""
     public = pandas.DataFrame({"city": ["Bern", "BERN"], "region": ["west", "west"]})

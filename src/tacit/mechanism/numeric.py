@@ -112,7 +112,8 @@ def laplace(
     Whether `value` is whole or real, and its shape, are public: Python's `sum([])` is the whole number 0, so give
     `float(sum(...))` where the numbers are real.
     Edge cases: NaN counts as 0, infinities as the largest number; an empty array is returned empty.
-    Error: all entries at once are within `error`, with probability `confidence`.
+    Error: all entries at once are within `error`, with probability `confidence`, before a real number is rounded to a
+    float: beyond 2^53 times the error that rounding is larger.
     Reference: Ghosh, Roughgarden and Sundararajan 2009; docs/proofs/sampling.md, Theorem 4 and Lemma 7.
     """
     terms, value = Terms(ledger, key, rng, adjacency), collected(value)
@@ -146,7 +147,8 @@ def gaussian(
     Caller ensures: one record moves `value`, as it was computed, by at most `sensitivity` in Euclidean norm; whether
     `value` is whole or real, and its shape, are public (`sum([])` is a whole number).
     Edge cases: NaN counts as 0, infinities as the largest number; an empty array is returned empty.
-    Error: all entries at once are within `error`, with probability `confidence`.
+    Error: all entries at once are within `error`, with probability `confidence`, before a real number is rounded to a
+    float: beyond 2^53 times the error that rounding is larger.
     Reference: Balle and Wang 2018; Canonne, Kamath and Steinke 2020; docs/proofs/sampling.md, Theorems 5 and 6.
     """
     terms, value = Terms(ledger, key, rng, adjacency), collected(value)
