@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,10 @@ class StepInfo:
         losses, gave = 0.0, 0
         for clipped, mask in parts:
             values, norms, rows = clipped.losses.numpy(), clipped.norms.numpy(), mask.numpy()
-            losses += float(values[rows & (values == values)].sum())
-            gave += int(np.count_nonzero(rows & (norms > 0) & (norms < np.inf)))
+            if not rows.all():
+                values, norms = values[rows], norms[rows]
+            total = float(values.sum())
+            losses += total if math.isfinite(total) else float(values[values == values].sum())
+            gave += int(np.count_nonzero((norms > 0) & (norms < np.inf)))
         over = sum(np.count_nonzero(clipped.shortened.numpy()) for clipped, _ in parts)
         return cls(losses / count, float(over / count), count, count - gave)

@@ -47,6 +47,7 @@ class Whole:
         self.given = torch.zeros_like(self.words[0], device=device)
         self.places = {size: torch.arange(size, device=device) for size in self.sizes}
         self.places_here = {size: torch.arange(size) for size in self.sizes}
+        self.full = {size: torch.ones(size, dtype=torch.bool) for size in self.sizes}
         self.joined = release.tables()
         # in one piece: the sum's fingerprint, and norms and losses of every part, of which a key is made
         self.marked = torch.zeros(length(self.joined) + SEEN * self.slots * rows, dtype=torch.int32, device=device)
@@ -55,6 +56,10 @@ class Whole:
         self.shortened = torch.zeros(self.slots, rows, device=device)
         self.seen_here = torch.zeros(self.seen.shape, pin_memory=recorded)
         self.shortened_here = torch.zeros(self.shortened.shape, pin_memory=recorded)
+        # the same memory as arrays: between two steps a device waits for what is done here
+        self.rows_sent, self.words_sent = self.numbers.numpy(), self.words.numpy()
+        self.norms_here = self.seen_here[:, 0].numpy()
+        self.arrived: torch.cuda.Event | None = None
         self.key = torch.zeros(WORDS, dtype=torch.int32, device=device)
         self.sums: list[Tensor] = []
         self.lying: Mapping[str, Tensor] | None = None
@@ -89,42 +94,44 @@ class Whole:
             for slot, (start, end, size) in enumerate(cuts):
                 self._send(slot, batch.index[start:end], size)
                 self.first[size, slot == 0]()
-            arrived = self._leave(len(cuts))
-            words = self.words[batch.order % 2]
-            words.numpy()[:] = np.frombuffer(keys(), dtype=np.int32)
-            self.given.copy_(words, non_blocking=True)
+            self._leave(len(cuts))
+            turn = batch.order % 2
+            self.words_sent[turn] = np.frombuffer(keys(), dtype=np.int32)
+            self.given.copy_(self.words[turn], non_blocking=True)
             self.second()
-        masks = [self.places_here[size] < end - start for start, end, size in cuts]
-        if arrived is not None:
-            arrived.synchronize()
-        if not np.isfinite(self.seen_here[: len(cuts), 0].numpy()).all():
+        parts = [self._part(slot, end - start, size) for slot, (start, end, size) in enumerate(cuts)]
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        if not np.isfinite(self.norms_here[: len(cuts)]).all():
             return None
         self.release.hand_over(self.sums)
-        return [(self._clipped(slot, len(mask)), mask) for slot, mask in enumerate(masks)]
+        return parts
 
-    def _clipped(self, slot: int, size: int) -> Clipped:
+    def _part(self, slot: int, count: int, size: int) -> Part:
+        """Where a part's norms and losses arrive, and its mask."""
         norms, losses = self.seen_here[slot, :, :size]
-        return Clipped({}, norms, losses, self.shortened_here[slot, :size].bool())
+        mask = self.full[size] if count == size else self.places_here[size] < count
+        return Clipped({}, norms, losses, self.shortened_here[slot, :size]), mask
 
     def _send(self, slot: int, index: Any, size: int) -> None:
         """A part's row numbers to the device."""
-        numbers = self.numbers[slot].numpy()
-        numbers[: len(index)], numbers[len(index) : size] = index, 0
-        numbers[size], numbers[size + 1] = len(index), slot
+        count, numbers = len(index), self.rows_sent[slot]
+        numbers[:count] = index
+        numbers[count : size + 2] = 0
+        numbers[size], numbers[size + 1] = count, slot
         self.chosen[size].copy_(self.numbers[slot, : size + 2], non_blocking=True)
 
-    def _leave(self, count: int) -> torch.cuda.Event | None:
+    def _leave(self, count: int) -> None:
         """Norms, losses and who was shortened, on their way to the processor."""
         self.seen_here[:count].copy_(self.seen[:count], non_blocking=True)
         self.shortened_here[:count].copy_(self.shortened[:count], non_blocking=True)
-        return self._mark()
+        if self.recorded:
+            self._mark()
 
-    def _mark(self) -> torch.cuda.Event | None:
-        if not self.recorded:
-            return None
-        arrived = torch.cuda.Event()
-        arrived.record(torch.cuda.current_stream(self.totals.device))
-        return arrived
+    def _mark(self) -> None:
+        """Where the device has come so far, all of it has arrived."""
+        self.arrived = self.arrived or torch.cuda.Event()
+        self.arrived.record(torch.cuda.current_stream(self.totals.device))
 
     def _prepare(self) -> None:
         """All pieces of work; made anew when what they read lies elsewhere, or a part's mode has changed."""
