@@ -194,6 +194,10 @@ GUARDS: dict[str, Without] = {
     "one id merges other users": Without(
         f"{TRAIN}/sample/users.py", 'kind = getattr(ids, "dtype", None)',
         "ids = np.asarray(ids)\n    kind = ids.dtype"),
+    "autocast around a step": Without(
+        f"{TRAIN}/step.py", "with ordinary_modes(self.device):", "if True:"),
+    "autocast around a fleet": Without(
+        f"{FLEET}/fleet.py", ", ordinary_modes(torch.device(self.device)):", ":"),
     "a fleet's positions cancel": Without(
         f"{FLEET}/certified.py", "return length + SPARE * ROUND", "return length + 0.0 * ROUND"),
     "a fleet's squares underflow": Without(

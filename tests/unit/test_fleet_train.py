@@ -238,6 +238,16 @@ def test_clipping_bounds_every_contribution():
     assert Clip(torch.ones(1, 1, dtype=torch.bool), 1.0)(torch.tensor([[2.0**64 * 1.001]])) == 0
 
 
+def test_autocast_around_a_private_fleet_changes_nothing():
+    plan = Plan(RECORDS, 0.5, 2, 1.0)
+    plainly = fleet().train(X, Y, members(), plan, rng=4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = fleet().train(X, Y, members(), plan, rng=4)
+    assert all(
+        torch.equal(value, cast.stacks[0].parameters[name]) for name, value in plainly.stacks[0].parameters.items()
+    )
+
+
 def test_one_private_step_is_the_clipped_sum_over_the_expected_batch():
     """With rate 1 and next to no noise, one step moves every parameter by lr * clipped mean."""
     from tacit.fleet import fleet as room

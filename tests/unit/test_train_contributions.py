@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -399,3 +400,24 @@ def test_one_record_among_very_many_moves_the_sum_by_the_clip_norm() -> None:
     without = clipper((x, y), mask)
     moved = [(total.double() - without.sums[name].double()).flatten() for name, total in whole.sums.items()]
     assert 0.5 < float(torch.cat(moved).norm()) <= 1 + OWN["float32"]
+
+
+@pytest.mark.parametrize(
+    "around", [torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad()], ids=["autocast", "no gradients"]
+)
+def test_modes_around_a_step_change_nothing(around) -> None:
+    """Under autocast, sums over records were made in bfloat16: one record moved them by 1.09 C."""
+    x = torch.full((128, 16), 0.5)
+    x[-1] = torch.randn(16, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(_sum_of_scaled(x, around), _sum_of_scaled(x, contextlib.nullcontext()))
+
+
+def _sum_of_scaled(x: torch.Tensor, around) -> torch.Tensor:
+    model = nn.Module()
+    model.register_parameter("w", nn.Parameter(torch.ones(16)))
+    plan = Plan(len(x), 1.0, 1, 1e-6, sampling="full")
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.0), plan, loss=lambda m, b: (b * m.w).sum(1), rng=1)
+    with around:
+        for batch in step.batches(x):
+            step(batch)
+    return model.w.grad

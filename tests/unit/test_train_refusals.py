@@ -225,6 +225,23 @@ def test_compiled_models_and_line_searches_are_refused() -> None:
         private(torch.compile(model, backend="eager"), sgd(model), PLAN)
     with pytest.raises(BadInput, match="LBFGS"):
         private(model, torch.optim.LBFGS(model.parameters()), PLAN)
+    with pytest.raises(BadInput, match="by a closure"):
+        private(model, AsksTwice(model.parameters()), PLAN)
+
+
+class AsksTwice(torch.optim.SGD):
+    """As sharpness-aware optimizers do."""
+
+    def step(self, closure):
+        return super().step(closure)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_scripted_layer_is_refused_in_one_sentence() -> None:
+    model = nn.Sequential(torch.jit.script(nn.Linear(5, 4)), nn.Linear(4, CLASSES))
+    step = private(model, sgd(model), PLAN)
+    with pytest.raises(BadInput, match="ScriptMethod, which cannot be put back"):
+        step(next(step.batches((torch.zeros(PLAN.public_size, 5), torch.zeros(PLAN.public_size).long()))))
 
 
 def test_a_model_that_objects_to_some_values_runs_one_record_at_a_time() -> None:

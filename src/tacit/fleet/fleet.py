@@ -26,6 +26,7 @@ from ..core.randomness import Source, source
 from ..loss import Plan
 from ..loss.clipping import FLAT
 from ..loss.sampling import POISSON
+from ..train.clip.arrays import ordinary_modes
 from ..train.clip.capture.coins import drawn_from
 from ..train.clip.rounding import MOST, ROUNDING, at_most
 from .certified import Clip
@@ -109,7 +110,7 @@ class Fleet:
                 batches = own_batches(pool, schedule, draws)
             else:
                 batches = shared_batches(pool, schedule, np.random.default_rng(order_seed), draws)
-            with _products(self.precision):
+            with _products(self.precision), ordinary_modes(torch.device(self.device)):
                 how = _how(self, models, data, schedule)
                 for step in _train(models, self.optimizer, schedule, batches, draws, how):
                     if step in steps:

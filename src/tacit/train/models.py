@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,12 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
         raise BadInput(
             "LBFGS evaluates the loss several times a step, which no step here does.", fix="Use SGD or Adam."
         )
+    asked = inspect.signature(optimizer.step).parameters.get("closure")
+    if asked is not None and asked.default is asked.empty:
+        raise BadInput(
+            f"{type(optimizer).__name__} computes gradients itself, by a closure, which no step here does.",
+            fix="Use SGD or Adam.",
+        )
     moved = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
     wanted = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
     named: dict[str, Tensor] = {name: tensor for name, tensor in wanted if id(tensor) in moved}
@@ -94,7 +101,7 @@ class Watched:
 
     def check(self) -> None:
         """Called before every step: a look at each place, and a search only where something moved."""
-        if any(held.get(name) is not one or not one.requires_grad for held, name, one in self.own):
+        if any(_in(held, name) is not one or not one.requires_grad for held, name, one in self.own):
             raise BadInput(
                 "A trained parameter was frozen or replaced by another tensor since the step was made.",
                 fix="Copy values into parameters (load_state_dict without assign), or make a new step.",
@@ -103,8 +110,8 @@ class Watched:
             raise BadInput(
                 "The optimizer was given other parameters since the step was made.", fix="Make a new step with it."
             )
-        same = all(held.get(name) is one for held, name, one in self.others)
-        same = same and all(held.get(name) is one for held, name, one in self.modules)
+        same = all(_in(held, name) is one for held, name, one in self.others)
+        same = same and all(_in(held, name) is one for held, name, one in self.modules)
         same = same and all(len(held) == size for held, size in self.sizes)
         if not same or any(one is not None and one.requires_grad for _, _, one in self.others):
             self._search()
@@ -121,6 +128,11 @@ class Watched:
         if not self.trained <= {id(tensor) for tensor in self.model.parameters()}:
             raise BadInput("A trained parameter was taken out of the model.", fix="Make a new step.")
         self._look()
+
+
+def _in(held: Mapping[str, Any], name: str) -> Any:
+    """What a dict of a module holds; that of a scripted module has no `get`."""
+    return held[name] if name in held else None  # noqa: SIM401
 
 
 def _count(optimizer: torch.optim.Optimizer) -> int:

@@ -22,6 +22,7 @@ from .batch_norm import Frozen
 from .claim import evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.adaptive import next_norm
+from .clip.arrays import ordinary_modes
 from .clip.capture.coins import Coins, drawn_from
 from .clip.clipper import Loss, coarsest
 from .clip.rounding import at_most
@@ -267,10 +268,12 @@ class PrivateStep:
             self._watched.check()
         self._frozen.keep()
         self.course.check(self)
-        with drawn_from(self._chance(self.rank), self.device, read=batch.examples.loader is not None):
-            found = self._executor(batch)(batch, self.keys(batch), self._coins)
-        self._move_on(self._next_norm(found))
-        self._look_again()
+        read = batch.examples.loader is not None
+        with ordinary_modes(self.device):
+            with drawn_from(self._chance(self.rank), self.device, read=read):
+                found = self._executor(batch)(batch, self.keys(batch), self._coins)
+            self._move_on(self._next_norm(found))
+            self._look_again()
         return StepInfo.of(len(batch.index), found.parts)
 
     def _move_on(self, clip_norm: float) -> None:

@@ -104,6 +104,14 @@ def coarse(values: Tensor) -> float:
 
 
 @contextmanager
+def ordinary_modes(device: torch.device) -> Iterator[None]:
+    """Operations as they are written, whatever surrounds a step: autocast would make sums over records in half
+    precision, for which the noise has no room, and `torch.no_grad` would hide gradients."""
+    with torch.autocast(device.type, enabled=False), torch.enable_grad():
+        yield
+
+
+@contextmanager
 def full_float32() -> Iterator[None]:
     """Products and convolutions of float32 numbers without TF32 or bfloat16, whatever was set before."""
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
