@@ -24,6 +24,27 @@ def test_how_far_renyi_accounting_is_off():
     assert f"{min(above):.1f} to {max(above):.1f} % above the truth in {len(above)} usual settings" in page("pitfalls")
 
 
+def test_what_the_readme_sells_is_what_was_kept():
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    rows = kept("accounting")["settings"].values()
+    above = [100 * (row["opacus"]["epsilon"] / row["epsilon"]["upper"] - 1) for row in rows]
+    assert f"{min(above):.1f} to {max(above):.1f} % above our certified epsilon in {len(above)} usual settings" in text
+    speeds = []
+    for modes in (kept("training-speed-gpu")["workloads"][name] for name in ("gpt2", "wrn", "cnn")):
+        speed = {row["mode"]: row["examples_per_second"] for row in modes if "failed" not in row}
+        peers = [value for mode, value in speed.items() if mode.startswith(("opacus", "vmap"))]
+        speeds.append(speed["tacit, bf16, compiled, cryptographic"] / max(peers))
+    assert (
+        f"{min(speeds):.1f} to {max(speeds):.1f} times the examples per second of the best peer in 3 workloads" in text
+    )
+    verdicts = {name: {row["verdict"] for row in rows.values()} for name, rows in kept("bugs")["bugs"].items()}
+    assert verdicts.pop("right") == {"consistent"}
+    refuted = sum("refuted" in found for found in verdicts.values())
+    assert f"{refuted} of {len(verdicts)} planted faults refuted, and the right twin never" in text
+    door = kept("front-door")
+    assert f"take {door['total']:.0f} s on two cores, for {door['rows']:,} records" in text
+
+
 @pytest.mark.parametrize("table", kept("tables")["tables"])
 def test_what_privacy_costs_on_tables(table):
     row = kept("tables")["tables"][table]
@@ -173,3 +194,61 @@ def test_how_long_an_attack_takes():
     found, text = kept("membership-scale")["rows"], page("attacks")
     assert f"{found['members']:,} members, {found['outsiders']:,} outsiders, {found['classes']:,} classes" in text
     assert f"took {found['attack, seconds']:.0f} s and {found['largest memory, GiB']:.1f} GiB" in text
+
+
+def test_inside_a_model_as_the_lectures_have_it():
+    text = page("lectures")
+    rows = {row["architecture"]: row for row in kept("membership-white-box-large-seed1")["rows"] if "gains" in row}
+    names = ("learned-black-box", "white-box-outputs", "white-box-gradients")
+    for shown, name in (("AlexNet", "alexnet"), ("ResNet", "resnet"), ("DenseNet", "densenet")):
+        row = rows[name]
+        right = {key: f"{100 * found['accuracy']:.1f}" for key, found in row["attack_accuracy"].items()}
+        gain = [
+            100 * row["gains"]["white-box-gradients over white-box-outputs"][key] for key in ("gain", "lower", "upper")
+        ]
+        cells = [
+            f"{100 * row['train_accuracy']:.1f} / {100 * row['test_accuracy']:.1f}",
+            *(right[key] for key in names),
+        ]
+        cells += ["{:.2f} in [{:.2f}, {:.2f}]".format(*gain), right["white-box-gradients, with steps"]]
+        assert f"| {shown} | {' | '.join(cells)} |" in text
+
+
+def test_a_defence_as_the_lectures_have_it():
+    (found,) = kept("membership-defences-location30")["rows"]
+    rows = {row["defence"]: row for row in found["defences"]}
+    three = [rows[name] for name in ("none", "adversarial regularisation", "DP-SGD, epsilon 8")]
+    parts = ("train_accuracy", "test_accuracy", "attack_accuracy")
+    cells = " | ".join(" / ".join(f"{100 * row[part]:.1f}" for part in parts) for row in three)
+    assert f"| all records | {cells} |" in page("lectures")
+    worst = " | ".join(f"{100 * row['attack_accuracy_vulnerable']:.1f}" for row in three)
+    assert f"| attack on the 100 most memorised | {worst} |" in page("lectures")
+
+
+def test_how_fast_noise_is_drawn():
+    found, text = kept("mechanism-speed"), page("mechanisms")
+    for noise, name in (("laplace", "Laplace"), ("gaussian", "Gaussian")):
+        ratios = {row["scale"]: int(row["ratio"]) for row in found["draws per CPU second"] if row["noise"] == noise}
+        largest = ratios.pop(1e6)
+        span = f"{min(ratios.values())} to {max(ratios.values())} times at scales up to 1,000"
+        assert f"{name} {span}, {largest} times at 1e6" in text
+    times = found["microseconds a release"].values()
+    assert f"{min(times):.0f} to {max(times):.0f} microseconds of CPU time" in text
+
+
+def test_how_fast_a_ledger_is_charged():
+    (row,) = kept("ledger")["rows"]["rate"]["rows"]
+    shown = f"{row['charges_per_second']:.0f} charges per second beside {row['bare_per_second']:.0f} bare writes"
+    assert shown in page("ledger")
+
+
+def test_speed_on_a_gpu():
+    rows = kept("training-speed-gpu")["workloads"]
+    for name, shown in (("gpt2", "GPT-2 small, T 256, batch 32"), ("wrn", "WRN-16-4, batch 512")):
+        speed = {row["mode"]: row["examples_per_second"] for row in rows[name] if "failed" not in row}
+        plain, graphs = speed["plain, bf16, compiled"], speed["plain, bf16, compiled, recorded"]
+        ours, safe = speed["tacit, bf16, compiled"], speed["tacit, bf16, compiled, cryptographic"]
+        peer = max(value for mode, value in speed.items() if mode.startswith(("opacus", "vmap")))
+        cells = f"{plain:,.0f} | {graphs:,.0f} | {ours:,.0f}; cryptographic {safe:,.0f}"
+        ratios = f"{ours / plain:.2f}, {ours / graphs:.2f}"
+        assert f"| {shown} | {cells} | {ratios} | {peer:,.0f} (" in page("decisions/gpu-speed")
