@@ -101,6 +101,9 @@ def test_an_interrupted_fleet_goes_on(tmp_path):
     words = seeds.numpy().view(np.uint64)
     assert same(found, fleet().train(X, Y, MEMBER, PLAN, rng=_Part(words, slice(0, MODELS))))
     assert "words" not in checkpoint.read(tmp_path / "f" / "fleet.pt")
+    with pytest.raises(BadInput, match="another fleet"):  # what the maker holds may change what it makes
+        spread(mine, X, Y, MEMBER, PLAN, folder=tmp_path / "f")
+    trained.clear()
     assert same(found, spread(mine, X, Y, MEMBER, PLAN, folder=tmp_path / "f"))
 
 
@@ -240,6 +243,64 @@ def _with_rule(template, parameters, rule):
 def test_what_weights_do_not_show_is_sealed(one, other):
     assert made_of(one)[0] == made_of(one)[0]
     assert made_of(one)[0] != made_of(other)[0]
+
+
+class Attribute(torch.optim.SGD):
+    def __init__(self, parameters, times):
+        super().__init__(parameters, lr=0.1)
+        self.times = times
+
+
+def _hooked(times):
+    made = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    made.register_step_pre_hook(_times(times))
+    return made
+
+
+def _by_size(rate):
+    return lambda parameters: torch.optim.SGD(parameters, lr=0.1 if len(parameters) == 1 else rate)
+
+
+def _by_chance(size):
+    def start():
+        layer = nn.Linear(4, 3)
+        with torch.no_grad():
+            layer.weight.mul_(1.0 if torch.rand(()) < 2.0 else size)
+        return layer
+
+    return start
+
+
+def _hung(name, times):
+    layer = nn.Linear(4, 3)
+    if name == "gradient":
+        layer.weight.register_hook(_times(times))
+    elif name == "training":
+        layer.train(times > 2)
+    else:
+        getattr(layer, f"register_{name}")(_times(times))
+    return layer
+
+
+@pytest.mark.parametrize(
+    "fleet_of",
+    [
+        lambda k: Fleet(make, functools.partial(Attribute, times=k)),
+        lambda k: Fleet(make, lambda parameters: _hooked(k)),
+        lambda k: Fleet(make, _by_size(k)),
+        lambda k: Fleet(_by_chance(k)),
+        lambda k: Fleet(_hung("forward_hook", k)),
+        lambda k: Fleet(_hung("forward_pre_hook", k)),
+        lambda k: Fleet(_hung("full_backward_hook", k)),
+        lambda k: Fleet(_hung("gradient", k)),
+        lambda k: Fleet(_hung("training", k)),
+    ],
+    ids=["attribute", "step hook", "size", "chance", "hook", "pre-hook", "backward hook", "gradient hook", "mode"],
+)
+def test_what_hangs_on_networks_and_optimizers_is_sealed(fleet_of):
+    """Nine ways to change a fleet between two runs that a folder of finished parts once accepted."""
+    assert made_of(fleet_of(2.0))[0] == made_of(fleet_of(2.0))[0]
+    assert made_of(fleet_of(2.0))[0] != made_of(fleet_of(3.0))[0]
 
 
 class Slotted:

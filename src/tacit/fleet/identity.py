@@ -31,20 +31,20 @@ SETTINGS = (*PLAIN, list, tuple, dict, set, frozenset, Tensor, np.ndarray)
 def made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     """Everything that a model's training depends on besides data and schedule: network, start, optimizer, gradients.
 
-    A function that makes networks is called once under a fixed seed: what it makes then is what it makes.
+    Functions that make networks and optimizers are read, with what they hold, and called once under a fixed seed: what
+    they make may differ by chance, or for other parameters.
     Edge cases: code of other libraries is named, not read; a new version of torch is not seen.
     """
+    start = None if isinstance(fleet.start, nn.Module) else described(fleet.start)  # a call may change what it holds
+    optimizer = fleet.optimizer([nn.Parameter(torch.zeros(2))])  # torch wraps the step of a class at its first use
     network = template(fleet)
-    optimizer = fleet.optimizer([nn.Parameter(torch.zeros(2))])
-    groups = [
-        {name: described(value) for name, value in group.items() if name != "params"}
-        for group in optimizer.param_groups
-    ]
     made = {
+        "makers": [start, described(fleet.optimizer)],
         "network": [(name, _layer(part)) for name, part in network.named_modules()],
+        "parameters": [(name, described(_hooks(value))) for name, value in network.named_parameters()],
         "types": [str(value.dtype) for value in network.state_dict().values()],
         "same start": isinstance(fleet.start, nn.Module),
-        "optimizer": [described(type(optimizer)), groups],
+        "optimizer": _optimizer(optimizer),
         "gradients": described(fleet.stack),
     }
     return made, [array_of(value) for value in network.state_dict().values()]
@@ -63,7 +63,23 @@ def _layer(part: nn.Module) -> list[Any]:
     """A module by its class with its code, its own description, and its settings."""
     usual = vars(nn.Module())
     settings = {name: described(value) for name, value in vars(part).items() if name not in usual}
-    return [described(type(part)), part.extra_repr(), settings]
+    return [described(type(part)), part.extra_repr(), settings, part.training, described(_hooks(part))]
+
+
+def _optimizer(made: torch.optim.Optimizer) -> list[Any]:
+    """An optimizer by its class with its code, its groups, its own settings and its hooks."""
+    groups = [
+        {name: described(value) for name, value in group.items() if name != "params"} for group in made.param_groups
+    ]
+    hooks = _hooks(made)
+    own = {name: value for name, value in vars(made).items() if name not in ("state", "param_groups", *hooks)}
+    return [described(type(made)), groups, described(own), described(hooks)]
+
+
+def _hooks(value: Any) -> dict[str, list[Any]]:
+    """Functions that somebody hung on a module, a parameter or an optimizer, without the numbers they are kept by."""
+    found = {name: getattr(value, name, None) for name in (*vars(value), "_backward_hooks") if name.endswith("_hooks")}
+    return {name: list(hooks.values()) for name, hooks in found.items() if isinstance(hooks, Mapping)}
 
 
 def described(value: Any) -> Any:
