@@ -45,9 +45,9 @@ def test_nobodys_spelling_names_the_group_of_others():
         assert exactly(table.group_by("city").count()) == {"BERN": 1, "Bern": 39}
 
 
-def test_people_are_told_apart_as_they_are_spelt():
-    """Else the groups that a person keeps hang on which spelling the engine reads first, in whatever order rows lie."""
-    rows = [("ann", "x"), ("ANN", "x"), ("ANN", "y"), ("ann", "y"), ("bob", "x")]
+def test_the_groups_that_a_person_keeps_hang_on_no_order_of_rows():
+    """The engine calls a person by the spelling that it reads first, and the choice went by that."""
+    rows = [(name, city) for k in range(20) for name in (f"ann{k}", f"ANN{k}") for city in "xy"]
     found = set()
     for order in (rows, rows[::-1]):
         engine = ibis.duckdb.connect()
@@ -55,7 +55,7 @@ def test_people_are_told_apart_as_they_are_spelt():
         engine.raw_sql(f"insert into t values {', '.join(map(repr, order))}")
         table = Table(engine.table("t"), unit="who")
         people = exactly(table.group_by("city", keys=["x", "y"]).users())
-        assert sum(people.values()) == 3
+        assert sum(people.values()) == 20
         found.add(tuple(people.items()))
     assert len(found) == 1
 

@@ -50,6 +50,17 @@ class Shape:
         return self.max_groups if self.keys is None else min(self.max_groups, len(self.keys.values))
 
     @property
+    def own(self) -> tuple[str, ...]:
+        """Columns that say whose a row is: `u`, and where a collation may take two spellings for one person, `e`.
+
+        `e` is the least of a person's own spellings in a group. An engine calls a group by the spelling that it reads
+        first: a choice by that one would hang on the order of everybody's rows.
+        """
+        if self.unit is None:
+            return ()
+        return ("u", "e") if self.table.folds and self.table.column(self.unit).type().is_string() else ("u",)
+
+    @property
     def rows(self) -> int:
         """How many rows one person counts with in a group."""
         return 1 if self.unit is None else self.max_rows
@@ -113,8 +124,7 @@ def query(shape: Shape, terms: tuple[Term, ...], *, lost: bool) -> Any:
     columns = {name: _narrow(term.bounded(person, rows), term.most(rows)) for name, term in added.items()}
     columns |= {"cut": _cut(person, terms, rows)} if lost else {}
     names = [f"k{place}" for place in range(len(shape.by))]
-    own = ["u"] if shape.unit is not None else []
-    bounded = persons.select(*own, *names, **columns)
+    bounded = persons.select(*shape.own, *names, **columns)
     if shape.unit is not None and shape.by:
         return _over_groups(_ranked(shape, bounded, names, lost=lost), names, list(added), shape.max_groups, lost=lost)
     sums = {"people": bounded.count().cast("int64")}
@@ -131,8 +141,7 @@ def numbers(shape: Shape, value: Value) -> Any:
     persons = _persons(shape, held, lost=False)
     person = Person(persons, held)
     names = [f"k{place}" for place in range(len(shape.by))]
-    own = ["u"] if shape.unit is not None else []
-    some = persons.select(*own, *names, x=share.bounded(person, 1), c=person.count(value.column))
+    some = persons.select(*shape.own, *names, x=share.bounded(person, 1), c=person.count(value.column))
     some = some.filter(some["c"] > whole(0))
     if shape.unit is not None and shape.by:
         some = _ranked(shape, some, names, lost=False)
@@ -146,21 +155,13 @@ def rows_of(shape: Shape, extra: Mapping[str, Column]) -> Any:
     columns |= {f"k{place}": item.held(table) for place, item in enumerate(shape.by)}
     checks = [condition.holds(table) for condition in shape.conditions]
     if shape.unit is not None:
-        columns["u"] = _own(table, shape.unit)
+        columns["u"] = table.column(shape.unit)
         checks.append(present(columns["u"]))
     checks += [item.present(table) for item in shape.by]
     if shape.keys is not None and shape.by:
         checks += shape.keys.among(shape.by, table)
     relation = table.relation.filter(*checks) if checks else table.relation
     return relation.select(**columns) if columns else relation.select(one=whole(1))
-
-
-def _own(table: Opened, unit: str) -> Column:
-    """Whose row it is. Texts count as they are spelt: where a collation takes two of them for one, which spelling a
-    group keeps, and so which groups are kept, would hang on the order in which the engine reads everybody's rows.
-    """
-    found = table.column(unit)
-    return exact_text(table, found) if found.type().is_string() else found
 
 
 def present(unit: Column) -> Column:
@@ -173,6 +174,8 @@ def _persons(shape: Shape, held: Held, *, lost: bool) -> Any:
     table = shape.table
     columns = {f"y{k}": clipped(table, *item) for item, k in held.cuts.items()}
     columns |= {f"w{k}": outside(table, *bounds) for bounds, k in held.bounds.items()} if lost else {}
+    if "e" in shape.own:
+        columns["e"] = exact_text(table, table.column(str(shape.unit)))
     rows = rows_of(shape, columns)
     values = {f"v{k}": value.held(rows[f"y{held.cuts[value.cut]}"]) for value, k in held.values.items()}
     rows = rows.mutate(**values) if values else rows
@@ -185,6 +188,7 @@ def _persons(shape: Shape, held: Held, *, lost: bool) -> Any:
     sums = {f"s{k}": rows[f"v{k}"].sum().fill_null(0.0).cast("int64") for k in held.values.values()}
     sums |= {f"c{k}": rows[f"y{k}"].count().cast("int64") for k in counted}
     sums |= {f"o{k}": rows[f"w{k}"].max() for k in held.bounds.values()} if lost else {}
+    sums |= {"e": rows["e"].min()} if "e" in shape.own else {}
     return rows.group_by(["u", *names]).aggregate(n=rows.count().cast("int64"), **sums)
 
 
@@ -216,7 +220,7 @@ def _number(flag: Column) -> Column:
 
 def _ranked(shape: Shape, bounded: Any, names: list[str], *, lost: bool) -> Any:
     """`r`: the place of a group among the person's; `any`: whether bounding cut something in one of them."""
-    hashed = bounded.mutate(h=_hash(shape, [bounded["u"], *(bounded[name] for name in names)]))
+    hashed = bounded.mutate(h=_hash(shape, [bounded[shape.own[-1]], *(bounded[name] for name in names)]))
     window = ibis().window(group_by="u", order_by=["h", *names])
     columns = {"r": ibis().row_number().over(window)}
     columns |= {"any": hashed["cut"].max().over(ibis().window(group_by="u"))} if lost else {}
