@@ -85,7 +85,7 @@ class OneSeed:
     fit: Fit
 
     def __call__(self, x: Array, y: Array, rng: np.random.Generator) -> Any:
-        reseed((1, 2, 3, 4))
+        reseed((1, 2, 3, 4), self.fit)
         return self.fit(x, y, np.random.default_rng(1))
 
     def __getattr__(self, name: str) -> Any:
@@ -96,7 +96,7 @@ class OneSeed:
         raise AttributeError(name)
 
     def _many(self, x: Array, y: Array, member: NDArray[np.bool_], rngs: list[np.random.Generator]) -> Any:
-        reseed((1, 2, 3, 4))
+        reseed((1, 2, 3, 4), self.fit)
         return self.fit.many(x, y, member, [np.random.default_rng(1) for _ in rngs])  # type: ignore[attr-defined]
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from ...core import BadInput
 from ..foreign import Border
+from .generators import generators, started_afresh
 
 Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
 """(coins, seed words) -> (score or scores, problem)."""
@@ -80,6 +81,7 @@ def run_all(
         from . import cluster
 
         return cluster.run_all(task, jobs, limit=limit, deadline=deadline, ended=ended)
+    generators(task)  # once, for all workers
     pool = _Pool(task, min(cores(), len(jobs)), ended)
     try:
         return pool.run(jobs, limit, deadline)
@@ -90,7 +92,7 @@ def run_all(
 def perform(task: Task, job: Job) -> Result:
     """One run, with every ambient generator started afresh so that runs are independent of each other."""
     began = time.monotonic()
-    reseed(job.words)
+    reseed(job.words, task)
     score: Any = math.nan
     problem = ""
     with Border() as border:
@@ -108,8 +110,12 @@ def _here(task: Task, job: Job, deadline: float, place: int, ended: Ended) -> Re
     return result
 
 
-def reseed(words: tuple[int, ...]) -> None:
-    """A fit that draws from global generators must not repeat the last run's draws (forked workers share states)."""
+def reseed(words: tuple[int, ...], task: Any = None) -> None:
+    """A fit that draws from global generators must not repeat another run's draws (forked workers share states).
+
+    Those that a `task` keeps itself are started afresh, too.
+    """
+    started_afresh(task, words)
     random.seed(words[0])
     np.random.seed([word & 0xFFFFFFFF for word in words])  # noqa: NPY002
     torch = sys.modules.get("torch")

@@ -1,0 +1,142 @@
+"""Generators of random numbers that somebody's training keeps: each run starts them afresh, from words of its own.
+
+A module that holds `RNG = np.random.default_rng()` is common, and correct. But workers are forked: all of them begin
+with the same state, in every call, and draw the same noise. Runs would not be independent, and a true claim would be
+refuted. So what a task reaches is searched for generators: closures, globals of the modules of its code, attributes,
+containers. Libraries are left alone: theirs are the ambient ones, which are started afresh by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+MOST = 20_000
+"""Objects that are looked at: those near the training come first."""
+LONGEST = 1000
+"""Items of a container that are looked at."""
+PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), np.ndarray, np.generic, np.dtype)
+"""What holds no generator, or is data."""
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+class _Same:
+    """An object as a key: equal to itself alone, whatever its own class says."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.held is other.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+
+def generators(task: Any) -> tuple[Any, ...]:
+    """Every generator that a task reaches, the nearest first; a forked worker inherits what was found."""
+    return _found(_Same(task))
+
+
+@functools.lru_cache(maxsize=2)
+def _found(key: _Same) -> tuple[Any, ...]:
+    task = key.held
+    home = _top(getattr(task, "fit", task))
+    waiting, seen, found = deque([task]), {id(task)}, []
+    while waiting and len(seen) < MOST:
+        item = waiting.popleft()
+        if _draws(item):
+            found.append(item)
+            continue
+        with suppress(Exception):  # somebody's attributes may raise anything
+            for part in _parts(item, home):
+                if id(part) not in seen and not isinstance(part, PLAIN):
+                    seen.add(id(part))
+                    waiting.append(part)
+    return tuple(found)
+
+
+def started_afresh(task: Any, words: tuple[int, ...]) -> None:
+    """Start all generators of a task from the words of a run."""
+    for place, item in enumerate(generators(task)):
+        sequence = np.random.SeedSequence([*words, place])
+        with suppress(TypeError, ValueError, AttributeError, NotImplementedError):  # of a kind that we do not know
+            _start(item, sequence)
+
+
+def _start(item: Any, sequence: np.random.SeedSequence) -> None:
+    if isinstance(item, random.Random):
+        item.seed(int.from_bytes(sequence.generate_state(8).tobytes(), "little"))
+    elif isinstance(item, np.random.RandomState):
+        item.seed(sequence.generate_state(8))
+    elif isinstance(item, np.random.Generator | np.random.BitGenerator):
+        bits = item.bit_generator if isinstance(item, np.random.Generator) else item
+        bits.state = type(bits)(sequence).state
+    else:
+        item.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+
+def _draws(item: Any) -> bool:
+    torch = sys.modules.get("torch")
+    kinds = random.Random, np.random.Generator, np.random.BitGenerator, np.random.RandomState
+    return isinstance(item, kinds) or (torch is not None and isinstance(item, torch.Generator))
+
+
+def _parts(item: Any, home: str) -> Iterator[Any]:
+    """What one object holds."""
+    if isinstance(item, FunctionType):
+        yield from (cell.cell_contents for cell in item.__closure__ or () if _filled(cell))
+        yield from (*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values(), *vars(item).values())
+        if not _library(item.__module__, home):
+            yield from list(item.__globals__.values())
+    elif isinstance(item, ModuleType):
+        yield from () if _library(item.__name__, home) else list(vars(item).values())
+    elif isinstance(item, MethodType):
+        yield from (item.__self__, item.__func__)
+    elif isinstance(item, functools.partial):
+        yield from (item.func, *item.args, *item.keywords.values())
+    elif isinstance(item, dict):
+        yield from _some(item.values())
+    elif isinstance(item, list | tuple | set | frozenset | deque):
+        yield from _some(item)
+    elif isinstance(item, type):
+        yield from () if _library(item.__module__, home) else list(vars(item).values())
+    else:
+        yield from list(getattr(item, "__dict__", {}).values())
+        slots = (name for kind in type(item).__mro__ for name in vars(kind).get("__slots__", ()))
+        yield from (getattr(item, name) for name in slots if hasattr(item, name))
+        yield type(item)
+
+
+def _some(items: Iterable[Any]) -> list[Any]:
+    return [item for item, _ in zip(items, range(LONGEST), strict=False)]
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _top(item: Any) -> str:
+    """The package that a training comes from."""
+    return str(getattr(item, "__module__", None) or type(item).__module__).partition(".")[0]
+
+
+def _library(name: str | None, home: str) -> bool:
+    """Whether a module belongs to a library, and not to whoever wrote the training."""
+    top = str(name).partition(".")[0]
+    if top in ("__main__", home) and top != "tacit":
+        return False
+    file = getattr(sys.modules.get(str(name)), "__file__", None)
+    return top == "tacit" or file is None or str(file).startswith(_LIBRARIES)
