@@ -125,6 +125,15 @@ def test_brackets_of_private_classifiers():
     assert len(right) == 7
 
 
+def test_lower_bounds_on_real_records():
+    rows = kept("erm_brackets")["real"]
+    shown = [rows[name]["lower"] for name in ("logistic", "naive Bayes", "svc", "logistic, output")]
+    assert {row["verdict"] for row in rows.values()} == {"consistent"}
+    words = "at least {:.2f} of logistic regression, {:.2f} of naive Bayes and {:.2f} of the support vector machine"
+    assert words.format(*shown) in page("erm")
+    assert f"output perturbation {shown[-1]:.2f} and trees {rows['trees']['lower']:.0f}" in page("erm")
+
+
 def test_time_of_a_private_fit():
     found = kept("erm_speed")
     times = f"({found['private_seconds']:.1f} s against {found['scikit_learn_seconds']:.1f} s on two cores)"

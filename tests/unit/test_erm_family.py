@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("sklearn")
 from sklearn.base import clone
+from sklearn.feature_selection import RFECV, SequentialFeatureSelector
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -236,8 +237,10 @@ def test_searches_of_any_library_are_refused():
     clone(base).set_params(random_state=1).fit(X, Y)
     base.set_params(regularization=0.1).fit(X, Y)  # one's own settings, not those of a copy
     whole = GridSearchCV(make_pipeline(base), {"privatelogisticregression": [base]}, cv=2, error_score="raise")
-    with pytest.raises(BadInput, match="has no proof"):
-        whole.fit(X, Y)
+    chosen = SequentialFeatureSelector(base, n_features_to_select=1, cv=2)
+    for search in (whole, chosen, RFECV(base, cv=2), TunedThresholdClassifierCV(base, cv=2)):
+        with pytest.raises((BadInput, ValueError), match="has no proof"):  # some wrap what every fit raised
+            search.fit(X, Y)
 
 
 def test_an_account_in_front_of_a_ledger_hides_no_neighbours(tmp_path):

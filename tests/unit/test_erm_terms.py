@@ -385,3 +385,21 @@ def test_what_a_record_is_answered_does_not_depend_on_who_else_is_asked():
 
 def _asks(linear, naive):
     return ("linear", linear.decision_function), ("naive Bayes", naive.predict_joint_log_proba)
+
+
+@pytest.mark.parametrize("method", ["output", "gradient", "smooth"])
+@pytest.mark.parametrize("weak", [1e-300, 1e200])
+def test_a_regularisation_beyond_all_numbers_is_refused_before_it_is_paid(method, weak):
+    """Once, noise on a minimiser without bounds overflowed after the charge."""
+    till = Till(1)
+    with pytest.raises(BadInput, match="regularization must be between"):
+        PrivateLogisticRegression(classes=[0, 1], method=method, regularization=weak, ledger=till).fit(X, Y)
+    assert not till.asked
+    least = PrivateLogisticRegression(classes=[0, 1], method=method, regularization=1e-100, random_state=0).fit(X, Y)
+    assert np.isfinite(least.coef_).all()
+
+
+def test_evidence_says_that_steps_before_a_fit_are_not_covered():
+    """Rows scaled by the data's own means, in a pipeline, say: the estimator cannot know."""
+    model = PrivateLogisticRegression(1.0, 1e-6, classes=[0, 1], random_state=0).fit(X - X.mean(axis=0), Y)
+    assert any("before the fit" in line for line in model.evidence().not_covered)

@@ -34,6 +34,7 @@ AT_MOST = "there are at most {:,} records"
 """A public limit, which follows from public_size."""
 FLOATS = "noise is drawn in float64, not on a grid: an attacker who sees every bit of the weights is not covered"
 TUNED = "settings that were chosen by looking at the data"
+BEFORE = "what was computed from the records before the fit without noise, such as means by which rows were scaled"
 SCORED = "scores on the records that it was trained on: they are not released with the weights"
 SEEDED = "anybody who knows the seed that the noise was drawn from, or sees another release drawn from it"
 
@@ -156,7 +157,7 @@ class PrivateEstimator(BaseEstimator):
         return Evidence(
             subject=self._name(),
             claim=Claim(self.bound_, self.event_),
-            not_covered=(TUNED, SCORED, *self.uncovered_),
+            not_covered=(TUNED, BEFORE, SCORED, *self.uncovered_),
             threat={
                 "released": self._released,
                 "attacker sees": f"all of {self._released}, and knows every setting",
@@ -200,4 +201,5 @@ def strength(asked: float | str) -> float | None:
         if asked != "auto":
             raise BadInput(f"regularization must be a number or 'auto', got {asked!r}.")
         return None
-    return check.nonnegative("regularization", asked)
+    found = check.nonnegative("regularization", asked)
+    return check.positive("regularization", found) if found > 0 else found

@@ -2,8 +2,8 @@
 
 Every search (scikit-learn's, dask-ml's, scikit-optimize's, Optuna's) copies the estimator with `sklearn.base.clone` and
 then changes settings of the copy with `set_params`, in a pipeline too and in any process. So a copy whose settings were
-changed will not fit. Candidates that are whole estimators change no settings; scikit-learn's own searches are then
-recognised by the function that they all fit by.
+changed will not fit. Candidates that are whole estimators change no settings, and searches for features or thresholds
+neither; scikit-learn's own ones are then recognised by the functions that they fit by.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from types import FrameType
 
 from ..core import BadInput
 
+SEARCHES = ("_get_best_new_feature_score", "_rfe_single_fit", "_fit_and_score_over_thresholds")
+"""Of SequentialFeatureSelector, RFECV and TunedThresholdClassifierCV, which choose by scores of the records."""
 FREE = ("random_state", "ledger")
 """Settings of a copy that may be changed: nothing is chosen by them."""
 
@@ -27,8 +29,12 @@ def refuse_trial(name: str, *, changed_copy: bool) -> None:
     """Raise where a search fits one trial of many."""
     if changed_copy or _searched():
         raise BadInput(
-            f"A search that looks at the records in every trial has no proof: {name} will not fit in one. This is a "
-            "copy (sklearn.base.clone) whose settings were changed, as searches make them.",
+            f"A search that looks at the records in every trial has no proof: {name} will not fit in one. "
+            + (
+                "This is a copy (sklearn.base.clone) whose settings were changed, as searches make them."
+                if changed_copy
+                else "A search of scikit-learn is fitting it."
+            ),
             fix=f"Use tacit.erm.PrivateGridSearchCV, which pays for the choice. Outside a search, make a new {name} "
             "with these settings.",
         )
@@ -37,7 +43,8 @@ def refuse_trial(name: str, *, changed_copy: bool) -> None:
 def _searched() -> bool:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None:
+        name = frame.f_code.co_name
+        if name in SEARCHES or (name == "_fit_and_score" and frame.f_locals.get("parameters") is not None):
             return True
         frame = frame.f_back
     return False

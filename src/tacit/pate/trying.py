@@ -1,7 +1,7 @@
 """Trials of a user's training on public records with made-up labels, before anything is paid and any record is read.
 
-Code that cannot work is told so. So is a training that keeps something from one shard to the next (a cache, a model
-that is trained further, an attribute of a class): one record would then touch many teachers, and the student. A trial
+Code that cannot work is told so. So is a training that keeps something from one shard to the next: a cache, a model
+that is trained further, an attribute of a class. One record would then touch many teachers, and the student. A trial
 can refute that a training keeps nothing, and cannot prove it, so the claim says that it is assumed (`KEEPS_NOTHING`).
 """
 
