@@ -184,7 +184,10 @@ def tried(seed: int) -> dict[str, Any]:
 def off(clip: Clipper, model: nn.Module, loss: Loss, batch: tuple[Tensor, Tensor]) -> float:
     """How far the sum is from the loop's, in clip norms; in float64 on both sides where it is far in float32."""
     whole = torch.ones(len(batch[1]), dtype=torch.bool)
-    expected, _ = by_a_loop(model, loss, batch, float(clip.clip_norm))
+    # by design, numbers that float32 cannot square leave their record out: only such a record may be missing
+    huge = ~(batch[0].abs().amax((1, 2)) <= 2.0**60)
+    taken = clip(batch, whole).norms.isfinite() | ~huge
+    expected, _ = by_a_loop(model, loss, (batch[0][taken], batch[1][taken]), float(clip.clip_norm))
     found = far(total(clip, batch, whole), expected, clip)
     if found <= 1e-4:
         return found

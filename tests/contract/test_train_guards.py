@@ -42,7 +42,7 @@ GUARDS: list[tuple[str, str, str, str]] = [
     ("a pass with constants in it is taken", f"{TRAIN}.capture.watch:Capture.check_caught",
      "unit/test_train_total.py", "test_a_record_at_which_an_operation_raises_changes_nothing_for_the_others"),
     ("who raises in the backward pass is not found", f"{TRAIN}.replaced:_sought",
-     "unit/test_train_total.py", "test_a_record_at_which_an_operation_raises_changes_nothing_for_the_others"),
+     "unit/test_train_total.py", "test_rows_that_make_a_run_raise_are_found_and_left_out"),
     ("a run that failed is repeated with other numbers", f"{TRAIN}.replaced:drawn_alike",
      "unit/test_train_total.py", "test_a_record_at_which_an_operation_raises_changes_nothing_for_the_others"),
     ("something is changed while the backward pass runs", f"{TRAIN}.capture.coins:looked_backwards",

@@ -15,7 +15,8 @@ from tacit.train.clip.capture import coins, probe, watch
 from tacit.train.clip.capture.errors import Remembered
 from tacit.train.clip.capture.level import Level
 from tacit.train.clip.capture.watch import Capture
-from tacit.train.clip.sums import Forward, watched
+from tacit.train.clip.replaced import Failed, drawn_alike, repeated
+from tacit.train.clip.sums import Clipped, Forward, watched
 from train_mixing import CLASSES, WIDTH, each
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -120,6 +121,25 @@ def test_a_record_at_which_an_operation_raises_changes_nothing_for_the_others(wa
     assert clip.structure(batch()).together
     for value in values:
         assert torch.equal(total_of(clip, value), others(clip, None))
+
+
+def test_rows_that_make_a_run_raise_are_found_and_left_out() -> None:
+    """In torch's own part of the backward pass nobody says who it was."""
+    rows, mask, runs = torch.arange(7.0), torch.arange(7) != 6, list[int]()
+    rows[[1, 4, 5]] = 99.0
+
+    def tried(given: Tensor, kept: Tensor) -> Clipped | Failed:
+        runs.append(1)
+        if bool((given > 50).any()):
+            return Failed()
+        return Clipped({"sum": (given * kept).sum()}, given.clone(), given.clone(), kept)
+
+    found = repeated(tried, lambda given: not bool((given > 50).any()), rows, mask, drawn_alike(rows.device))
+    assert found is not None
+    assert float(found.sums["sum"]) == 0 + 2 + 3
+    assert found.norms.isinf().nonzero().flatten().tolist() == [1, 4, 5]
+    assert len(runs) == 2
+    assert repeated(tried, lambda given: False, rows, mask, drawn_alike(rows.device)) is None
 
 
 def test_mutant_the_pass_that_raised_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,14 @@ def kept_data() -> BadInput:
     )
 
 
+def remembered() -> BadInput:
+    """The one sentence for a model that reads what it kept from an earlier call."""
+    return BadInput(
+        "The model uses a tensor that it kept from an earlier call, which would carry data past the noise.",
+        fix="Keep nothing from call to call but constants.",
+    )
+
+
 def changed(model: nn.Module | None, tensor: Tensor) -> BadInput:
     """The one sentence for a forward pass that leaves a buffer otherwise than it was."""
     name, module = _holder(model, tensor)
