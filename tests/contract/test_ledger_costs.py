@@ -10,7 +10,7 @@ from tacit.core import Adjacency, TacitError, Unsupported
 from tacit.events import ApproximateDP, Compose, Gaussian, Laplace, NonPrivate, Repeat
 from tacit.ledger.amounts import plain
 from tacit.ledger.costs import costs
-from tacit.ledger.criteria import GDP, STATED, SUM, _gaussian_delta, criteria
+from tacit.ledger.criteria import GDP, STATED, SUM, criteria, gaussian_delta
 from tacit.loss import privacy_loss
 from tacit.loss.renyi import delta_at
 
@@ -50,7 +50,7 @@ def test_costs_cover_the_true_loss(event, adjacency):
             if item.name == SUM:
                 most = 0.0 if epsilon >= total else 1.0
             elif item.name == GDP:
-                most = _gaussian_delta(epsilon, math.sqrt(total))
+                most = gaussian_delta(epsilon, math.sqrt(total))
             else:
                 most = delta_at(np.array([total]), np.array([item.tilt]), epsilon)
             assert least <= most + stated + 1e-9 * least + 1e-12, (item.name, epsilon)
@@ -74,7 +74,7 @@ def test_mixed_compositions_and_groups():
     assert cost[SUM] is None
     assert plain(cost[STATED]) > 3e-7
     assert plain(cost[GDP]) > 9 / 25
-    assert loss.delta(1.0).lower <= _gaussian_delta(1.0, math.sqrt(plain(cost[GDP]))) + plain(cost[STATED])
+    assert loss.delta(1.0).lower <= gaussian_delta(1.0, math.sqrt(plain(cost[GDP]))) + plain(cost[STATED])
 
 
 def test_a_release_without_protection_has_no_finite_cost():

@@ -129,7 +129,7 @@ def test_progress_is_ten_lines_in_a_file_and_a_hook_sees_every_step() -> None:
     fit(small(), DATA, plan, rng=0, progress=Progress(1e-4, stream))
     lines = stream.getvalue().splitlines()
     assert len(lines) == 10
-    assert lines[-1].startswith(f"step 50/50  epsilon {plan.bound(1e-4).epsilon:.3g}  loss ")
+    assert lines[-1].startswith(f"step 50/50  epsilon {plan.bound(1e-4).epsilon:<5.3g}  loss ")
     assert "examples/s" in lines[0]
     seen = []
     trained = fit(small(), DATA, plan, rng=0, progress=lambda step, info: seen.append((step.done, info)))

@@ -182,10 +182,14 @@ def measured(item: Measurement) -> dict[str, Any]:
 
 
 def _table(items: Sequence[Measurement]) -> list[str]:
-    """A line for every attack: its area and its rates, each with its interval."""
-    rates = [f"TPR at {significant(100 * fpr)}% FPR" for fpr, _ in items[0].tpr_at_fpr]
-    rows = [(item.attack, f"{item.auc.value:.3f}", *(_rate(found) for _, found in item.tpr_at_fpr)) for item in items]
-    return aligned(["attack", "AUC", *rates], rows)
+    """A line for every attack: its area and its rates, each with its interval; attacks may have other rates."""
+    at = dict.fromkeys(fpr for item in items for fpr, _ in item.tpr_at_fpr)
+    rows = []
+    for item in items:
+        found = dict(item.tpr_at_fpr)
+        rates = (_rate(found[fpr]) if fpr in found else "-" for fpr in at)
+        rows.append((item.attack, f"{item.auc.value:.3f}", *rates))
+    return aligned(["attack", "AUC", *(f"TPR at {significant(100 * fpr)}% FPR" for fpr in at)], rows)
 
 
 def _rate(found: Estimate) -> str:

@@ -19,9 +19,7 @@ from operator import itemgetter
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from ....core import BadInput, TacitError
 from ..alone import alone
@@ -32,14 +30,13 @@ from ..sums import Forward, by_parameter, check_losses, per_example, watched, we
 from ..tree import mapped, size, tensors
 from ..weigh import FLAT
 from .coins import asks_around, looked_backwards, seed_torch, seeded
+from .dropout import NoDropout
 from .errors import Failing, NoRule, Overwritten, Remembered, changed, remembered
 from .level import Level
 from .ranges import InRange
 from .watch import Capture
 from .where import by_values, place_of, why
 
-_DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout, torch.dropout)
-_SLOPES = ("input", "lower", "upper")
 _SEED = 20_210_907
 _COUNT = 3
 DISAGREES = "all records at once do not give what each gives alone"
@@ -74,26 +71,6 @@ class Structure:
 WAYS = [Structure(copies=copies, owned=owned) for copies, owned in ((False, False), (True, False), (True, True))]
 
 
-class _NoDropout(TorchFunctionMode):
-    """Dropout does nothing, so that runs on different batches can be compared."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func in _DROPOUTS:
-            return args[0] if args else kwargs["input"]
-        if func is F.rrelu or func is torch.rrelu:
-            func, args, kwargs = _rrelu, args[:3], {name: kwargs[name] for name in _SLOPES if name in kwargs}
-        if func is F.scaled_dot_product_attention:
-            kwargs.pop("dropout_p", None)
-            args = args[:4] + ((0.0, *args[5:]) if len(args) > 4 else ())
-        return func(*args, **kwargs)
-
-
-def _rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3) -> Tensor:
-    """Without its random numbers: one for each negative value, so that a record's hang on those of others."""
-    return F.leaky_relu(input, (lower + upper) / 2)
-
-
 def probe(
     loss: Loss,
     parameters: Mapping[str, Tensor],
@@ -105,7 +82,7 @@ def probe(
 
     `lasting`: tensors that outlive a pass, so no record may be written into them. `model` is for messages only.
     """
-    with same_random(), _NoDropout(), unchanged(lasting, model):
+    with same_random(), NoDropout(), unchanged(lasting, model):
         examples = _first_look(loss, parameters, batch)
         structure = _structure(loss, parameters, examples, lasting, model)
         _check_apart(loss, examples, Surroundings(loss, parameters, near=True))
@@ -214,7 +191,7 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
     At the present weights and at moved ones, with few and with more records, integers small and over a wide range.
     A model that draws random numbers of its own cannot be compared.
     """
-    with same_random(seed), _NoDropout():
+    with same_random(seed), NoDropout():
         if _random(loss, made_up(batch, _COUNT, seed)):
             return True
         for count, moved in ((_COUNT, 0.0), (_COUNT + 2, 0.3)):
@@ -235,7 +212,7 @@ def keeps(
     may stop a pass in torch's part of the backward pass. So what code that runs there has changed is looked at before
     and after each of its calls.
     """
-    with same_random(), _NoDropout():
+    with same_random(), NoDropout():
         run = partial(_parts, structure.forward(loss, usable(loss, parameters, batch), parameters))
         if asked := asks_around(run):
             return asked

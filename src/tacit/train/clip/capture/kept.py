@@ -1,0 +1,49 @@
+"""What a watched pass keeps: tensors that come from parameters alone, and operations that consumed a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(eq=False)
+class Source:
+    """A parameter, or a tensor derived from parameters alone; `made` makes it once more from its one parameter.
+
+    `one_to_one`: it holds every number of that parameter at most once, and nothing else.
+    """
+
+    tensor: Tensor
+    parents: frozenset[str]
+    one_to_one: bool = True
+    made: Callable[[Tensor], Tensor] = lambda parameter: parameter
+
+    def __post_init__(self) -> None:
+        self.version, self.hooks = self.tensor._version, len(self.tensor._backward_hooks or ())
+
+    @property
+    def viewed(self) -> bool:
+        """Whether it still is what it was when it was made: nothing was written into it or hung on it."""
+        kept = self.tensor._version == self.version and len(self.tensor._backward_hooks or ()) == self.hooks
+        return self.one_to_one and kept
+
+
+@dataclass(eq=False)
+class Record:
+    """One operation that consumed a parameter.
+
+    Tensors of the records' own among `args` and `kwargs` hold all records, first axis; their ids are in `own`.
+    `output` holds all records along `axis`; `first` brings it, or its gradient, to (B, ...).
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    output: Tensor
+    used: tuple[Tensor, ...]
+    own: frozenset[int]
+    version: int
+    first: Callable[[Tensor], Tensor]
