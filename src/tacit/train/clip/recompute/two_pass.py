@@ -29,7 +29,8 @@ from ..capture.coins import from_here
 from ..capture.errors import Overwritten, unseen
 from ..capture.level import Level
 from ..capture.nested import nested, watching
-from ..capture.watch import Capture, Record, Source, flat
+from ..capture.kept import Record, Source
+from ..capture.watch import Capture, flat
 from ..sums import (
     Clipped,
     Forward,

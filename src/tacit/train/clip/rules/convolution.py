@@ -19,7 +19,7 @@ from .outer import Outer
 from .terms import Dense
 
 if TYPE_CHECKING:
-    from ..capture.watch import Record
+    from ..capture.kept import Record
 
 _DIMENSIONS = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 _TRANSPOSED = {torch.conv_transpose1d: 1, torch.conv_transpose2d: 2, torch.conv_transpose3d: 3}

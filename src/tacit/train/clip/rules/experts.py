@@ -21,7 +21,7 @@ from .operators import Found, argument, every, fallback, rule, uses
 from .outer import Outer
 
 if TYPE_CHECKING:
-    from ..capture.watch import Record
+    from ..capture.kept import Record
 
 
 ALIGNED = 16

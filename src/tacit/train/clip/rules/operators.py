@@ -20,7 +20,7 @@ from .outer import Outer
 from .terms import Dense, Gather, Term
 
 if TYPE_CHECKING:
-    from ..capture.watch import Record
+    from ..capture.kept import Record
 
 Found = Iterator[tuple[Tensor, Term]]
 RULES: dict[Callable[..., Any], Callable[[Record, Tensor, int], Found]] = {}
