@@ -27,9 +27,9 @@ from ....core import BadInput
 from ..arrays import REDUCED, full_float32
 from ..capture.coins import from_here
 from ..capture.errors import Overwritten, unseen
+from ..capture.kept import Record, Source
 from ..capture.level import Level
 from ..capture.nested import nested, watching
-from ..capture.kept import Record, Source
 from ..capture.watch import Capture, flat
 from ..sums import (
     Clipped,
