@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 import report_samples as samples
-from tacit.core import Event, Verdict
+from tacit.core import Estimate, Event, Verdict
 from tacit.core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Poisson, RandomizedResponse, Repeat
+from tacit.core.fault import Fault
 from tacit.core.sentence import allowed
 from tacit.core.shown import significant
 from tacit.reports import comparison, svg, tables
@@ -132,6 +133,14 @@ def test_an_event_without_words_is_named_with_its_parameters() -> None:
     event = Repeat(Gaussian(1.1), 7)
     text = Markup(event_words.dispatch(Event)(event, Node(event.to_json(), "/e"))).striptags()
     assert text == "Repeat with steps 7 of Gaussian noise of 1.1 times the largest contribution (Euclidean norm)"
+
+
+def test_a_consistent_claim_is_supported_only_where_a_chance_of_seeing_faults_is_known() -> None:
+    unknown = samples.private().with_(caught=())
+    known = unknown.with_(caught=(Fault("no noise", Estimate(0.9, 0.8, 0.95, 0.95, 100)),))
+    assert unknown.verdict is known.verdict is Verdict.CONSISTENT
+    assert "supports the claim" in why(known)
+    assert "supports" not in why(unknown)
 
 
 def test_why_tells_apart_what_no_audit_has_shown() -> None:

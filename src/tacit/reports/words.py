@@ -35,6 +35,12 @@ VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     ),
 }
 
+UNKNOWN_POWER = (
+    "The audit could have contradicted the claim and did not. How likely it was to see a fault is not known, so this says "
+    "little for the claim."
+)
+"""Of a consistent claim where no chance of seeing a usual fault is known (soundness rule 30)."""
+
 ADJACENCIES: Mapping[Adjacency, str] = {
     Adjacency.ADD_REMOVE: "data sets that differ by one {unit} more or less are hard to tell apart",
     Adjacency.REPLACE: "data sets in which one {unit} was exchanged for another are hard to tell apart",
@@ -55,6 +61,8 @@ def why(evidence: Evidence) -> str:
     """One sentence on what the verdict means for this evidence."""
     if evidence.verdict is Verdict.UNTESTED:
         return _untested(evidence)
+    if evidence.verdict is Verdict.CONSISTENT and not any(fault.chance is not None for fault in evidence.caught):
+        return UNKNOWN_POWER
     if evidence.verdict is not Verdict.UNINFORMATIVE:
         return VERDICTS[evidence.verdict][1]
     if not all(control.passed for control in evidence.controls):
