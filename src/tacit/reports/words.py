@@ -36,8 +36,8 @@ VERDICTS: Mapping[Verdict, tuple[str, str]] = {
 }
 
 UNKNOWN_POWER = (
-    "The audit could have contradicted the claim and did not. How likely it was to see a fault is not known, so this says "
-    "little for the claim."
+    "The audit could have contradicted the claim and did not. How likely it was to see a fault is not known, so this "
+    "says little for the claim."
 )
 """Of a consistent claim where no chance of seeing a usual fault is known (soundness rule 30)."""
 
