@@ -148,6 +148,19 @@ def test_whose_record_each_one_is(table, tmp_path):
         load(str(tmp_path / "u.npz"), unit="who")
 
 
+def test_people_are_told_apart_by_the_spelling_of_their_ids(tmp_path):
+    """Two people who were taken for one user would each move a sum by two clip norms."""
+    (tmp_path / "s.toml").write_text(
+        'label = "y"\nunit = "who"\n[columns]\na = {kind = "number", range = [0, 9]}\n'
+        'y = {kind = "category", words = ["0", "1"]}\n'
+    )
+    (tmp_path / "t.csv").write_text("a,y,who\n1,0,007\n2,1,7\n3,0,7.0\n4,1, 7\n5,1,\n6,0,1e2\n7,0,100\n")
+    found = load(str(tmp_path / "t.csv"), schema=str(tmp_path / "s.toml")).unit.tolist()
+    assert len(found) == 6  # without an id a record is nobody's
+    assert found[1] == found[2] == found[3]
+    assert len({found[0], found[1], found[4], found[5]}) == 4
+
+
 @pytest.mark.needs("sklearn")
 @pytest.mark.parametrize("name", ["digits", "breast-cancer"])
 def test_embedded_data_are_scaled_by_public_constants(name):

@@ -99,7 +99,7 @@ def by_schema(schema: Schema, table: Table, **named: str | None) -> dict[str, An
     kept = y >= 0
     found: dict[str, Any] = {"x": x, "y": y, "schema": schema}
     if schema.unit is not None:
-        found["unit"] = table[schema.unit].as_words()[0]
+        found["unit"] = table[schema.unit].as_ids()[0]
         kept &= found["unit"] >= 0
     if schema.groups:
         found["groups"] = grouped(table, schema.groups)

@@ -16,6 +16,7 @@ Codes = NDArray[np.int64]
 BLANK = frozenset({"", "?", "na", "n/a", "nan", "null", "#n/a"})
 """Texts, in lower case, that stand for a missing value: no list of words that is read off data holds them."""
 _WHOLE = re.compile(r"[+-]?\d{1,100}", re.ASCII)
+_WHOLE_FRACTION = re.compile(r"(0|-?[1-9]\d{0,99})\.0+", re.ASCII)
 _DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T](.+))?|(\d{4})/(\d{1,2})/(\d{1,2})(?:[ T](.+))?", re.ASCII)
 SLASHED = re.compile(r"\d{1,2}/\d{1,2}/\d{2,4}\b.*", re.ASCII)
 """Dates of which nobody can tell whether the day or the month comes first."""
@@ -69,6 +70,12 @@ class Values:
         else:
             codes, texts = self.codes, tuple(map(canonical, self.texts))
         return _merged(codes, texts)
+
+    def as_ids(self) -> tuple[Codes, tuple[str, ...]]:
+        """Codes (-1 is missing) into distinct ids: `007` and `7` are two people, `7.0` and `7` are one."""
+        if self.codes is None:
+            return self.as_words()
+        return _merged(self.codes, tuple(map(as_id, self.texts if self.raw is None else self.raw)))
 
     def with_decimal_points(self) -> Values:
         """Texts such as `1.234,5`, as files with semicolons write numbers, in the spelling `1234.5`."""
@@ -146,6 +153,13 @@ def canonical(text: str) -> str:
     if _WHOLE.fullmatch(text):
         return str(int(text))
     return spelled(float(text)) if _NUMBER.fullmatch(text) else text
+
+
+def as_id(text: str) -> str:
+    """Whose record it is, as it is spelt; without spaces around it and without the `.0` of a column that was read as
+    fractions because an id is missing in it. People who were merged would move what is released twice as far."""
+    text = text.strip()
+    return text.partition(".")[0] if _WHOLE_FRACTION.fullmatch(text) else text
 
 
 def spelled(value: float) -> str:

@@ -104,7 +104,7 @@ def _by_schema(x: Any, y: ArrayLike | None, public_x: Any, users: ArrayLike | No
     names = distinct(schema.classes)
     labels = labelled(schema, private) if y is None else places(y, names)
     if users is None and schema.unit is not None:
-        codes, texts = private[schema.unit].as_words()  # the text itself: its number depends on who else is there
+        codes, texts = private[schema.unit].as_ids()  # the text itself: its number depends on who else is there
         users = np.array([*texts, ""])[codes]  # no text: missing
     return _checked(Given(encoded(schema, private), labels, encoded(schema, public), _users(users), names, schema))
 
