@@ -269,8 +269,9 @@ class Keeping(Noisy):
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "game"), [("process", "runs"), ("none", "runs"), ("none", "sequential")])
 def test_a_fit_that_shares_randomness_in_later_calls_is_refused(place, game, monkeypatch):
-    """With a mutant: were the last call not compared, nobody would notice."""
-    monkeypatch.setattr(workers, "cores", lambda: 2)
+    """With a mutant: were the last call not compared, nobody would notice. (One worker: of several, a late one may make
+    the last call as its first.)"""
+    monkeypatch.setattr(workers, "cores", lambda: 1)
 
     def keeping():
         fit = Keeping()
