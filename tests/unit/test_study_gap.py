@@ -1,10 +1,14 @@
 """Leakage against the generalisation gap: both grow with overfitting, and the picture shows every setting."""
 
+import re
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from tacit import BadInput
-from tacit.study.gap import leakage_by_gap, picture
+from tacit.core import Estimate
+from tacit.study.gap import Setting, leakage_by_gap, picture
 
 pytest.importorskip("sklearn")
 from sklearn.tree import DecisionTreeClassifier
@@ -44,3 +48,14 @@ def test_sizes_of_the_training_set():
 def test_bad_input(call):
     with pytest.raises(BadInput):
         call()
+
+
+def test_numbers_of_settings_that_lie_close_do_not_cover_each_other(tmp_path):
+    same = Estimate(0.6, 0.55, 0.65, 0.95, 100)
+    rows = [Setting(f"<{place}>", 100, 0.9, 0.9 - place / 1000, same, same) for place in range(8)]
+    drawn = picture(rows, tmp_path / "gap.svg").read_text()
+    assert "&lt;7&gt;" in drawn
+    found = re.findall(r'<text x="([\d.]+)" y="([-\d.]+)" text-anchor="middle">\d</text>', drawn)
+    assert len(found) == len(rows)
+    for (x, y), (other, height) in combinations([(float(a), float(b)) for a, b in found], 2):
+        assert abs(x - other) >= 14 or abs(y - height) >= 10.9

@@ -22,7 +22,8 @@ from .models import Fit, accuracy
 from .pooling import pool
 from .records import take
 
-WIDTH, HEIGHT, EDGE = 520, 320, 56
+WIDTH, HEIGHT, EDGE, KEY = 740, 340, 56, 500
+LINE = 16
 
 
 @dataclass(frozen=True)
@@ -91,32 +92,52 @@ def _one(
 
 
 def picture(rows: Sequence[Setting], path: str | Path = "gap.svg") -> Path:
-    """One picture: the gap across, the area under the attack's curve upward, with its interval; 0.5 is guessing."""
+    """One picture: the gap across, the area under the attack's curve upward, with its interval; 0.5 is guessing.
+
+    Settings have numbers, in the order of their rows, and a key beside the picture.
+    """
     if not rows:
         raise BadInput("There is nothing to draw.")
     most = max(0.05, max(row.gap for row in rows)) * 1.1
+    height = max(HEIGHT, 2 * EDGE + LINE * len(rows))
+    across = lambda gap: EDGE + (KEY - 2 * EDGE) * max(gap, 0.0) / most  # noqa: E731
+    upward = lambda area: height - EDGE - (height - 2 * EDGE) * (area - 0.4) / 0.6  # noqa: E731
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="sans-serif" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" font-family="sans-serif" '
         'font-size="11"><title>Leakage against the generalisation gap</title>',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-    ]
-    across = lambda gap: EDGE + (WIDTH - 2 * EDGE) * max(gap, 0.0) / most  # noqa: E731
-    upward = lambda area: HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * (area - 0.4) / 0.6  # noqa: E731
-    for area in (0.5, 0.75, 1.0):
-        parts.append(
-            f'<line x1="{EDGE}" x2="{WIDTH - EDGE}" y1="{upward(area):.1f}" y2="{upward(area):.1f}" stroke="#ccc"/>'
-            f'<text x="{EDGE - 30}" y="{upward(area) + 4:.1f}">{area:g}</text>'
-        )
-    for row in rows:
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        *(_level(area, upward(area)) for area in (0.5, 0.75, 1.0)),
+        *(f'<text x="{across(gap):.1f}" y="{height - EDGE + 18}" text-anchor="middle">{gap:.1%}</text>'
+          for gap in (0.0, most / 2.2, most / 1.1)),
+    ]  # fmt: skip
+    numbers: list[tuple[float, float]] = []
+    for place, row in sorted(enumerate(rows, 1), key=lambda item: item[1].gap):
         x, low, high = across(row.gap), upward(max(row.area.lower, 0.4)), upward(row.area.upper)
-        y = upward(max(row.area.value or 0.5, 0.4))
+        y, name = upward(max(row.area.value or 0.5, 0.4)), escape(row.name)
+        numbers.append((x, _free(x, high - 5, numbers)))
         parts.append(
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="#456"/>'
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#1b5e9b"><title>{escape(row.name)}</title></circle>'
-            f'<text x="{x + 6:.1f}" y="{y - 6:.1f}">{escape(row.name)}</text>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#1b5e9b"><title>{name}</title></circle>'
+            f'<text x="{x:.1f}" y="{numbers[-1][1]:.1f}" text-anchor="middle">{place}</text>'
+            f'<text x="{KEY}" y="{EDGE + LINE * place:.0f}">{place}: {name}</text>'
         )
     parts.append(
-        f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 16}" text-anchor="middle">train minus test accuracy (0 to {most:.2f})'
-        f'</text><text x="{EDGE}" y="24">area under the curve of the strongest attack</text></svg>'
+        f'<text x="{KEY / 2:.0f}" y="{height - 14}" text-anchor="middle">train minus test accuracy</text>'
+        f'<text x="{EDGE}" y="24">area under the curve of the strongest attack</text></svg>'
     )
     return written(path, "\n".join(parts) + "\n")
+
+
+def _level(area: float, y: float) -> str:
+    """A line across the picture, and what it stands for."""
+    return (
+        f'<line x1="{EDGE}" x2="{KEY - EDGE}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ccc"/>'
+        f'<text x="{EDGE - 30}" y="{y + 4:.1f}">{area:g}</text>'
+    )
+
+
+def _free(x: float, y: float, taken: Sequence[tuple[float, float]]) -> float:
+    """How high a number stands, so that it covers none of those that stand there."""
+    while any(abs(x - other) < 14 and abs(y - height) < 11 for other, height in taken):
+        y -= 11
+    return y
