@@ -135,12 +135,16 @@ def test_an_event_without_words_is_named_with_its_parameters() -> None:
     assert text == "Repeat with steps 7 of Gaussian noise of 1.1 times the largest contribution (Euclidean norm)"
 
 
-def test_a_consistent_claim_is_supported_only_where_a_chance_of_seeing_faults_is_known() -> None:
+def test_a_consistent_claim_is_supported_only_where_a_fault_would_probably_have_been_refuted() -> None:
     unknown = samples.private().with_(caught=())
-    known = unknown.with_(caught=(Fault("no noise", Estimate(0.9, 0.8, 0.95, 0.95, 100)),))
-    assert unknown.verdict is known.verdict is Verdict.CONSISTENT
-    assert "supports the claim" in why(known)
-    assert "supports" not in why(unknown)
+    likely = unknown.with_(caught=(Fault("no noise", Estimate(0.9, 0.8, 0.95, 0.95, 100)), Fault("no clipping")))
+    unlikely = unknown.with_(caught=(Fault("no noise", Estimate(0.9, 0.3, 0.95, 0.95, 100)),))
+    weak = unknown.with_(caught=(Fault("no noise", Estimate(0.05, 0.0, 0.1, 0.95, 100)),))
+    assert unknown.verdict is likely.verdict is weak.verdict is Verdict.CONSISTENT
+    assert "supports the claim against the faults" in why(likely)
+    assert not any("supports" in why(other) for other in (unknown, unlikely, weak))
+    assert "is not known" in why(unknown)
+    assert "no usual fault that it would probably have refuted" in why(weak)
 
 
 def test_why_tells_apart_what_no_audit_has_shown() -> None:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from ..core import Adjacency, Event, Evidence, Verdict
 from ..core.events import Compose, Gaussian, Laplace, NonPrivate, NoOp, Poisson, RandomizedResponse, Repeat
+from ..core.fault import LIKELY
 from ..core.shown import significant
 from .node import Node, count, percent
 
@@ -19,7 +20,8 @@ VERDICTS: Mapping[Verdict, tuple[str, str]] = {
     ),
     Verdict.CONSISTENT: (
         "Consistent",
-        "The audit could have contradicted the claim and did not. That supports the claim; it does not prove it.",
+        "The audit could have contradicted the claim and did not. That supports the claim against the faults that it "
+        "would probably have refuted. It is no proof.",
     ),
     Verdict.UNINFORMATIVE: (
         "Uninformative",
@@ -41,6 +43,12 @@ UNKNOWN_POWER = (
 )
 """Of a consistent claim where no chance of seeing a usual fault is known (soundness rule 30)."""
 
+LITTLE_POWER = (
+    "The audit could have contradicted the claim and did not. But there is no usual fault that it would probably have "
+    "refuted, so this says little for the claim."
+)
+"""Of a consistent claim where chances are known, and none of them is certainly high (soundness rule 30)."""
+
 ADJACENCIES: Mapping[Adjacency, str] = {
     Adjacency.ADD_REMOVE: "data sets that differ by one {unit} more or less are hard to tell apart",
     Adjacency.REPLACE: "data sets in which one {unit} was exchanged for another are hard to tell apart",
@@ -61,8 +69,8 @@ def why(evidence: Evidence) -> str:
     """One sentence on what the verdict means for this evidence."""
     if evidence.verdict is Verdict.UNTESTED:
         return _untested(evidence)
-    if evidence.verdict is Verdict.CONSISTENT and not any(fault.chance is not None for fault in evidence.caught):
-        return UNKNOWN_POWER
+    if evidence.verdict is Verdict.CONSISTENT:
+        return _consistent(evidence)
     if evidence.verdict is not Verdict.UNINFORMATIVE:
         return VERDICTS[evidence.verdict][1]
     if not all(control.passed for control in evidence.controls):
@@ -70,6 +78,15 @@ def why(evidence: Evidence) -> str:
     if evidence.lower is None:
         return "The audit assumes another kind of noise than the claim, so it says nothing about the claim."
     return "Even a perfect attacker could not have contradicted the claim with so few runs. More runs are needed."
+
+
+def _consistent(evidence: Evidence) -> str:
+    """A claim is supported only against faults that the audit would probably have refuted."""
+    chances = [fault.chance for fault in evidence.caught if fault.chance is not None]
+    if not chances:
+        return UNKNOWN_POWER
+    likely = any(chance.lower >= LIKELY for chance in chances)
+    return VERDICTS[Verdict.CONSISTENT][1] if likely else LITTLE_POWER
 
 
 def _untested(evidence: Evidence) -> str:
