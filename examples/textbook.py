@@ -10,7 +10,7 @@ from tacit import mechanism
 
 
 def hair_colour(rng: int | None = None) -> float:
-    """How often 500 heads of brown hair beat 399 of blond at epsilon 0.1, in 2,000 draws: at least 0.973."""
+    """How often 500 heads of dark hair beat 399 of brown at epsilon 0.1, in 2,000 draws: at least 0.973."""
     chance = np.random.default_rng(rng)
     wins = [mechanism.exponential([500, 399, 10, 2], sensitivity=1, epsilon=0.1, rng=chance).value for _ in range(2000)]
     return wins.count(0) / len(wins)
@@ -32,7 +32,7 @@ def main(rng: int | None = None) -> list[str]:
     laplace = mechanism.laplace(np.zeros(d), sensitivity=math.sqrt(d) / n, epsilon=1.0, rng=rng)
     gaussian = mechanism.gaussian(np.zeros(d), sensitivity=1 / n, epsilon=1.0, delta=1e-6, rng=rng)
     return [
-        f"hair colour: brown wins in {hair_colour(rng):.3f} of the draws (at least 0.973)",
+        f"hair colour: dark wins in {hair_colour(rng):.3f} of the draws (at least 0.973)",
         f"10,000 first names: within {first_names('add-remove'):.0f}; under replace {first_names('replace'):.0f}",
         f"share of 10,000 people: {local.trust} trust within {local.error:.4f}, {central.trust} {central.error:.5f}",
         f"1, 10 and 100 counts of the same people: each within {counts[0]:.0f}, {counts[1]:.0f}, {counts[2]:.0f}",
