@@ -55,7 +55,7 @@ def combined(target: Observations, references: Observations) -> Floats:
 
 
 def _played(references: Observations) -> list[tuple[Observations, Observations]]:
-    """Some reference models as targets, each with those others as references that are independent of it."""
+    """Up to PLAYED reference models as targets, each with those models as references that are independent of it."""
     member = references.need("member").astype(bool)
     found = []
     for k in np.unique(np.linspace(0, references.models - 1, PLAYED).astype(int)):

@@ -77,7 +77,7 @@ def natural(crossing: int, outsiders: int, inside: int, members: int, sure: floa
 
 
 def near_duplicates(features: Floats, member: Flags, label: NDArray[np.generic] | None = None) -> Copies:
-    """Which records lie as near to another of the same label as only a copy does.
+    """Find records that are copies, up to small changes, of another record with the same label.
 
     Distances are over features that differ among members, in units of their spread there. The usual distance is the
     median, over members, of that to the next different member; or over outsiders where that is larger, since members
@@ -134,7 +134,7 @@ def _points(z: Floats, alike: NDArray[np.int64]) -> Floats:
 def _near(
     z: Floats, points: Floats, others: NDArray[np.intp], reach: float
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs of a record and one of the others, itself not counted, that lie within `reach` of each other."""
+    """Pairs (record, other record) at a distance of at most `reach`; a record is never paired with itself."""
     pairs: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = [(others[:0], others[:0])]
     most = min(CANDIDATES, others.size)
     if most:

@@ -1,4 +1,4 @@
-"""From scores to demonstrations: whatever the game, its readings share one event, and so one confidence."""
+"""From scores to demonstrations. All estimators read the same error event of a game, so one confidence covers them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is judged by: one number made of what its model says of many records.
+"""Statistics that turn a model's answers about many records into the one number by which its run is judged.
 
 A canary may show in its own margin, or in what the model says of others: a record that moves the scale of a feature
 changes every prediction. Statistics are fitted on runs of a pilot, none of which is judged.

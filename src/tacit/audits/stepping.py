@@ -34,7 +34,7 @@ FEWER = "made fewer steps than the claim counts, or did not yield the model afte
 
 
 class Handed:
-    """The data of one step; it knows whether anybody took it."""
+    """The data (x, y) of one step, which notes whether the training read them."""
 
     def __init__(self, x: Array, y: Array) -> None:
         self._pair, self.taken = (x, y), False

@@ -235,7 +235,7 @@ def _demonstration_words(
 
 
 def _games(evidence: Evidence) -> Iterator[Statement]:
-    """That readings of one game have equal counts, and that none of them was dropped."""
+    """Check that all estimators of one game read the same counts, and that no estimator's reading was dropped."""
     games: dict[tuple[object, ...], list[Demonstration]] = defaultdict(list)
     for item in evidence.demonstrations:
         kept = item.game, item.canary, item.threshold, item.planned, item.failed, item.bound.confidence

@@ -15,7 +15,7 @@ FACT, WORDS = "fact", "words"
 
 @dataclass(frozen=True)
 class Recomputed:
-    """One number of the evidence beside what its parts give.
+    """One stored number of the evidence beside the number that is recomputed from the evidence's parts.
 
     `recomputed` is None when nothing is stored to tell; then the two agree only for a bare statement of somebody's.
     """

@@ -95,7 +95,7 @@ STATUS_OF_VERDICT = {
 
 
 class VerbCommand(TyperCommand):
-    """A verb; its usage line names what it needs as it is typed, without the braces of newer versions of typer."""
+    """A verb whose usage line names its arguments as they are typed, without the braces of newer versions of typer."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]

@@ -57,7 +57,7 @@ def code_of(entry: str) -> dict[str, str]:
 
 
 class Guarded:
-    """The user's function; what it raises becomes one sentence that holds its kind and not its text."""
+    """Wrap the user's function: an exception becomes one sentence with its kind and place, never its text."""
 
     def __init__(self, entry: str) -> None:
         self._entry, self._function = entry, resolve_callable(entry)

@@ -60,7 +60,7 @@ def read_data(source: str, **columns: Any) -> Records:
 
 
 def settings_of(file: RunFile, *sections: str) -> dict[str, Any]:
-    """What a run that does not end keeps of its run file, so that it goes on under the same: values and users' code."""
+    """Settings that an unfinished run stores and must be resumed with: values and a hash of the user's code."""
     found = file.settings(*sections)
     for key in ("fit", "predict", "make"):
         if ":" in (entry := str(file.get("model").get(key, ""))):

@@ -20,7 +20,7 @@ ALIASES = {"public_size": "records"}
 
 
 def given_option(function: Callable[..., Any], arguments: dict[str, Any], argument: Argument) -> str:
-    """An argument that an error names: as its option where the operator gave it, else as Python writes it."""
+    """Name an argument in an error: as the option `--name` if it was given on the command line, else as in Python."""
     name = ALIASES.get(argument.name, argument.name)
     usual = inspect.signature(function).parameters
     if name in arguments and arguments[name] != usual[name].default:

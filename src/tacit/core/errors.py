@@ -74,7 +74,7 @@ class TacitError(Exception):
         return f"{self.message} {self.fix}".strip()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Other processes get it whole, whatever it was made from."""
+        """Pickle the error with all of its attributes, whatever arguments its class takes."""
         return _made, (type(self), self.args), self.__dict__
 
 

@@ -1,4 +1,4 @@
-"""The first line of a journal: what work it is of, on what data, from what randomness.
+"""The first line of a journal: which work it belongs to, on which data, with which randomness.
 
 It names the settings, a keyed hash of the data, and the words that the work's randomness comes from. Whoever goes on
 with a journal must bring the same; what differs is named, and the file is left as it is.

@@ -174,7 +174,7 @@ def _own(values: NDArray[Any], label: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _shaped(answers: NDArray[Any], label: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Answers as records x models x classes and labels as columns of them."""
+    """Bring answers into the shape (records, models, classes) and check that labels index the classes."""
     z, y = answers[:, None, :] if answers.ndim == 2 else answers, np.asarray(label)
     if z.ndim != 3 or y.shape != z.shape[:1]:
         raise BadInput("Logits must be records x models x classes with one label per record.")

@@ -1,4 +1,4 @@
-"""What an event costs under an adjacency, as the other rooms see it."""
+"""The abstract privacy loss of an event under an adjacency: what it costs, read as certified intervals."""
 
 from __future__ import annotations
 

@@ -141,7 +141,10 @@ def _locked(held: RunFolder) -> Iterator[None]:
 
 
 def _take_up(held: RunFolder, settings: Settings, *, resume: bool) -> dict[str, object] | None:
-    """Refuse what is left of another run, or of this one where it is not resumed; what it said of itself."""
+    """Check what an unfinished run left in the folder, and return its settings.
+
+    Raises if it belongs to another run, or if there is something to resume and `resume` was not asked for.
+    """
     kept = _check_verb(held)
     if _kept(held.state):
         if not resume:

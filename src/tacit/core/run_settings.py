@@ -1,4 +1,4 @@
-"""What an unfinished run is: its verb and its settings, so that nothing else goes on with it or sweeps it away."""
+"""The verb and settings of an unfinished run, so that no other run resumes or deletes it."""
 
 from __future__ import annotations
 

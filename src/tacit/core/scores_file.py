@@ -232,7 +232,7 @@ def _joined(parts: Iterator[dict[str, Column]], name: str) -> dict[str, Column]:
 
 
 def _check_width(pieces: list[Column], name: str, key: str) -> None:
-    """Refuse a column of texts of which one is so long that all together would not fit into memory."""
+    """Refuse a text column whose longest text would make the whole array too large for memory."""
     width = max((piece.dtype.itemsize for piece in pieces if piece.dtype.kind == "U" and len(piece)), default=0)
     if width > NARROW and width * sum(map(len, pieces)) > WIDEST:
         raise BadInput(

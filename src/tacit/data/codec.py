@@ -121,7 +121,7 @@ def _part(series: Any, name: str) -> _Part:
 
 
 def _places(series: Any, values: Any) -> Array:
-    """The place of each value; one that is not there has the first."""
+    """Index of each value among `values`; an unknown value gets index 0."""
     known = {_key(value): k for k, value in enumerate(values.to_list())}
     return np.array([known.get(_key(value), 0) for value in series.to_list()], dtype=np.float64)
 

@@ -28,7 +28,7 @@ BAD = (
 
 
 def read_npz(path: Path, wanted: Collection[str]) -> dict[str, Any]:
-    """The arrays of these names that the file holds."""
+    """Read those of the `wanted` arrays that the file holds, by name."""
     try:
         with opened(path, MOST) as file, zipfile.ZipFile(file) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}

@@ -31,7 +31,7 @@ class Versions:
 
     @property
     def named(self) -> int:
-        """The place of the candidate that is named; the first of those that are alike."""
+        """Index of the candidate with the highest score; of equal scores, the first."""
         return int(np.argmax(self.scores))
 
     def rank(self, place: int) -> int:

@@ -96,7 +96,7 @@ class PrivateKMeans(ClusterMixin, PrivateOfRows):
 
 
 def nearest(rows: Floats, centres: Floats) -> NDArray[np.int64]:
-    """The number of the nearest centre: of two that are equally near, whoever else is there, the same."""
+    """Index of each row's nearest centre. How a tie ends depends on that row alone, not on the other rows."""
     far = (centres * centres).sum(axis=1) - 2 * products_by_row(rows, centres.T)
     return np.asarray(far.argmin(axis=1), dtype=np.int64)
 

@@ -37,7 +37,7 @@ GAP = "accuracy on records trained on, above that on new ones, on average at mos
 
 
 class PrivateLinearClassifier(PrivateClassifier):
-    """What private linear classifiers share; use one that names its loss.
+    """Base of the private linear classifiers. Use a subclass, which names its loss.
 
     Guarantee: the released weights cost `bound_`, the cost of `event_`, charged to `ledger` before any noise is drawn.
     Caller ensures: one row per person, and that all arguments are public, the number of records included.

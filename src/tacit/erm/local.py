@@ -84,7 +84,7 @@ class PrivateLocalRegression(PrivateLinearRegression):
         return self._sent(x, target, source(self.random_state))
 
     def fit_sent(self, sent: ArrayLike) -> Self:
-        """Learn from rows that `randomized` made, whoever ran it."""
+        """Fit to rows that people randomized themselves, by `randomized`."""
         self._begin()
         budget, rows = self._local(), self._arrived(sent)
         self.n_features_in_ = self._features(rows.shape[1]) - bool(self.fit_intercept)

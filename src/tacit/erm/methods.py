@@ -183,7 +183,11 @@ def _output(problem: Problem, design: Design, budget: Budget, rng: Source) -> Fl
 
 
 def _smooth(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
-    """Rounding of a sum counts as more of one record's gradient, that of a step as a shift of its own."""
+    """Noisy gradient descent on a smooth loss: all steps without noise, then Gaussian noise on the last iterate.
+
+    Rounding of the gradient sum is added to what one record may contribute; rounding of each step is added to how far
+    the result may move.
+    """
     shape, theta = problem.shape, np.zeros(problem.features)
     for _ in range(design.steps):
         theta = theta - design.step_size * (problem.gradient(theta) / shape.size + design.regularization * theta)

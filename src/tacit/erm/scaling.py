@@ -103,7 +103,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         return np.asarray((self._clipped(x, self.mean_) - self.mean_) / self.scale_)
 
     def inverse_transform(self, X: Any) -> Floats:
-        """Rows of which these are the scaled ones."""
+        """Undo `transform`: scaled rows back to the original units."""
         check_is_fitted(self, self._result)
         return np.asarray(np.asarray(X, dtype=np.float64) * self.scale_ + self.mean_)
 
@@ -137,7 +137,7 @@ def public_bounds(bounds: Bounds, name: str, more: str = "") -> tuple[Floats, Fl
 
 
 def of_width(bounds: tuple[Floats, Floats], features: int) -> tuple[Floats, Floats]:
-    """Bounds of every feature, of which one number stands for all."""
+    """Broadcast the bounds to one pair per feature; a single number stands for all features."""
     low, high = bounds
     if not {low.size, high.size} <= {1, features}:
         raise BadInput(f"bounds must hold one number, or one for each of {features} features.")

@@ -21,7 +21,7 @@ FREE = ("random_state", "ledger")
 
 
 def changes(names: Iterable[str]) -> bool:
-    """Whether one of these settings could be searched over."""
+    """Whether searching over these settings would look at private data, that is, whether one of them is not free."""
     return any(name not in FREE for name in names)
 
 

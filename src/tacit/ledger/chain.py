@@ -58,7 +58,7 @@ def row(before: str, body: dict[str, Any]) -> Row:
 
 
 def slot(body: dict[str, Any]) -> str:
-    """What there can be only one of: one charge and one answer for a key; other entries are numbered."""
+    """The name under which an entry is unique: kind and key for a charge or an answer, else kind and number."""
     kind = body["kind"]
     return f"{kind} {body['key']}" if kind in ("charge", "answer") else f"{kind} #{body['seq']}"
 

@@ -1,4 +1,4 @@
-r"""Criteria of an adaptive ledger: each alone keeps (epsilon, its share of delta), and one of them must hold.
+r"""Criteria of an adaptive ledger. Each guarantees (epsilon, its share of delta) while it holds; one of them must hold.
 
 Costs of charges are added up by criterion. A charge is accepted while, after it, at least one criterion is within its
 limit and the stated deltas are within theirs. docs/proofs/ledger.md, Theorem 1, shows that this is (epsilon, delta)-DP

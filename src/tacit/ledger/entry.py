@@ -1,4 +1,4 @@
-"""What a ledger is made of: its terms, its charges as they are read back, and the texts that name them."""
+"""The parts of a ledger: its terms, its charges as they are read back, and the texts that name them."""
 
 from __future__ import annotations
 

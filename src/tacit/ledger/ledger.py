@@ -88,7 +88,7 @@ class Ledger:
 
     @property
     def unit(self) -> str:
-        """What counts as one person in this budget."""
+        """The unit of privacy that this budget protects, such as "record" or "user"."""
         return self.terms.unit
 
     @property
@@ -351,7 +351,7 @@ class Ledger:
         return self._read(lambda: dict(json.loads(row.body).items()))
 
     def _kept(self, connection: Any, slot: str) -> Row | None:
-        """The entry of this slot, if it is the one that was written."""
+        """The entry of this slot, after its hash was checked; None if there is none."""
         row = self._store.at(connection, slot=slot)
         if row is not None:
             before = self._store.at(connection, seq=row.seq - 1)
@@ -359,7 +359,7 @@ class Ledger:
         return row
 
     def _read(self, read: Callable[[], T]) -> T:
-        """Around reading: whatever is not as this library writes it is one sentence."""
+        """Call `read`; turn any error of damaged content into one sentence."""
         try:
             return read()
         except TacitError:

@@ -25,7 +25,7 @@ AGAIN = "Charge again with the same key: what was charged is never charged twice
 
 @dataclass(frozen=True)
 class Row:
-    """One entry as it lies in the table; `slot` is what there can be only one of."""
+    """One row of the ledger's table; `slot` is unique, so that a key has one charge and one answer."""
 
     seq: int
     slot: str

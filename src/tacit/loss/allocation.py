@@ -75,7 +75,8 @@ def above_levels(pair: Pair, steps: int) -> Levels:
 
 
 def below_levels(pair: Pair, times: int, steps: int, way: int) -> Levels:
-    """Sums of ratios, which are sharper, and of logarithms, which reach farther; one direction."""
+    """Lower ends in one direction, by two tables: sums of likelihood ratios are sharper, sums of their logarithms reach
+    smaller deltas."""
 
     def table(reach: float, ratios: bool) -> Pair:
         return from_below(pair, times, steps, reach, ratios=ratios)[way]

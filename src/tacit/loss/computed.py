@@ -61,7 +61,7 @@ class Tabulated(Pair):
 
 @dataclass(frozen=True)
 class Weighted(Pair):
-    """One of several pairs, drawn with public weights; which one is told."""
+    """A mixture of pairs with public weights, in which the observer learns which pair was drawn."""
 
     parts: tuple[tuple[float, Pair], ...]
 
@@ -99,7 +99,7 @@ class Weighted(Pair):
 
 @dataclass(frozen=True)
 class Bracketed(Pair):
-    """A pair known only between two others: one that dominates it, one that it dominates."""
+    """A pair that is only known to be dominated by `above` and to dominate `below`."""
 
     above: Pair
     below: Pair

@@ -150,7 +150,7 @@ def _certain(total: Sum, epsilon: float) -> float:
 
 
 def _cut_of(total: Sum, count: int, aim: float) -> float:
-    """log of the mass that one step of this kind may lose."""
+    """Logarithm of the probability mass that truncation may drop from one step of this kind."""
     return aim - math.log(10 * count * len(total.parts))
 
 

@@ -206,7 +206,7 @@ class Location(Pair):
 
     @property
     def _exchanged(self) -> bool:
-        """Whether Q is P with all places on the other side, one of them 0 and one other."""
+        """Whether P has two places, one of them 0, and Q is P mirrored at 0."""
         still = [weight for weight, place in self.p if place == 0]
         return len(self.p) == 2 and len(still) == 1 and self.q == tuple((weight, -place) for weight, place in self.p)
 

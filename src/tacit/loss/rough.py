@@ -75,7 +75,10 @@ def rough(parts: Sequence[tuple[Nodes, int]], gaussian: float, log_delta: float,
 
 
 def _searched(laws: Sequence[Law], gaussian: float, log_delta: float, guess: float) -> float:
-    """What a lattice says that is about as long as its answer, or fine enough, or that says the same as the last."""
+    """Repeat a rough lattice computation until its length fits its answer.
+
+    Stops when the lattice is about as long as the epsilon found, when it is fine enough, or when two passes agree.
+    """
     found = guess
     for _ in range(PASSES):
         least = _least(laws, gaussian, guess)

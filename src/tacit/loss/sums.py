@@ -131,7 +131,7 @@ def _views(view: Callable[[float], _View], tilts: Iterable[float]) -> Iterator[_
 
 
 def _joined(views: Iterable[_View]) -> list[_View]:
-    """Those that overlap with one another, from the plain one outwards."""
+    """The views that form one connected range around the first (untilted) view; the rest are dropped."""
     kept: list[_View] = []
     start, stop = 0, 0
     for view in views:

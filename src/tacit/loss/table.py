@@ -79,7 +79,7 @@ class _Side:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One direction of one release: the upper end from a table that dominates it, the lower from one it dominates."""
+    """Certified ends for one direction of a release: `above` is a table that dominates it, `below` one it dominates."""
 
     above: Tabulated
     below: Tabulated

@@ -188,7 +188,7 @@ def on_grid(values: NDArray[Any], spacing: Fraction) -> Steps:
 
 
 def step_of(value: object, spacing: Fraction) -> int:
-    """floor(x/h + 1/2) of one number, by whole numbers where it is one of Python's own; 0 of what is no number."""
+    """Round one number to its step on the grid, floor(x/h + 1/2), exactly; 0 for what is not a number."""
     if (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) <= FARTHEST):
         top, bottom = value.as_integer_ratio()
         return (2 * top * spacing.denominator + bottom * spacing.numerator) // (2 * bottom * spacing.numerator)

@@ -105,7 +105,7 @@ def _randomized(
 
 
 def _listed(answers: object) -> list[object]:
-    """One item for each person, whatever it is."""
+    """The answers as a list with one item per person; an item may be of any type."""
     return list(answers) if isinstance(answers, list | tuple) else records(answers).tolist()
 
 

@@ -78,7 +78,7 @@ def classic_noise_multiplier(epsilon: float, delta: float) -> float:
 
 
 def each_failure(confidence: float, count: int) -> float:
-    """How often one of `count` independent errors may exceed its bound, so that all keep it with this confidence."""
+    """Failure probability of each of `count` independent errors, so that all keep their bound with this confidence."""
     check.probability("confidence", confidence, zero=False, one=False)
     return -math.expm1(math.log(confidence) / max(count, 1))
 

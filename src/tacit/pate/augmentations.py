@@ -1,4 +1,4 @@
-"""Random changes of training records that leave their class as it is."""
+"""Augmentations: random changes of training records that keep their class."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shape:
-    """What is asked of the engine, all of it public."""
+    """The public description of a question to the engine: table, unit, conditions, groups and limits."""
 
     table: Opened
     unit: str | None

@@ -141,7 +141,7 @@ def duckdb() -> Backend:
 
 
 def _known(engine: Backend) -> Backend:
-    """The engine, if it is one of those whose rules are known."""
+    """Return the engine; refuse one whose errors could depend on a single value."""
     if engine.name not in ENGINES:
         raise BadInput(
             f"Queries do not run on {engine.name}: a single value may stop it, and the error would tell of it.",

@@ -76,7 +76,7 @@ class SynthesisPrices:
 
 @dataclass(frozen=True)
 class Synthesis(Query[SynthesisPrices]):
-    """Made-up rows; `count` of them, or as many as the noisy number of people."""
+    """A query for synthetic rows: `count` of them, or as many as the noisy number of people."""
 
     domain: Domain = field(kw_only=True)
     count: int | None = field(default=None, kw_only=True)
@@ -165,7 +165,7 @@ class Synthesis(Query[SynthesisPrices]):
         ]
 
     def _split(self, joint: Joint, places: tuple[int, ...]) -> Whole:
-        """The table of some of the other columns, with the values of the label as its last axis."""
+        """Marginal counts of the columns at these places, with the label's values as the last axis."""
         own = tuple(self._others[place] for place in places)
         return joint.marginal(own)[..., None] if self.label is None else joint.marginal((*own, self.label))
 

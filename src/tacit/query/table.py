@@ -183,7 +183,12 @@ class Table:
         bins: Mapping[str, Sequence[float]] | None = None,
         label: str | None = None,
     ) -> Synthesis:
-        """Made-up rows of these columns that resemble the table; as many as there are people, unless told.
+        """Ask for synthetic rows of these columns that resemble the table.
+
+        columns: the columns to synthesize.
+        rows: how many rows; None makes as many as the noisy number of people.
+        keys: the public values of each column of words.
+        bins: the public edges of the bins of each column of numbers.
 
         label: the column that the others will be used to predict; None takes the schema's, if it is among the columns.
         """

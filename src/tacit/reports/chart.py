@@ -20,7 +20,7 @@ HALF = {"wide": 340, "narrow": 316}
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a legend: what it is called and how it is drawn."""
+    """One entry of a chart's legend: its name, its look, and whether it can be switched off."""
 
     key: str
     name: str

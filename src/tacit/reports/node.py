@@ -41,7 +41,7 @@ class Node:
         return [(key, self[key]) for key in self.value]
 
     def text(self) -> Markup:
-        """A string as it is; it carries its pointer."""
+        """The value as escaped HTML text that carries its JSON pointer."""
         return Markup('<span data-path="{}">{}</span>').format(self.path, self.value)
 
     def shortened(self) -> Markup:

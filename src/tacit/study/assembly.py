@@ -82,7 +82,7 @@ def _threat(old: Evidence, measured: Evidence) -> dict[str, str]:
 
 
 def _caught(old: Evidence, audits: Sequence[Evidence]) -> tuple[Fault, ...]:
-    """The panel of the audit that has one: of several, the one of which most is known."""
+    """The panel of faults of the audits; where several audits have one, the panel with the most known chances."""
     panels = [audit.caught for audit in (*audits, old) if audit.caught]
     return max(panels, key=lambda panel: sum(fault.chance is not None for fault in panel), default=())
 
@@ -104,5 +104,5 @@ def _sources(measured: Evidence, given: Evidence | None, audits: Sequence[Eviden
 
 
 def _earlier(old: Evidence) -> tuple[Control, ...]:
-    """Controls of the evidence that came with the model: those of its audits count as long as its bounds do."""
+    """Controls of the evidence that came with the model, kept where its demonstrations are."""
     return tuple(replace(test, name=f"earlier: {test.name}") for test in old.controls if old.demonstrations)

@@ -90,7 +90,7 @@ class Spender:
 
 
 def _earlier(releases: list[tuple[str, Event]]) -> str:
-    """How many there were, and of which kinds."""
+    """A phrase that says how many releases were charged before, and of which kinds."""
     if not releases:
         return "none was charged to the ledger before this one"
     kinds: dict[str, int] = {}

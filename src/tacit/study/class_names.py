@@ -85,6 +85,6 @@ def in_the_kind_of(y: Array, classes: Sequence[Any]) -> Array | None:
 
 
 def _own(target: Any, name: str) -> Any:
-    """An attribute of a model, or of the function that it wraps."""
+    """An attribute of a model, else of the function that the model wraps; None if neither has it."""
     found = getattr(target, name, None)
     return getattr(getattr(target, "__wrapped__", None), name, None) if found is None else found

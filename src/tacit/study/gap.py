@@ -137,7 +137,7 @@ def _level(area: float, y: float) -> str:
 
 
 def _free(x: float, y: float, taken: Sequence[tuple[float, float]]) -> float:
-    """How high a number stands, so that it covers none of those that stand there."""
+    """A height for a number on the chart at which it covers none of the numbers drawn before."""
     while any(abs(x - other) < 14 and abs(y - height) < 11 for other, height in taken):
         y -= 11
     return y

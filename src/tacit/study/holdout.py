@@ -64,7 +64,8 @@ def _marks(records: Records) -> list[bytes]:
 
 
 def _kept(marks: list[bytes]) -> Mask:
-    """Which marks are trained on; equal marks are counted, so that not all of them share one fate."""
+    """Which records are trained on, by a hash of each record's mark. The k-th copy of a mark is hashed with k, so that
+    copies are decided one by one."""
     seen: dict[bytes, int] = {}
     kept = np.zeros(len(marks), dtype=bool)
     for place, mark in enumerate(marks):

@@ -226,7 +226,7 @@ class Stream(Source):
 
 @dataclass(frozen=True)
 class Once:
-    """A ledger as one run sees it: whatever it is charged for has the run's key, so that a second try pays nothing."""
+    """A ledger that charges everything under the run's key, so that a second try of the run pays nothing."""
 
     ledger: Any
     key: str

@@ -58,7 +58,7 @@ def own_answers(target: Any) -> Predict | None:
 
 @dataclass(frozen=True, eq=False)
 class FramedModel:
-    """A model that takes frames, as one that takes arrays."""
+    """Let a model that expects data frames be asked with arrays: rows are decoded to a frame first."""
 
     model: Any
     codec: Codec
@@ -75,7 +75,7 @@ class FramedModel:
 
 @dataclass(frozen=True, eq=False)
 class FramedFit:
-    """A training that takes frames, as one that takes arrays."""
+    """Let a training that expects data frames be called with arrays: rows are decoded to a frame first."""
 
     fit: Any
     codec: Codec
@@ -179,7 +179,7 @@ def accuracy(model: Any, x: Any, y: Array) -> float:
 def observe(
     outputs: list[Array], y: ArrayLike, member: ArrayLike, classes: Array | None = None, usual: Form | None = None
 ) -> Observations:
-    """Signals of several models on the same records, read as the first of them is."""
+    """Signals of several models on the same records; the form of all outputs is taken from the first model."""
     reading = Reading.of(outputs[0], y, classes, usual=usual)
     return reading.observe(outputs, member, reading.coarsest(outputs[1:]))
 

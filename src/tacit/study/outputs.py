@@ -28,7 +28,11 @@ KEPT = 2**25
 
 @dataclass(frozen=True, eq=False)
 class Digest:
-    """What one model says of every record's own label and of all others together, and what is added to its zeros."""
+    """What one model says, reduced to two numbers per record.
+
+    own: the share of the record's own label (of logits: the logit). others: the sum of all other labels' shares (of
+    logits: the logarithm of the sum of their exponentials). added: the smallest step of the shares, for zeros.
+    """
 
     own: Floats
     others: Floats

@@ -56,7 +56,7 @@ def take(x: Any, rows: Array) -> Any:
 
 
 def joined(one: Any, other: Any) -> Any:
-    """Both, one after the other; they must be of one kind, with the same columns."""
+    """Concatenate two sets of records of one kind, with the same columns."""
     library = _frame(one)
     if type(one) is not type(other) or _columns(one) != _columns(other):
         raise BadInput("members and nonmembers must be of one kind, with the same columns or features.")
@@ -125,7 +125,7 @@ def _values(x: Any) -> Iterator[bytes]:
 
 
 def described(x: Any) -> str:
-    """What one record looks like, without its values."""
+    """The shape of one record, or its number of columns, for error messages; never a value."""
     return f"{len(_columns(x))} columns" if _frame(x) else f"shape {tuple(np.shape(x)[1:])}"
 
 

@@ -86,7 +86,7 @@ class TrainingSets:
         return self.times.shape[1]
 
     def rows(self, model: int) -> Rows:
-        """The rows that one model is trained on, one of them as often as it is used."""
+        """The row numbers that one model is trained on; a row that is used k times stands there k times."""
         return np.repeat(np.arange(len(self.times)), self.times[:, model])
 
     def together(self, models: slice) -> tuple[Rows, Flags]:

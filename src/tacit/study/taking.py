@@ -142,7 +142,7 @@ class Canaries:
 
 
 def one_run(model: Any, canaries: Canaries, claim: Claim, confidence: float, chance: Source) -> Evidence:
-    """The training as a game of one run."""
+    """Audit the training by the one-run game: each canary was put in or left out by a coin of its own."""
     scores = told(model, canaries.x, canaries.y, canaries.coins, chance)
     played = Played("one-run", "canaries of the training", len(scores))
     shown = demonstrate_once(scores, claim=claim, confidence=confidence, played=played, ties=chance)
@@ -157,7 +157,7 @@ def one_run(model: Any, canaries: Canaries, claim: Claim, confidence: float, cha
 
 
 def told(model: Any, x: Array, y: Array, coins: NDArray[np.bool_], chance: Source) -> Scores:
-    """What a model says of its canaries: the margin of each one's label.
+    """Score each canary by the margin that the model gives to its label.
 
     The rows are mixed first, so that no later step can read the coins off their order.
     """
@@ -171,7 +171,7 @@ def told(model: Any, x: Array, y: Array, coins: NDArray[np.bool_], chance: Sourc
 
 
 def sharing(audit: Evidence, confidence: float) -> Evidence:
-    """Evidence of one of two games, restated so that both hold together with this confidence."""
+    """State on every bound of the audit that it is one of two games which hold together with this confidence."""
     words = f"one of two games, which hold together with confidence {confidence:.10g}"
     return audit.with_(demonstrations=tuple(believing(item, words) for item in audit.demonstrations))
 

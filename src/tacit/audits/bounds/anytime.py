@@ -81,7 +81,7 @@ class AnytimeCurve(Family):
 
 
 def _both(one: float, other: float) -> float:
-    """log of the mean of two e-processes, which is one again."""
+    """Logarithm of the mean of two e-processes, given their logarithms. The mean is an e-process too."""
     return float(np.logaddexp(one, other) - math.log(2))
 
 

@@ -149,7 +149,7 @@ def order(n_in: int, n_out: int, error: float) -> Order:
 
 @dataclass(frozen=True)
 class Exact(Estimator):
-    """(epsilon, delta) of any mechanism, by the same statistic as the family's, so that one error covers both."""
+    """Exact test of (epsilon, delta) for any mechanism, by the statistic of `ExactCurve`: one error covers both."""
 
     delta: float
     method = "exact test"

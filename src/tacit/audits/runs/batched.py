@@ -160,7 +160,7 @@ class Together:
 
 @dataclass(frozen=True)
 class _Known:
-    """Tells of the runs of calls that have ended."""
+    """Report single runs as soon as the call that made several of them has ended."""
 
     calls: list[range]
     results: dict[int, Result]

@@ -72,7 +72,7 @@ class Budget:
         return run_all(task, jobs, isolation=self.isolation, limit=self.limit, deadline=self.deadline, **more)
 
     def _going_on(self, journal: Journal, task: Task, jobs: list[Job]) -> list[Result]:
-        """Only the runs that the journal does not know; it learns of each as it ends."""
+        """Make the runs that the journal does not hold yet, and write each into it as it ends."""
         numbers = journal.number(len(jobs))
         missing = [place for place, number in enumerate(numbers) if number not in journal.results]
         if missing:
