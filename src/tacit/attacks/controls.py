@@ -29,7 +29,7 @@ def null(attack: AnyAttack, target: Observations, references: Observations | Non
 
 
 def planted_leak(attack: AnyAttack, target: Observations, references: Observations | None) -> Control:
-    """With a leak put into all models, the attack must find it in the target: a sign turned round would be seen."""
+    """Control: with a leak planted into all models, the attack must find it in the target. It shows a reversed sign."""
     size = max(_reach(seen) for seen in (target, references) if seen is not None)
     found = attack(leaking(target, size), None if references is None else leaking(references, size)).auc(CONFIDENCE)
     text = f"area {found.value:.3f}, at least {found.lower:.3f}"
@@ -93,7 +93,7 @@ def _reach(seen: Observations) -> float:
 
 
 def _flat(seen: Observations, member: NDArray[np.bool_]) -> dict[str, Any]:
-    """Gradients of models that fit their members to the end: a thousandth of what they were."""
+    """Shrink the members' gradients to a thousandth, as in models that fit their members completely."""
     part: dict[str, Any] = {}
     if seen.gradient_norm is not None:
         part["gradient_norm"] = np.where(member, 1e-3 * seen.gradient_norm.min(), seen.gradient_norm)

@@ -37,8 +37,9 @@ DUPLICATES = "near-duplicates"
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """For every record, whether a member, or an outsider, equals it in all but a digit; itself does not count.
+    """For every record: whether another member is a near copy of it, and whether another outsider is.
 
+    A near copy equals the record in all but a digit.
     `first` is the first record of its own side that equals it, or equals one that does, and so on.
     """
 
@@ -67,7 +68,7 @@ class Copies:
 
 
 def natural(crossing: int, outsiders: int, inside: int, members: int, sure: float = SURE) -> bool:
-    """Whether outsiders equal a member no more often than members equal another one, up to `sure` standard deviations.
+    """Whether outsiders equal members no more often than members equal each other, up to `sure` standard deviations.
 
     The share of members that are there twice estimates the chance of one more record to equal a member (Good 1953).
     """

@@ -64,7 +64,7 @@ def look_inside(
 
 
 def taken(model: nn.Module, x: ArrayLike) -> Tensor:
-    """Records as numbers of the kind that the model computes with."""
+    """The records as a tensor of the model's floating-point type."""
     kinds = [value.dtype for value in model.parameters() if value.is_floating_point()]
     if not kinds:
         raise BadInput("A white-box observer needs a model with parameters.")
@@ -158,7 +158,8 @@ def _weights(module: nn.Module, entered: Tensor, error: Tensor) -> Tensor:
 
 
 def _length(module: nn.Module, entered: Tensor, error: Tensor) -> Tensor:
-    """Per record the length of that; of a product of two vectors it is the product of theirs, and nothing is formed."""
+    """Norm of each record's weight gradient. For a linear layer it is the product of two vector norms, and the gradient
+    is not formed."""
     single = isinstance(module, nn.Linear) and error.dim() == 2
     parts = (error, entered) if single else (_weights(module, entered, error),)
     return torch.stack([part.flatten(1).norm(dim=1) for part in parts]).prod(0)

@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 @attack("label", needs=("logits", "label"), references=References.NONE)
 def label(target: Observations) -> Floats:
-    """s = 1 when the model is right (the gap attack of Yeom et al. 2018, section 3.2): two values, two blocks."""
+    """s = 1 when the model's label is right, else 0 (the gap attack of Yeom et al. 2018, section 3.2)."""
     return right(target)
 
 

@@ -132,7 +132,7 @@ def _split(member: NDArray[np.bool_], chance: Source) -> tuple[NDArray[np.intp],
 
 
 def _able(member: NDArray[np.bool_], count: int, confidence: float) -> NDArray[np.bool_]:
-    """Whether so many models with and without a record could show that it is exposed, were all of them right."""
+    """Whether the models with and without each record would suffice to name it as exposed if every guess were right."""
     inside, outside = member.sum(axis=1), (~member).sum(axis=1)
     error = SAFETY * (1 - _lower_confidence(1 - (1 - confidence) / fewest(count)))
     total = np.maximum(inside + outside, 1)

@@ -106,7 +106,7 @@ def attack(name: str, *, needs: tuple[str, ...], references: References) -> Call
 
 
 def named(name: str) -> Attack:
-    """The attack of that name."""
+    """Look up an attack by its name."""
     if name not in ATTACKS:
         raise BadInput(f"Attack {name!r} is not known.", fix=f"Known attacks: {', '.join(sorted(ATTACKS))}.")
     return ATTACKS[name]

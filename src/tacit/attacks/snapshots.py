@@ -40,7 +40,7 @@ def snapshots(targets: Sequence[Observations], references: Sequence[Observations
 
 
 def with_snapshots(last: Observations, earlier: Sequence[Observations]) -> Observations:
-    """The last snapshot with everything that was seen of earlier ones of the same runs in its `internals`.
+    """Add what was observed of earlier snapshots of the same runs to the `internals` of the last one.
 
     Learned attacks then look at all of them (the passive observer of Nasr et al. 2019).
     """

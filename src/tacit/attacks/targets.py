@@ -67,7 +67,7 @@ def independent(member: NDArray[np.bool_], k: int) -> NDArray[np.intp]:
 
 
 def joined(parts: Sequence[Scores]) -> Scores:
-    """Scores of one attack on several targets, one after the other."""
+    """Concatenate the scores of one attack on several targets."""
     first = parts[0]
     if any((part.attack, part.randomised) != (first.attack, first.randomised) for part in parts):
         raise BadInput("Only scores of one attack can be joined.")

@@ -53,7 +53,7 @@ class Lead(Protocol):
 
 
 def unknown() -> tuple[Fault, ...]:
-    """A panel of which nothing is known."""
+    """A panel that lists every usual fault, each with an unknown chance."""
     return tuple(Fault(name) for name in FAULTS)
 
 

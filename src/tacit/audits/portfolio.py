@@ -159,7 +159,7 @@ class _Trial:
         return [self.favourite, *order[: many - 1]]
 
     def able(self, groups: Sequence[int]) -> list[int]:
-        """The groups of which a run has ended well, at one of a few attempts."""
+        """The groups for which at least one of a few trial runs ended without a problem."""
         left = list(groups)
         for _ in range(ATTEMPTS):
             self.play(left, 1)

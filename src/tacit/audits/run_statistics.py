@@ -119,7 +119,7 @@ def _quantile(rate: Floats) -> Floats:
 def _of_many(
     inside: Floats, outside: Floats, centre: Floats, spread: Floats, data: int
 ) -> Iterator[tuple[str, Statistic]]:
-    """Statistics of all that is seen together."""
+    """Statistics that combine the answers about all records."""
 
     def scaled(runs: Floats) -> Floats:
         return (_filled(runs, centre) - centre) / spread

@@ -184,7 +184,8 @@ def _claim_words(claim: Claim, writer: str) -> Iterator[Statement]:
 
 
 def _listed(about: str, bound: Bound, needed: Iterable[str], writer: str) -> Statement:
-    """That all conditions are there. A file of an earlier version may lack some: it says who wrote it."""
+    """Check that a bound lists all conditions of its theorem. The message names the version that wrote it: an older
+    one may have listed fewer."""
     missing = [text for text in needed if not listed(text, bound.assumptions)]
     stored = f"{len(bound.assumptions)} listed by tacit {writer}"
     if not missing:

@@ -243,7 +243,7 @@ def unexpected(error: BaseException) -> TacitError:
 
 
 def _no_memory(error: BaseException) -> bool:
-    """torch says so in the text of a RuntimeError."""
+    """Whether an error means that memory ran out; torch says so only in the text of a RuntimeError."""
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 

@@ -45,7 +45,7 @@ def sides(target: Any, members: str, nonmembers: str, label: str | None) -> list
 
 
 def _numbers(members: str, nonmembers: str, label: str | None) -> list[Records]:
-    """Two files as one: a word must have one number in both."""
+    """Read both files, and refuse them if they would number their words differently."""
     found = [read_data(path, label=label) for path in (members, nonmembers)]
     if found[0].words != found[1].words:
         raise BadInput(

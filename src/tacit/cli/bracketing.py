@@ -97,7 +97,7 @@ def bracket(
 
 
 def _model(file: RunFile) -> str:
-    """What [model] is: one of ours, which is yet to be trained; somebody's training; or a model that is taken."""
+    """Which kind of [model] this is: to be trained here, the user's own training function, or a finished model."""
     how = file.one_of("model", MODELS)
     if how == "fit":
         return FIT
@@ -152,7 +152,7 @@ def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: 
 
 
 def _taken(file: RunFile) -> tuple[Any, dict[str, str]]:
-    """The model, and which weights it has."""
+    """Load the model that [model] names, and the SHA-256 of its weights file if it has one."""
     table = file.get("model")
     if "predict" in table:
         return resolve(str(table["predict"])), {}

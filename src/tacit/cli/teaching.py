@@ -67,7 +67,7 @@ def pate(
 
 
 def described_run(file: RunFile, folder: Path | None = None, **more: Any) -> PateRun:
-    """The run that a run file describes, with its data; that which is in a folder already, if one is given."""
+    """The PATE run that a run file describes, with its data; with `folder`, the run whose results lie there."""
     require("torch", "torch")
     one_process()
     from ..study.pate_run import PateRun

@@ -67,7 +67,7 @@ def train(
 
 
 def described(file: RunFile, folder: Path | None = None) -> RunTraining:
-    """The training that a run file describes, with its data; that which is in a folder already, if one is given."""
+    """The training that a run file describes, with its data; with `folder`, the training whose results lie there."""
     require("torch", "torch")
     require("safetensors", "torch")
     one_process()
@@ -110,7 +110,7 @@ def trained(
 
 
 def accuracies(training: RunTraining, model: Any) -> dict[str, float | None]:
-    """On the records that were trained on, on those held out, and of the most frequent class there."""
+    """Accuracy on the training records and on the held-out ones, and the share of the latter's most frequent class."""
     from ..study.run_training import baseline
     from ..train.validation import accuracy
 
@@ -173,7 +173,7 @@ def _plot(history: Any, plan: Any, delta: float, path: Path) -> Path | None:
 
 
 def _scored(rates: dict[str, float | None]) -> tuple[str, ...]:
-    """What was computed on records that no noise covers."""
+    """The note that held-out accuracy was computed without noise, where there is one."""
     return () if rates["validation"] is None else (HELD_OUT,)
 
 

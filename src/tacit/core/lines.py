@@ -44,7 +44,7 @@ def stamped(record: Record, head: Record | None = None) -> str:
 
 
 def unstamped(line: bytes, head: Record | None = None) -> Record | None:
-    """The record of one line that `stamped` made; None where it is damaged, or of another file."""
+    """Read a line that `stamped` wrote. None if it is damaged or belongs to another file."""
     return _read(line, head)
 
 

@@ -34,7 +34,8 @@ def clopper_pearson(successes: ArrayLike, n: ArrayLike, confidence: float = 0.95
 
 
 def fewer_limits(sure: ArrayLike, able: ArrayLike, n: int, fewer: float, confidence: float) -> tuple[Floats, Floats]:
-    """A lower limit from `sure` successes and an upper one from `able`, of n rows that are worth `fewer` times fewer.
+    """Limits of a proportion when n rows count as only n / `fewer` independent ones: lower from `sure` successes, upper
+    from `able`.
 
     A fraction of a success does not count for the lower limit, nor a fraction of a failure for the upper one: the upper
     limit is one minus the lower limit of failures. With 4 of 5 records, each there ten times, the upper limit was 0.99,

@@ -23,7 +23,7 @@ RandomLike = "Source | int | np.random.Generator | None"
 
 
 class Source(ABC):
-    """A stream of independent uniform 64-bit words, and what can be made of it."""
+    """A stream of independent uniform 64-bit words, and the draws that are made from it."""
 
     name: str
     cryptographic: bool

@@ -62,7 +62,7 @@ class Resolution:
         return cast if self.decimals is None else np.round(cast, self.decimals)
 
     def raised(self, shares: Floats) -> Floats:
-        """Shares of all classes (... x classes), none of them 0."""
+        """Add the resolution's smallest step to the shares (..., classes), so that none is 0."""
         return np.asarray(shares + np.asarray(self.added))
 
     def floored(self, own: Floats, label: NDArray[np.int64]) -> Floats:

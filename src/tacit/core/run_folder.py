@@ -189,7 +189,7 @@ def _work(final: Path) -> Path:
 
 
 def _beside(final: Path, ending: str) -> Path:
-    """The folder of the same name with something added to it."""
+    """The path beside `final` whose name has `ending` appended."""
     whole = final if final.name not in ("", "..") else Path(os.path.abspath(final))  # noqa: PTH100
     return whole.with_name(whole.name + ending)
 

@@ -51,7 +51,7 @@ def unnamed(value: Any, schema: Json, whole: Json | None = None, place: str = ""
 
 
 def _resolved(schema: Json, whole: Json) -> Json:
-    """A schema with what it refers to, and the properties of all its parts, in one place."""
+    """Resolve a schema's `$ref`, and merge the properties of its `allOf` parts."""
     if "$ref" in schema:
         return _resolved(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
     parts = [_resolved(part, whole) for part in schema.get("allOf", ())]

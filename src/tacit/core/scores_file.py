@@ -217,7 +217,7 @@ def _plain(values: Sequence[str]) -> bool:
 
 
 def _joined(parts: Iterator[dict[str, Column]], name: str) -> dict[str, Column]:
-    """Whole columns; one that is empty in every row is left out, as if it were not there."""
+    """Concatenate the columns of all parts. A column that is empty in every row is dropped."""
     every = list(parts)
     found: dict[str, Column] = {}
     for key in list(every[0]):

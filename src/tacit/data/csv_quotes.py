@@ -1,4 +1,4 @@
-"""Whether every line of a CSV file is a row of its own: one value may not swallow the rows that follow it.
+"""Check that every line of a CSV file is one row: no quoted value may swallow the rows that follow it.
 
 A value in double quotes may hold separators, and by most readers line breaks too. A single quote that nobody closes
 then takes all lines up to the next one for one value: other people's rows are gone, because of what one person wrote.

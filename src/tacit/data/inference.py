@@ -188,7 +188,7 @@ def _check_label(label: str, found: Table, columns: Sequence[Column]) -> None:
 
 
 def _column(name: str, values: Values, kind: str | None, marks: _Marks) -> Column | None:
-    """What a column looks like; None where it holds one value, which says nothing."""
+    """Infer kind, range or words of a column; None if it holds a single value."""
     mark = marks.of(name) if kind in (None, "number") else POINT
     numbers = values.written_with(mark).as_numbers()
     known = numbers[np.isfinite(numbers)]

@@ -178,7 +178,7 @@ class Schema:
 
     @staticmethod
     def held(column: Column) -> str:
-        """The range of a column, or some of its words."""
+        """The range of a column, or its first words, as text."""
         words = column.words or ()
         more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
         return f"{column.range[0]} to {column.range[1]}" if column.range else ", ".join(words[:SHOWN]) + more

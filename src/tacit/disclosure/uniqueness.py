@@ -22,8 +22,11 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """`unique`: the share of rows that nobody else resembles; `smallest`: k of k-anonymity; `within`: share of rows in
-    groups of at most 1, 2, 5 and 10."""
+    """How far `columns` single out rows.
+
+    `unique` is the share of rows with values that no other row has, `smallest` the size of the smallest group (the k of
+    k-anonymity), and `within` the share of rows in groups of at most 1, 2, 5 and 10 rows.
+    """
 
     columns: tuple[str, ...]
     rows: int
@@ -74,7 +77,7 @@ def combinations(table: Mapping[str, object], columns: Sequence[str], *, most: i
 
 
 def homogeneity(table: Mapping[str, object], columns: Sequence[str], secret: str, *, k: int) -> Homogeneity:
-    """How many rows of groups of at least k have their secret disclosed all the same."""
+    """How many rows lie in groups of at least k rows that all share one secret, which is disclosed all the same."""
     groups = _groups(table, columns)
     secrets = _codes(table, secret)
     sizes = np.bincount(groups)[groups]

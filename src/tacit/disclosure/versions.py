@@ -35,7 +35,7 @@ class Versions:
         return int(np.argmax(self.scores))
 
     def rank(self, place: int) -> int:
-        """How many candidates score at least as high as one of them: 1 is named for certain."""
+        """Rank of a candidate: how many score at least as high. The candidate that is named for certain has rank 1."""
         if not 0 <= check.whole("place", place, least=0) < len(self.scores):
             raise BadInput(f"place must be below the number of candidates {len(self.scores)}.")
         return int(np.sum(self.scores >= self.scores[place]))
@@ -65,7 +65,7 @@ def naming_limit(epsilon: float, candidates: int) -> float:
 
 
 def _of_labels(predicted: object, labels: NDArray[np.integer]) -> Floats:
-    """log p(y|x), with probabilities of 0 kept away from it."""
+    """Log-probability of each label, with probabilities raised to at least LEAST."""
     table = np.asarray(predicted, dtype=np.float64)
     if table.ndim != 2 or len(table) != len(labels) or labels.min() < 0 or labels.max() >= table.shape[1]:
         raise BadInput(

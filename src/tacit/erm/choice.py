@@ -14,7 +14,7 @@ NAMES = ("auto", *METHODS)
 
 
 def chosen(method: str, shape: Shape, budget: Budget, softmax: Shape | None) -> Design:
-    """The design of a method, or of the best one; `softmax` is the shape of one model of all classes."""
+    """Plan the given method, or the best one for "auto"; `softmax` is the shape of one model for all classes."""
     if method not in NAMES:
         raise BadInput(f"method must be one of {', '.join(NAMES)}, got {method!r}.")
     if softmax is not None and method in ("auto", "gradient", "sgd") and budget.delta > 0:

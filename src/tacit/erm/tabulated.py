@@ -119,7 +119,7 @@ def checked_slopes(loss: MarginLoss) -> Floats:
 
 
 def _asked(function: Callable[[Floats], Floats], margins: Floats) -> Floats:
-    """What a declared function says of the margins, one number each. One that mixes margins is refused."""
+    """Evaluate a declared function at the margins. It is refused if one margin's value depends on the others."""
     found = np.array(function(margins.copy()), dtype=np.float64)
     if found.shape != margins.shape:
         raise BadInput("value, slope and curvature of a loss must return one number for each margin.")

@@ -1,4 +1,4 @@
-"""What the charges so far add up to, as one epsilon: a reading for people, on which no decision hangs."""
+"""The charges so far as one epsilon: a reading for people. No decision of the ledger uses it."""
 
 from __future__ import annotations
 

@@ -205,6 +205,6 @@ def _cells(pair: Pair, losses: Array, width: float) -> tuple[Array, Array]:
 
 
 def _lack(p: Array, scaled: Array, width: float) -> Array:
-    """What a cell lacks beyond what the next one can lend."""
+    """Mass that a cell lacks beyond what the next cell can lend it."""
     lent = LENT * -math.expm1(-width) * np.append(np.minimum(scaled, p)[1:], 0.0)
     return np.asarray(scaled - p - lent)

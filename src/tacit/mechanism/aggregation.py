@@ -77,7 +77,10 @@ def _mean(
     confidence: float,
     terms: Terms,
 ) -> Answer:
-    """One answer moves the sum by the whole width: under replace that is twice a contribution of half of it."""
+    """Release the noisy mean of the clipped answers.
+
+    One answer moves the sum by at most the width of the bounds.
+    """
     width = Fraction(bounds[1]) - Fraction(bounds[0])
     spacing = power_of_two(width / 2**20)
     factor = Fraction(terms.neighbours.sensitivity)

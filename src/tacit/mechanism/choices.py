@@ -58,7 +58,7 @@ class Distances:
             return np.asarray(np.minimum(below / float(self.scale), MOST))
 
     def exact(self, i: int) -> Fraction:
-        """x_i, of Python's own whole numbers: those of numpy would overflow inside a fraction."""
+        """x_i as an exact fraction, made of Python's integers: numpy's would overflow."""
         best, own = (Fraction(item.item() if isinstance(item, np.generic) else item) for item in self._ends(i))
         return (best - own) / self.scale
 

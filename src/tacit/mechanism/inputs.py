@@ -198,7 +198,7 @@ def step_of(value: object, spacing: Fraction) -> int:
 
 
 def float_of(step: int, spacing: Fraction) -> float:
-    """h k as the nearest number of floating point, and the largest one beyond its range."""
+    """The grid point h k as the nearest float; beyond the range of floats, the largest one."""
     return _float(step * spacing)
 
 

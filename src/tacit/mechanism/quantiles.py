@@ -96,7 +96,7 @@ def _ranked(
 def _ranked_offer(
     name: str, q: float, cells: Cells, epsilon: float, confidence: float, neighbours: Adjacency
 ) -> tuple[Offer, Fraction, Fraction]:
-    """The public part of a quantile, its share as a short fraction, and the scale in units of that."""
+    """The public offer of a quantile, its share as a short fraction, and the noise scale in units of that fraction."""
     share = Fraction(round(q * 2**SHORT), 2**SHORT)
     scale = _scale(share, epsilon, neighbours)
     notes = (DATA_DEPENDENT, f"the rank is within {reach(scale, cells, confidence):.4g} of that of the best candidate")

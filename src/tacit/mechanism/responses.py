@@ -110,7 +110,7 @@ def _listed(answers: object) -> list[object]:
 
 
 def _place(places: dict[Hashable, int], item: object, otherwise: int) -> int:
-    """Which category an answer is; `otherwise` where it is none, whatever it raises when it is asked."""
+    """Index of the category of an answer; `otherwise` if it is none, or raises when it is hashed or compared."""
     try:
         return places.get(item, otherwise)
     except Exception:  # an error that one person's answer can cause is a release

@@ -83,7 +83,7 @@ def search(
 
 
 def _told(result: Result, evidence: Evidence) -> Result:
-    """The winner with the claim of the whole search: that of its own run does not hold for one chosen among many."""
+    """Replace the winner's own claim by the claim of the whole search, since the winner was chosen among many."""
     own = getattr(result, "evidence", None)
     if not isinstance(own, Evidence) or not is_dataclass(result) or isinstance(result, type):
         return result
@@ -115,7 +115,7 @@ def best_of(
     event: RepeatAndSelect,
     chance: Source,
 ) -> tuple[Result, float, Candidate]:
-    """The best of a random number of trials; the first of equals. Whoever calls this has charged the event."""
+    """Run a random number of trials and return the best, the first of equals. The caller has charged the event."""
     best: tuple[Result, float, Candidate] | None = None
     for _ in range(number_of_trials(event.mean, event.shape, chance)):
         candidate = candidates[int(uniform_below(chance, len(candidates), 1)[0])]

@@ -20,7 +20,7 @@ TAG = 0x7EAC4E5
 
 @contextlib.contextmanager
 def lent(generator: np.random.Generator) -> Iterator[None]:
-    """Seed all global generators from a copy of one, which stays as it is; afterwards they are what they were."""
+    """Seed all global generators from a copy of `generator` inside the context, and restore their states afterwards."""
     drawn = copy.deepcopy(generator).integers(0, 2**32, 8, dtype=np.uint64)
     words = np.random.SeedSequence([TAG, *drawn.tolist()]).generate_state(8)
     before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002

@@ -59,7 +59,7 @@ class Given:
         return "record" if self.users is None else "user"
 
     def forgotten(self) -> Given:
-        """What is public of it: neither records, labels nor users, nor views that would keep them alive."""
+        """A copy without records, labels and users, which keeps no view of them alive."""
         return replace(self, x=self.x[:0].copy(), y=self.y[:0].copy(), users=None)
 
     def asked(self, x: Any) -> Array:

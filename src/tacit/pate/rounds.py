@@ -20,7 +20,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Chances:
-    """Randomness of a run, apart for what is drawn of votes, of the choice of queries and of the student."""
+    """Separate sources of randomness for the noise on votes, the choice of queries, and the student."""
 
     noise: Source
     choosing: Source

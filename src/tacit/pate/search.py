@@ -50,7 +50,9 @@ def search(
     noise_select: Sequence[float] | None = None,
     threshold: Sequence[float] | None = None,
 ) -> list[Found]:
-    """Rules that stay within epsilon, most right answers first; `queries` are as easy as these votes, or as many.
+    """Rank aggregation rules that stay within epsilon by how many right answers they are expected to give.
+
+    queries: how many queries will be asked, as hard on average as these votes; None takes as many as there are votes.
 
     `accuracy` is the least share of right answers. Noise and thresholds are in votes: by default shares of the number
     of teachers. A rule is left out where nothing of it fits.

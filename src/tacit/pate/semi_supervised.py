@@ -150,7 +150,7 @@ class _Shares:
         return cls(target[target >= 0].bincount() if align else None)
 
     def __call__(self, shares: Tensor) -> Tensor:
-        """Shares of classes for some records, such that over many records they are those of the answers."""
+        """Align predicted class shares, so that over many records they match the class shares of the answers."""
         if self.answers is None:
             return shares
         wanted = shares.new_ones(shares.shape[1])

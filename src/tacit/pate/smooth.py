@@ -103,11 +103,11 @@ class Cost:
         return most
 
     def _jumps(self) -> Floats:
-        """The largest change of psi by one move."""
+        """The largest change of psi when one vote changes, for every entry of the table."""
         highest, lowest = widened(self.table), -widened(-self.table)
         return np.asarray(np.maximum(highest - self.table, self.table - lowest))
 
 
 def widened(table: Floats) -> Floats:
-    """The largest entry within one move: two votes of lead and one of the winner's."""
+    """Largest entry that one changed vote can reach: the lead moves by up to 2, the winner's count by up to 1."""
     return np.asarray(maximum_filter(table, (4 * STEPS + 1, 3), mode="nearest"))

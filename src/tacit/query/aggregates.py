@@ -40,7 +40,7 @@ class Aggregate(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What it is called where nobody gave it a name."""
+        """The default name of this aggregate in an answer."""
 
     @abstractmethod
     def terms(self, table: Opened) -> tuple[Term, ...]:

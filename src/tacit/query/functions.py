@@ -12,12 +12,12 @@ Limits = tuple[float, float] | str | None
 
 
 def count() -> Count:
-    """Rows; of each person at most `max_rows` in a group."""
+    """Count rows; each person counts with at most `max_rows` rows in a group."""
     return Count()
 
 
 def users() -> Users:
-    """Different people."""
+    """Count different people."""
     return Users()
 
 

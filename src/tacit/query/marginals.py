@@ -37,7 +37,7 @@ Subset = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Among:
-    """Rows whose value of a column is one that is known."""
+    """Condition: the row's value of a column is among the known values."""
 
     by: By
     values: tuple[Any, ...]

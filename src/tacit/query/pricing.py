@@ -58,7 +58,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Prices:
-    """Who pays what: noise of every term, of the people who lost something, of the keys, of bounds."""
+    """How epsilon is divided: noise of every term, of the count of people who lost rows, of keys and of bounds."""
 
     terms: dict[Term, Noise]
     lost: Noise | None

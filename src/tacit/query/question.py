@@ -124,7 +124,7 @@ class Query(ABC, Generic[Prices]):
 
     @property
     def _settings(self) -> object:
-        """What else tells it from another question."""
+        """Further settings that are part of the question's digest."""
         return None
 
     @abstractmethod

@@ -26,7 +26,7 @@ MOST_PEOPLE = 0.95
 
 @dataclass(frozen=True)
 class Aggregation(Query[Prices]):
-    """One or several aggregates of every group. `lost`: the share of epsilon that tells what bounding took away."""
+    """A query for aggregates of every group. `lost` is the share of epsilon that tells how many people lost rows."""
 
     aggregates: Mapping[str, Aggregate] = field(kw_only=True)
     lost: float = field(default=0.05, kw_only=True)

@@ -74,7 +74,7 @@ class Term(ABC):
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """What of a row is added up."""
+        """The values of a row that this term adds up."""
         return ()
 
     @abstractmethod

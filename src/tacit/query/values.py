@@ -1,4 +1,4 @@
-"""What a row holds, as a whole number of steps: total functions of one value, the same on every engine.
+"""A row's value as a whole number of grid steps, by functions that cannot fail and agree on every engine.
 
 NULL and NaN hold nothing (they count neither in a sum nor in a mean's number of rows); infinities and numbers beyond
 the bounds are moved to the bounds. Every cast is written out, and rounding is floor(x + 1/2), so that DuckDB,
@@ -44,7 +44,7 @@ class Value:
 
     @property
     def added(self) -> Value:
-        """What the engine adds up for it: a sum and a mean of one column share the sum of its steps."""
+        """The value that the engine sums: for a centred value its steps, so that sum and mean of a column share it."""
         return replace(self, form="steps") if self.form == "centred" else self
 
     @property
@@ -57,7 +57,7 @@ class Value:
 
     @property
     def half(self) -> int:
-        """What is taken off squares, so that they lie around 0."""
+        """The constant that is subtracted from squares, so that they are centred at 0."""
         return max(self.grid.reach, 1) ** 2 // 2
 
     def held(self, clipped: Column) -> Column:

@@ -59,7 +59,7 @@ def _mechanism(subject: Subject, claim: Node) -> list[tuple[str, Markup]]:
 
 
 def _threat(threat: Node, described: Node) -> list[tuple[str, Markup]]:
-    """What the threat model says; what it leaves open its owner may have described."""
+    """Rows of the threat model. What the evidence leaves open is taken from the owner's description."""
     stated = {title: [threat[key].text() for key in keys if key in threat.value] for title, keys in THREAT.items()}
     for title, keys in THREAT.items():
         stated[title] = stated[title] or [described[key].text() for key in keys if key in described.value]

@@ -1,4 +1,4 @@
-"""Page one: what was made of whose data, by whom and what for, and what is to be known about it.
+"""The certificate on page one: data, people, owner, purpose, verdict and one sentence.
 
 Every entry is a field of the evidence. What nobody said is "not stated"; nothing is guessed on an owner's behalf.
 """

@@ -58,7 +58,7 @@ def _verdict(subject: Subject) -> Cell:
 
 
 def utility_table(subject: Subject) -> Table:
-    """What one model is worth, where there is nothing to compare it with."""
+    """Table of one model's utility, for a page with a single model."""
     columns = (Column("Utility", ("utility",), numeric=False), Column("Value", ("value",), numeric=False))
     rows = [[Cell.words(titled(name)), _merit(name, node)] for name, node in subject.node["utility"].items()]
     return Table(f"utility-{subject.index + 1}", "Utility", columns, rows, subject.title)

@@ -34,7 +34,7 @@ def strip_chart(subjects: Sequence[Subject]) -> Chart | None:
 
 
 def _most(rows: list[dict[str, Any]], known: list[float]) -> float:
-    """The end of the scale: all bounds, and what was attainable unless that would push them together."""
+    """The upper end of the scale. It shows all bounds, and the attainable bound unless that would crowd the others."""
     bounds = [row[name] for row in rows for name in ("lower", "upper") if row[name] is not None]
     widest = 2.2 * max(bounds, default=0.0) or math.inf
     return max(min(max(known) * 1.06, widest), 1e-3)

@@ -44,7 +44,7 @@ class Tracker(ABC):
         self._numbers(told, done)
 
     def log(self, evidence: Evidence, *, public: bool = False) -> None:
-        """Its numbers, its page and its file."""
+        """Log the evidence's numbers, its page and its JSON file."""
         shown = public_version(evidence) if public else evidence
         self._numbers(metrics(shown), 0)
         with tempfile.TemporaryDirectory() as folder:

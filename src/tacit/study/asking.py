@@ -1,4 +1,4 @@
-"""All records of an attack, and what the target and its reference models said of them."""
+"""Ask the target and its reference models about all records of an attack."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def lost(answer: Array) -> int:
 
 
 def of_one(answer: Array) -> Array:
-    """Shares of 100, logarithms of shares with zeros among them, and shares that rounding put below 0, as shares of 1.
+    """Convert percentages, log-probabilities and shares slightly below 0 to shares that add up to 1.
 
     Anything else as it is.
     """

@@ -39,7 +39,7 @@ NOT_COVERED = (
 
 
 class Watched(nn.Module):
-    """A network and, beside it, one weight per canary that its records alone move."""
+    """A network with one extra weight per canary, which only that canary's gradient moves."""
 
     def __init__(self, network: nn.Module, canaries: int) -> None:
         super().__init__()

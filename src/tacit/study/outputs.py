@@ -111,7 +111,7 @@ class Reading:
         return answer
 
     def keeping(self, models: int, lens: Callable[[Array], Array] | None = None) -> Callable[[Array], Any]:
-        """What is kept of so many models' answers: all where memory allows it, else what is said of the true label.
+        """A function that reduces an answer to what is kept of it: everything if memory allows, else a `Digest`.
 
         `lens` shows shares of another model as the target would have shown them.
         """

@@ -241,7 +241,7 @@ def _texts(texts: Array) -> Floats:
 
 
 def _few_columns(x: Any) -> Floats:
-    """A sparse matrix as sums over hashed columns, so that it stays small."""
+    """Fold a sparse matrix with many columns into WORDS columns by random signs."""
     if x.shape[1] <= 4 * WORDS:
         return np.asarray(x.toarray(), dtype=np.float64)
     from scipy import sparse

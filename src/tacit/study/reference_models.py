@@ -68,7 +68,7 @@ def _several(
 
 
 def _one(fit: Fit, x: Any, y: Array, rows: NDArray[np.int64], rng: Source) -> Any:
-    """One model, or one sentence about what its training raised, without the text, which may hold data."""
+    """Train one reference model. An exception is reported by kind and place, without its text, which may hold data."""
     found, told = None, None
     with Border() as border:
         try:

@@ -73,7 +73,7 @@ def _training(target: Trained, sides: list[Records], groups: ArrayLike | None) -
 
 
 def _together(members: Records, others: Records, groups: ArrayLike | None) -> Records:
-    """Members, then others, as one set of records; no user is in both."""
+    """Concatenate members and others into one set of records; ids of others are shifted, so that no user is in both."""
     named = None if groups is None else np.asarray(groups)
     if named is None and members.groups is not None and others.groups is not None:
         named = np.concatenate((members.groups, others.groups))

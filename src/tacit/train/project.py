@@ -12,7 +12,7 @@ from ..core import check
 
 
 def ball(radius: float) -> Callable[[nn.Module], None]:
-    """Onto the Euclidean ball of this radius around zero, all trainable parameters taken together.
+    """Project all trainable parameters together onto the Euclidean ball of this radius around zero.
 
     It keeps a convex problem on a set of diameter 2 `radius`, as theorems about the last iterate ask.
     """

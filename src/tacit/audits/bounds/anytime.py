@@ -46,7 +46,7 @@ def log_evidence(frontier: Frontier, counts: Counts) -> float:
 
 @dataclass(frozen=True)
 class Anytime(Estimator):
-    """(epsilon, delta) of any mechanism, whenever one stops."""
+    """Lower bound for any mechanism that stays valid whenever the game is stopped."""
 
     delta: float
     method = "e-process"
@@ -64,7 +64,7 @@ class Anytime(Estimator):
 
 @dataclass(frozen=True)
 class AnytimeCurve(Family):
-    """The claimed event's family, whenever one stops."""
+    """Lower bound within the claimed event's family that stays valid whenever the game is stopped."""
 
     method = "e-process, trade-off curve"
 

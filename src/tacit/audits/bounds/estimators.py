@@ -95,7 +95,10 @@ class LimitsEstimator(Estimator):
 
 @dataclass(frozen=True)
 class ClopperPearson(LimitsEstimator):
-    """(epsilon, delta) of any mechanism at all (Jagielski et al. 2020, section 3; Tramer et al. 2022)."""
+    """Lower bound for any mechanism, from Clopper-Pearson limits of both rates.
+
+    Reference: Jagielski et al. 2020, section 3; Tramer et al. 2022.
+    """
 
     delta: float
     method = "clopper-pearson"

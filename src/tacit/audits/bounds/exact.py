@@ -164,7 +164,7 @@ class Exact(Estimator):
 
 @dataclass(frozen=True)
 class ExactCurve(Family):
-    """The claimed event's family: its smallest member whose rates do not make such counts too unlikely."""
+    """Exact test within the claimed event's family: the smallest member under which the counts are not too unlikely."""
 
     method = "exact test, trade-off curve"
 

@@ -109,7 +109,7 @@ class Budget:
         return usual if self.fleet is None else self.fleet.batch
 
     def unhurried(self) -> Budget:
-        """This budget with all of its time allowed for one run."""
+        """This budget with its time limit for one run raised to all of its time."""
         return self if math.isinf(self.deadline) else replace(self, limit=self.deadline - self.began)
 
     def patient(self, times: Sequence[float]) -> Budget:

@@ -243,7 +243,7 @@ def forkable() -> bool:
 
 
 def sendable(fit: Any) -> bool:
-    """Whether a process of its own can be given this: a forked one has it, another must find it by its name."""
+    """Whether `fit` can be run in another process: by forking, or by pickling it under an importable name."""
     if forkable():
         return True
     try:
