@@ -28,8 +28,8 @@ from tacit.reports.script import bundle
 from tacit.train import fit
 
 for _name in ("torch._dynamo", "sympy", "altair", "vl_convert", "safetensors.torch", "pyarrow.csv",
-              "tacit.cli.training", "tacit.cli.auditing", "tacit.cli.teaching",
-              "tacit.cli.measuring", "tacit.cli.bracketing", "tacit.reports", "tacit.study.training",
+              "tacit.cli.training", "tacit.cli.auditing", "tacit.cli.pate",
+              "tacit.cli.attacking", "tacit.cli.bracketing", "tacit.reports", "tacit.study.training",
               "tacit.study.bracketing", "tacit.study.membership", "sklearn.base"):  # fmt: skip
     importlib.import_module(_name)  # once, before children are forked
 bundle()

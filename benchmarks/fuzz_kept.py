@@ -27,7 +27,7 @@ from tacit.core.lines import stamped
 from tacit.core.manifest import check_beside
 from tacit.core.run_settings import check_settings, keep_settings, kept_settings
 from tacit.data.loaders import Records
-from tacit.study.finished import HEAD, SCHEMA, Finished
+from tacit.study.finished_parts import HEAD, SCHEMA, Finished
 from tacit.study.run_file import described_by
 from tacit.study.training_files import RECORDS, trained_on
 
@@ -106,7 +106,7 @@ def _read_ledger(path: Path) -> None:
 
 
 def _receipt(path: Path) -> None:
-    from tacit.cli.budgets import _receipt as read
+    from tacit.cli.ledger import _receipt as read
     from tacit.ledger.entry import read_receipt
 
     read_receipt(read(str(path)))

@@ -11,8 +11,8 @@ from torch import nn
 
 from tacit.audits.runs.journal import Journal
 from tacit.audits.verification import verify
+from tacit.cli.attacking import loaded
 from tacit.cli.inputs import read_event
-from tacit.cli.measuring import loaded
 from tacit.core import Evidence, Scores, TacitError
 from tacit.core.scores_file import read as read_scores
 from tacit.data import load

@@ -36,7 +36,7 @@ from tacit.data.loaders import folder
 from tacit.erm.linear import USUAL
 from tacit.erm.tables import row_norm
 from tacit.study.minimiser import Minimiser, Shortened
-from tacit.study.starting import RATE, STEPS
+from tacit.study.table_setup import RATE, STEPS
 
 RESULT = Path(__file__).parent / "results" / "tables.json"
 EPSILON = 3.0

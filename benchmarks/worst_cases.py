@@ -21,8 +21,8 @@ from tacit.data import load
 from tacit.fleet import Fleet
 from tacit.loss import Plan
 from tacit.study.fleets import runner
+from tacit.study.fresh_model import crafted, fresh
 from tacit.study.quickstart import large_steps, network, one_thread
-from tacit.study.start import crafted, fresh
 
 STARTS = ("fresh", "crafted")
 

@@ -11,7 +11,7 @@ from tacit import BadInput, Mismatch, Plan, verify
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
 from tacit.study.experiment import FLEET, OWN, SHARED_ORDER, Effort, Experiment, Recipe
-from tacit.study.start import crafted
+from tacit.study.fresh_model import crafted
 from tacit.train import PrivateStep, fit
 
 RNG = np.random.default_rng(0)

@@ -33,24 +33,24 @@ if typing.TYPE_CHECKING:
     from ..core.errors import Argument, TacitError
 
 VERBS = {
-    "init": ("starting", "Describe a table: write a schema and a run file that works at once."),
+    "init": ("init", "Describe a table: write a schema and a run file that works at once."),
     "epsilon": ("accounting", "Certified epsilon of an event, or of Gaussian training."),
     "calibrate": ("accounting", "The least noise, or the largest rate or number of steps, that meets a target."),
     "plan": ("accounting", "A plan of private training that meets (epsilon, delta)."),
     "train": ("training", "Train a model with differential privacy and write its weights and its evidence."),
-    "attack": ("measuring", "Measure membership inference against a model, or read it off a file of scores."),
+    "attack": ("attacking", "Measure membership inference against a model, or read it off a file of scores."),
     "gap": ("gap", "Leakage against the generalisation gap: one training at several settings, each attacked."),
     "disclose": ("disclosing", "Say what a query log or a table gives away: differencing, uniqueness, reconstruction."),
     "audit": ("auditing", "Test a privacy claim about somebody's training or mechanism."),
     "bracket": ("bracketing", "Attack, audit and account for one training: epsilon from both sides, in one report."),
     "pate": (
-        "teaching",
+        "pate",
         "Train teachers on disjoint shards, answer public queries by noisy votes, and teach a student.",
     ),
     "report": ("reporting", "Write one self-contained page from evidence files."),
     "verify": ("auditing", "Recompute every bound of an evidence file from its events and counts; needs no data."),
     "query": ("querying", "Answer a question about a table privately: counts, sums, means, histograms."),
-    "ledger": ("budgets", "Keep a budget of privacy: init, show, verify or export one; allot parts of it."),
+    "ledger": ("ledger", "Keep a budget of privacy: init, show, verify or export one; allot parts of it."),
     "quickstart": ("reporting", "The whole flow on embedded data: train two models, attack, audit and report."),
     "doctor": ("doctor", "Say what is installed and, for a model, the clipping rule of every parameter."),
 }

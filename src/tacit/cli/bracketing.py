@@ -15,13 +15,13 @@ from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import RunFolder, run_folder
 from ..data import Records
 from ..study.audit_section import FIT, TAKEN, TRAINED, AuditSection
-from ..study.finished import Finished
+from ..study.finished_parts import Finished
 from ..study.run_file import RunFile, described_by
 from .app import AGAIN, DESCRIBE, SEED, Result, note, resumable, verb
+from .attacking import loaded, measured
 from .auditing import audited
 from .entry import Guarded, resolve
 from .inputs import PROGRESS, canary, made, read_records, seeded, settings_of
-from .measuring import loaded, measured
 from .training import LEDGER, described, evidence_of, saved, spender, trained
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _bracket_pate(
     """The student in a folder of `tacit pate`: it is attacked, and its run is repeated with and without a canary."""
     from ..study.membership import listed
     from ..study.pate_bracket import bracket_student
-    from .teaching import described_run
+    from .pate import described_run
 
     attacks = file.get("attack")
     listed(attacks.get("attacks", "auto"))
@@ -277,7 +277,7 @@ def _kept_evidence(folder: Path, records: Records) -> Evidence:
 
 def _kept_model(training: RunTraining, folder: Path) -> tuple[Any, Evidence]:
     """The model of an earlier training and its evidence, if the data and the weights are still those it is about."""
-    from ..study.taking import about
+    from ..study.taken_model import about
 
     evidence = _kept_evidence(folder, training.records)
     model = loaded(training.make, folder / "model.safetensors").eval()

@@ -15,8 +15,8 @@ from ..core.files import shown, written
 from ..core.files import text as read_text
 from ..core.shown import number, significant
 from .app import SEED, Result, assumed, verb
-from .budgets import opened
 from .inputs import require, seeded
+from .ledger import opened
 
 if TYPE_CHECKING:
     from ..query import Answer, Query, Table

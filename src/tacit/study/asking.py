@@ -15,7 +15,7 @@ from ..core import Control, Observations
 from .augmented_queries import Copies
 from .class_names import check_known, classes_of, names_of
 from .column_order import check_columns, check_labels
-from .finished import Finished
+from .finished_parts import Finished
 from .forms import Form
 from .models import Fit, answers, is_regressor, usual_form
 from .outputs import Reading

@@ -15,10 +15,10 @@ from ..audits.claims import Stated
 from ..audits.foreign import name_of
 from ..core import BadInput, Evidence, Source, check
 from ..core.evidence import Scalar
-from . import taking
+from . import taken_model
 from .assembly import assembled
 from .cloning import refit
-from .finished import Checkpoint, Finished
+from .finished_parts import Checkpoint, Finished
 from .membership import attack
 from .models import Fit, accuracy, guarded, is_regressor
 from .neural import neural
@@ -141,17 +141,17 @@ def _taken(
     target: Any, members: Any, nonmembers: Any, claim: Any, fit: Fit | None, canaries: Any, rng: Any,
     checkpoint: Checkpoint, *, references: int, confidence: float, groups: ArrayLike | None, **game: Any,
 ) -> Evidence:  # fmt: skip
-    """Bracket a model that is trained already; see `taking`."""
+    """Bracket a model that is trained already; see `taken_model`."""
     sides = [] if checkpoint is None else [_pair(members), _pair(nonmembers)]
     data = [part for x, y in sides for part in (features(kept(x)), np.asarray(y))]
     finished = Finished.of(checkpoint, _about(name_of(target), references), data, rng)
     randomness = finished.chance
     fit = None if fit is None else _training(fit)
-    given = taking.Given.of(target, claim, DELTA)
-    model = target.model if taking.trained(target) else guarded(target)
+    given = taken_model.Given.of(target, claim, DELTA)
+    model = target.model if taken_model.trained(target) else guarded(target)
     check.whole("references", references, least=0)
     judged = given.claim or stated((math.inf, DELTA), delta=DELTA)
-    offered = None if canaries is None else taking.Canaries.of(canaries, members, nonmembers, judged)
+    offered = None if canaries is None else taken_model.Canaries.of(canaries, members, nonmembers, judged)
     measured = attack(
         model,
         members,
@@ -167,13 +167,13 @@ def _taken(
     each = 1 - (1 - confidence) / max(games, 1)  # any of them may refute the claim: they share the error
     audits = []
     if offered is not None:
-        audits.append(taking.one_run(model, offered, judged, each, randomness))
+        audits.append(taken_model.one_run(model, offered, judged, each, randomness))
     if fit is not None:
         journal = finished.journal("audit") if game["seconds"] is None else None
         found = audit(fit, members, claim=judged, confidence=each, rng=randomness, checkpoint=journal, **game)
-        audits.append(found.with_(not_covered=(*found.not_covered, taking.MADE_AGAIN)))
+        audits.append(found.with_(not_covered=(*found.not_covered, taken_model.MADE_AGAIN)))
     if games > 1:
-        audits = [taking.sharing(found, confidence) for found in audits]
+        audits = [taken_model.sharing(found, confidence) for found in audits]
     x, y = (np.asarray(part) for part in nonmembers)
     finished.end()
     return assembled(
@@ -213,7 +213,7 @@ def _usable(target: Any, x: NDArray[Any], y: NDArray[Any]) -> None:
 
 def _training(target: Any) -> Fit:
     """The training itself: a function, or an estimator that can be cloned."""
-    if taking.trained(target) or neural(target) is not None:
+    if taken_model.trained(target) or neural(target) is not None:
         raise BadInput(
             f"A {type(target).__name__} is trained already, and cannot be trained again.",
             fix="Give records that it was not trained on as nonmembers=(x, y): then it is taken as it is.",

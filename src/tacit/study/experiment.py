@@ -42,14 +42,14 @@ from ..loss import Plan
 from ..train import Trained, fit
 from .assembly import assembled
 from .faults import LEAST_OWN, in_fleet, would_catch
-from .finished import Finished
+from .finished_parts import Finished
 from .fleets import attacked, runner
+from .fresh_model import crafted, fresh
 from .membership import FPRS, NOT_COVERED, controls, measured
 from .minimiser import Minimiser
 from .models import Predict, predictor
 from .provenance import provenance
 from .risk import groups, records
-from .start import crafted, fresh
 from .subsets import halves
 
 THREAT = {

@@ -20,7 +20,7 @@ from ..data.frames import named
 from . import bracketing, membership
 from .augmented_queries import Copies
 from .cloning import refit
-from .finished import Checkpoint
+from .finished_parts import Checkpoint
 from .membership import FPRS, AnyAttack
 from .models import Fit, FramedFit, FramedModel
 

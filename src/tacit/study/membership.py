@@ -26,7 +26,7 @@ from ..core import BadInput, Control, Evidence, Measurement, Observations, Score
 from .asking import Asked, Pool
 from .augmented_queries import Copies
 from .cloning import refit
-from .finished import Checkpoint, Finished
+from .finished_parts import Checkpoint, Finished
 from .models import Fit, as_given, inside
 from .provenance import provenance
 from .records import features

@@ -15,10 +15,10 @@ import numpy as np
 from ..audits import audit, stated
 from ..core import BadInput, Evidence
 from ..core.evidence import Scalar
-from . import taking
+from . import taken_model
 from .assembly import assembled
 from .audit_section import AuditSection
-from .finished import Finished
+from .finished_parts import Finished
 from .membership import attack
 from .models import accuracy
 from .pate_run import PateRun
@@ -46,7 +46,7 @@ def bracket_student(
             "All public records were asked about, so nobody is left to tell the private ones from.",
             fix="Ask about fewer: `queries` in [pate].",
         )
-    given = taking.Given.of(student, evidence, made.estimator.delta)
+    given = taken_model.Given.of(student, evidence, made.estimator.delta)
     claim = given.claim or stated((float("inf"), made.estimator.delta), delta=made.estimator.delta)
     if records.unit is not None:
         sides = [one_each(records.unit, side, chance) for side in sides]

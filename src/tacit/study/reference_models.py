@@ -14,7 +14,7 @@ from ..audits.runs.batched import Together
 from ..audits.runs.batched import answers as answers_of_many
 from ..core import BadInput, Source
 from .class_names import names_of_reference
-from .finished import Finished
+from .finished_parts import Finished
 from .models import Fit, answers
 from .records import take
 from .repeats import TrainingSets

@@ -17,14 +17,14 @@ from ..audits.canary import maker, pair
 from ..audits.demonstration import same_adjacency
 from ..core import Adjacency, BadInput, Evidence, Source
 from ..core.evidence import Scalar
-from . import taking
+from . import taken_model
 from .assembly import assembled
 from .experiment import Effort, Experiment, Recipe
-from .finished import Finished
+from .finished_parts import Finished
+from .fresh_model import fresh
 from .membership import NO_REFERENCES, attack
 from .models import accuracy
 from .run_training import RunTraining, baseline
-from .start import fresh
 
 ACCURACY, BASELINE = "test accuracy", "most frequent class"
 UNREFERENCED = (
@@ -50,7 +50,7 @@ def bracket_released(
     sides = [np.flatnonzero(side) for side in (training.inside & _usual(training), training.held_out)]
     if len(sides[1]) < 2:
         raise BadInput("No records were held out, so there is nobody to tell members from.", fix="Give `members`.")
-    given = taking.Given.of(model, evidence, training.delta)
+    given = taken_model.Given.of(model, evidence, training.delta)
     claim = given.claim or training.claim
     same_adjacency(claim, Adjacency.ADD_REMOVE)
     held = records.x[sides[1]], records.y[sides[1]]

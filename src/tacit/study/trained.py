@@ -15,7 +15,7 @@ from ..data.files import by_schema
 from ..data.frames import joined, named
 from ..train.recipe.networks import learning_rate, network
 from .audit_section import AuditSection
-from .finished import Checkpoint, Finished
+from .finished_parts import Checkpoint, Finished
 from .released import bracket_released
 from .run_training import RunTraining
 from .training import effort

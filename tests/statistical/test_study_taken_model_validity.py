@@ -11,7 +11,7 @@ from tacit.audits import OneRun
 from tacit.audits.bounds.one_run import guessed
 from tacit.core import source
 from tacit.core.randomness import Seeded
-from tacit.study.taking import told
+from tacit.study.taken_model import told
 
 REPLAYS, ERROR, CANARIES = 1000, 0.05, 200
 MOST = stats.binom.ppf(1 - 1e-8, REPLAYS, ERROR)

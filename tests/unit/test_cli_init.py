@@ -57,7 +57,7 @@ def test_on_a_terminal_it_asks(tacit_, monkeypatch):
 
     shown = Terminal()
     monkeypatch.setattr("sys.stdin", Terminal("\n\n0,120\nclerk,nurse\nno,yes\n"))
-    monkeypatch.setattr("tacit.cli.starting.terminal", lambda: shown)
+    monkeypatch.setattr("tacit.cli.init.terminal", lambda: shown)
     assert tacit_("init", "people.csv", "--drop", "number")[0] == 0
     assert "Which column is to be predicted? [ill]: " in shown.getvalue()
     assert Schema.read("people.schema.toml").derived == ()

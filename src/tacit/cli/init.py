@@ -46,7 +46,7 @@ def init(
     """Describe a table: write a schema and a run file that works at once."""
     from ..data.inference import hints
     from ..study.run_file import described_by
-    from ..study.starting import asked_for, described, facts_of, write
+    from ..study.table_setup import asked_for, described, facts_of, write
 
     asked = sys.stdin.isatty() and terminal().isatty()
     given = facts_of(label, unit, group or (), range or (), words or (), drop or (), decimal)

@@ -76,7 +76,7 @@ def attack(
 def _attack_run(
     file: RunFile, names: list[str] | None, references: int | None, seed: int | None, parts: Lasting | None
 ) -> Evidence:
-    from ..study.finished import Finished
+    from ..study.finished_parts import Finished
     from ..study.risk import renamed
 
     records, table = read_records(file), file.get("attack")

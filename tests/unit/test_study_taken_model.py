@@ -14,7 +14,7 @@ from torch import nn
 import tacit
 from command import Command
 from tacit.core import BadInput, Mismatch
-from tacit.study import assembly, taking
+from tacit.study import assembly, taken_model
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 8)).astype(np.float32)
@@ -67,7 +67,7 @@ def test_a_trained_model_brings_its_claim_and_what_was_not_tested_is_said(tmp_pa
     assert "untested, as no audit was made" in evidence.sentence
     assert assembly.UNTESTED in evidence.not_covered
     assert set(done.evidence.not_covered) < set(evidence.not_covered)
-    assert taking.WORD not in evidence.not_covered
+    assert taken_model.WORD not in evidence.not_covered
     assert evidence.provenance["randomness"] == done.evidence.provenance["randomness"]
     assert evidence.provenance["attack_randomness"] == "seeded, for an experiment"
     assert len(evidence.attacks) == 2
@@ -87,7 +87,7 @@ def test_evidence_from_a_file_is_the_same_claim(tmp_path):
     for claim in (path, str(path), tacit.Evidence.load(path)):
         evidence = take(predict, claim=claim)
         assert evidence.claim == take(done).claim
-        assert taking.WORD in evidence.not_covered
+        assert taken_model.WORD in evidence.not_covered
     np.testing.assert_allclose(evidence.scores[0].score, take(done).scores[0].score, atol=1e-6)
 
 
@@ -95,7 +95,7 @@ def test_parameters_that_changed_after_their_evidence_are_noticed():
     """All others are as they were: a claim about another model would be shown beside this one's attack."""
     done = trained()
     model = copy.deepcopy(done.model)
-    assert taking.WORD not in take(model, claim=done.evidence).not_covered
+    assert taken_model.WORD not in take(model, claim=done.evidence).not_covered
     with torch.no_grad():
         model[2].bias[1] += 1e-6
     for given in (lambda: take(replace(done, model=model)), lambda: take(model, claim=done.evidence)):
@@ -119,9 +119,9 @@ def test_canaries_of_the_training_refute_a_false_claim_and_spare_a_true_one():
     assert false.verdict == "refuted"
     (shown,) = false.demonstrations
     assert (shown.game, shown.planned, shown.counts.n_in) == ("one-run", 400, 400)
-    assert taking.THROWN in shown.bound.assumptions
+    assert taken_model.THROWN in shown.bound.assumptions
     assert assembly.UNTESTED not in false.not_covered
-    assert taking.ONE_RUN in false.not_covered
+    assert taken_model.ONE_RUN in false.not_covered
     true = take(trained(), canaries=CANARIES)
     assert true.verdict == "consistent"
     assert true.lower.bound.epsilon < true.upper.epsilon < true.attainable
@@ -151,7 +151,7 @@ def test_a_training_that_is_said_to_be_its_own_is_audited():
     evidence = take(fit(*INSIDE, None), claim=(1.0, 1e-5), fit=fit, runs=60, references=8, isolation="none")
     assert evidence.verdict == "refuted"
     assert evidence.demonstrations[0].game == "runs"
-    assert taking.MADE_AGAIN in evidence.not_covered
+    assert taken_model.MADE_AGAIN in evidence.not_covered
     both = take(leaking(), claim=(1.0, 1e-5), fit=fit, runs=60, references=0, isolation="none", canaries=CANARIES)
     assert [item.game for item in both.demonstrations] == ["one-run", "runs"]
     assert {item.bound.confidence for item in both.demonstrations} == {0.975}
@@ -229,7 +229,7 @@ def test_fair_coins_pass():
     rng, failed = np.random.default_rng(3), 0
     for _ in range(200):
         x, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
-        offered = taking.Canaries(x, y, rng.random(60) < 0.5, (X[:50, :3], Y[:50]))
+        offered = taken_model.Canaries(x, y, rng.random(60) < 0.5, (X[:50, :3], Y[:50]))
         failed += sum(not test.passed for test in offered.blind(tacit.core.source(rng)))
     assert failed <= 4
 

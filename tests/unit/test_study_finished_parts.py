@@ -14,7 +14,7 @@ from tacit.core.files import Lasting
 from tacit.core.lines import stamped, unstamped
 from tacit.core.randomness import Replayed, Seeded
 from tacit.study import attack, bracket
-from tacit.study.finished import Finished
+from tacit.study.finished_parts import Finished
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 3))
