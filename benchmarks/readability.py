@@ -3,9 +3,9 @@
     python benchmarks/readability.py            # a table of all pages and rooms, kept in benchmarks/results
     python benchmarks/readability.py docs/x.md  # the long sentences of one page
 
-Counted are sentences of README, docs and docstrings outside code, tables, headings, quotations and formulas. A formula
-within a sentence counts as one word. A sentence ends with a full stop, question mark or
-exclamation mark before white space, or with its paragraph or item.
+Counted are sentences of README, CHANGELOG, docs and docstrings outside code, tables, headings, quotations and formulas.
+A formula within a sentence counts as one word. A sentence ends with a full stop, question mark or exclamation mark
+before white space, or with its paragraph or item.
 """
 
 from __future__ import annotations
@@ -149,7 +149,12 @@ def unlinked(markdown: str, sought: dict[str, str] = TERMS) -> tuple[str, ...]:
 
 
 def pages() -> list[Path]:
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     return [page for page in found if "_build" not in page.parts and page.name not in ("contract.md", "glossary.md")]
 
 

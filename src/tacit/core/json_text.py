@@ -18,8 +18,8 @@ DIGITS = 400
 def parsed(text: str, name: str, *, fix: str = "") -> Any:
     """The value of a JSON text called `name`.
 
-    Refused: NaN, infinities, huge numbers, lone surrogates, depth, more than `MOST` values, and a key that stands
-    twice in one object: whoever reads the file may see the first one, and a program sees the last.
+    Refused: NaN, infinities, huge numbers, lone surrogates, depth, and more than `MOST` values. So is a key that stands
+    twice in one object: a person may read the first one, while a program takes the last.
     """
 
     def refused(what: str) -> NoReturn:

@@ -24,8 +24,8 @@ Codes = NDArray[np.int64]
 class Uniqueness:
     """How far `columns` single out rows.
 
-    `unique` is the share of rows with values that no other row has, `smallest` the size of the smallest group (the k of
-    k-anonymity), and `within` the share of rows in groups of at most 1, 2, 5 and 10 rows.
+    `unique` is the share of rows with values that no other row has. `smallest` is the size of the smallest group, the k
+    of k-anonymity. `within` has the share of rows in groups of at most 1, 2, 5 and 10 rows.
     """
 
     columns: tuple[str, ...]

@@ -105,8 +105,8 @@ class Sqlite(Store):
     def _create(self) -> None:
         """An empty file that only its owner reads, on disk with its name.
 
-        A file that is there is left to SQLite alone: where a process closes any handle of a file, the system drops all
-        locks that the process holds on it, also those of a charge that another thread is just writing.
+        An existing file is opened by SQLite alone. When a process closes any handle of a file, the system drops all
+        locks that the process holds on it, even those of a charge that another thread is writing.
         """
         from ..core.files import why
 

@@ -14,9 +14,9 @@ from .scale.totals import Part
 class StepInfo:
     """For the operator's eyes: mean `loss` and share `clipped` (None for an empty sample), and how many `examples`.
 
-    `clipped`: whose gradient was scaled down. `idle`: how many gave nothing: their label names no output, the loss
-    raises at their values, or their gradient is zero (all of it below 2^-63, which float32 may not tell from zero), not
-    finite, or longer than 2^64.
+    `clipped`: whose gradient was scaled down. `idle`: how many contributed nothing, because their label
+    names no output, the loss raises at their values, or their gradient is not finite, longer than 2^64 or zero. Numbers
+    below 2^-63 count as zero, since float32 may not tell them from it.
     """
 
     loss: float | None
