@@ -1,5 +1,6 @@
 """Generators that a training keeps: found wherever they are, and started afresh for every run."""
 
+import contextlib
 import functools
 import random
 import sys
@@ -9,10 +10,15 @@ import types
 import numpy as np
 import pytest
 
+from tacit.audits.canary import Pair
 from tacit.audits.planting import OneSeed
+from tacit.audits.runs import generators as libraries
 from tacit.audits.runs import workers
-from tacit.audits.runs.generators import generators, started_afresh
+from tacit.audits.runs.batched import Call
+from tacit.audits.runs.generators import fixed, generators, started_afresh
+from tacit.audits.runs.tasks import Run
 from tacit.audits.runs.workers import Job, run_all
+from tacit.core import Adjacency
 
 RNG = np.random.default_rng(3)
 
@@ -139,3 +145,71 @@ def test_one_seed_for_all_runs_is_still_one_seed():
     first = fault(None, None, None)
     started_afresh(fault, (9, 9))
     assert fault(None, None, None) == first
+
+
+def drawn_by(kind):
+    """A generator with entropy of the machine, and a draw from it."""
+    import torch
+
+    made = {"numpy": np.random.default_rng, "old": np.random.RandomState, "python": random.Random}
+    noise = torch.Generator() if kind == "torch" else made[kind]()
+    if kind == "torch":
+        noise.seed()
+    return noise, lambda: torch.rand(1, generator=noise).item() if kind == "torch" else noise.random()
+
+
+def ambient():
+    import torch
+
+    return random.random(), np.random.random(), torch.rand(1).item()
+
+
+@pytest.mark.parametrize("kind", ["numpy", "old", "python", "torch"])
+@pytest.mark.parametrize("failing", [False, True])
+def test_runs_here_leave_every_generator_as_it_was(kind, failing):
+    """The caller may draw real noise afterwards: it followed from the audit's seed, or from this code's own words."""
+    draw = drawn_by(kind)[1]
+
+    def task(coin, words):
+        if failing:
+            raise KeyboardInterrupt
+        return OneSeed(lambda x, y, rng: draw())(None, None, None), ""
+
+    def after():
+        with pytest.raises(KeyboardInterrupt) if failing else contextlib.nullcontext():
+            scores(task, calls=1, isolation="none")
+        return draw(), *ambient()
+
+    first = after()
+    assert all(a != b for a, b in zip(first, after(), strict=True))
+
+
+def test_without_their_states_given_back_they_draw_what_is_known(monkeypatch):
+    """The mutant."""
+    monkeypatch.setattr(workers, "given_back", lambda task: contextlib.nullcontext())
+    draw = drawn_by("numpy")[1]
+    found = [(scores(lambda coin, words: (draw(), ""), calls=1, isolation="none"), draw())[1] for _ in range(2)]
+    assert found[0] == found[1]
+
+
+def test_seeds_that_were_written_down_are_counted():
+    import torch
+
+    unseeded, sequence = torch.Generator(), np.random.SeedSequence(7).spawn(1)[0]
+    written = [np.random.default_rng(0), np.random.Philox([1, 2]), np.random.default_rng(sequence)]
+    written += [torch.Generator().manual_seed(3), unseeded]  # without a seed, torch takes a constant
+    drawn = [np.random.default_rng(), np.random.PCG64(), np.random.default_rng(1 << 120)]
+    drawn += [drawn_by("torch")[0], random.Random(0)]  # which does not keep its seed
+    assert fixed(functools.partial(print, written)) == len(written)
+    assert fixed(functools.partial(print, drawn)) == 0
+
+
+def test_what_is_put_around_a_training_does_not_hide_where_it_comes_from(monkeypatch):
+    """An installed package of the user's own: its modules were taken for a library's in planted and batched runs."""
+    module = types.ModuleType("theirs")
+    module.__file__ = f"{libraries._LIBRARIES[0]}/theirs.py"
+    exec("import numpy as np\nRNG = np.random.default_rng()\ndef fit(x, y, rng): return RNG.random()", vars(module))
+    monkeypatch.setitem(sys.modules, "theirs", module)
+    pair = Pair(np.zeros((2, 1)), np.array([0, 1]), np.zeros((1, 1)), np.array([0]), Adjacency.ADD_REMOVE)
+    for task in (module.fit, OneSeed(module.fit), Call(Run(OneSeed(module.fit), pair))):
+        assert generators(task) == (module.RNG,)

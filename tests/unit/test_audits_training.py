@@ -60,6 +60,19 @@ def test_too_little_noise_is_refuted():
     assert evidence.lower.bound.assumes == "Repeat(Gaussian, steps=10)"
 
 
+def test_a_fixed_seed_is_named_as_what_gave_it_away_and_a_kept_one_as_not_covered():
+    """A generator that a training keeps is started afresh for every run: only words can tell of its seed."""
+    kept, right = np.random.default_rng(0), private_fit(4.0)
+    repeated = audit(lambda x, y, rng: right(x, y, np.random.default_rng(0)), data(), claim=CLAIM, runs=120, rng=1)
+    assert repeated.verdict is Verdict.REFUTED
+    assert "exactly the same answers: there is no noise, or every run draws the same numbers" in repeated.reason
+    assert verify(repeated).ok
+    seeded = audit(lambda x, y, rng: right(x, y, kept), data(), claim=CLAIM, runs=40, canary="blank", rng=1)
+    assert seeded.verdict is not Verdict.REFUTED
+    assert any("keeps a generator with a fixed seed" in line for line in seeded.not_covered)
+    assert not any("fixed seed" in line for line in repeated.not_covered)
+
+
 def test_a_pair_is_refuted_without_assumptions_only():
     evidence = audit(private_fit(0.3), data(), claim=(1.0, 1e-5), runs=300, rng=2, isolation="none")
     assert evidence.verdict is Verdict.REFUTED

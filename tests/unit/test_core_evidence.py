@@ -2,12 +2,16 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tacit.audits import ClopperPearson, stated
+from tacit.audits.choice import bound
 from tacit.core import (
+    Adjacency,
     BadInput,
     Bound,
     Claim,
@@ -85,6 +89,29 @@ def test_lower_bounds_of_two_kinds_are_told_apart():
 def measured(value, lower, upper, *, fpr=0.0001, members=2500):
     rate = Estimate(value, lower, upper, 0.95, 50_000)
     return replace(WHOLE, measurements=(replace(measurement(), tpr_at_fpr=((fpr, rate),), members=members),)).sentence
+
+
+@pytest.mark.parametrize("claimed", [4.3, 6.0])
+def test_an_audit_that_could_not_have_contradicted_says_how_many_runs_could(claimed):
+    """So many runs can, with a tenth of them spent on choosing."""
+
+    def audited(runs, epsilon=0.5):
+        judged = int(0.9 * runs) // 2
+        counts, use = Counts(judged, 0, judged, judged), ClopperPearson(1e-5)
+        most = use.attainable(counts, 0.95)
+        made = Demonstration(bound(use, counts, 0.95, Adjacency.ADD_REMOVE), counts, most, 0.0, "runs", "blank", runs)
+        made = replace(made, bound=replace(made.bound, epsilon=min(epsilon, most)))
+        return Evidence("a model", stated((claimed, 1e-5), delta=1e-5), (made,))
+
+    few = audited(200)
+    assert few.verdict == "uninformative"
+    needed = int(re.search(r"About ([\d,]+) runs could", few.sentence)[1].replace(",", ""))
+    assert audited(needed).verdict != "uninformative"
+    assert audited(int(needed / 1.6)).verdict == "uninformative"
+    assert "It showed that much" not in few.sentence
+    assert "It showed that much, so the truth may be far above." in audited(200, 99.0).sentence
+    far = replace(few, claim=stated((30.0, 1e-5), delta=1e-5))
+    assert "No number of runs that anybody makes could" in far.sentence
 
 
 def test_a_claim_without_an_audit_is_untested_and_never_called_unshown():

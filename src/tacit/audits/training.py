@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..core import Adjacency, BadInput, Claim, Evidence, Source, check, source
 from ..core.fault import Fault
 from ..core.files import Lasting
+from ..core.reasons import ALIKE, REPEATED
 from . import games, panel
 from .canary import fitting, maker
 from .claims import Stated, stated
@@ -22,6 +23,7 @@ from .makers import Maker
 from .runs import cluster
 from .runs.batched import Together
 from .runs.budget import Budget
+from .runs.generators import fixed
 from .runs.journal import Journal
 from .runs.workers import ISOLATIONS, sendable
 from .stage import Stage, said
@@ -75,7 +77,7 @@ def audit(
     named = canary if canary == "auto" else maker(canary)[0]
     claimed = stated(claim, delta=delta, adjacency=adjacency)
     x, y = _checked(data)
-    isolation = _where(fit, game, isolation)
+    isolation, seeded = _where(fit, game, isolation), fixed(fit)
     fleet = Together.of(fit) if isolation == "fleet" else None
     journal = None
     if checkpoint is not None:
@@ -96,7 +98,7 @@ def audit(
         claim=claimed,
         demonstrations=outcome.shown,
         controls=outcome.controls if fleet is None else (*outcome.controls, fleet.control()),
-        not_covered=_not_covered(claimed, budget),
+        not_covered=_not_covered(claimed, budget, seeded),
         threat=STEPWISE if game == "updates" else FINAL,
         provenance=_provenance(budget, outcome),
         scores=(outcome.scores,),
@@ -147,13 +149,31 @@ def _checked(data: tuple[Array, Array]) -> tuple[Array, Array]:
     return x, y
 
 
-def _not_covered(claim: Claim, budget: Budget) -> tuple[str, ...]:
+def _not_covered(claim: Claim, budget: Budget, seeded: int) -> tuple[str, ...]:
     lines = ["an audit tests one pair of data sets; it can refute a claim, never prove one"]
     if claim.event is None:
         lines.append("the claim is stated as (epsilon, delta); no event was given to recompute it from")
     if budget.here:
         lines.append("runs were made in one process, the audit's own: what one left behind there, later ones could see")
+    if seeded:
+        what = "a generator" if seeded == 1 else f"{seeded} generators"
+        lines.append(
+            f"the code of this training keeps {what} with a fixed seed, started afresh for every run of the audit: a "
+            "program that draws noise from such a seed repeats it, and whoever reads the code can take it away"
+        )
     return tuple(lines)
+
+
+def _alike(outcome: Outcome) -> bool:
+    """Whether all runs with the canary gave the same answers, and all runs without it did: nothing in them is noise."""
+    if len(outcome.results) != outcome.scores.member.size:
+        return False  # runs of many canaries, or of many steps
+    told = [(bool(coin), result) for coin, result in zip(outcome.scores.member, outcome.results, strict=True)]
+    sides = [
+        {np.asarray(one.score).tobytes() for coin, one in told if coin is side and not one.problem}
+        for side in (True, False)
+    ]
+    return all(len(side) == 1 for side in sides)
 
 
 def _provenance(budget: Budget, outcome: Outcome) -> dict[str, Any]:
@@ -166,6 +186,7 @@ def _provenance(budget: Budget, outcome: Outcome) -> dict[str, Any]:
         "runs_done": len(outcome.results) - failed,
         "runs_failed": failed,
         "failures": said(outcome.results, short=True),
+        **({ALIKE: REPEATED} if _alike(outcome) else {}),
         **({"checkpoint_lines_damaged": budget.journal.damaged} if budget.journal and budget.journal.damaged else {}),
         "seconds": round(time.monotonic() - budget.began, 3),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -85,7 +85,8 @@ def audit(
             found = sealed(found, records.x, records.y, held.results / KEY_FILE)
         found.save(held.results / "evidence.json")
         held.commit()
-    return audited(found, str(held.final / "evidence.json"), asked=runs)
+    result = audited(found, str(held.final / "evidence.json"), asked=runs)
+    return replace(result, lines=[*result.lines, *(f"Not covered: {text}." for text in found.not_covered)])
 
 
 def read_pair(entry: str) -> Any:
@@ -109,6 +110,7 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
         "controls": [vars(control) for control in evidence.controls],
         "reason": evidence.reason,
         "caught": [fault.to_json() for fault in evidence.caught],
+        "not_covered": list(evidence.not_covered),
         "evidence": path,
     }
     rows = [("verdict", evidence.verdict.value)]

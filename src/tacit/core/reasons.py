@@ -66,6 +66,14 @@ PLAIN = (
     "data",
     f"{CONTRIBUTION}; take ranges from public facts",
 )
+ALIKE = "answers_of_runs"
+REPEATED = "the same in all runs on the same data"
+"""What provenance says of runs whose models all answer alike."""
+UNMOVED = (
+    "all runs on the same data gave exactly the same answers: there is no noise, or every run draws the same numbers "
+    "from a fixed seed",
+    "Add noise, and draw it afresh in every run from the operating system's entropy",
+)
 OWN = "the canary's own margin"
 
 
@@ -78,7 +86,7 @@ def reason(evidence: Evidence) -> str:
         kind = next((use for start, use in KINDS.items() if shown.canary.startswith(start)), "distance")
         seen, right = RELEASED[kind]
         return f"What gave it away: {seen}. What would be right: {right[0].lower()}{right[1:]}."
-    seen, right = TRAINED.get(shown.canary, PLAIN)
+    seen, right = UNMOVED if evidence.provenance.get(ALIKE) == REPEATED else TRAINED.get(shown.canary, PLAIN)
     what = _what(str(evidence.provenance.get("seen_by", OWN)), shown.canary in TRAINED)
     told = seen.format(what=what)
     return f"What gave it away: {told}. What would be right: {right[0].lower()}{right[1:]}."

@@ -15,6 +15,11 @@ from .shown import significant, small
 
 CEILING = 0.98
 """From this part of its attainable maximum on, a lower bound says how many runs there were, not how much leaks."""
+COUNTED = "runs", "sequential", "mechanism"
+"""Games whose limit grows with the logarithm of their runs."""
+SPARE = 1.2
+"""More runs than all right guesses would need, as a share: some choose, and the sides are not quite equal."""
+MOST_DIGITS = 7
 
 
 def sentence(evidence: Evidence) -> str:
@@ -172,9 +177,28 @@ def _judged(evidence: Evidence) -> str:
         return f"The claim epsilon <= {epsilon} is false: the audit shows at least {at_least}. {reason(evidence)}"
     if evidence.verdict is Verdict.UNINFORMATIVE:
         most = significant(evidence.attainable)
-        return f"The audit could not have contradicted epsilon <= {epsilon}: it can show {most} at most."
+        more = f"{' It showed that much, so the truth may be far above.' * at_ceiling(shown)}{_enough(evidence)}"
+        return f"The audit could not have contradicted epsilon <= {epsilon}: it can show {most} at most.{more}"
     told = panel_words(evidence.caught)
     return f"{_bounded(claim)} and at least {at_least} by demonstration.{told and ' ' + told}"
+
+
+def _enough(evidence: Evidence) -> str:
+    """How many runs could have contradicted a claim; nothing where that does not follow from those that were made.
+
+    All guesses right among n runs show epsilon = log n less a constant, whatever the mechanism.
+    """
+    best, claim = max(evidence.demonstrations, key=lambda item: item.attainable), evidence.claim
+    free = claim is not None and claim.event is None and best.bound.assumes is None
+    if claim is None or not free or best.game not in COUNTED or not best.attainable > 0:
+        return ""
+    paid = evidence.provenance.get("pilot_runs", 0)
+    runs = (best.planned + (paid if isinstance(paid, int) else 0)) * SPARE
+    needed = math.log10(max(runs, 1)) + (claim.bound.epsilon - best.attainable) / math.log(10)
+    if needed > MOST_DIGITS:
+        return " No number of runs that anybody makes could: an audit of the event that was run needs far fewer."
+    unit = 10 ** max(math.floor(needed) - 1, 0)
+    return f" About {math.ceil(10**needed / unit) * unit:,} runs could."
 
 
 def at_ceiling(shown: Demonstration) -> bool:

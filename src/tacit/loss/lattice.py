@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..core.errors import TacitError
 from ..core.interval import Interval
 from .closed import head_of, tail_of
 from .noise import Array
@@ -106,9 +107,24 @@ class Lattice:
         """inf over epsilon >= 0 of 1 - e^-epsilon (1 - delta(epsilon) - fpr)."""
         return head_of(*self.profile, fpr)
 
-    @cached_property
+    @property
     def profile(self) -> tuple[Array, Array, Array]:
         """Epsilons from 0 up, with lower and upper ends of delta there: for reading a trade-off curve many times."""
+        if self._profile is None:
+            raise NotMet
+        return self._profile
+
+    @cached_property
+    def _profile(self) -> tuple[Array, Array, Array] | None:
+        """None where no lattice holds it, which is found out once."""
+        try:
+            return self._read_profile()
+        except (NotMet, ArithmeticError, ValueError) as error:
+            if isinstance(error, TacitError):
+                raise
+            return None
+
+    def _read_profile(self) -> tuple[Array, Array, Array]:
         if self.leveled:
             return self._level(SIZES[1]).profile
         low, high = self._windows

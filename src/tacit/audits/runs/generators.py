@@ -4,6 +4,10 @@ A module that holds `RNG = np.random.default_rng()` is common, and correct. But 
 with the same state, in every call, and draw the same noise. Runs would not be independent, and a true claim would be
 refuted. So what a task reaches is searched for generators: closures, globals of the modules of its code, attributes,
 containers. Libraries are left alone: theirs are the ambient ones, which are started afresh by name.
+
+Two things follow. Runs in the caller's own process would leave these generators at numbers that the audit's seed, or
+this code, makes known. The caller may draw real noise from them afterwards, so their states are given back. And a
+generator with a fixed seed is hidden by a fresh start, so it is counted and the evidence names it.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ import random
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -26,6 +30,10 @@ LONGEST = 1000
 """Items of a container that are looked at."""
 PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), np.ndarray, np.generic, np.dtype)
 """What holds no generator, or is data."""
+ENTROPY = 1 << 96, 1 << 48
+"""Seeds below these, of NumPy and of torch, were written down: the machine's entropy has 128 and 64 bits."""
+NO_STATE = TypeError, ValueError, AttributeError, NotImplementedError
+"""What generators raise that have no state, or one of a kind that we do not know."""
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -50,7 +58,7 @@ def generators(task: Any) -> tuple[Any, ...]:
 @functools.lru_cache(maxsize=2)
 def _found(key: _Same) -> tuple[Any, ...]:
     task = key.held
-    home = _top(getattr(task, "fit", task))
+    home = _home(task)
     waiting, seen, found = deque([task]), {id(task)}, []
     while waiting and len(seen) < MOST:
         item = waiting.popleft()
@@ -69,8 +77,64 @@ def started_afresh(task: Any, words: tuple[int, ...]) -> None:
     """Start all generators of a task from the words of a run."""
     for place, item in enumerate(generators(task)):
         sequence = np.random.SeedSequence([*words, place])
-        with suppress(TypeError, ValueError, AttributeError, NotImplementedError):  # of a kind that we do not know
+        with suppress(*NO_STATE):
             _start(item, sequence)
+
+
+@contextmanager
+def given_back(task: Any) -> Iterator[None]:
+    """Restore the states of a task's generators, and of the ambient ones, after runs in this process."""
+    before = [restore for item in (*generators(task), *_ambient()) if (restore := _restore(item)) is not None]
+    without = "torch" not in sys.modules
+    try:
+        yield
+    finally:
+        for restore in before:
+            restore()
+        if without and "torch" in sys.modules:  # imported by a run: there is no state to go back to
+            sys.modules["torch"].seed()
+
+
+def fixed(task: Any) -> int:
+    """How many generators of a task were started from a seed that somebody wrote down; of NumPy and torch.
+
+    Asked before the first run: torch forgets the seed of a generator that is started afresh.
+    """
+    return sum(_written_down(item) for item in generators(task))
+
+
+def _written_down(item: Any) -> bool:
+    numpy, torch = ENTROPY
+    if isinstance(item, np.random.Generator | np.random.BitGenerator):
+        bits = item.bit_generator if isinstance(item, np.random.Generator) else item
+        words = getattr(getattr(bits, "seed_seq", None), "entropy", None)
+        found = np.atleast_1d(np.asarray(0 if words is None else words, dtype=object)).ravel().tolist()
+        return words is not None and sum(int(word) << (32 * place) for place, word in enumerate(found)) < numpy
+    if isinstance(item, random.Random | np.random.RandomState):
+        return False  # they do not keep their seed
+    return int(item.initial_seed()) < torch
+
+
+def _ambient() -> list[Any]:
+    """The generators that libraries draw from."""
+    torch = sys.modules.get("torch")
+    found = [random._inst, np.random.mtrand._rand]  # type: ignore[attr-defined]
+    if torch is None:
+        return found
+    devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
+    return [*found, torch.default_generator, *devices]
+
+
+def _restore(item: Any) -> Callable[[], object] | None:
+    """How to put a generator back to where it is now."""
+    with suppress(*NO_STATE):
+        if isinstance(item, random.Random):
+            return functools.partial(item.setstate, item.getstate())
+        if isinstance(item, np.random.Generator | np.random.BitGenerator):
+            bits = item.bit_generator if isinstance(item, np.random.Generator) else item
+            return functools.partial(setattr, bits, "state", bits.state)
+        return functools.partial(item.set_state, item.get_state())
+    return None
 
 
 def _start(item: Any, sequence: np.random.SeedSequence) -> None:
@@ -97,9 +161,9 @@ def _parts(item: Any, home: str) -> Iterator[Any]:
         yield from (cell.cell_contents for cell in item.__closure__ or () if _filled(cell))
         yield from (*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values(), *vars(item).values())
         if not _library(item.__module__, home):
-            yield from list(item.__globals__.values())
+            yield from _names(item.__globals__)
     elif isinstance(item, ModuleType):
-        yield from () if _library(item.__name__, home) else list(vars(item).values())
+        yield from () if _library(item.__name__, home) else _names(vars(item))
     elif isinstance(item, MethodType):
         yield from (item.__self__, item.__func__)
     elif isinstance(item, functools.partial):
@@ -117,6 +181,11 @@ def _parts(item: Any, home: str) -> Iterator[Any]:
         yield type(item)
 
 
+def _names(table: dict[str, Any]) -> list[Any]:
+    """What a module holds, without what the import system keeps there: loaders may reach everybody's modules."""
+    return [value for name, value in list(table.items()) if not name.startswith("__")]
+
+
 def _some(items: Iterable[Any]) -> list[Any]:
     return [item for item, _ in zip(items, range(LONGEST), strict=False)]
 
@@ -128,8 +197,17 @@ def _filled(cell: Any) -> bool:
         return False
 
 
+def _home(task: Any) -> str:
+    """The package that a training comes from; what this package puts around it is taken off."""
+    while (top := _top(task)) == "tacit":
+        inner = getattr(task, "task", None) or getattr(task, "fit", None)
+        if inner is None:
+            break
+        task = inner
+    return top
+
+
 def _top(item: Any) -> str:
-    """The package that a training comes from."""
     return str(getattr(item, "__module__", None) or type(item).__module__).partition(".")[0]
 
 

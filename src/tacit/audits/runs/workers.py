@@ -24,7 +24,7 @@ import numpy as np
 
 from ...core import BadInput
 from ..foreign import Border
-from .generators import generators, started_afresh
+from .generators import generators, given_back, started_afresh
 
 Task = Callable[[Any, tuple[int, ...]], tuple[Any, str]]
 """(coins, seed words) -> (score or scores, problem)."""
@@ -76,7 +76,8 @@ def run_all(
     `deadline` is a time of `time.monotonic()`; a run that has not ended by then has failed.
     """
     if isolation == "none":
-        return [_here(task, job, deadline, place, ended) for place, job in enumerate(jobs)]
+        with given_back(task):
+            return [_here(task, job, deadline, place, ended) for place, job in enumerate(jobs)]
     if isolation == "ray":
         from . import cluster
 
