@@ -38,6 +38,26 @@ def test_several_files_make_one_page_with_a_comparison(tacit_):
     assert found["bytes"] == len(text.encode())
 
 
+def test_the_pdf_is_named_beside_the_page(tacit_, monkeypatch):
+    monkeypatch.setattr("tacit.reports.print_pdf", lambda page, path: Path(path))
+    _, out, _ = tacit_("report", "private.json", "--pdf", "filed.pdf")
+    assert [line.split() for line in out.splitlines()[:2]] == [["page", "report.html"], ["pdf", "filed.pdf"]]
+    _, out, _ = tacit_("report", "private.json", "--pdf", "filed.pdf", "--json")
+    assert json.loads(out)["pdf"] == "filed.pdf"
+
+
+def test_a_page_of_records_says_where_there_are_none(tacit_):
+    samples.private().with_(exposures=()).save("nobody.json")
+    assert "the evidence names none" in tacit_("report", "nobody.json", "--records")[2]
+    assert bool(samples.private().exposures) is ("names none" not in tacit_("report", "private.json", "--records")[2])
+
+
+def test_the_folder_of_a_run_is_answered_with_the_file_in_it(tacit_):
+    Path("run").mkdir()
+    samples.private().save("run/evidence.json")
+    assert "run is a folder. Give run/evidence.json." in tacit_("report", "run")[2]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -30,13 +30,17 @@ def report(
 
     if public and records:
         raise BadInput("A page is --public or has --records, not both.")
-    page = write([Evidence.load(path) for path in evidence], out, public=public, records=records)
-    if pdf is not None:
-        print_pdf(page.path, pdf)
+    found = [Evidence.load(path) for path in evidence]
+    page = write(found, out, public=public, records=records)
+    printed = None if pdf is None else str(print_pdf(page.path, pdf))
+    if records and not any(item.exposures for item in found):
+        note("No records at risk are on the page: the evidence names none. An attack with 16 reference models may.")
     if open_ and not webbrowser.open(Path(page.path).resolve().as_uri()):
         note(f"No browser was found; open {page.path} by hand.")
-    data = {"page": str(page.path), "sentence": page.sentence, "verdict": str(page.verdict), "bytes": page.bytes}
-    return Result(data, [("page", str(page.path)), ("verdict", str(page.verdict))], [page.sentence])
+    data: dict[str, Any] = {"page": str(page.path), "sentence": page.sentence, "verdict": str(page.verdict)}
+    data |= {"bytes": page.bytes} | ({} if printed is None else {"pdf": printed})
+    rows = [("page", str(page.path)), *([] if printed is None else [("pdf", printed)]), ("verdict", str(page.verdict))]
+    return Result(data, rows, [page.sentence])
 
 
 @verb("quickstart")

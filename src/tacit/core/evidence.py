@@ -279,7 +279,8 @@ class Evidence:
         from .manifest import check_beside
 
         path = Path(path)
-        fix = "Give the path of an evidence JSON file."
+        within = path / "evidence.json"
+        fix = f"Give {shown(str(within))}." if within.is_file() else "Give the path of an evidence JSON file."
         data = parsed(text(path, fix=fix), shown(path), fix=fix)
         if not isinstance(data, dict):
             raise BadInput(f"{shown(path)} is not evidence: a JSON object was expected.")
