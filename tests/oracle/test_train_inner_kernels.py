@@ -90,6 +90,38 @@ for rows, columns in ((5, 24), (24, 5)):
         assert torch.allclose(outer.slack2({}).double(), (1 + terms.EVEN) * terms.UNIT**2 * room, rtol=1e-5) is same
     gradients = torch.einsum("bgtp,bgtd->bgpd", left.double(), right.double())
     torch.testing.assert_close(norms, gradients.square().sum((1, 2, 3)))
+
+from torch.fx.experimental.proxy_tensor import make_fx
+
+
+def step(left, right, other, lengths):
+    first = inner.inner_sums(left, right, lengths, 21)
+    kept = first.sum(2) + 1
+    unlike = (right * 2).sum()
+    second = inner.inner_sums(right, other, lengths * 3, 21)
+    third = kept * inner.inner_sums(left[:21], other[:21], lengths[:21], 21).sum()
+    return kept + second.sum(2), third, unlike
+
+
+given = *(torch.randn(42, size).half() for size in (5, 24, 8)), torch.rand(42)
+traced = make_fx(step, tracing_mode="fake")(*given)
+before = traced(*given)
+inner.norms_together(traced.graph)
+traced.graph.lint()
+traced.recompile()
+assert [str(node.target) for node in traced.graph.nodes].count("tacit.inner_sums.default") == 0
+assert all(torch.equal(*pair) for pair in zip(before, traced(*given), strict=True))
+
+
+def writing(left, right, lengths):
+    first = inner.inner_sums(left, right, lengths, 21).sum(2)
+    lengths.mul_(2)
+    return first + inner.inner_sums(left, right, lengths, 21).sum(2)
+
+
+traced = make_fx(writing, tracing_mode="fake")(*given[:2], given[3].clone())
+inner.norms_together(traced.graph)
+assert [str(node.target) for node in traced.graph.nodes].count("tacit.inner_sums.default") == 2
 """
 
 

@@ -16,6 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..arrays import ALIGNED
 from .head import known_sums, own_gradients, own_sums, written_once
+from .inner import norms_together
 from .nodes import all_written, given, operand, returned, storage, value
 from .ones import without_ones
 from .views import casts_first, no_copies, one_view
@@ -62,6 +63,7 @@ def _elsewhere(graph: Graph) -> None:
     own_gradients(graph)
     _nothing_twice(graph)
     one_view(graph)
+    norms_together(graph)
 
 
 def _nothing_twice(graph: Graph) -> None:

@@ -1,19 +1,26 @@
 """Squared norms by inner products in a compiled step on a GPU: one kernel of our own per weight (`inner_kernels`).
 
-The eager step writes the inner products out (`terms`), and a compiled one is compared with it before it is used.
+The eager step writes the inner products out (`terms`), and a compiled one is compared with it before it is used. One
+launch has fewer programs than a GPU has processors, so the launches of all weights run side by side (`norms_together`).
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Graph, Node
 
 from ..arrays import narrow
+from .nodes import all_written, storage, value
 
-PROCESSORS = 132
+PROCESSORS, STREAMS = 132, 4
 
 
 @dataclass(frozen=True)
@@ -57,13 +64,85 @@ def pays(left: Tensor, right: Tensor) -> bool:
 @torch.library.custom_op("tacit::inner_sums", mutates_args=())
 def inner_sums(left: Tensor, right: Tensor, lengths: Tensor, positions: int) -> Tensor:
     """(4, sequences, parts); see `inner_kernels`."""
-    from .inner_kernels import sums
-
-    left, right, lengths = left.contiguous(), right.contiguous(), lengths.contiguous()
-    return sums(left, right, lengths, positions, chosen(len(left) // positions, positions))
+    return all_inner_sums([left], [right], [lengths], [positions])[0]
 
 
 @inner_sums.register_fake
 def _(left: Tensor, right: Tensor, lengths: Tensor, positions: int) -> Tensor:
     count = len(left) // positions
     return left.new_empty(4, count, chosen(count, positions).pairs(positions), dtype=torch.float32)
+
+
+@torch.library.custom_op("tacit::all_inner_sums", mutates_args=())
+def all_inner_sums(
+    lefts: Sequence[Tensor], rights: Sequence[Tensor], lengths: Sequence[Tensor], positions: Sequence[int]
+) -> list[Tensor]:
+    """`inner_sums` of several weights; the stream at hand waits for all of them.
+
+    Everything lies in memory of that stream, which hands it to nobody before it has waited.
+    """
+    from .inner_kernels import launch, room
+
+    sides = [tuple(one.contiguous() for one in given) for given in zip(lefts, rights, lengths, strict=True)]
+    tiles = [chosen(len(left) // count, count) for (left, *_), count in zip(sides, positions, strict=True)]
+    found = [room(left, *how) for (left, *_), *how in zip(sides, positions, tiles, strict=True)]
+    streams = _streams(lefts[0].device) if lefts[0].is_cuda and len(lefts) > 1 else []
+    for stream in streams:
+        stream.wait_stream(torch.cuda.current_stream(stream.device))
+    for place, work in enumerate(zip(sides, found, positions, tiles, strict=True)):
+        given, out, count, tile = work
+        with torch.cuda.stream(streams[place % STREAMS]) if streams else nullcontext():
+            launch(*given, out, count, tile)
+    for stream in streams:
+        torch.cuda.current_stream(stream.device).wait_stream(stream)
+    return found
+
+
+@all_inner_sums.register_fake
+def _(
+    lefts: Sequence[Tensor], rights: Sequence[Tensor], lengths: Sequence[Tensor], positions: Sequence[int]
+) -> list[Tensor]:
+    return [inner_sums(*given) for given in zip(lefts, rights, lengths, positions, strict=True)]
+
+
+@cache
+def _streams(device: torch.device) -> list[torch.cuda.Stream]:
+    return [torch.cuda.Stream(device) for _ in range(STREAMS)]
+
+
+def norms_together(graph: Graph) -> None:
+    """All norms by inner products of a traced step in one operation, where the last of them is made.
+
+    What hangs on one of them moves behind it, in the order that it had: not if any of that is written into.
+    """
+    every = graph.find_nodes(op="call_function", target=torch.ops.tacit.inner_sums.default)
+    if len(every) < 2:
+        return
+    later = _hanging_on(every)
+    read = [one for node in (*every, *later) for one in (node, *node.all_input_nodes)]
+    if not all_written(graph).isdisjoint(storage(read)):
+        return
+    lists = [list(column) for column in zip(*(node.args for node in every), strict=True)]
+    with graph.inserting_after(every[-1]):
+        joined = place = graph.call_function(torch.ops.tacit.all_inner_sums.default, tuple(lists))
+    joined.meta["val"] = [value(node) for node in every]
+    for number, node in enumerate(every):
+        with graph.inserting_after(place):
+            place = graph.call_function(operator.getitem, (joined, number))
+        place.meta["val"] = value(node)
+        node.replace_all_uses_with(place)
+    for node in later:
+        place.append(node)
+        place = node
+    for node in every:
+        graph.erase_node(node)
+
+
+def _hanging_on(every: list[Node]) -> list[Node]:
+    """Operations before the last of these that need one of them."""
+    found, node = dict.fromkeys(every), every[0]
+    while node is not every[-1]:
+        if not found.keys().isdisjoint(node.all_input_nodes):
+            found[node] = None
+        node = node.next
+    return [node for node in found if node not in every]

@@ -26,15 +26,25 @@ def sums(left: Tensor, right: Tensor, lengths: Tensor, positions: int, tile: Til
 
     `left` is (sequences T, p) and `right` (sequences T, d), as a layer's own product has them; `lengths` are left's.
     """
-    count, pairs = len(left) // positions, tile.pairs(positions)
-    found = left.new_empty(4, count, pairs, dtype=torch.float32)
+    found = room(left, positions, tile)
+    launch(left, right, lengths, found, positions, tile)
+    return found
+
+
+def room(left: Tensor, positions: int, tile: Tile) -> Tensor:
+    """Where `launch` writes to."""
+    return left.new_empty(4, len(left) // positions, tile.pairs(positions), dtype=torch.float32)
+
+
+def launch(left: Tensor, right: Tensor, lengths: Tensor, found: Tensor, positions: int, tile: Tile) -> None:
+    """`sums`, into memory that is there."""
+    programs = found[0].numel()
     with torch.cuda.device_of(left):
-        _sums[(count * pairs,)](
-            left, right, lengths, found, count * pairs,
+        _sums[(programs,)](
+            left, right, lengths, found, programs,
             T=positions, P=left.shape[1], D=right.shape[1], BLOCKS=triton.cdiv(positions, tile.block), M=tile.block,
             K=tile.step, num_warps=tile.warps, num_stages=tile.stages,
         )  # fmt: skip
-    return found
 
 
 @triton.jit

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ....core import BadInput
 from ..arrays import wide
+from ..compile.position_sums import pays, position_sums
 from .outer import Outer
 from .terms import Dense, Gather, Term
 
@@ -66,7 +67,9 @@ def reduced(values: Tensor, shape: torch.Size) -> Tensor:
         raise BadInput("A parameter is broadcast against fewer axes than it has, so it cannot be clipped.")
     padded = (1,) * extra + tuple(shape)
     axes = [axis + 1 for axis, size in enumerate(padded) if size == 1 and values.shape[axis + 1] != 1]
-    if axes:
+    if axes and padded == (*(1,) * (len(padded) - 1), values.shape[-1]) and pays(values):
+        values = position_sums(values)
+    elif axes:
         values = values.sum(axes, keepdim=True)
     if values.shape[1:].numel() != shape.numel():
         raise BadInput("A parameter has one row per example of the batch, so it cannot be clipped.")
