@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tacit.core import BadInput
-from tacit.data import Schema, columns_of, infer, read_table
+from tacit.data import Column, Schema, columns_of, infer, read_table
 from tacit.data.inference import hints, identifiers
 from tacit.data.values import days, parsed
 
@@ -209,3 +209,42 @@ def _table(frame):
     from tacit.data import table
 
     return table(frame)
+
+
+ODD = [None, float("nan"), pd.NA, "x", "", 3.5, 0, datetime.date(2020, 1, 5), b"\xff", 1 + 2j, object()]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[type(value).__name__ for value in ODD])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    "column",
+    [
+        Column("f", "category", words=("true", "false")),
+        Column("f", "category", words=("0", "1")),
+        Column("f", range=(0, 2)),
+    ],
+    ids=["words", "digits", "number"],
+)
+def test_one_odd_value_among_truth_values_changes_nobody_else(column, first, odd):
+    """pandas makes objects of them then: they were the words 1 and 0 before, and `true` and `false` afterwards."""
+    truths, schema = [True, False, False, True], Schema((column,))
+    plain = schema.encode(pd.DataFrame({"f": truths}))[0]
+    odd_first = [odd, *truths] if first else [*truths, odd]
+    found = schema.encode(pd.DataFrame({"f": pd.Series(odd_first, dtype=object)}))[0]
+    assert np.array_equal(found[1:] if first else found[:-1], plain)
+    assert len({tuple(row) for row in plain.tolist()}) == 2
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[type(value).__name__ for value in ODD])
+def test_one_odd_object_among_numbers_changes_nobody_else(odd):
+    schema = Schema((Column("age", range=(0, 100)),))
+    plain = schema.encode(pd.DataFrame({"age": [20.0, 30.5, 40.0]}))[0]
+    found = schema.encode(pd.DataFrame({"age": pd.Series([odd, 20.0, 30.5, 40.0], dtype=object)}))[0]
+    assert np.array_equal(found[1:], plain)
+
+
+@pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]", "object", "category"])
+def test_truth_values_are_one_word_in_whatever_type_a_frame_has_them(kind):
+    words, label = Column("f", "category", words=("no", "yes")), Column("y", "category", words=("false", "true"))
+    frame = pd.DataFrame({"f": ["no", "yes", "no"], "y": pd.Series([True, False, True], dtype=kind)})
+    assert Schema((words, label), label="y").encode(frame)[1].tolist() == [1, 0, 1]

@@ -40,6 +40,24 @@ def settings(**more):
     return {"teachers": 10, "aggregator": GNMax(8.0), "delta": 1e-5, "classes": [0, 1], "random_state": 0, **more}
 
 
+def series(kind, values):
+    if kind == "polars":
+        return pytest.importorskip("polars").Series(values)
+    if kind == "arrow":
+        return pytest.importorskip("pyarrow").array(values)
+    return pytest.importorskip("pandas").Series(values, dtype=kind)
+
+
+@pytest.mark.parametrize("kind", ["Int64", "int64[pyarrow]", "polars", "arrow"])
+def test_one_missing_id_merges_nobody_in_a_series(kind):
+    """NumPy makes fractions of such a series, in which neighbouring ids of 64 bits are one."""
+    ids = [LARGE + k for k in range(6)]
+    alone = hashed(column(np.array(ids)), 1000, KEY)
+    assert len(set(alone.tolist())) == 6
+    assert hashed(column(series(kind, [*ids, None])), 1000, KEY).tolist() == [*alone.tolist(), -1]
+    assert hashed(column(series(kind, ids)), 1000, KEY).tolist() == alone.tolist()
+
+
 @pytest.mark.parametrize("odd", [None, float("nan"), 2.5, "ann", b"\xff", np.datetime64("NaT"), True, object()])
 def test_an_odd_id_leaves_all_others_where_they_are(odd):
     """NumPy would turn whole numbers into floats, or into text, because of one person's id."""

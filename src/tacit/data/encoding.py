@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +73,19 @@ def labelled(schema: Schema, table: Table) -> NDArray[np.int64]:
 
 def _numbered(values: Values, words: tuple[str, ...]) -> NDArray[np.int64]:
     codes, texts = values.as_words()
-    place = {word: k for k, word in enumerate(words)}
+    place = places(words)
     return np.array([*(place.get(text, -1) for text in texts), -1], dtype=np.int64)[codes]
+
+
+def places(words: Sequence[str]) -> dict[str, int]:
+    """The number of each word of a schema. Truth values are read alike as `true` and as `1`, whichever of them the
+    schema names: how a column writes them may depend on whether one value is missing in it."""
+    found = {word: k for k, word in enumerate(words)}
+    for one, other in (("true", "1"), ("false", "0")):
+        for named, alias in ((one, other), (other, one)):
+            if named in found and alias not in words:
+                found[alias] = found[named]
+    return found
 
 
 def _scaled(values: Numbers, low: float, high: float) -> Numbers:
@@ -84,7 +95,7 @@ def _scaled(values: Numbers, low: float, high: float) -> Numbers:
 
 def _number(column: Column, values: Values, out: Block) -> None:
     low, high = column.limits
-    numbers = values.written_with(column.decimal).as_numbers()
+    numbers = values.written_with(column.decimal).as_amounts()
     missing = np.isnan(numbers)
     grain = GRAIN * max(abs(low), abs(high))
     out[:, 0] = np.where(missing, 0.0, _scaled(numbers, low, high))

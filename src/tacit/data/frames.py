@@ -119,7 +119,7 @@ def _values(series: Any, name: str) -> Values:
 
 def _exact(series: Any) -> bool:
     """Whether all whole numbers of a column are numbers in double precision: identifiers may be larger."""
-    return max(abs(series.min() or 0), abs(series.max() or 0)) < 2**53
+    return bool(max(abs(series.min() or 0), abs(series.max() or 0)) < 2**53)
 
 
 def _numbers(series: Any) -> NDArray[np.float64]:
@@ -129,17 +129,26 @@ def _numbers(series: Any) -> NDArray[np.float64]:
 
 
 def _texts(series: Any) -> Values:
-    """Texts, categories and mixed objects, each by its words."""
+    """Texts, categories and mixed objects, each by its words. Objects that are not all texts are read one by one: Arrow
+    would choose a type for all of them by the first."""
     try:
+        import pyarrow
+
+        if series.dtype == narwhals().Object:
+            return from_arrow(pyarrow.array(series.to_list(), type=pyarrow.string(), from_pandas=True))
         return from_arrow(series)
-    except (
-        ImportError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # Arrow takes one kind of value per column
-        values = series.to_list()
-    return Values.of_texts([None if value is None or value != value else str(value) for value in values])
+    except (ImportError, TypeError, ValueError, OverflowError, NotImplementedError):  # one kind of value per column
+        return Values.of_texts([_word(value) for value in series.to_list()])
+
+
+def _word(value: Any) -> str | None:
+    """The text of one value; None where it is missing, or cannot be compared or written down."""
+    try:
+        if value is None or bool(value != value):
+            return None
+        return str(value.real if isinstance(value, complex) and value.imag == 0 else value)
+    except Exception:  # whatever one person's value does
+        return None
 
 
 def from_arrow(series: Any) -> Values:

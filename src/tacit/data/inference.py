@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.errors import BadInput
 from .decimal_marks import DECIMAL_COMMA, POINT, Spelling, with_signs
-from .encoding import labelled
+from .encoding import labelled, places
 from .frames import Frame, Table, table
 from .schema import Column, Limit, Schema
 from .values import BLANK, SLASHED, Values, days
@@ -112,11 +112,11 @@ def _misfit(values: Values, column: Column) -> str:
     codes, texts = values.as_words()
     held = int((codes >= 0).sum())
     if column.kind == "category":
-        known = np.array([*(text in (column.words or ()) for text in texts), False])[codes]
+        known = np.array([*(text in places(column.words or ()) for text in texts), False])[codes]
         return _most(held, held - int(known.sum()), column.name, "are none of the given words")
     if column.kind not in ("number", "date"):
         return ""
-    read = values.written_with(column.decimal).as_numbers() if column.kind == "number" else values.as_days()
+    read = values.written_with(column.decimal).as_amounts() if column.kind == "number" else values.as_days()
     strange, (low, high) = held - int(np.isfinite(read).sum()), column.limits
     if said := _most(held, strange, column.name, f"are no {column.kind}s, and count as missing"):
         return said

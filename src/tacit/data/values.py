@@ -26,6 +26,7 @@ GROUPED_DOTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 GROUPED_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII)
 """Numbers whose thousands are, or may be, separated by dots or by commas."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+TRUTH = {"false": 0.0, "true": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,12 @@ class Values:
         if self.numbers is not None:
             return self.numbers
         return self._looked_up([parsed(text) for text in self.texts])
+
+    def as_amounts(self) -> Numbers:
+        """Numbers, where the texts `true` and `false` are 1 and 0: one missing value makes texts of truth values."""
+        if self.numbers is not None:
+            return self.numbers
+        return self._looked_up([TRUTH.get(text.strip().lower(), parsed(text)) for text in self.texts])
 
     def as_days(self) -> Numbers:
         """Days since 1970-01-01; NaN where a value is missing or is no date in ISO 8601."""

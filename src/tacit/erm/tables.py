@@ -13,6 +13,7 @@ from ..core import BadInput
 from ..data import Column, Schema
 from ..data.encoding import encoded as written_out
 from ..data.encoding import labelled as numbered
+from ..data.encoding import places
 from ..data.frames import table
 from ..data.values import canonical
 from .rows import answers
@@ -53,7 +54,7 @@ def encoded(
     if y is None:
         return x, numbered(schema, found)
     labels = same_length(x, answers(y))
-    place = {word: k for k, word in enumerate(schema.classes)}
+    place = places(schema.classes)
     return x, np.array([place.get(_word(label), -1) for label in labels.tolist()], dtype=np.int64)
 
 

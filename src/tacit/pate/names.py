@@ -19,13 +19,26 @@ NUMBERS = "biuf"
 
 
 def column(values: Any) -> Array:
-    """One entry per record, each as it was given; arrays stay as they are."""
+    """One entry per record, each as it was given; arrays stay as they are.
+
+    A series of pandas, polars or Arrow is read value by value, unless NumPy holds its values. One missing value would
+    make fractions of 64-bit ids otherwise, and merge people whose ids differ in the last digits alone.
+    """
     if not isinstance(values, list | tuple):
-        return np.asarray(values)
+        if isinstance(getattr(values, "dtype", None), np.dtype):
+            return np.asarray(values)
+        values = _listed(values)
     found = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
         found[place] = value
     return found
+
+
+def _listed(values: Any) -> list[Any]:
+    for way in ("tolist", "to_list", "to_pylist"):
+        if callable(listed := getattr(values, way, None)):
+            return list(listed())
+    return list(values)
 
 
 def name(value: Any, *, numeric: bool = False) -> str | None:
