@@ -111,6 +111,18 @@ def test_the_picture(tacit, tmp_path, suffix, start):
             assert word in written.decode()
 
 
+def test_calibrate_shows_the_numbers_that_were_given_or_assumed(tacit):
+    _, out, _ = tacit("calibrate", "--epsilon", "3", "--delta", "1e-5")
+    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["rate", "1"], ["steps", "1"]]
+
+
+def test_a_batch_size_given_as_a_rate_is_told_what_a_rate_is(tacit):
+    status, _, err = tacit("epsilon", "--noise-multiplier", "1.1", "--rate", "256", "--delta", "1e-5")
+    assert status == 2
+    assert "--rate must be in [0, 1]" in err
+    assert "the batch size over the number of records" in err
+
+
 def test_calibrate(tacit):
     status, out, _ = tacit(
         "calibrate", "--epsilon", "3", "--delta", "1e-5", "--rate", "0.01", "--steps", "1000", "--json"

@@ -121,10 +121,12 @@ def calibrate(
         steps=steps,
         adjacency=adjacency,
     )
-    value = {"noise_multiplier": setting.noise_multiplier, "rate": setting.rate, "steps": setting.steps}[parameter]
+    numbers = {"noise_multiplier": setting.noise_multiplier, "rate": setting.rate, "steps": setting.steps}
+    value = numbers.pop(parameter)
     assumptions = list(setting.bound.assumptions)
     data = {"parameter": parameter, "value": value, **setting.to_json(), "event": setting.event.to_json()}
-    rows = [(parameter, f"{value:.10g}"), ("epsilon", spelled(setting.epsilon)), ("delta", f"{small(delta)}")]
+    rows = [(parameter, f"{value:.10g}"), *((name, f"{given:.10g}") for name, given in numbers.items())]
+    rows += [("epsilon", spelled(setting.epsilon)), ("delta", f"{small(delta)}")]
     rows += [("adjacency", setting.adjacency.value), ("method", METHOD)]
     lines = assumed(assumptions)
     return Result({**data, "method": METHOD, "assumptions": assumptions}, rows, lines)

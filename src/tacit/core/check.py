@@ -50,7 +50,8 @@ def probability(name: str, value: float, *, zero: bool = True, one: bool = True)
     inside = (number >= 0 if zero else number > 0) and (number <= 1 if one else number < 1)
     if not inside:
         span = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
-        raise BadInput((Argument(name), f" must be in {span}, got {value!r}."))
+        fix = "A rate is a probability: the batch size over the number of records." if name == "rate" else ""
+        raise BadInput((Argument(name), f" must be in {span}, got {value!r}."), fix=fix)
     return number
 
 
