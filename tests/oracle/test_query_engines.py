@@ -154,6 +154,52 @@ def test_a_unit_of_another_collation_is_one_person_on_postgresql(postgres):
 
 @pytest.mark.needs("postgres")
 @pytest.mark.needs("psycopg")
+def test_the_groups_that_a_person_keeps_hang_on_no_order_of_rows_on_postgresql(postgres):
+    """Equal ids with several spellings: 1 and 1.00 of `numeric`, ann and ANN of `citext`."""
+    import psycopg
+
+    place = postgres.fresh("query_orders")
+    with psycopg.connect(place) as connection:
+        connection.execute("create extension if not exists citext")
+        for name, order in (("there", "k, b"), ("back", "k desc, b desc")):
+            connection.execute(f"create table {name} (who numeric, name citext, city text)")
+            connection.execute(
+                f"""insert into {name} select case when b then 1 else 1.00 end, case when b then 'ann' else 'ANN' end,
+                'k' || k from generate_series(10, 49) k, (values (true), (false)) v(b) order by {order}"""
+            )
+    keys = [f"k{k}" for k in range(10, 50)]
+    for unit in ("who", "name"):
+        found = set()
+        for name in ("there", "back"):
+            query = Table(f"{place}#{name}", unit=unit, max_groups=3).group_by("city", keys=keys).count()
+            found.add(tuple(totals(query.shape, query._terms(query.aggregates), lost=False).people.tolist()))
+        assert len(found) == 1
+        assert found.pop().count(1) == 3
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
+def test_patterns_of_a_collation_of_its_own_are_answered_on_postgresql(postgres):
+    """The server refuses them, and said so only when it read a row: after the charge, and only if there was one."""
+    import psycopg
+    from ibis import _
+
+    place = postgres.fresh("query_patterns")
+    with psycopg.connect(place) as connection:
+        connection.execute(
+            "create collation like_it (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
+        connection.execute("create table t (who int, city text collate like_it)")
+        connection.execute("insert into t values (1, 'Bern'), (2, 'BERN'), (3, null), (4, 'Chur')")
+    table = Table(f"{place}#t", unit="who", lost=0)
+    conditions = [_.city.like("B%"), _.city.ilike("%n"), _.city.startswith("Be"), _.city.lower().contains("er")]
+    for condition, people in zip([*conditions, _.city.endswith("n")], (2, 2, 1, 2, 1), strict=True):
+        query = table.where(condition).count()
+        assert totals(query.shape, query._terms(query.aggregates), lost=False).people.tolist() == [people]
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.needs("psycopg")
 def test_a_database_whose_texts_cannot_all_be_read_is_refused(postgres):
     """One person's word stopped the server while it sent the keys, after the charge."""
     import psycopg

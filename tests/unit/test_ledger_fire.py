@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger_fire import TENTH, forked, judged, killed, logged, read, spenders, traced, waited
+from tacit import mechanism
 from tacit.core import BadInput, BudgetExceeded, Mismatch, NotFinished
 from tacit.events import Gaussian, Laplace
 from tacit.ledger import Ledger
@@ -228,6 +229,31 @@ def test_a_connection_that_is_cut_while_writing_says_that_nobody_knows(postgres,
     monkeypatch.undo()
     assert ledger.charge(TENTH, key="a").seq == 1
     assert ledger.verify().ok
+
+
+@pytest.mark.needs("postgres")
+def test_a_connection_that_is_cut_after_a_charge_does_not_say_that_nothing_was_charged(postgres, monkeypatch):
+    """A release charges, and then looks for an answer that is kept: what fails there was paid for."""
+    url = make(postgres.fresh(f"after_{time.monotonic_ns()}"))
+    ledger = Ledger(url)
+    at = ledger._store.at
+
+    def cut(connection, *, slot=None, seq=None):
+        if str(slot).startswith("answer "):
+            own = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+            killer = Ledger(url)
+            with killer._store.engine.connect() as other:
+                other.exec_driver_sql(f"SELECT pg_terminate_backend({own})")
+            killer.close()
+        return at(connection, slot=slot, seq=seq)
+
+    monkeypatch.setattr(ledger._store, "at", cut)
+    with pytest.raises(NotFinished, match="what this key was charged stands"):
+        mechanism.laplace(3, sensitivity=1, epsilon=0.1, ledger=ledger, key="a")
+    monkeypatch.undo()
+    assert [entry.key for entry in ledger.entries()] == ["a"]
+    mechanism.laplace(3, sensitivity=1, epsilon=0.1, ledger=ledger, key="a")
+    assert len(ledger.entries()) == 1
 
 
 @pytest.mark.needs("postgres")

@@ -14,6 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import mechanism_ledgers as ledgers
 import tacit
 from command import Command
 from query_people import arrow
@@ -344,6 +345,28 @@ def test_bad_input_is_one_sentence(ask, word):
         ask()
     assert "\n" not in str(told.value)
     assert "200" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda table: (table.count(), 0.0),
+        lambda table: (table.group_by("city").count(), 1e-6),
+        lambda table: (table.top("city", 1), 1e-6),
+        lambda table: (table.group_by("city").quantile("amount", 0.5, (0, 9)), 1e-6),
+        lambda table: (table.marginals(["city"], 1, keys={"city": ["Bern"]}), 0.0),
+    ],
+)
+@pytest.mark.parametrize("epsilon", [1.2e-13, 1e-14])
+def test_noise_that_cannot_be_drawn_is_refused_before_it_is_paid_for(ask, epsilon):
+    ledger = ledgers.Keeping()
+    query, delta = ask(table(ledger=ledger))
+    try:
+        query.release(epsilon=epsilon, delta=delta)
+    except tacit.core.BadInput:
+        assert not ledger.charged
+    else:
+        assert epsilon > 1e-13
 
 
 def test_units_of_ledgers(tmp_path):

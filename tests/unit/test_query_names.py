@@ -3,6 +3,7 @@
 import duckdb
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow
 import pytest
 
@@ -65,3 +66,17 @@ def test_a_missing_key_is_none():
     for missing in (None, float("nan"), np.nan):
         with pytest.raises(BadInput, match="not of its type"):
             table.group_by("g", keys=["", missing]).users()
+
+
+def test_names_that_are_numbers_or_of_several_levels_are_texts():
+    """What `read_csv(header=None)` makes."""
+    assert Table(pd.DataFrame([[1, 2.0], [1, 3.0]]), unit="0").users().release(epsilon=1e4, rng=1).value == 1
+    levels = pd.DataFrame({("a", "who"): [1, 2], ("a", "x"): [1.0, 2.0]})
+    assert Table(levels, unit="('a', 'who')").source.columns == ("('a', 'who')", "('a', 'x')")
+
+
+def test_frames_that_cannot_be_read_are_one_sentence():
+    with pytest.raises(BadInput, match="collect"):
+        Table(polars.LazyFrame({"who": [1]}), unit="who")
+    with pytest.raises(BadInput, match="complex128"):
+        Table(pd.DataFrame({"who": [1], "x": [1j]}), unit="who")

@@ -60,6 +60,20 @@ def test_the_groups_that_a_person_keeps_hang_on_no_order_of_rows():
     assert len(found) == 1
 
 
+def test_0_and_minus_0_are_one_person_whose_groups_hang_on_no_order_of_rows():
+    """They are equal and have two texts, and the hash that all engines share is one of texts."""
+    rows = [(sign * 0.0, f"k{place:02}") for place in range(40) for sign in (1, -1)]
+    keys = [f"k{place:02}" for place in range(40)]
+    for portable in (True, False):
+        found = set()
+        for order in (rows, rows[::-1], rows[::2] + rows[1::2]):
+            frame = pandas.DataFrame(order, columns=["who", "city"])
+            table = Table(frame, unit="who", max_groups=3, portable=portable).group_by("city", keys=keys)
+            found.add(tuple(exactly(table.users()).items()))
+        assert len(found) == 1
+        assert sum(number for _, number in found.pop()) == 3
+
+
 def test_a_row_matches_one_public_row():
     """A public table that spells a city twice would make two rows of one person's."""
     public = pandas.DataFrame({"city": ["Bern", "BERN"], "region": ["west", "west"]})

@@ -152,7 +152,7 @@ class Ledger:
     def stored(self, key: str) -> str | None:
         """The answer that was stored for a key; None when there is none."""
         check_label("key", key, least=1)
-        with self._store.reading() as connection:
+        with paid_for(), self._store.reading() as connection:
             row = self._kept(connection, f"answer {key}")
         return None if row is None else str(self._body(row)["answer"])
 

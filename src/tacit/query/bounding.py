@@ -22,7 +22,7 @@ from ..core.errors import BadInput, NotFinished
 from .keys import By, Key, Keys
 from .sources import NATIVE, Opened, ibis
 from .terms import Held, People, Person, Share, Term
-from .values import Column, Value, clipped, engines_own, exact_text, outside, whole
+from .values import Column, Value, clipped, engines_own, outside, respelt, spelling, whole
 
 SALT = "tacit.query/1"
 ROOM = 2**61
@@ -51,14 +51,20 @@ class Shape:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Columns that say whose a row is: `u`, and where a collation may take two spellings for one person, `e`.
+        """Columns that say whose a row is: `u`, and where an engine may take two spellings for one person, `e`.
 
         `e` is the least of a person's own spellings in a group. An engine calls a group by the spelling that it reads
         first: a choice by that one would hang on the order of everybody's rows.
         """
         if self.unit is None:
             return ()
-        return ("u", "e") if self.table.folds and self.table.column(self.unit).type().is_string() else ("u",)
+        by_value = self.native and not self.table.column(self.unit).type().is_string()  # equal values, equal hashes
+        return ("u", "e") if not by_value and respelt(self.table, self.unit) else ("u",)
+
+    @property
+    def native(self) -> bool:
+        """Whether DuckDB's own hash chooses a person's groups."""
+        return self.table.engine == NATIVE and not self.portable
 
     @property
     def rows(self) -> int:
@@ -175,7 +181,7 @@ def _persons(shape: Shape, held: Held, *, lost: bool) -> Any:
     columns = {f"y{k}": clipped(table, *item) for item, k in held.cuts.items()}
     columns |= {f"w{k}": outside(table, *bounds) for bounds, k in held.bounds.items()} if lost else {}
     if "e" in shape.own:
-        columns["e"] = exact_text(table, table.column(str(shape.unit)))
+        columns["e"] = spelling(table, table.column(str(shape.unit)))
     rows = rows_of(shape, columns)
     values = {f"v{k}": value.held(rows[f"y{held.cuts[value.cut]}"]) for value, k in held.values.items()}
     rows = rows.mutate(**values) if values else rows
@@ -230,13 +236,12 @@ def _ranked(shape: Shape, bounded: Any, names: list[str], *, lost: bool) -> Any:
 def _hash(shape: Shape, columns: list[Column]) -> Column:
     """DuckDB's own hash where that is the engine; md5 of the texts where other engines must agree."""
     library = ibis()
-    if shape.table.engine == NATIVE and not shape.portable:
+    if shape.native:
         kinds = [*(column.type() for column in columns), "string"]
         hashed = engines_own("hash", kinds, "uint64")(*columns, SALT)
         return (hashed >> library.literal(32, "uint64")).cast("uint32")  # less to sort by; equal ones go by their keys
-    texts = [  # of one collation: PostgreSQL cannot join texts of two, and says so only when it reads
-        exact_text(shape.table, column) if column.type().is_string() else column.cast("string") for column in columns
-    ]
+    # of one collation: PostgreSQL cannot join texts of two, and says so only when it reads
+    texts = [spelling(shape.table, column) for column in columns]
     joined = texts[0]
     for text in texts[1:]:
         joined = joined + library.literal("|") + text

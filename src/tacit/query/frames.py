@@ -79,7 +79,8 @@ def _read(series: Any) -> Any:
         return series.to_arrow()
     except Exception:  # a type that Arrow does not have
         raise BadInput(
-            f"Column {series.name!r} holds {series.dtype}, which cannot be read.", fix="Change its type, or drop it."
+            f"Column {series.name!r} holds {getattr(series.to_native(), 'dtype', series.dtype)}, which cannot be read.",
+            fix="Change its type, or drop it.",
         ) from None
 
 

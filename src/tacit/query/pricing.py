@@ -18,7 +18,7 @@ from ..core import Adjacency, BadInput, Event, Source, check
 from ..core.errors import Argument
 from ..core.events import AboveThreshold, Compose, DiscreteLaplace, Gaussian, PartitionSelection
 from ..loss import calibrate
-from ..mechanism import draws, scales
+from ..mechanism import draws, scales, unknown_keys
 from ..mechanism.draws import Whole
 from .terms import People, Rows, Term
 
@@ -38,12 +38,12 @@ class Noise:
     @classmethod
     def laplace(cls, moved: int, epsilon: float, neighbours: Adjacency) -> Noise:
         event = DiscreteLaplace(scales.pure_multiplier(epsilon, neighbours.sensitivity), moved)
-        return cls(event, Fraction(event.noise_multiplier) * moved)
+        return cls(event, _drawable(Fraction(event.noise_multiplier) * moved))
 
     @classmethod
     def gaussian(cls, most: int, groups: int, multiplier: float) -> Noise:
         root = Fraction(isqrt(groups << 60) + (0 if isqrt(groups) ** 2 == groups else 1), 1 << 30)
-        return cls(Gaussian(multiplier), Fraction(multiplier) * most * root)
+        return cls(Gaussian(multiplier), _drawable(Fraction(multiplier) * most * root))
 
     def drawn(self, count: int, source: Source) -> Whole:
         draw = draws.discrete_laplace if isinstance(self.event, DiscreteLaplace) else draws.rounded_normal
@@ -105,28 +105,37 @@ def prices(asked: Asked, *, epsilon: float, delta: float, neighbours: Adjacency)
     free = frozenset(t for t in asked.terms if isinstance(t, People) or (isinstance(t, Rows) and asked.rows == 1))
     free = frozenset() if asked.known else free
     paid = tuple(term for term in asked.terms if term not in free)
-    keys, each = None, float(rest) / (4 * len(paid) + 1)
+    keys = None
     if not asked.known:
         share = KEYS_SHARE if paid else Fraction(1)
-        keys = PartitionSelection(down(rest * share), delta)
+        keys = selection(down(rest * share), delta, asked.groups, neighbours)
         rest, delta = rest * (1 - share), 0.0
-    if any(term.most(asked.rows) * asked.groups / each > draws.LARGEST for term in paid):
+    terms = _noise(paid, asked, rest, delta, neighbours)
+    return Prices(terms, lost, keys, free, bounds, _events(terms, lost, keys, bounds, asked.columns))
+
+
+def selection(epsilon: float, delta: float, groups: int, neighbours: Adjacency) -> PartitionSelection:
+    """What the release of keys costs that are not known; one that could not be drawn is refused, before the charge."""
+    unknown_keys({}, epsilon=epsilon, delta=delta, keys_per_person=groups, adjacency=neighbours, rng=0)  # of nobody
+    return PartitionSelection(epsilon, delta)
+
+
+def _drawable(spread: Fraction) -> Fraction:
+    """The spread of noise, unless that is too wide to be drawn: to be said before the charge."""
+    if spread > draws.LARGEST:
         raise BadInput(
             "The noise would be too large to be drawn exactly.",
             fix=(
-                *(
-                    "Raise ",
-                    Argument("epsilon"),
-                    ", or lower ",
-                    Argument("max_rows"),
-                    " and ",
-                    Argument("max_groups"),
-                    ".",
-                ),
+                "Raise ",
+                Argument("epsilon"),
+                ", or lower ",
+                Argument("max_rows"),
+                " and ",
+                Argument("max_groups"),
+                ".",
             ),
         )
-    terms = _noise(paid, asked, rest, delta, neighbours)
-    return Prices(terms, lost, keys, free, bounds, _events(terms, lost, keys, bounds, asked.columns))
+    return spread
 
 
 def _noise(

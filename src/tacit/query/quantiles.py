@@ -18,7 +18,7 @@ from .aggregates import Figure
 from .answer import body_of
 from .bounding import Totals, executed, numbers, spelt
 from .grids import FINE, Grid, bounds_of
-from .pricing import KEYS_SHARE, down
+from .pricing import KEYS_SHARE, down, selection
 from .question import NOISE_ONLY, Query
 from .released_keys import released_keys
 from .values import Value, is_whole
@@ -66,7 +66,9 @@ class Quantiles(Query[QuantilePrices]):
             )
         share = down(Fraction(epsilon) * KEYS_SHARE)
         return QuantilePrices(
-            round_epsilon(share, 0.0, rounds, self._neighbours), rounds, PartitionSelection(share, delta)
+            round_epsilon(share, 0.0, rounds, self._neighbours),
+            rounds,
+            selection(share, delta, self.shape.groups, self._neighbours),
         )
 
     def _event(self, found: QuantilePrices) -> Event:

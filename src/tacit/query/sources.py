@@ -33,6 +33,11 @@ NATIVE = "duckdb"
 POSTGRES = ("postgresql", "postgres")
 ENGINES = (NATIVE, "postgres", "pyspark")
 """Engines on which no value of a person is known to raise; others hold texts in columns of numbers, for example."""
+FOLDING = (
+    "select exists (select 1 from pg_collation where not collisdeterministic) "
+    "or exists (select 1 from pg_type where typname = 'citext')"
+)
+"""Whether a PostgreSQL database can hold texts that are equal though they are not spelt alike."""
 READABLE = ("UTF8", "LATIN1")
 """Encodings of a PostgreSQL database in which every text that it accepts has a meaning."""
 
@@ -261,10 +266,12 @@ def _frame(frame: Any) -> Opened:
         wide = narwhals().from_native(frame, eager_only=True, pass_through=False)
     except narwhals().exceptions.DuplicateError:
         raise BadInput("The table has two columns of one name.", fix="Rename or remove one of them.") from None
+    except TypeError:
+        raise BadInput("A lazy frame holds no rows yet.", fix="Give frame.collect(), or the file itself.") from None
     if twice := next((name for k, name in enumerate(wide.columns) if name in wide.columns[:k]), None):
         raise BadInput(f"The table has two columns named {twice!r}.", fix="Rename or remove one of them.")
     check_names("The table", [str(name) for name in wide.columns])
-    columns = {str(name): arrow_of(wide[name]) for name in wide.columns}
+    columns = {str(name): arrow_of(wide.get_column(name)) for name in wide.columns}  # a name may be a number
     if not columns:
         raise BadInput("The table has no columns.")
     return Opened(_held(columns), duckdb(), "The table", "a data frame")
@@ -308,7 +315,7 @@ def _folds(engine: Backend) -> bool:
             )
         return True
     if engine.name == "postgres":
-        found = engine.raw_sql("select exists (select 1 from pg_collation where not collisdeterministic)")
+        found = engine.raw_sql(FOLDING)
         return bool(found.fetchone()[0])
     return bool(engine.name == "pyspark")
 

@@ -17,7 +17,7 @@ from ..mechanism.selection import reach, scale_of
 from .aggregates import Figure
 from .answer import body_of
 from .bounding import query, totals
-from .pricing import Noise
+from .pricing import Noise, selection
 from .question import CHOSEN, Query
 from .released_keys import released_keys
 from .terms import People
@@ -63,7 +63,8 @@ class Top(Query[TopPrices]):
                     ),
                 )
             noise = Noise.laplace(self.shape.groups, epsilon, self._neighbours)
-            return TopPrices(PartitionSelection(epsilon, delta), epsilon, delta, noise.reach(self._failure))
+            event = selection(epsilon, delta, self.shape.groups, self._neighbours)
+            return TopPrices(event, epsilon, delta, noise.reach(self._failure))
         words = len(self.shape.keys.values)
         if self.k > words:
             raise BadInput((Argument("k"), f" must be at most the number of words {words}, got {self.k}."))

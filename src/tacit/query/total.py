@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.errors import BadInput
 from .sources import COARSE, Opened, ibis
-from .values import Column, doubled, number_of, real
+from .values import Column, doubled, exact_text, number_of, real
 
 ALLOWED = frozenset({
     "And", "Or", "Not", "Xor", "Equals", "NotEquals", "Less", "LessEqual", "Greater", "GreaterEqual", "Between",
@@ -24,6 +24,8 @@ ALLOWED = frozenset({
 })  # fmt: skip
 """Operations of ibis that look at one row and, with the rules of this module, fail on no value."""
 PATTERNS = ("StringSQLLike", "StringSQLILike")
+MATCHES = (*PATTERNS, "StartsWith", "EndsWith", "StringContains")
+"""Operations that PostgreSQL refuses for a collation of its own, and says so only when it reads a row."""
 NANO = 9
 Node = Any
 Kind = Any
@@ -107,11 +109,25 @@ def _total(node: Node, table: Opened) -> Node:
         table.column(node.name)  # refuses kinds that an engine cannot read
     if name in PATTERNS:
         _check_pattern(node)
+    if name in MATCHES:
+        node = _spelt(node, table)
     if name.startswith("Extract") and node.arg.dtype.is_timestamp() and node.arg.dtype.scale in COARSE:
         raise BadInput(
             "Parts of times are taken of microseconds and nanoseconds alone.", fix="Compare the time itself."
         )
     return _aligned(node, table)
+
+
+def _spelt(node: Node, table: Opened) -> Node:
+    """The node with its texts as they are spelt, which no collation changes."""
+    names = zip(node.__argnames__, node.__args__, strict=True)
+    texts = {name: part for name, part in names if isinstance(part, ibis().expr.operations.Value)}
+    changed = {name: exact_text(table, part.to_expr()).op() for name, part in texts.items() if _varies(part)}
+    return node.__recreate__({**dict(zip(node.__argnames__, node.__args__, strict=True)), **changed})
+
+
+def _varies(part: Node) -> bool:
+    return bool(part.dtype.is_string() and type(part).__name__ != "Literal")
 
 
 def _check_pattern(node: Node) -> None:

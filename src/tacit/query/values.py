@@ -138,6 +138,22 @@ def exact_text(table: Opened, found: Column) -> Column:
     return engines_own("decode", ["binary"], "string")(engines_own("encode", ["string"], "binary")(found))
 
 
+def spelling(table: Opened, found: Column) -> Column:
+    """A column as text: what is hashed."""
+    return exact_text(table, found) if found.type().is_string() else found.cast("string")
+
+
+def respelt(table: Opened, column: str) -> bool:
+    """Whether values of a column that an engine takes for equal may have several texts.
+
+    Texts under a collation do, 0 and -0, 1.0 and 1.00 where PostgreSQL keeps all digits, and kinds that are not known.
+    """
+    kind = table.column(column).type()
+    if kind.is_string():
+        return table.folds
+    return bool(kind.is_floating() or kind.is_unknown() or (kind.is_decimal() and table.engine == "postgres"))
+
+
 def is_whole(table: Opened, column: str) -> bool:
     """Whether the column's type is one of whole numbers."""
     kind = table.column(column).type()
