@@ -6,6 +6,8 @@ x_i = c_i G_i, in float64 from the numbers that the layer is given; the computed
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -42,8 +44,8 @@ def _layer(name: str, left: Tensor, right: Tensor, clip: Clip) -> tuple[Tensor, 
     if "linear" in name:
         both, entered = both[..., 0], entered[..., 0]
     models = _stack(name, both.shape[1], entered.shape[-3] if both.ndim == 4 else entered.shape[-2])
-    weight, kind = models.weighed({"0": entered}, {"0": both}, clip)
-    sums = models.added({"0": entered}, {"0": both}, weight, kind)
+    summing = models.weighed({"0": entered}, {"0": both}, clip)
+    weight, sums = summing.weight, summing(partial(models.added, {"0": entered}, {"0": both}))
     flat = [sums[f"0.{one}"].double().flatten(1) for one in ("weight", "bias")]
     return _exact(name, both, entered.expand(MODELS, *entered.shape) if shared else entered, weight), torch.cat(flat, 1)
 
@@ -73,5 +75,6 @@ def _any(left: Tensor, right: Tensor, clip: Clip) -> tuple[Tensor, Tensor]:
     """Gradients as a module of any kind gives them: written out in float32."""
     each = torch.einsum("btp,btd->bpd", left, right)
     each = torch.stack((each, each.flip(0)))
-    weight, kind = _settled([_written(each)], clip, each.dtype)
-    return each.double() * weight.double()[..., None, None], _weighted_sum(weight, each, kind).double()
+    summing = _settled([_written(each)], clip, each.dtype)
+    sums = summing(lambda weight, kind: {"0": _weighted_sum(weight, each, kind)})
+    return each.double() * summing.weight.double()[..., None, None], sums["0"].double()

@@ -203,7 +203,10 @@ GUARDS: dict[str, Without] = {
     "a fleet's squares underflow": Without(
         f"{FLEET}/certified.py", "squared.sqrt() + math.sqrt(count) * LOST", "squared.sqrt()"),
     "a fleet's sums in float32": Without(
-        f"{FLEET}/certified.py", "rough = float(moved) * ROUND >", "rough = 0.0 * ROUND >"),
+        f"{FLEET}/certified.py", "moved * ROUND > self.clip_norm", "moved * 0.0 > self.clip_norm"),
+    "a model's rounding hangs on other models": Without(
+        f"{FLEET}/certified.py", "torch.where(_wide(self.rough, one), wide[name].float(), one)",
+        "wide[name].float()"),
     "a fleet's model keeps records": Without(
         f"{FLEET}/stack.py", 'return self._around.run(int(torch.randint(2**62, (), device="cpu")), run)',
         "return run()"),
@@ -211,7 +214,25 @@ GUARDS: dict[str, Without] = {
         f"{FLEET}/fleet.py", "with drawn_from(draws.key(step), batch.x.device, read=True) if models.draws else",
         "with"),
     "a fleet's model is shown several records": Without(
-        f"{FLEET}/stack.py", "        with apart():\n", "        if True:\n"),
+        f"{FLEET}/stack.py", "        with apart() as looking:\n",
+        "        from .apart import Apart\n\n        looking = Apart()\n        if True:\n"),
+    "a fleet's record points beyond a table": Without(
+        f"{FLEET}/apart.py", "args, kwargs, off = bounded(func, args, kwargs, ONE_RECORD)", "off = None"),
+    "a fleet's label names no output": Without(
+        f"{FLEET}/stack.py", "return (y < 0) | (y >= classes)", "return torch.zeros_like(y, dtype=torch.bool)"),
+    "a fleet's record cannot be read": Without(
+        f"{FLEET}/reading.py", "torch.where(known & read, labels.long(), NOBODY)", "labels.long()"),
+    "a model of a fleet raises at a record": Without(
+        f"{FLEET}/failing.py", "search.without() if isinstance(found, Exception) else found", "found"),
+    "a model of a fleet that raises stops others": Without(
+        f"{FLEET}/failing.py", "index = [k if k in group else group[0] for k in range(len(out))]",
+        "index = list(range(len(out)))"),
+    "a fleet's step is repeated with other numbers": Without(
+        f"{FLEET}/failing.py", "            with again:\n", "            if True:\n"),
+    "a compiled fleet is compared on private records": Without(
+        f"{FLEET}/device.py", "*invented(x, y), torch.ones_like(mask)", "x, y, mask"),
+    "models of a fleet meet in an optimizer": Without(
+        f"{FLEET}/fleet.py", "        check_elementwise(optimizer)\n", "        pass\n"),
 }  # fmt: skip
 
 

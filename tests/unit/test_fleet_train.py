@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tacit import BadInput, Plan
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
+from tacit.fleet.apart import Apart
 from tacit.fleet.certified import Clip
 from tacit.fleet.fleet import ROOM, ROUNDING, _gradients
 from tacit.fleet.order import Draws, Pool, sampled
@@ -326,8 +327,9 @@ def test_bad_input(x, y, member):
 
 @pytest.mark.parametrize(("y", "own"), [(Y - 1, []), (Y, [RECORDS]), (Y, [-1])])
 def test_labels_and_own_records_that_are_not_there(y, own):
+    schedule = Plan(20, 0.5, 1, 1.0) if own else Epochs(1, 8)
     with pytest.raises(BadInput):
-        fleet().train(X, y, members(), Plan(20, 0.5, 1, 1.0), own=own, rng=1)
+        fleet().train(X, y, members(), schedule, own=own, rng=1)
 
 
 def test_frozen_parameters_are_refused():
@@ -387,9 +389,9 @@ class Looking(nn.Module):
         return self.layer(self.table(x.long()[:, 0]))
 
 
-@pytest.mark.parametrize("schedule", [Epochs(1, 4), Plan(8, 0.5, 2, 1.0)])
-def test_a_number_beyond_a_models_table_is_refused_and_reads_no_other_models_row(schedule):
-    x, y = np.arange(8.0)[:, None], np.arange(8) % 2
+def test_a_number_beyond_a_models_table_is_refused_and_reads_no_other_models_row():
+    """In plain training; a private fleet goes on without that record (test_fleet_total.py)."""
+    x, y, schedule = np.arange(8.0)[:, None], np.arange(8) % 2, Epochs(1, 4)
     fleet = Fleet(Looking, lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     models = fleet.train(x, y, np.ones((8, 3), dtype=bool), schedule, rng=1)
     with pytest.raises(BadInput, match="beyond the table"):
@@ -494,5 +496,5 @@ def test_a_fleet_refuses_code_that_torch_shows_several_records(look, monkeypatch
 
     with pytest.raises(BadInput, match=look):
         trained()
-    monkeypatch.setattr("tacit.fleet.stack.apart", contextlib.nullcontext)
+    monkeypatch.setattr("tacit.fleet.stack.apart", lambda: contextlib.nullcontext(Apart()))
     trained()

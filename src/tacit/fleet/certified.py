@@ -3,25 +3,28 @@ r"""Lengths of per-example gradients that are never too short, and how far round
 A rule counts, for every (model, record), a length N >= |G| (1 - 2^-13) of its gradient G and its reach A >= \sum_s
 |l_s| |r_s|, the sum of the lengths of its parts. With c = min(1, C / N) a record contributes at most C (1 + OWN). A sum
 in float32 in which a number passes k additions is off by at most u \sum_i c_i k A_i. Where that is more than C SUMS/2,
-the sum is made in float64, up to and including the noise. One record then moves the sum by at most C (1 + r) (soundness
-rules 11 and 24).
+the sum of that model is made in float64. One record then moves the sum by at most C (1 + r) (soundness rules 11 and
+24). How the sums of other models are made does not depend on it: rounding carries nothing from model to model.
 Reference: docs/proofs/training.md, Lemmas 3 to 5.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from ..train.clip.rounding import LARGE, LOST, MOST, PRODUCTS, ROUND, borne
+from ..train.clip.rounding import LARGE, LOST, MOST, PARTS, PRODUCTS, ROUND, borne
 
 PART = 1024
 """Squares that are added up in float32; their sums are added up in float64."""
 SPARE = 1.01
 """For terms of second order."""
+LONG = int(PARTS / ROUND / SPARE)
+"""Records whose sum may be rounded to float32 once more: that takes the share of C SUMS/2 meant for adding up parts."""
 OTHER = 4
 """Roundings beside additions: of the weight, of a factor times the weight, of the result."""
 
@@ -50,14 +53,48 @@ class Clip:
         factor = (self.clip_norm / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)).clamp(max=1.0)
         return torch.where(self.mask & (lengths <= LARGE), factor, 0.0)
 
-    def settled(self, weight: Tensor, sway: Tensor) -> tuple[Tensor, torch.dtype]:
-        """The weights, less where float64 would not do, and the type of number that sums need."""
+    def without(self, idle: Tensor) -> Clip:
+        """A rule in which some records (K, B) or (B) contribute nothing."""
+        return replace(self, mask=self.mask & ~idle)
+
+    def settled(self, weight: Tensor, sway: Tensor) -> Summing:
+        """The weights, less where float64 would not do, and which models' sums need float64."""
         rows = self.mask.shape[1]
         most = self.most if rows <= self.most else 2 * rows
         exact = borne(sway[None], weight.double(), self.clip_norm, most)
-        moved = torch.where(exact > 0, exact * sway, 0.0).sum(1).max()
-        rough = float(moved) * ROUND > self.clip_norm * PRODUCTS
-        return (exact, torch.float64) if rough else (exact.to(weight.dtype), weight.dtype)
+        moved = torch.where(exact > 0, exact * sway, 0.0).sum(1)
+        if weight.dtype == torch.float64:
+            return Summing(exact)
+        return Summing(exact, moved * ROUND > self.clip_norm * PRODUCTS, long=rows > LONG)
+
+
+@dataclass(frozen=True)
+class Summing:
+    """How the sums of a step are made: with `weight` (K, B), in float64 for the models that are `rough` (K).
+
+    A sum of float64 is rounded to float32 before its noise, which moves it by at most u times its length, B clip norms.
+    `long`: there are too many records for that, so all sums stay in float64, up to and including the noise.
+    """
+
+    weight: Tensor
+    rough: Tensor | None = None
+    long: bool = False
+
+    def __call__(self, added: Callable[[Tensor, torch.dtype | None], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """Sums by `added(weight, kind)`."""
+        if self.rough is None:
+            return added(self.weight, None)
+        if self.long:
+            return added(self.weight, torch.float64)
+        thin = added(self.weight.float(), torch.float32)
+        if not bool(self.rough.any()):
+            return thin
+        wide = added(self.weight, torch.float64)
+        return {name: torch.where(_wide(self.rough, one), wide[name].float(), one) for name, one in thin.items()}
+
+
+def _wide(value: Tensor, like: Tensor) -> Tensor:
+    return value.view(*value.shape, *(1,) * (like.dim() - value.dim()))
 
 
 def length_of(values: Tensor, dim: int) -> Tensor:

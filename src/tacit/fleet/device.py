@@ -40,11 +40,16 @@ class Batch:
     mask: Tensor
 
 
+def invented(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Made-up records in the shapes of others: a check that stops must look at nobody's (soundness rule 26)."""
+    return torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x), torch.zeros_like(y)
+
+
 class Compiled:
     """`gradients(models, batch)` for batches of at most `size` rows: filled up with masked ones, and compiled.
 
-    Before its first use a compiled graph must give what the eager function gives. Graphs are kept for later fleets of
-    the same `form` whose gradients have the same `name`.
+    Before its first use a compiled graph must give what the eager function gives for made-up records. Graphs are kept
+    for later fleets of the same `form` whose gradients have the same `name`.
     """
 
     def __init__(self, gradients: Gradients, name: str, size: int) -> None:
@@ -78,7 +83,8 @@ class Compiled:
             traced = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
             free_layout(traced)
             graph: Graph = torch.compile(traced, fullgraph=True, dynamic=False)
-            ours, theirs = graph(*given), step(*given)
+            public = models.parameters, *invented(x, y), torch.ones_like(mask)
+            ours, theirs = graph(*public), step(*public)
         for name, right in theirs.items():
             if not bool(((ours[name] - right).abs() <= TOLERANCE * right.abs().max()).all()):
                 raise BadInput("The compiled step of a fleet does not give the eager one's gradients; it is not used.")

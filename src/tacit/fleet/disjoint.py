@@ -21,21 +21,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..core import check
-from ..core.errors import BadInput
+from ..train.clip.arrays import ordinary_modes
 from .device import Batch, Compiled, Gradients
 from .fleet import Fleet, Models, _gradients, _make, _products, _started, _train
 from .indexing import looks_up
+from .optimizers import check_elementwise
 from .order import Draws, Epochs, Pool
 from .stack import Stack
 
 Rows = NDArray[np.int64]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 AT_ONCE = {"cpu": 64, "cuda": 1024}
-ELEMENTWISE = (
-    torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam, torch.optim.RMSprop,
-    torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Adamax,
-)  # fmt: skip
-"""Optimizers that treat every number by itself: models in one stack cannot meet in them."""
 PROBE = 8
 NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -176,7 +172,8 @@ class _Training:
         models, draws = _started(fleet, seeds), Draws(seeds, fleet.device)
         change = None if self.augment is None else _changing(self.augment, changes, fleet.device)
         batches = _batches(self.data, rows, schedule, rngs, change)
-        with _products(fleet.precision), _own_chance(changes, self.data.x.device):
+        place = self.data.x.device
+        with _products(fleet.precision), ordinary_modes(place), _own_chance(changes, place):
             how = _compiled(models, self.data, schedule) if self.compiled else _plain
             for _ in _train(models, fleet.optimizer, Epochs(1, schedule.batch_size), batches, draws, how):
                 pass
@@ -224,16 +221,6 @@ def _compiled(models: Stack, data: Pool, schedule: Steps) -> Gradients:
 
 def _plain(models: Stack, batch: Batch) -> dict[str, Tensor]:
     return _gradients(models, batch, None)
-
-
-def check_elementwise(optimizer: torch.optim.Optimizer) -> None:
-    """Refuse an optimizer through which one model's numbers could reach another's."""
-    if type(optimizer) not in ELEMENTWISE:
-        names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
-        raise BadInput(
-            f"{type(optimizer).__name__} may mix the models of a fleet, which must not touch each other.",
-            fix=f"Use one of: {names}.",
-        )
 
 
 def _batches(

@@ -31,10 +31,12 @@ from ..train.clip.capture.coins import drawn_from
 from ..train.clip.rounding import MOST, ROUNDING, at_most
 from .certified import Clip
 from .device import Batch, Compiled, Gradients, fixed_size
+from .failing import WithoutFailing
 from .fused import Fused, takes
 from .memory import BLOCK, at_once
+from .optimizers import check_elementwise
 from .order import ALIGNED, Draws, Epochs, Pool, own_batches, shared_batches, tensor_of
-from .stack import Stack, copies, stack, stacked
+from .stack import AnyStack, Stack, copies, stack, stacked
 
 COMPILE_FROM = 50
 PRODUCTS = {"float32": "highest", "tf32": "high"}
@@ -93,8 +95,8 @@ class Fleet:
         given `rng`; for models without dropout, whatever `models_at_once` is. Dropout draws from `rng` too, not from
         torch's own numbers: which of them a record is given follows from who else is there, so they must be secret.
         """
-        data = Pool.of(x, y, member, own).to(self.device)
         trainable(schedule)
+        data = Pool.of(x, y, member, own, total=self.total(schedule)).to(self.device)
         count, randomness = data.member.shape[1], source(rng)
         order_seed, *seeds = (randomness.words(2 * count + 1) >> np.uint64(1)).tolist()
         starts, noise = seeds[:count], seeds[count:]  # starts are public: no noise may be drawn from their seeds
@@ -121,6 +123,10 @@ class Fleet:
         sides = np.asarray(member, dtype=bool)
         earlier = {number: Models(tuple(stacks), sides, randomness.name) for number, stacks in kept.items()}
         return Models(tuple(done), sides, randomness.name, earlier)
+
+    def total(self, schedule: Epochs | Plan) -> bool:
+        """Whether no record is refused for what it holds: in private training by our own rules (soundness rule 8)."""
+        return isinstance(schedule, Plan) and self.stack is stack
 
     def _at_once(self, data: Pool, schedule: Epochs | Plan, starts: list[int]) -> int:
         if self.models_at_once is not None:
@@ -186,6 +192,8 @@ def _train(
     parameters = list(models.parameters.values())
     optimizer = make_optimizer(parameters)
     private = isinstance(schedule, Plan)
+    if private:
+        check_elementwise(optimizer)
     share = 1 / schedule.expected_batch if isinstance(schedule, Plan) else 1.0
     scale = _noise(schedule) * share if isinstance(schedule, Plan) else 0.0
     for step, batch in enumerate(batches, start=1):
@@ -233,14 +241,21 @@ def _descent(optimizer: torch.optim.Optimizer) -> float | None:
 
 
 def _how(fleet: Fleet, models: Stack, data: Pool, schedule: Epochs | Plan, own: bool = False) -> Gradients:
-    """The gradients of a step: on a GPU by a kernel for TF32, or compiled for batches of one size if there are many."""
+    """The gradients of a step. In a private one, a record at whose values a model raises contributes nothing to it."""
     clip_norm = schedule.clip_norm * ROOM[fleet.precision] if isinstance(schedule, Plan) else None
     if clip_norm is not None and not models.rank_one and fleet.precision != "float32":
         raise BadInput("A fleet clips convolutions in float32 only.", fix="Leave precision='float32'.")
     most = at_most(schedule.expected_batch, schedule.rate) if isinstance(schedule, Plan) else MOST
-    gradients = functools.partial(_gradients, clip_norm=clip_norm, most=most)
-    if not data.x.is_cuda or own or fleet.order == "own":
-        return gradients
+    eager = functools.partial(_gradients, clip_norm=clip_norm, most=most)
+    shared = data.x.is_cuda and not own and fleet.order != "own"
+    how = _on_gpu(fleet, models, data, schedule, eager, clip_norm) if shared else eager
+    return WithoutFailing(how, eager) if clip_norm is not None and isinstance(models, AnyStack) else how
+
+
+def _on_gpu(
+    fleet: Fleet, models: Stack, data: Pool, schedule: Epochs | Plan, gradients: Gradients, clip_norm: float | None
+) -> Gradients:
+    """By a kernel for TF32, or compiled for batches of one size if there are many."""
     if fleet.precision == "tf32" and takes(models, flat=data.x.dim() == 2):
         return Fused(gradients, clip_norm)
     if isinstance(schedule, Plan):

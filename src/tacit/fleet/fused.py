@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ..core.errors import BadInput
 from .certified import length_of
-from .device import TOLERANCE, Batch, Gradients
-from .stack import LayerStack, Stack
+from .device import TOLERANCE, Batch, Gradients, invented
+from .stack import LayerStack, Stack, unknown
 
 CHECKED: set[Any] = set()
 COMPARED = 8
@@ -40,7 +40,9 @@ class Fused:
         from .kernels import errors
 
         first, activation, second = parts(models)
-        rows, mine = batch.x.flatten(1), models.parameters
+        rows, mine, mask = batch.x.flatten(1), models.parameters, batch.mask
+        if self.clip_norm is not None:
+            mask = mask & ~unknown(batch.y, mine[f"{second}.weight"].shape[1])
         squares = None if self.clip_norm is None else length_of(rows, 1).square().to(rows.dtype)
         hidden = mine[f"{first}.weight"].flatten(0, 1) @ rows.T
         small = (f"{first}.bias", f"{second}.weight", f"{second}.bias")
@@ -50,10 +52,10 @@ class Fused:
 
         errors(
             hidden, picked(mine), picked(sums), batch.y,
-            batch.mask, squares,
+            mask, squares,
             activation=activation, clip_norm=self.clip_norm or 0.0, by=by, add=add,
         )  # fmt: skip
-        used = batch.mask.any(0)
+        used = mask.any(0)
         if squares is not None:  # 0 times infinity is no 0
             used &= squares.isfinite()
         seen = torch.where(used, rows.T, 0.0).contiguous()  # products are fastest along contiguous rows of both sides
@@ -61,11 +63,11 @@ class Fused:
         weight.addmm_(hidden, seen.T, beta=1.0 if add else 0.0, alpha=by)
 
     def _check(self, models: Stack, batch: Batch) -> None:
-        """Once, on a few models."""
+        """Once, on a few models and on made-up records."""
         key = models.form, self.clip_norm is None, batch.x.device, torch.get_float32_matmul_precision()
         if key in CHECKED:
             return
-        some = Batch(batch.x, batch.y, batch.mask[:COMPARED])
+        some = Batch(*invented(batch.x, batch.y), torch.ones_like(batch.mask[:COMPARED]))
         few = models.like({name: value[:COMPARED].clone() for name, value in models.parameters.items()})
         theirs = self.gradients(few, some)
         for add, by in ((False, 1.0), (True, -0.5)):

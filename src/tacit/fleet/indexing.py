@@ -2,7 +2,7 @@
 
 `vmap` puts the tables of all models into one and adds an offset to every index. An index beyond a model's table is then
 no error: it reads, and trains, a row of the next model. So models that look something up and must not touch each other
-are trained one at a time, where the index raises.
+are trained one at a time, where the index raises. A private fleet moves such an index instead (apart.py).
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ LOOKS_UP = ("embedding", "index", "gather", "take", "scatter", "put", "unpool")
 """Parts of the names of operators that take positions from a tensor."""
 
 
+def takes_positions(name: str) -> bool:
+    """Whether an operator of this name takes positions from a tensor."""
+    return any(part in name for part in LOOKS_UP)
+
+
 class _Watched(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.found = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        self.found = self.found or any(part in name for part in LOOKS_UP)
+        self.found = self.found or takes_positions(func.overloadpacket.__name__)
         return func(*args, **(kwargs or {}))
 
 

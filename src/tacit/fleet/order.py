@@ -17,6 +17,7 @@ from ..core.errors import BadInput
 from ..loss import Plan
 from .device import Batch, Noise
 from .memory import BLOCK
+from .reading import whatever_they_hold
 
 DRAWN = b"draws of a fleet"
 ALIGNED = 16
@@ -49,13 +50,20 @@ class Pool:
     own: tuple[int, ...]
 
     @classmethod
-    def of(cls, x: ArrayLike, y: ArrayLike, member: ArrayLike, own: Sequence[int]) -> Pool:
-        features, labels = tensor_of(x), torch.as_tensor(np.asarray(y).astype(np.int64))
+    def of(cls, x: ArrayLike, y: ArrayLike, member: ArrayLike, own: Sequence[int], *, total: bool = False) -> Pool:
+        """Records as tensors. `total`: whatever a record holds, it is not refused; one that cannot be read has the
+        label NOBODY, from which a private step learns nothing."""
+        if total:
+            features, labels = whatever_they_hold(x, y)
+        else:
+            features, labels = tensor_of(x), torch.as_tensor(np.asarray(y).astype(np.int64))
         matrix = torch.as_tensor(np.asarray(member, dtype=bool))
         if matrix.dim() != 2 or not len(features) == len(labels) == len(matrix) or 0 in matrix.shape:
             raise BadInput("A fleet needs x and y of one length and a membership matrix of records x models.")
-        if labels.min() < 0 or not all(0 <= index < len(features) for index in own):
-            raise BadInput("A fleet needs labels from 0, and own records that are in the pool.")
+        if not total and labels.min() < 0:
+            raise BadInput("A fleet needs labels from 0.", fix="Number the classes 0, 1, 2 ...")
+        if not all(0 <= index < len(features) for index in own):
+            raise BadInput("A fleet needs own records that are in the pool.")
         return cls(features, labels, matrix, tuple(int(index) for index in own))
 
     def part(self, models: slice) -> Pool:

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core import check
 from ..core.errors import BadInput
 from ..loss import Plan
+from ..train.clip.arrays import ordinary_modes
 from .device import Batch
 from .fleet import Fleet, Models, _descent, _gradients, _how, _products, _started, _train, trainable
 from .memory import BLOCK, USED, available, bytes_each
@@ -96,7 +97,7 @@ class Runs:
     def many(self, x: ArrayLike, y: ArrayLike, member: ArrayLike, rngs: Sequence[np.random.Generator]) -> Predict:
         """Many runs: predict(x) -> logits of shape (runs, records, classes)."""
         sides = np.ascontiguousarray(member, dtype=bool)
-        data = Pool.of(x, y, sides, ()).to(self.fleet.device)
+        data = Pool.of(x, y, sides, (), total=self.fleet.total(self.schedule)).to(self.fleet.device)
         if sides.shape[1] != len(rngs):
             raise BadInput(f"{sides.shape[1]} runs need as many generators, got {len(rngs)}.")
         size = self._fitting(data)
@@ -115,7 +116,7 @@ class Runs:
             and _descent(self.fleet.optimizer(list(models.parameters.values()))) is None
         ):
             order = _even(order)
-        with _products(self.fleet.precision):
+        with _products(self.fleet.precision), ordinary_modes(data.x.device):
             how = _how(self.fleet, models, data, self.schedule, own=True)
             for _ in _train(models, self.fleet.optimizer, self.schedule, _batches(data, order), draws, how):
                 pass

@@ -32,6 +32,7 @@ from .fleet import Fleet, Models, Progress
 from .identity import made_of, template
 from .memory import BLOCK
 from .order import Epochs
+from .reading import whatever_they_hold
 from .stack import Stack
 
 Words = NDArray[np.uint64]
@@ -64,7 +65,11 @@ def spread(
     sides = np.asarray(member, dtype=bool)
     if sides.ndim != 2 or 0 in sides.shape:
         raise BadInput("A fleet needs a membership matrix of records x models.")
-    arrays, count = (np.asarray(x, dtype=np.float32), np.asarray(y), sides), sides.shape[1]
+    total, count = fleet.total(schedule), sides.shape[1]
+    records = (
+        [part.numpy() for part in whatever_they_hold(x, y)] if total else [np.asarray(x, np.float32), np.asarray(y)]
+    )
+    arrays = records[0], records[1], sides
     size = BLOCK * math.ceil(check.whole("models_at_once", fleet.models_at_once or SIZE) / BLOCK)
     parts, chance = range(math.ceil(count / size)), source(rng)
     words, done, store = chance.words(2 * count + 1), {}, None

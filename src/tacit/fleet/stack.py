@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy as shallow
+from functools import partial
 from typing import Self
 
 import torch
@@ -23,10 +24,11 @@ from ..train.clip.isolation import Stopped, Surroundings
 from ..train.clip.rounding import LOST, traced
 from ..train.sample.labels import known
 from .apart import apart
-from .certified import Clip, Counted, total_length, total_sway
+from .certified import Clip, Counted, Summing, total_length, total_sway
 from .indexing import looks_up
 from .layers import Convolution, Linear, Rule, rule_of
 
+Each = tuple[dict[str, Tensor], Tensor]
 Weights = Tensor | Clip | Callable[[Tensor], Tensor]
 """Weights (K, B), or a rule from per-example gradient norms (K, B) to weights (K, B): `Clip`, for DP-SGD."""
 
@@ -65,7 +67,7 @@ class Stack(ABC):
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
         """Per model the sum over examples of weight times gradient; shapes as `parameters`. Weight 0 is a true 0.
 
-        In float64 where a `Clip` needs that.
+        In float64 where a `Clip` has very many records.
 
         The batch is shared, x (B, ...) and y (B), or of each model's own, x (K, B, ...) and y (K, B).
         """
@@ -94,17 +96,19 @@ class LayerStack(Stack):
         known = weights if isinstance(weights, Tensor) else None
         with torch.enable_grad():
             logits, seen, outputs = self._forward(x.transpose(y.dim() - 1, y.dim()), shared=y.dim() == 1)
+            if isinstance(weights, Clip):
+                weights = weights.without(unknown(y, logits.shape[1]))
             error = softmax_error(logits.detach(), y)
             # known weights go through all layers with the error
             error = error if known is None else error * known[:, None]
             errors = dict(zip(outputs, torch.autograd.grad(logits, list(outputs.values()), error), strict=True))
-        weight, kind = (weights, None) if isinstance(weights, Tensor) else self.weighed(seen, errors, weights)
-        return self.added(seen, errors, weight, kind, known=known is not None)
+        summing = Summing(weights) if isinstance(weights, Tensor) else self.weighed(seen, errors, weights)
+        return summing(partial(self.added, seen, errors, known=known is not None))
 
     def weighed(
         self, seen: dict[str, Tensor], errors: dict[str, Tensor], weights: Clip | Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, torch.dtype | None]:
-        """Weights (K, B) by lengths that are never too short, and the type of number that sums need; None: theirs."""
+    ) -> Summing:
+        """Weights (K, B) by lengths that are never too short, and how sums are made with them."""
         parts: list[Counted] = []
         for name, error in errors.items():
             parts.append(self._rules[name].counted(seen[name], error))
@@ -182,22 +186,32 @@ class AnyStack(Stack):
             return vmap(grad(self._loss), in_dims=(0, own, own, 0), randomness="different")(
                 self.parameters, x, y, weights
             )
-        one = torch.ones(1, device=x.device)
+        each, outside = self._each(x, y, total=isinstance(weights, Clip))
+        weights = weights.without(outside) if isinstance(weights, Clip) else weights
+        summing = _settled([_written(value) for value in each.values()], weights, x.dtype)
+        return summing(lambda weight, kind: {name: _weighted_sum(weight, value, kind) for name, value in each.items()})
+
+    def _each(self, x: Tensor, y: Tensor, *, total: bool) -> Each:
+        """Every record's gradients (K, B, ...), and (K, B) who brought an index beyond what it points into.
+
+        Such a record is refused unless this is to be `total`.
+        """
+        own, one = 0 if y.dim() == 2 else None, torch.ones(1, device=x.device)
         per_example = vmap(
-            lambda parameters, a, b: grad(self._watched_loss)(parameters, a[None], b[None], one),
+            lambda parameters, a, b: grad(self._watched_loss, has_aux=True)(parameters, a[None], b[None], one),
             in_dims=(None, 0, 0),
             randomness="different",
         )
         every = vmap(per_example, in_dims=(0, own, own), randomness="different")
 
-        def run() -> dict[str, Tensor]:
-            self._check_positions(x if own is None else x.flatten(0, 1))
+        def run() -> Each:
+            if not total:
+                self._check_positions(x if own is None else x.flatten(0, 1))
             self._model.train()
-            return every(self.parameters, x, y)
+            found: Each = every(self.parameters, x, y)
+            return found
 
-        each = self._kept_apart(run, x)
-        weight, kind = _settled([_written(value) for value in each.values()], weights, x.dtype)
-        return {name: _weighted_sum(weight, value, kind) for name, value in each.items()}
+        return self._kept_apart(run, x)
 
     def _check_positions(self, x: Tensor) -> None:
         """Refuse a position beyond a model's table, where `vmap` would read the next model's (indexing.py)."""
@@ -220,7 +234,7 @@ class AnyStack(Stack):
                     fix="Give the model a larger table (num_embeddings).",
                 ) from None
 
-    def _kept_apart(self, run: Callable[[], dict[str, Tensor]], x: Tensor) -> dict[str, Tensor]:
+    def _kept_apart(self, run: Callable[[], Each], x: Tensor) -> Each:
         """Within a pass records cannot meet; what the model keeps from it is put back, so that no later one sees it."""
         if traced(x) or x.is_meta:
             return run()
@@ -231,9 +245,13 @@ class AnyStack(Stack):
             path, kind = next(iter(self._around.lost.items()))
             raise left("model", path, kind) from None
 
-    def _watched_loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        with apart():
-            return self._loss(parameters, x, y, weight)
+    def _watched_loss(
+        self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        with apart() as looking:
+            logits = functional_call(self._model, parameters, (x,))
+        outside = torch.zeros((), dtype=torch.bool, device=x.device) if looking.outside is None else looking.outside
+        return (losses(*known(logits, y)) * weight).sum(), outside
 
     def _loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         return (losses(*known(functional_call(self._model, parameters, (x,)), y)) * weight).sum()
@@ -305,6 +323,11 @@ def softmax_error(logits: Tensor, y: Tensor) -> Tensor:
     return torch.softmax(logits, dim=1) - (classes == y.unsqueeze(-2)).to(logits.dtype)
 
 
+def unknown(y: Tensor, classes: int) -> Tensor:
+    """Labels that name no output: a private step learns nothing from their records, as in `tacit.private`."""
+    return (y < 0) | (y >= classes)
+
+
 def _wide(value: Tensor, like: Tensor) -> Tensor:
     """With as many axes."""
     return value.view(*value.shape, *(1,) * (like.dim() - value.dim()))
@@ -323,11 +346,9 @@ def _written(each: Tensor) -> Counted:
     return Counted(length, length, each.shape[1])
 
 
-def _settled(
-    parts: list[Counted], weights: Clip | Callable[[Tensor], Tensor], kind: torch.dtype
-) -> tuple[Tensor, torch.dtype | None]:
-    """Weights (K, B), and the type of number that sums need on a processor."""
+def _settled(parts: list[Counted], weights: Clip | Callable[[Tensor], Tensor], kind: torch.dtype) -> Summing:
+    """Weights (K, B), and how sums are made with them on a processor."""
     weight = weights(total_length(parts).to(kind))
     if not isinstance(weights, Clip) or not weight.is_cpu or traced(weight):
-        return weight, None
+        return Summing(weight)
     return weights.settled(weight, total_sway(parts))

@@ -66,7 +66,7 @@ class Inside(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        outside = bounded(func, args, kwargs, _ONE)[2]
+        outside = bounded(func, args, kwargs, ONE_RECORD)[2]
         if outside is not None and bool(outside):
             raise IndexError("An index is out of range.")
         return func(*args, **kwargs)
@@ -92,7 +92,9 @@ class _One(_Every):
         return tensor
 
 
-_EVERY, _ONE = _Every(1), _One(1)
+_EVERY = _Every(1)
+ONE_RECORD = _One(1)
+"""For code that sees one record, by itself or inside a `vmap` of somebody else's."""
 
 
 def _is_index(index: Any) -> bool:
