@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit import BadInput
-from tacit.data import load
+from tacit.data import columns_of, frames, load
 
 
 @pytest.fixture
@@ -159,6 +159,19 @@ def test_people_are_told_apart_by_the_spelling_of_their_ids(tmp_path):
     assert len(found) == 6  # without an id a record is nobody's
     assert found[1] == found[2] == found[3]
     assert len({found[0], found[1], found[4], found[5]}) == 4
+
+
+@pytest.mark.needs("pyarrow")
+def test_decimal_ids_are_not_merged_and_nan_is_nobodys_id(tmp_path):
+    """Databases write whole numbers of many digits as decimals; double precision took two people for one."""
+    import pyarrow
+    import pyarrow.parquet
+
+    large = pyarrow.array([2**60, 2**60 + 1, 2**60, None], pyarrow.decimal128(38, 0))
+    assert frames.table(pyarrow.table({"who": large}))["who"].as_ids()[0].tolist() == [0, 1, 0, -1]
+    fractions = pyarrow.array([2.0, float("nan"), float("nan"), None])
+    pyarrow.parquet.write_table(pyarrow.table({"who": fractions}), tmp_path / "t.parquet")
+    assert columns_of(tmp_path / "t.parquet")["who"].as_ids()[0].tolist() == [0, -1, -1, -1]
 
 
 @pytest.mark.needs("sklearn")

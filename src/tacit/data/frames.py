@@ -110,6 +110,8 @@ def _values(series: Any, name: str) -> Values:
     kind = series.dtype
     if kind.is_nested():
         raise BadInput(f"Column {name!r} holds more than one value per row.")
+    if kind == narwhals().Decimal:  # identifiers of databases: double precision would merge some
+        return from_arrow(series)
     if kind.is_integer() and not _exact(series):
         return _texts(series.cast(narwhals().String))
     if kind.is_numeric() or kind == narwhals().Boolean:
@@ -157,6 +159,9 @@ def from_arrow(series: Any) -> Values:
     import pyarrow.compute
 
     column = series if isinstance(series, pyarrow.ChunkedArray | pyarrow.Array) else series.to_arrow()
+    if pyarrow.types.is_float32(column.type) or pyarrow.types.is_float64(column.type):  # NaN is missing, no text
+        nothing = pyarrow.scalar(None, column.type)
+        column = pyarrow.compute.if_else(pyarrow.compute.is_nan(column), nothing, column)
     if not pyarrow.types.is_dictionary(column.type):
         column = column.cast(pyarrow.string()).dictionary_encode()
     column = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
