@@ -139,3 +139,41 @@ def test_one_slow_reading_is_enough(epsilon, delta, rate, steps, monkeypatch):
     assert read == []
     assert 0.98 * epsilon < found.epsilon.upper <= epsilon
     assert found.epsilon == privacy_loss(found.event, "replace").epsilon(delta)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"adjacency": "zero-out", "tpr": 0.001846756250307685, "fpr": 3.0152154044319684e-05,
+         "noise_multiplier": 11.876164267868273, "steps": 610},
+        {"adjacency": "replace", "tpr": 0.01880606628585988, "fpr": 0.00012226173444022687,
+         "noise_multiplier": 2.7926796334595427, "steps": 21},
+    ],
+)  # fmt: skip
+def test_a_rate_just_below_one_is_found(given):
+    """Everybody in every step is just above the target; the search ran past it and ended in a KeyError."""
+    setting = calibrate("rate", delta=1e-7, **given)
+    event = training_event(given["noise_multiplier"], setting.rate, given["steps"])
+    assert 0.4 < setting.rate < 1
+    assert given["tpr"] * 0.97 < privacy_loss(event, given["adjacency"]).tradeoff(given["fpr"]).upper <= given["tpr"]
+
+
+@pytest.mark.parametrize("target", [{"advantage": 0.78}, {"tpr": 0.85, "fpr": 0.3}])
+def test_who_is_hardly_ever_sampled_needs_no_noise_for_any_target(target):
+    """Of 40 steps at this rate 77 in 100 records are in some: the search took seconds to end at a noise of 1e-6."""
+    with pytest.raises(BadInput, match="Any noise multiplier"):
+        calibrate(delta=1e-7, rate=0.036, steps=40, **target)
+    less = {name: value - 0.03 if name != "fpr" else value for name, value in target.items()}
+    assert calibrate(delta=1e-7, rate=0.036, steps=40, **less).noise_multiplier > 0
+
+
+def test_a_search_for_steps_ends_where_readings_no_longer_tell():
+    asked = []
+
+    def excess(steps):
+        asked.append(steps)
+        return -1.0 if steps <= 467_646_718 else 3.0
+
+    found = calibration._most_steps(excess, lambda value: 0.0, lambda: 0.02, lambda value: None)
+    assert 467_646_718 * (1 - 2 * calibration.UNSURE) < found <= 467_646_718
+    assert len(asked) < 40

@@ -2,11 +2,24 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from tacit.core.errors import BadInput
-from tacit.core.events import ApproximateDP, Gaussian, Laplace, NonPrivate, NoOp, Poisson, RandomizedResponse, Repeat
+from tacit.core.events import (
+    ApproximateDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    NoOp,
+    Poisson,
+    RandomizedResponse,
+    Repeat,
+)
 from tacit.loss import epsilon, privacy_loss
+from tacit.loss.closed import head_of, tail_of
 
 
 def test_single_gaussian_matches_the_analytic_formula():
@@ -102,3 +115,25 @@ def test_epsilon_wants_an_event_or_numbers(arguments):
 def test_bad_numbers_are_refused(bad):
     with pytest.raises(BadInput):
         epsilon(**{"delta": 1e-5, **bad})
+
+
+@pytest.mark.parametrize("event", [DiscreteGaussian(1.7), Poisson(0.1, Gaussian(1.0)), DiscreteLaplace(2.0)])
+def test_no_power_is_claimed_beyond_the_epsilons_that_are_looked_at(event):
+    """Every outcome is possible on both sides, so that without false alarms nothing is found: 3e-26 was claimed."""
+    loss = privacy_loss(event, "add-remove")
+    assert loss.tradeoff(0.0).lower == 0.0
+    assert loss.tradeoff(0.0).upper < 1e-15
+    assert loss.tradeoff(1e-300).lower <= 1e-280
+
+
+def test_power_without_false_alarms_is_the_chance_to_tell_all():
+    for event, told in ((ApproximateDP(1.0, 0.1), 0.1), (Repeat(ApproximateDP(1.0, 0.1), 3), 0.271)):
+        assert privacy_loss(event, "add-remove").tradeoff(0.0).lower == pytest.approx(told, rel=1e-9)
+
+
+def test_mutant_a_profile_that_ends_too_soon():
+    """Without what lies beyond, a profile that was cut at epsilon 1 claims its last delta."""
+    epsilons, deltas = np.linspace(0, 1, 11), np.linspace(0.4, 0.1, 11)
+    assert tail_of(epsilons, deltas, deltas, 0.0).lower == 0.0
+    assert tail_of(epsilons, deltas, deltas, 0.0, beyond=0.1).lower == pytest.approx(0.1)
+    assert head_of(epsilons, deltas, deltas, 0.9).lower < head_of(epsilons, deltas, deltas, 0.9, beyond=0.1).lower

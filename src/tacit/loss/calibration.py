@@ -20,12 +20,9 @@ from .conditions import upper_bound
 from .dispatch import loss_of, privacy_loss
 from .readers import Sure, direction
 from .reading import training_event
+from .root import FINE, LOOSEST, WIDEST, Doubt, Excess, root
 from .saddle import ENOUGH, GAP
 
-Excess = Callable[[float], float]
-"""log of what a value costs over what it may cost."""
-Doubt = Callable[[], float]
-"""The relative gap of the last reading."""
 Estimate = Callable[[float], tuple[float, bool] | None]
 """An unproven excess, and whether reading the proven one is quick; None where there is no estimate."""
 ROUGH = 0.03
@@ -34,10 +31,8 @@ STEEP = 4.0
 """The largest guess of an excess: beyond, one Newton step says only on which side the answer is."""
 SELDOM = 3.0
 """With fewer samples of one record on average than this, they are taken for one at most: only to start a search by."""
-WIDEST = math.log(64)
-"""The longest step of the search, in log scale."""
-FINE, COARSE = 1e-9, 2e-5
-"""How near to its target a search ends, relatively: where readings are quick, and where they are slow."""
+COARSE = 2e-5
+"""How near to its target a search ends, relatively, where readings are slow."""
 NEAR = 1e-3
 """Where readings are slow, a search may also end so near to the value that is solved for, relatively: where epsilon
 falls with a high power of the noise, this is farther from the target."""
@@ -46,8 +41,8 @@ WIDE = 1e-4
 PLAIN, FAINT = 0.015, 1e-12
 """Where a contour would take long, samples are seldom and delta is not this small, it is drawn only if the lattice has
 a gap wider than this."""
-LOOSEST = 0.02
-"""No search ends farther from its target than this, however wide readings are: noise would be far too large."""
+UNSURE = 1e-5
+"""Readings with a wider gap than this do not tell which number of steps is the last one."""
 FAR = 0.5
 """An excess from which on estimates lead the search even where readings are quick: they may not stay so."""
 AROUND = 0.03
@@ -155,11 +150,8 @@ def calibrate(
         """How far apart the ends of the last reading are: no search need be finer than that."""
         return min(next(reversed(readings.values())).gap, LOOSEST) if readings else 0.0
 
-    if (
-        solve == "noise_multiplier"
-        and epsilon is not None
-        and _rare(float(known["rate"]), float(known["steps"]), delta)
-    ):
+    told = delta if epsilon is not None else (target - (fpr or 0.0)) / (1 - (fpr or 0.0))
+    if solve == "noise_multiplier" and _rare(float(known["rate"]), float(known["steps"]), told):
         raise BadInput("Any noise multiplier down to 1e-9 meets the target.", fix="Ask for a smaller target.")
     guess = limit
     if epsilon is not None and solve == "noise_multiplier" and float(known["rate"]) * float(known["steps"]) < SELDOM:
@@ -202,9 +194,12 @@ def _seldom(
     return min(max(found, -STEEP), STEEP)
 
 
-def _rare(rate: float, steps: float, delta: float) -> bool:
-    """Whether delta covers telling all about whoever is ever sampled: then epsilon is 0 without any noise."""
-    return rate < 1 and -math.expm1(steps * math.log1p(-rate)) * (1 + 1e-12) <= delta
+def _rare(rate: float, steps: float, told: float) -> bool:
+    """Whether a chance of `told` to tell all covers whoever is ever sampled: then no noise is needed.
+
+    With delta it makes epsilon 0. With an advantage a it is a, and a true-positive rate is then fpr + a (1 - fpr).
+    """
+    return rate < 1 and -math.expm1(steps * math.log1p(-rate)) * (1 + 1e-12) <= told
 
 
 def _over(risk: Interval, target: float) -> float:
@@ -272,13 +267,16 @@ def _largest_rate(excess: Excess, limit: Excess, doubt: Doubt | None = None, est
         return 1.0
     start, slope = _start(limit, 0.25, better=-1, least=1e-12, most=1.0)
     start, slope, close, near = _nearer(estimate, start, slope, better=-1, least=1e-12, most=1.0)
-    found = root(excess, start, better=-1, least=1e-12, most=1.0, slope=slope, doubt=doubt, tolerance=close, near=near)
+    found = root(
+        excess, start, better=-1, least=1e-12, most=1.0, slope=slope, doubt=doubt, tolerance=close, near=near, bad=0.0
+    )
     if found == 0:
         raise BadInput("No rate above 1e-12 meets the target.", fix="Use more noise or fewer steps.")
     return found
 
 
-def _most_steps(excess: Excess, limit: Excess, doubt: Doubt | None = None, estimate: Estimate | None = None) -> int:
+def _most_steps(excess: Excess, limit: Excess, doubt: Doubt, estimate: Estimate) -> int:
+    """The largest number of steps; where readings have a gap, one that comes as near to the target as they tell."""
     good, y_good, bad, turn = 0, -math.inf, max(math.ceil(_start(limit, 1e3, better=-1, least=1.0, most=1e15)[0]), 2), 0
     y_bad = excess(bad)
     while y_bad <= 0:
@@ -288,6 +286,8 @@ def _most_steps(excess: Excess, limit: Excess, doubt: Doubt | None = None, estim
             raise BadInput("Any number of steps meets the target.", fix="Ask for a smaller target.")
         y_bad = excess(bad)
     while bad - good > 1:
+        if doubt() > UNSURE and (-y_good <= doubt() or bad - good <= UNSURE * good):
+            break
         turn += 1
         if math.isfinite(y_good - y_bad) and turn % 4:
             ahead = good * (bad / good) ** (y_good / (y_good - y_bad))
@@ -351,50 +351,3 @@ def _nearer(
     close, near = (FINE, 0.0) if last is not None and last[1] else (COARSE, NEAR)
     ahead = min(max(found * math.exp(better * near / 2), least), most)
     return ahead, steep if steep * better < 0 else slope, close, near
-
-
-def root(
-    excess: Excess,
-    start: float,
-    *,
-    better: int,
-    least: float,
-    most: float,
-    tolerance: float = FINE,
-    slope: float = math.nan,
-    doubt: Doubt | None = None,
-    near: float = 0.0,
-) -> float:
-    """Where a monotone excess becomes 0, from the side where it is at most 0; beyond `least` or `most`: 0, infinity.
-
-    Values grow `better` upwards (1) or downwards (-1). The secant method in log scale, kept inside what is known, aims
-    at half the tolerance on the good side, so that its last step lands there. The first step goes by the given slope.
-    What is asked for is met by upper ends, which may be off by the gap of a reading: no search is finer than that, nor
-    finer than `near` in log scale, by the slope.
-    """
-    x, good, bad = math.log(start), math.nan, math.nan
-    before = math.nan, math.nan
-    for step in range(200):
-        y = excess(math.exp(x))
-        if y <= 0:
-            good = x
-        else:
-            bad = x
-        close = tolerance if doubt is None else max(tolerance, doubt())
-        between = max(close / 2, near)
-        close = max(close, min(near * abs(slope), LOOSEST)) if slope * better < 0 else close
-        if -close <= y <= 0 or (abs(good - bad) <= between and math.isfinite(good)):
-            break
-        if math.isfinite(before[0]):
-            slope = (y - before[1]) / (x - before[0]) if x != before[0] else math.nan
-        before = x, y
-        ahead = x - (y + close / 2) / (slope if slope * better < 0 else -better)
-        if not math.isfinite(ahead):
-            ahead = x + (better if y > 0 else -better) * math.log(4)
-        ahead = min(max(ahead, x - WIDEST), x + WIDEST)
-        if math.isfinite(good + bad) and (step % 8 == 7 or not min(good, bad) < ahead < max(good, bad)):
-            ahead = (good + bad) / 2
-        if not math.log(least) <= ahead <= math.log(most):
-            return 0.0 if ahead < 0 else math.inf
-        x = ahead
-    return math.exp(good)

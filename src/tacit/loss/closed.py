@@ -191,10 +191,12 @@ class Once:
         return Interval(min(found.lower, high), min(found.upper, high))
 
     def tail(self, fpr: float) -> Interval:
-        return tail_of(*self._profile(), fpr)
+        profile = self._profile()
+        return tail_of(*profile, fpr, beyond=float(profile[1][-1]))
 
     def head(self, fpr: float) -> Interval:
-        return head_of(*self._profile(), fpr)
+        profile = self._profile()
+        return head_of(*profile, fpr, beyond=float(profile[1][-1]))
 
     def _profile(self) -> tuple[Array, Array, Array]:
         kinks = [0.0] + [loss for loss, _, _ in self.pair.losses() if loss > 0]
@@ -299,19 +301,28 @@ class Single:
         return epsilons, np.clip(p - q - error, 0.0, 1.0), np.clip(p - q + error, 0.0, 1.0)
 
 
-def tail_of(epsilons: Array, lower: Array, upper: Array, fpr: float, *, between: bool = False) -> Interval:
-    """inf of delta + e^epsilon fpr over epsilons; `between` them delta is linear in e^epsilon, or only convex."""
+def tail_of(
+    epsilons: Array, lower: Array, upper: Array, fpr: float, *, between: bool = False, beyond: float = 0.0
+) -> Interval:
+    """inf of delta + e^epsilon fpr over epsilons; `between` them delta is linear in e^epsilon, or only convex.
+
+    Past the last of them delta is at least `beyond`.
+    """
     lines = np.exp(np.minimum(epsilons, 700.0)) * fpr
     least = (lower[1:] + lines[:-1]).min() if between else (lower + lines).min()
-    return Interval(min(float(least), 1.0), min(float((upper + lines).min()), 1.0))
+    least = min(float(least), beyond + float(lines[-1]), 1.0)
+    return Interval(least, min(float((upper + lines).min()), 1.0))
 
 
-def head_of(epsilons: Array, lower: Array, upper: Array, fpr: float, *, between: bool = False) -> Interval:
-    """inf of 1 - e^-epsilon (1 - delta - fpr) over epsilons, in the same two cases."""
+def head_of(
+    epsilons: Array, lower: Array, upper: Array, fpr: float, *, between: bool = False, beyond: float = 0.0
+) -> Interval:
+    """inf of 1 - e^-epsilon (1 - delta - fpr) over epsilons, in the same cases."""
     shrink = np.exp(-epsilons)
     free_low, free_high = np.maximum(1 - lower - fpr, 0.0), np.maximum(1 - upper - fpr, 0.0)
     most = (shrink[:-1] * free_low[1:]).max() if between else (shrink * free_low).max()
-    return Interval(1 - float(most), 1 - float((shrink * free_high).max()))
+    most = max(float(most), float(shrink[-1]) * max(1 - beyond - fpr, 0.0))
+    return Interval(1 - most, 1 - float((shrink * free_high).max()))
 
 
 def invert(parts: Parts, delta: float, *, start: float) -> Interval:

@@ -20,6 +20,7 @@ from .tilted import Bounding, chernoff, conversion
 from .window import TOLD, Counts, TooLarge, Window, compose, log_moments, lost, moment_doubt, rounding
 
 Composition = tuple[tuple[Pair, int], ...]
+Profile = tuple[tuple[Array, Array], tuple[Array, Array], float]
 TILTS = np.geomspace(1e-2, 2e5, 48)
 SLACK = 8.5
 """Mass beyond e^-SLACK delta/steps is cut from one step: far losses would make all tilts but small ones explode."""
@@ -31,6 +32,8 @@ SIZES = 1e-4, 1e-8, 1e-14
 """Deltas that are read from different levels of a pair."""
 MOST_TURNS = 10
 """How often a lattice is made finer, or coarser, before what is known must do."""
+SHARE, LED = 0.85, 0.9
+"""Of the tilt at which Chernoff's bound is least; and of a bound, below which an end shows that it was far off."""
 FIRST = 512
 """Points of a window that are looked at first."""
 TRIED = 400
@@ -78,12 +81,13 @@ class Lattice:
         left = delta - lost(coarse) * (1 + TOLD)  # what a moment does not see counts against delta
         if left <= 0:
             return Interval(0.0, math.inf)
-        bound, tilt = _chernoff(coarse, lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t)
+        ending: Bounding = lambda t, log_m: (log_m - math.log(left) + conversion(t)) / t  # noqa: E731
+        bound, tilt = _chernoff(coarse, ending)
         sure = bound + moment_doubt(coarse, tilt) / tilt + rounding(coarse, tilt)[1]
         if sure <= known:
             return Interval(0.0, known if sure > 0 else 0.0)
         read = lambda low, high: Interval(_solve(low, delta) if low else 0.0, _solve(high, delta))  # noqa: E731
-        found, most = self._refined(0.85 * tilt, bound, log_mass, read, known), min(self.largest, sure)
+        found, most = self._refined(SHARE * tilt, bound, log_mass, read, known, ending), min(self.largest, sure)
         return found if found.upper <= most else Interval(min(found.lower, most), most)
 
     def delta(self, epsilon: float) -> Interval:
@@ -101,21 +105,28 @@ class Lattice:
 
     def tail(self, fpr: float) -> Interval:
         """inf over epsilon >= 0 of delta(epsilon) + e^epsilon fpr."""
-        return tail_of(*self.profile, fpr)
+        (low, least), (high, most), told = self.profile
+        upper = tail_of(high, most, most, fpr).upper
+        return Interval(min(tail_of(low, least, least, fpr, beyond=told).lower, upper), upper)
 
     def head(self, fpr: float) -> Interval:
         """inf over epsilon >= 0 of 1 - e^-epsilon (1 - delta(epsilon) - fpr)."""
-        return head_of(*self.profile, fpr)
+        (low, least), (high, most), told = self.profile
+        upper = head_of(high, most, most, fpr).upper
+        return Interval(min(head_of(low, least, least, fpr, beyond=told).lower, upper), upper)
 
     @property
-    def profile(self) -> tuple[Array, Array, Array]:
-        """Epsilons from 0 up, with lower and upper ends of delta there: for reading a trade-off curve many times."""
+    def profile(self) -> Profile:
+        """Epsilons from 0 up with lower ends of delta, others with upper ends, and the least delta beyond.
+
+        For reading a trade-off curve many times. Ends are linear in e^epsilon between epsilons of their own side alone.
+        """
         if self._profile is None:
             raise NotMet
         return self._profile
 
     @cached_property
-    def _profile(self) -> tuple[Array, Array, Array] | None:
+    def _profile(self) -> Profile | None:
         """None where no lattice holds it, which is found out once."""
         try:
             return self._read_profile()
@@ -124,12 +135,12 @@ class Lattice:
                 raise
             return None
 
-    def _read_profile(self) -> tuple[Array, Array, Array]:
+    def _read_profile(self) -> Profile:
         if self.leveled:
             return self._level(SIZES[1]).profile
         low, high = self._windows
-        epsilons = np.concatenate([[0.0], high.losses[high.losses > 0]])
-        return epsilons, low.deltas(epsilons) if low else np.zeros_like(epsilons), high.deltas(epsilons)
+        none = np.zeros(1), np.zeros(1)
+        return (low.bends if low else none), high.bends, (low.infinite if low else 0.0)
 
     def deltas(self, epsilons: Array) -> Array:
         """Upper ends of delta at many epsilons, from one lattice, or from one for each level."""
@@ -175,18 +186,24 @@ class Lattice:
         log_mass: float,
         read: Callable[[Window | None, Window], Interval],
         enough: float = 0.0,
+        ending: Bounding | None = None,
     ) -> Interval:
         """Refine the lattice until the gap is as small as aimed at, refining no longer pays, or the work is too large.
 
         Every reading is certified, so what is known is their intersection. An upper end of at most `enough` will do.
+        Where a coarse lattice was far off, tilt and anchor follow from the finer one, by the bound that is `ending`.
         """
         width, known, before = self._fitted(self._span(log_mass) / 100), Interval(0.0, math.inf), math.inf
         failed = 0.0
         for _ in range(MOST_TURNS):
-            steep = min(tilt, STEEPEST / width)
             try:
                 origins = self._origins(width, log_mass)
-                high = compose(self._lattices(width, log_mass, 1, origins), steep, 1, anchor)
+                above = self._lattices(width, log_mass, 1, origins)
+                if ending is not None and known.upper < LED * anchor:
+                    anchor, tilt = _chernoff(above, ending)
+                    anchor, tilt = min(anchor, known.upper), SHARE * tilt
+                steep = min(tilt, STEEPEST / width)
+                high = compose(above, steep, 1, anchor)
                 if enough and read(None, high).upper <= enough:
                     return Interval(known.lower, max(enough, known.lower))
                 low = compose(self._lattices(width, log_mass, -1, origins), steep, -1, anchor) if self.tight else None
@@ -200,7 +217,7 @@ class Lattice:
                 max(known.lower, found.lower), max(min(known.upper, found.upper), known.lower, found.lower)
             )
             gap = found.gap if low else _change(upper, found.upper)
-            idle = (known.gap > 0.8 * before) if low else gap == 0
+            idle = (known.gap > 0.8 * before and known.upper > 0.95 * upper) if low else gap == 0
             finer = self._fitted(width * max(0.1, min(0.6, 0.8 * math.sqrt(self.aim / max(gap, self.aim)))))
             done = gap <= self.aim or known.upper <= max(enough, 1e-9) or found.lower == math.inf or idle
             work = max(high.losses.size * width, 2 * len(self.pairs) * self._span(log_mass)) / finer

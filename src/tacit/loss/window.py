@@ -100,6 +100,13 @@ class Window:
         """A certified end of delta(epsilon)."""
         return float(self.deltas(np.array([epsilon]))[0])
 
+    @property
+    def bends(self) -> tuple[Array, Array]:
+        """Epsilons from 0 between which the end of delta is linear in e^epsilon without a tilt, and the ends there."""
+        places = self.losses + self.sign * self.shift
+        epsilons = np.concatenate([[0.0], places[places > 0]])
+        return epsilons, self.deltas(epsilons)
+
     def deltas(self, epsilons: Array) -> Array:
         """`delta` for many epsilons."""
         moved = epsilons - self.sign * self.shift
