@@ -339,12 +339,12 @@ def note(text: str) -> None:
 
 def main() -> None:
     """The command `tacit`; a mistake in the options is bad input like any other."""
-    usage_error = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+    usage_error: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
     command = typer.main.get_command(app)
     try:
         status = command.main(sys.argv[1:] or ["--help"], prog_name="tacit", standalone_mode=False)
     except usage_error as error:
-        sentence = " ".join(str(error.format_message()).split()) or "A verb is missing"  # type: ignore[attr-defined]
+        sentence = " ".join(str(error.format_message()).split()) or "A verb is missing"
         from ..core.errors import BadInput
 
         sentence = in_words(sentence)

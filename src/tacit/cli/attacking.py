@@ -11,8 +11,9 @@ import typer
 
 from ..audits.foreign import Border
 from ..core.errors import BadInput
-from ..core.evidence import BLIND_BASELINE, Estimate, Evidence, Measurement
+from ..core.evidence import BLIND_BASELINE, Evidence, Measurement
 from ..core.files import Lasting
+from ..core.interval import Estimate
 from ..core.run_folder import run_folder
 from ..core.shown import aligned, significant
 from ..data import Records
@@ -65,8 +66,8 @@ def attack(
             if members is None or nonmembers is None:
                 raise BadInput("--model needs --members and --nonmembers.")
             target, count = resolve_model(str(model)), 16 if references is None else references
-            pair = sides(target, members, nonmembers, label)
-            evidence = _attacked(target, *pair, names, count, seeded(seed), checkpoint=parts)
+            inside, outside = sides(target, members, nonmembers, label)
+            evidence = _attacked(target, inside, outside, names, count, seeded(seed), checkpoint=parts)
         evidence.save(held.results / "evidence.json")
         write(evidence.scores, held.results / "scores.csv")
         held.commit()
@@ -101,9 +102,9 @@ def _attack_run(
     elif how == "make":
         found = loaded(found, Path(str(file.need("model", "file"))))
     groups = None if records.groups is None else np.concatenate([records.groups[rows] for rows in (inside, ~inside)])
-    more = {"fit": fit, "fpr": table.get("fpr"), "groups": groups, "checkpoint": finished}
+    more: dict[str, Any] = {"fit": fit, "fpr": table.get("fpr"), "groups": groups, "checkpoint": finished}
     count = table.get("references", 16) if references is None else references
-    evidence = _attacked(found, *pair, names or table.get("attacks"), count, finished.chance, **more)
+    evidence = _attacked(found, pair[0], pair[1], names or table.get("attacks"), count, finished.chance, **more)
     rows = np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))
     return evidence.with_(exposures=renamed(evidence.exposures, rows))
 

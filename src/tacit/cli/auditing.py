@@ -71,7 +71,7 @@ def audit(
     common: dict[str, Any] = {"claim": claim, "runs": runs, "confidence": confidence, "rng": seeded(seed)}
     state = "checkpoint.jsonl" if pair is None and seconds is None else None
     records = None if pair is not None else read_data(str(data), label=label)
-    sides = None if pair is None else read_pair(pair)
+    sides: Any = None if pair is None else read_pair(pair)
     with run_folder(out, "audit", state=state, settings=code_of(entry), resume=resume, again=again) as held:
         if records is None:
             found = audit_mechanism(target, sides, delta=delta, adjacency=adjacency, **common)

@@ -40,7 +40,7 @@ def disclose(
     """Say what a release gives away."""
     path = Path(source)
     if path.suffix.lower() == ".json":
-        found, known = of_log(read_log(parsed(read_text(path), path.name))), []
+        found, known = of_log(read_log(parsed(read_text(path), path.name))), list[str]()
     else:
         found, known = _table(path, columns, secret, unit, k)
     data: dict[str, Any] = {"findings": [item.to_json() for item in found]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -260,9 +261,10 @@ def _write(answer: Answer, path: Path) -> None:
 
 def _priced(question: Query[Any], epsilon: float, delta: float) -> Result:
     price = question.preview(epsilon=epsilon, delta=delta)
-    data = {"error": price.error, "event": price.event.to_json(), "remaining": price.remaining}
+    data: dict[str, Any] = {"error": price.error, "event": price.event.to_json(), "remaining": price.remaining}
     data["assumptions"] = list(price.assumptions)
-    errors = price.error if isinstance(price.error, dict) else {question.name.split(" ")[1]: price.error}
+    own = question.name.split(" ")[1]
+    errors: Mapping[str, float | None] = price.error if isinstance(price.error, Mapping) else {own: price.error}
     rows = [
         (
             f"error of {name}",

@@ -56,10 +56,10 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, name: st
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    version = npy.read_magic(member)  # type: ignore[no-untyped-call]
+    version = npy.read_magic(member)
     if version not in readers:
         raise ValueError
-    shape, fortran, kind = readers[version](member)  # type: ignore[no-untyped-call]
+    shape, fortran, kind = readers[version](member)
     if any(size < 0 for size in shape):
         raise ValueError
     return shape, fortran, kind

@@ -90,7 +90,8 @@ class Schema:
     groups: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        groups = (self.groups,) if isinstance(self.groups, str) else tuple(self.groups)
+        given: object = self.groups
+        groups = (given,) if isinstance(given, str) else tuple(self.groups)
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "groups", groups)
         if wrong := next((item for item in self.columns if not isinstance(item, Column)), None):

@@ -79,7 +79,9 @@ class BackpropagationStack(Stack):
 
     def _forward(self, x: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Logits, the clipped input of every layer, and what its tanh puts out (none after the last)."""
-        hidden, inputs, outputs = x.flatten(1), [], []
+        hidden = x.flatten(1)
+        inputs: list[Tensor] = []
+        outputs: list[Tensor] = []
         for weight, norm in zip(self.parameters.values(), self.clipping.inputs, strict=True):
             if inputs:
                 outputs.append(hidden := hidden.tanh())

@@ -141,7 +141,11 @@ class CaseStudy:
 
 
 def _mean(models: Models) -> Parameters:
-    total = {name: sum(part.parameters[name].sum(0) for part in models.stacks) for name in models.stacks[0].parameters}
+    none = torch.zeros(())
+    total = {
+        name: sum((part.parameters[name].sum(0) for part in models.stacks), none)
+        for name in models.stacks[0].parameters
+    }
     return {name: value[None] / len(models) for name, value in total.items()}
 
 

@@ -47,7 +47,7 @@ def names_of(target: Any, y: Array) -> Array | None:
     """
     told = _own(target, "names_like")
     if callable(told):
-        return told(y)  # type: ignore[no-any-return]
+        return told(y)
     given, words = _own(target, "classes_"), label_names(target)
     if given is None and words is not None and y.dtype.kind not in NUMBERS and np.isin(y, words).all():
         return words

@@ -36,6 +36,7 @@ from ..core import (
     Source,
     check,
 )
+from ..core.evidence import Scalar
 from ..core.fault import FAULTS, Fault
 from ..fleet import Epochs, Fleet, MakeOptimizer
 from ..loss import Plan
@@ -344,10 +345,10 @@ class Experiment:
             adjacency=game.adjacency,
         )
 
-    def _counted(self, private: bool) -> dict[str, int]:
+    def _counted(self, private: bool) -> dict[str, Scalar]:
         """How many models were trained for what, and the audit's by which code."""
         effort = self.effort
-        own = {"runs_of_train.fit": effort.own_runs} if private else {}
+        own: dict[str, Scalar] = {"runs_of_train.fit": effort.own_runs} if private else {}
         return {"references": effort.references, "runs_of_the_fleet": effort.runs, **own}
 
 

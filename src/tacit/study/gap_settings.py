@@ -79,7 +79,7 @@ def agreement(rows: list[Setting]) -> float | None:
     ranked = [_ranks(values) for values in (gaps, areas)]
     if min(np.ptp(ranks) for ranks in ranked) == 0:
         return None
-    return float(np.corrcoef(*ranked)[0, 1])
+    return float(np.corrcoef(ranked[0], ranked[1])[0, 1])
 
 
 def _ranks(values: Array) -> Array:

@@ -81,5 +81,5 @@ def _mark(*parts: bytes) -> bytes:
 
 def _whose(records: Records) -> tuple[int, NDArray[Any]]:
     """The number of users, and the user of each record, numbered in the order in which they first appear."""
-    names, first, place = np.unique(records.unit, return_index=True, return_inverse=True)
+    names, first, place = np.unique(np.asarray(records.unit), return_index=True, return_inverse=True)
     return len(names), np.argsort(np.argsort(first))[place]

@@ -156,8 +156,8 @@ class Minimiser:
         found = self._estimator(chance, payer).fit(x, y)
         model = _network(make(), found.coef_, found.intercept_)
         evidence = found.evidence().with_(claim=Claim(self.bound(self.delta), self.event))
-        mark = fingerprint(model)
-        named = {} if mark is None else {FINGERPRINT: mark}
+        weights = fingerprint(model)
+        named = {} if weights is None else {FINGERPRINT: weights}
         return Trained(model, evidence.with_(provenance={**evidence.provenance, **named}), ())
 
     def takes(self, fault: str) -> bool:
@@ -190,7 +190,7 @@ class Shortened(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-        return self.layer(x * (self.most / norms.clamp(min=self.most)))  # type: ignore[no-any-return]
+        return self.layer(x * (self.most / norms.clamp(min=self.most)))
 
 
 def _network(model: nn.Module, coef: Array, intercept: Array) -> nn.Module:
@@ -233,14 +233,14 @@ class Once:
 
     @property
     def adjacency(self) -> Adjacency:
-        return self.ledger.adjacency  # type: ignore[no-any-return]
+        return self.ledger.adjacency
 
     @property
     def unit(self) -> str:
         return str(self.ledger.unit)
 
     def charge(self, event: Event, *, key: str, **more: Any) -> Receipt:
-        return self.ledger.charge(event, key=self.key, **more)  # type: ignore[no-any-return]
+        return self.ledger.charge(event, key=self.key, **more)
 
 
 def _secret(path: Path, mark: Callable[[bytes], str]) -> tuple[bytes, str]:

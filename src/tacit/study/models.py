@@ -65,7 +65,7 @@ class FramedModel:
 
     def predict_proba(self, x: Array) -> Array:
         """What the model says of the records of an array."""
-        return predictor(self.model)(self.codec.decode(x))  # type: ignore[arg-type]
+        return predictor(self.model)(self.codec.decode(x))
 
     def __getattr__(self, name: str) -> Any:
         if name == "classes_" and "classes_" in dir(self.model):

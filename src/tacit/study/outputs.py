@@ -202,7 +202,7 @@ class Reading:
         side = np.asarray(member, dtype=bool)
         side = side[:, None] if side.ndim == 1 else side
         if len(tables) == 1 or len(tables) * tables[0].size <= KEPT:
-            return build(np.stack(tables, axis=1), self.labels, member=side, **more)  # type: ignore[no-any-return]
+            return build(np.stack(tables, axis=1), self.labels, member=side, **more)
         seen = [build(table[:, None], self.labels, **more) for table in tables]
         margin, probability = (
             np.concatenate([each.need(name) for each in seen], axis=1) for name in ("margin", "probability")

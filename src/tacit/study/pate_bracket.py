@@ -53,10 +53,11 @@ def bracket_student(
     members, others = ((records.x[rows], records.y[rows]) for rows in sides)
     references, fit, runs = attacks.get("references", REFERENCES), made.again(), game.runs or RUNS
     note(f"attacking the student with {references} reference runs of {made.estimator.teachers} teachers each")
+    rates: dict[str, Any] = {"fpr": tuple(attacks["fpr"])} if "fpr" in attacks else {}
     measured = attack(
         student, members, others, attacks=attacks.get("attacks", "auto"), references=references, fit=fit,
         groups=None if records.groups is None else records.groups[np.concatenate(sides)], confidence=game.confidence,
-        rng=chance, checkpoint=finished, **({"fpr": tuple(attacks["fpr"])} if "fpr" in attacks else {}),
+        rng=chance, checkpoint=finished, **rates,
     )  # fmt: skip
     note(f"auditing the run: {runs if game.seconds is None else 'some'} runs with and without one canary")
     audited = audit(

@@ -150,6 +150,6 @@ def _teacher(file: RunFile, records: Records, make: Callable[..., Any] | None, c
     if "fit" in file.get("model"):
         return make
     table = file.get("pate")
-    steps = {key: int(table[key]) for key in ("steps", "batch_size") if key in table}
+    steps: dict[str, Any] = {key: int(table[key]) for key in ("steps", "batch_size") if key in table}
     descent = optimizer(file.get("train")) if file.get("train") else None
     return Network(maker(file, records, make, classes), optimizer=descent, **steps)

@@ -63,7 +63,7 @@ def _training(target: Trained, sides: list[Records], groups: ArrayLike | None) -
     made, schema = target.made, target.schema
     assert made is not None
     assert schema is not None
-    whole = _together(*sides, groups)
+    whole = _together(sides[0], sides[1], groups)
     settings = {"lr": learning_rate(made.plan), "average": made.average}
     make = functools.partial(network, made.kind, schema.width, len(schema.classes))
     inside = np.arange(len(whole.x)) < len(sides[0].x)

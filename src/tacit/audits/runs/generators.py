@@ -118,7 +118,7 @@ def _written_down(item: Any) -> bool:
 def _ambient() -> list[Any]:
     """The generators that libraries draw from."""
     torch = sys.modules.get("torch")
-    found = [random._inst, np.random.mtrand._rand]  # type: ignore[attr-defined]
+    found = [random._inst, np.random.mtrand._rand]
     if torch is None:
         return found
     devices = torch.cuda.default_generators if torch.cuda.is_initialized() else ()

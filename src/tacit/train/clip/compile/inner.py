@@ -83,9 +83,10 @@ def all_inner_sums(
     """
     from .inner_kernels import launch, room
 
-    sides = [tuple(one.contiguous() for one in given) for given in zip(lefts, rights, lengths, strict=True)]
+    given_sides = zip(lefts, rights, lengths, strict=True)
+    sides = [(left.contiguous(), right.contiguous(), length.contiguous()) for left, right, length in given_sides]
     tiles = [chosen(len(left) // count, count) for (left, *_), count in zip(sides, positions, strict=True)]
-    found = [room(left, *how) for (left, *_), *how in zip(sides, positions, tiles, strict=True)]
+    found = [room(left, count, tile) for (left, *_), count, tile in zip(sides, positions, tiles, strict=True)]
     streams = _streams(lefts[0].device) if lefts[0].is_cuda and len(lefts) > 1 else []
     for stream in streams:
         stream.wait_stream(torch.cuda.current_stream(stream.device))
