@@ -1,5 +1,7 @@
 """Auditing plain mechanisms: wrong scales, values that should not be told, holes of floating point."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,20 @@ def test_a_mechanism_is_called_by_its_own_name():
 
     evidence = audit_mechanism(count, ([1], [1, 1]), claim=(1.0, 0.0), runs=200, rng=1)
     assert evidence.subject == "count"  # not the functions around it
+
+
+@pytest.mark.parametrize("release", [lambda data: 1.0, lambda data, rng, more: 1.0])
+def test_a_release_that_cannot_be_called_is_told_how_it_is_called(release):
+    with pytest.raises(BadInput, match=r"cannot be called as release\(data, rng\)"):
+        audit_mechanism(release, PAIR, claim=(1.0, 0.0), runs=100, rng=1)
+
+
+def test_too_little_noise_that_a_histogram_shows_is_not_said_to_depend_on_the_data():
+    evidence = audit_mechanism(laplace(0.5), PAIR, claim=(1.0, 0.0), runs=8000, rng=1)
+    seen = replace(evidence.lower, canary="histogram of value 0")
+    reason = evidence.with_(demonstrations=(seen,)).reason
+    assert "noise is missing, too small" in reason
+    assert "varies differently" not in reason
 
 
 def test_a_wrong_laplace_scale_is_refuted():

@@ -257,6 +257,7 @@ def test_estimators_and_odd_labels():
         ({"data": 5}, "data must be a pair"),
         ({"fit": 3}, "fit must be a function"),
         ({"fit": None}, "fit must be a function"),
+        ({"fit": lambda x, y: None}, "cannot be called as fit"),
         ({"confidence": 1.0}, "confidence must be in"),
         ({"confidence": 2}, "confidence must be in"),
         ({"canary": lambda x, y, rng: None}, "must return a pair"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -94,6 +95,17 @@ def _columns(label: Array, classes: Array, count: int) -> NDArray[np.int64]:
     if len(classes) != count:
         raise BadInput(f"predict returns {count} classes where the labels have {len(classes)}.")
     return np.searchsorted(classes, label).astype(np.int64)
+
+
+def takes(function: Any, count: int) -> bool:
+    """Whether a function can be called with `count` arguments, as far as its signature tells."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
 
 
 def name_of(function: Any) -> str:

@@ -26,7 +26,7 @@ from . import controls
 from .claims import Stated, stated
 from .demonstration import chosen, demonstrate
 from .features import Feature, fitted
-from .foreign import Border, name_of
+from .foreign import Border, name_of, takes
 from .panel import of_release
 from .scoring import balanced, scored
 
@@ -59,6 +59,11 @@ def audit_mechanism(
         raise BadInput("pair must hold the two neighbouring data sets (D, D').")
     if not callable(release):
         raise BadInput(f"release must be a function release(data, rng) -> number, got {type(release).__name__}.")
+    if not takes(release, 2):
+        raise BadInput(
+            f"{name_of(release)} cannot be called as release(data, rng).",
+            fix="Let it take one of the two data sets, and the numpy Generator that it draws its noise from.",
+        )
     check.probability("confidence", confidence, zero=False, one=False)
     claimed = stated(claim, delta=delta, adjacency=adjacency)
     chance, began = source(rng), time.monotonic()

@@ -17,7 +17,7 @@ from ..core.reasons import ALIKE, REPEATED
 from . import games, panel
 from .canary import fitting, maker
 from .claims import Stated, stated
-from .foreign import Fit, name_of
+from .foreign import Fit, name_of, takes
 from .games import GAMES, Outcome
 from .makers import Maker
 from .runs import cluster
@@ -72,6 +72,11 @@ def audit(
         raise BadInput(f"Game {game!r} is not known.", fix=f"Use one of: {', '.join(GAMES)}.")
     if not callable(fit):
         raise BadInput(f"fit must be a function fit(x, y, rng) -> predict, got {type(fit).__name__}.")
+    if not takes(fit, 3):
+        raise BadInput(
+            f"{name_of(fit)} cannot be called as fit(x, y, rng).",
+            fix="Let it take records, labels and the numpy Generator that its randomness comes from.",
+        )
     runs = check.whole("runs", runs, least=4)
     check.probability("confidence", confidence, zero=False, one=False)
     named = canary if canary == "auto" else maker(canary)[0]

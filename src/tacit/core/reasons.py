@@ -19,13 +19,18 @@ RELEASED = {
         "change",
         "Scale the noise to the largest change that one record can make",
     ),
+    "histogram": (
+        "the release is distributed differently on the two data sets: noise is missing, too small for what one record "
+        "can change, or scaled by the data",
+        "Scale the noise to the largest change that one record can make, by public numbers",
+    ),
     "distance": (
         "the release varies differently on the two data sets: its noise depends on the data",
         "Take noise, ranges and sensitivity from public numbers",
     ),
 }
-KINDS = {"grain": "grain", "exact": "exact", "value": "value", "projection": "value"}
-"""Which words go with a feature of a release, by how its name begins; others are told by their spread or shape."""
+KINDS = {"grain": "grain", "exact": "exact", "value": "value", "projection": "value", "histogram": "histogram"}
+"""Which words go with a feature of a release, by how its name begins; others look at how much it varies."""
 CONTRIBUTION = "Clip every record's gradient by itself, scale the noise to that norm, and sample as the claim says"
 PUBLIC = "Use public ranges, means and lists, or estimate them privately and count their cost"
 TRAINED = {

@@ -107,7 +107,8 @@ def read(path: str | Path) -> list[Scores]:
         raise BadInput(f"{name} is no file of scores.", fix="tacit report and tacit verify read evidence.")
     columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
     if not {"score", "member"} <= columns.keys():
-        raise BadInput(f"{name} must have the columns score and member.")
+        fix = "To attack a model, give a run.toml, or --model with --members and --nonmembers."
+        raise BadInput(f"{name} is read as an attack's scores, and lacks the columns score and member.", fix=fix)
     if not len(columns["score"]):
         raise BadInput(f"{name} holds no rows.")
     if (attacks := columns.get("attack")) is None:

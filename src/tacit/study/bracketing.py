@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..audits import audit, stated
 from ..audits.claims import Stated
-from ..audits.foreign import name_of
+from ..audits.foreign import name_of, takes
 from ..core import BadInput, Evidence, Source, check
 from ..core.evidence import Scalar
 from . import taken_model
@@ -219,23 +218,12 @@ def _training(target: Any) -> Fit:
             fix="Give records that it was not trained on as nonmembers=(x, y): then it is taken as it is.",
         )
     found = refit(target, None)
-    if found is None and (not callable(target) or not _takes_three(target)):
+    if found is None and (not callable(target) or not takes(target, 3)):
         raise BadInput(
             "bracket takes fit(x, y, rng) -> predict, or an estimator that can be cloned.",
             fix="A model that is trained already needs nonmembers=(x, y).",
         )
-    return found or target  # type: ignore[no-any-return]
-
-
-def _takes_three(function: Any) -> bool:
-    """Whether it can be called with (x, y, rng), as far as it says."""
-    try:
-        inspect.signature(function).bind(None, None, None)
-    except TypeError:
-        return False
-    except ValueError:  # it does not say
-        return True
-    return True
+    return found or target
 
 
 def _offered(train: Fit, isolation: str) -> Fit:
