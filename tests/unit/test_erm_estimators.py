@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -19,10 +20,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import tacit
 from tacit import BadInput, PrivacyWarning, Schema
 from tacit.erm import PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, PrivateSVC
+from tacit.erm.budget import Budget
+from tacit.erm.choice import COMPARED, planned, predicted
 from tacit.erm.linear import EXCESS, GAP
 from tacit.erm.losses import Logistic, SmoothHinge
 from tacit.erm.problem import Problem
 from tacit.erm.rows import answers, bounded
+from tacit.erm.shape import Shape
 
 RANGE = (-5.0, 5.0)
 CLASSIFIERS = (PrivateLogisticRegression, PrivateSVC)
@@ -402,3 +406,54 @@ def test_what_the_theorems_promise_holds(method, delta):
     assert np.mean(gaps) <= gap < 0.5
     assert excess is None or np.mean(np.array(excesses) <= excess) >= 0.9
     assert (excess is None) is (method == "gradient")
+
+
+def counted(monkeypatch):
+    """How many systems of Newton's equations are set up."""
+    made, plain = [], Problem._newton
+    monkeypatch.setattr(Problem, "_newton", lambda *given: made.append(1) or plain(*given))
+    return made
+
+
+def test_a_warm_start_finds_the_same_weights_in_fewer_steps(monkeypatch):
+    settings = {"norm_bound": 4.0, "classes": [0, 1], "random_state": 0}
+    steps = counted(monkeypatch)
+    cold = [PrivateLogisticRegression(epsilon, 1e-6, **settings).fit(X, Y).coef_ for epsilon in (1.0, 1.5, 2.0)]
+    alone, steps[:] = len(steps), []
+    model = PrivateLogisticRegression(1.0, 1e-6, warm_start=True, **settings).fit(X, Y)
+    warm = [model.coef_, *(model.set_params(epsilon=epsilon).fit(X, Y).coef_ for epsilon in (1.5, 2.0))]
+    assert len(steps) < alone
+    assert np.allclose(warm, cold, rtol=1e-3, atol=1e-4)  # the last noise is the same, the solver's error is not
+    assert 1.99 < model.bound_.epsilon <= 2.0
+    assert clone(model)._before() is None
+
+
+@pytest.mark.parametrize("odd", [1e12, math.nan, math.inf])
+def test_a_start_that_helps_nobody_is_left(monkeypatch, odd):
+    problem = Problem(bounded(X, 4.0, 0.0), 2.0 * Y - 1, Logistic(), 1.0)
+    steps = counted(monkeypatch)
+    plain = problem.minimum(1.0, np.zeros(3), 1e-6)
+    alone, steps[:] = len(steps), []
+    assert np.array_equal(problem.minimum(1.0, np.zeros(3), 1e-6, np.full(3, odd)), plain)
+    assert len(steps) == alone
+
+
+def test_a_start_of_another_shape_is_left():
+    model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], warm_start=True, random_state=0).fit(X, Y)
+    wider = model.fit(np.hstack((X, X)), Y).coef_
+    assert wider.shape == (1, 6)
+    three = model.set_params(classes=[0, 1, 2], method="objective", fit_intercept=False)
+    assert three.fit(X, np.digitize(X[:, 0], [-0.4, 0.4])).coef_.shape == (3, 3)
+
+
+def test_auto_takes_the_least_predicted_risk_and_says_so():
+    model = PrivateLogisticRegression(1.0, 1e-6, norm_bound=4.0, classes=[0, 1], random_state=0).fit(X, Y)
+    assert model.reason_.startswith("the least predicted excess risk")
+    assert all(name in model.reason_ for name in COMPARED)
+    shape, budget = Shape(len(X), 4, 1.2, 0.3, at_zero=0.7), Budget(1.0, 1e-6, tacit.Adjacency.ADD_REMOVE)
+    risks = {name: predicted(planned(name, shape, budget), shape) for name in COMPARED}
+    assert min(risks, key=risks.get) == "objective"
+    doubled = replace(planned("objective", shape, budget), noise_multiplier=9.0)
+    assert predicted(doubled, shape) > risks["objective"]
+    few = PrivateLogisticRegression(0.1, 1e-6, norm_bound=4.0, classes=[0, 1], random_state=0).fit(X[:20], Y[:20])
+    assert "too little to learn from" in few.reason_

@@ -40,6 +40,7 @@ class PrivateERM(PrivateLinearClassifier):
         regularization: float | str = "auto",
         fit_intercept: bool = True,
         public_size: int | None = None,
+        warm_start: bool = False,
         ledger: Charger | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -54,6 +55,7 @@ class PrivateERM(PrivateLinearClassifier):
             regularization=regularization,
             fit_intercept=fit_intercept,
             public_size=public_size,
+            warm_start=warm_start,
             ledger=ledger,
             random_state=random_state,
         )

@@ -153,27 +153,29 @@ METHODS: dict[str, Callable[[Shape, Budget], Design]] = {
 }
 
 
-def run(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
-    """The private minimiser by a design, after it was charged."""
-    how = {"output": _output, "objective": _objective, "smooth": _smooth}.get(design.method)
-    if how is not None:
-        return how(problem, design, budget, rng)
+def run(problem: Problem, design: Design, budget: Budget, rng: Source, start: Floats | None = None) -> Floats:
+    """The private minimiser by a design, after it was charged. A minimiser begins at `start`; descents begin at 0."""
+    minimised = {"output": _output, "objective": _objective}.get(design.method)
+    if minimised is not None:
+        return minimised(problem, design, budget, rng, start)
+    if design.method == "smooth":
+        return _smooth(problem, design, rng)
     return descended(problem, design, np.zeros(problem.features), problem.shape, rng)
 
 
-def _objective(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
+def _objective(problem: Problem, design: Design, budget: Budget, rng: Source, start: Floats | None) -> Floats:
     """What separates the tilt on its grid from a normal vector is one more error of the minimiser: Theorem 4."""
     scale, strength = design.noise_multiplier * problem.steepness, design.regularization
     tilt, slack = normal(scale, problem.features, rng)
     tolerance = problem.reachable(strength, scale * (math.sqrt(problem.features) + 10))
-    theta = problem.minimum(strength, tilt, tolerance)
+    theta = problem.minimum(strength, tilt, tolerance, start)
     return gaussian(theta, 2 * (tolerance + slack) / strength, INEXACT * design.noise_multiplier, rng)
 
 
-def _output(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
+def _output(problem: Problem, design: Design, budget: Budget, rng: Source, start: Floats | None) -> Floats:
     strength = design.regularization
     tolerance = problem.reachable(strength, 0.0)
-    theta = problem.minimum(strength, np.zeros(problem.features), tolerance)
+    theta = problem.minimum(strength, np.zeros(problem.features), tolerance, start)
     contribution = (problem.steepness + 2 * tolerance) / strength
     if not isinstance(design.event, ApproximateDP):
         return gaussian(theta, contribution, design.noise_multiplier, rng)
@@ -182,7 +184,7 @@ def _output(problem: Problem, design: Design, budget: Budget, rng: Source) -> Fl
     return np.asarray(theta + radius * direction / np.linalg.norm(direction))
 
 
-def _smooth(problem: Problem, design: Design, budget: Budget, rng: Source) -> Floats:
+def _smooth(problem: Problem, design: Design, rng: Source) -> Floats:
     """Noisy gradient descent on a smooth loss: all steps without noise, then Gaussian noise on the last iterate.
 
     Rounding of the gradient sum is added to what one record may contribute; rounding of each step is added to how far

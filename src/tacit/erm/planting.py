@@ -46,13 +46,20 @@ class _Weaker(PrivateLinearClassifier):
         return super()._prepared(x, budget, rng)
 
     def _solved(
-        self, rows: Any, place: NDArray[Any], loss: MarginLoss, design: Design, budget: Budget, rng: Source
+        self,
+        rows: Any,
+        place: NDArray[Any],
+        loss: MarginLoss,
+        design: Design,
+        budget: Budget,
+        rng: Source,
+        before: Floats | None,
     ) -> Floats:
         event = design.event
         if isinstance(event, ApproximateDP):  # pure noise is scaled by the epsilon of its event
             event = replace(event, epsilon=event.epsilon * self._times)
         weaker = design.with_(noise_multiplier=design.noise_multiplier / self._times, event=event)
-        return super()._solved(rows, place, loss, weaker, budget, rng)
+        return super()._solved(rows, place, loss, weaker, budget, rng, before)
 
     def evidence(self) -> Any:
         raise BadInput("A model with a planted fault keeps no claim, and has no evidence.")

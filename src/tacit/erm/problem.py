@@ -94,8 +94,9 @@ class Problem:
         Damped Newton steps get there in practice. Accelerated gradient steps follow where they do not: those reach
         every tolerance above the rounding errors, as `reachable` names one, whatever the records are. Of many records,
         which begin near the minimum, the curvature is kept as long as steps by it make the gradient much shorter.
+        `start` is a point to begin from, such as the weights of a fit before; it is left where 0 is better.
         """
-        theta, floor = self._start(regularization, tilt) if start is None else start.copy(), 0.0
+        theta, floor = self._start(regularization, tilt, start), 0.0
         margin, fresh, solved, before = self.margins(theta), True, None, 0.0
         for _ in range(NEWTON):
             pull = self._sloped(margin) + regularization * theta + tilt
@@ -132,13 +133,25 @@ class Problem:
             ahead = theta + (1 - q) / (1 + q) * (theta - before)
         raise NotFinished("The minimiser did not reach its tolerance.", fix="Raise `regularization`.")
 
-    def _start(self, regularization: float, tilt: Floats) -> Floats:
-        """Where to begin: the minimum of one in SHARE of many records, which costs little and is near."""
+    def _start(self, regularization: float, tilt: Floats, given: Floats | None = None) -> Floats:
+        """Where to begin: a point that was given, or the minimum of one in SHARE of many records, which costs little
+        and is near."""
+        zero = np.zeros(self.features)
+        if given is not None and self._better(given, zero, regularization, tilt):
+            return np.array(given, dtype=np.float64)
         if self.size < MANY:
-            return np.zeros(self.features)
+            return zero
         few = Problem(self.x[::SHARE], self.y[::SHARE], self.loss, self.norm)
         near = 0.1 * math.sqrt(few.size) * self.steepness + few.reachable(regularization, float(np.linalg.norm(tilt)))
         return few.minimum(regularization / SHARE, tilt / SHARE, near)
+
+    def _better(self, theta: Floats, other: Floats, regularization: float, tilt: Floats) -> bool:
+        """Whether F is smaller at one of two points; never at one that is not finite."""
+
+        def value(at: Floats) -> float:
+            return float(self.loss.value(self.margins(at)).sum() + regularization / 2 * at @ at + tilt @ at)
+
+        return bool(np.isfinite(theta).all()) and value(theta) < value(other)
 
     def _pull(self, theta: Floats, regularization: float, tilt: Floats) -> Floats:
         return np.asarray(self.gradient(theta) + regularization * theta + tilt)
