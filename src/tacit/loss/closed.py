@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from scipy.special import erfcx, ndtr, ndtri
 
 from ..core.interval import Interval
 from .bounded import Huge
+from .cached import cached
 from .noise import Array, GaussianNoise
 from .pairs import LOSS, Discrete, Location
 from .tails import log_tail
@@ -256,7 +256,7 @@ class Single:
         room = JUMP * (1 + abs(epsilon) + self._steep)
         return 2 * room * max(self.pair.beyond(epsilon - room)[1] - beyond, 0.0)
 
-    @cached_property
+    @cached
     def _steep(self) -> float:
         """How much the loss changes over the places of its parts and one more."""
         places, s = [place for _, place in (*self.pair.p, *self.pair.q)], self.pair.noise.scale
@@ -292,7 +292,7 @@ class Single:
     def head(self, fpr: float) -> Interval:
         return head_of(*self._profile, fpr, between=True)
 
-    @cached_property
+    @cached
     def _profile(self) -> tuple[Array, Array, Array]:
         epsilons = np.linspace(0.0, max(self.pair.reach(-40.0)[1], 1e-9), 4001)
         p, q = (np.cumsum(mass[::-1])[::-1][1:] for mass in self.pair.masses(epsilons))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, wraps
+from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..core import check
 from ..core.errors import BadInput, TacitError
 from ..core.interval import Interval
 from ..core.privacy_loss import PrivacyLoss
+from .cached import cached
 from .closed import Direction, head_of, tail_of
 from .noise import Array
 from .pairs import Pair
@@ -185,7 +186,7 @@ class Composed(PrivacyLoss):
         """Whether both directions are the same."""
         return all(release.remove == release.add for release, _ in self.releases)
 
-    @cached_property
+    @cached
     def _directions(self) -> tuple[Direction, ...]:
         remove = tuple((release.remove, count) for release, count in self.releases)
         add = tuple((release.add, count) for release, count in self.releases)

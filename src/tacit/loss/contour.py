@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
+from .cached import cached
 from .decay import FEW
 from .noise import Array, Complex
 from .quadrature import EPS, Line, NotMet, TooMuch
@@ -93,7 +94,7 @@ class Contour:
     cut: float
     runs: Runs | None = None
 
-    @cached_property
+    @cached
     def _sizes(self) -> tuple[float, float]:
         """Sums over both signs of u of |value| and |u value|, over the period: what rounding acts on."""
         size = np.abs(self.values)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ..core.errors import TacitError
 from ..core.interval import Interval
+from .cached import cached
 from .closed import head_of, tail_of
 from .noise import Array
 from .pairs import LOSS, Discrete, Pair
@@ -125,7 +125,7 @@ class Lattice:
             raise NotMet
         return self._profile
 
-    @cached_property
+    @cached
     def _profile(self) -> Profile | None:
         """None where no lattice holds it, which is found out once."""
         try:
@@ -148,7 +148,7 @@ class Lattice:
             return np.asarray(np.min([self._level(size).deltas(epsilons) for size in SIZES], axis=0))
         return self._windows[1].deltas(epsilons)
 
-    @cached_property
+    @cached
     def _windows(self) -> tuple[Window | None, Window]:
         """The whole composition from both sides, fine enough for delta(0)."""
         found: list[tuple[Window | None, Window]] = []

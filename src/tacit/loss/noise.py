@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri_exp
 
+from .cached import cached
 from .cells import FAR as FAR
 from .cells import NARROW, bell, narrow_cells, wide_cells
 from .cells import Array as Array
@@ -161,7 +161,7 @@ class DiscreteGaussianNoise(GaussianNoise):
     atoms: ClassVar[bool] = True
     whole: ClassVar[bool] = True
 
-    @cached_property
+    @cached
     def _table(self) -> tuple[Array, Array]:
         """P(X <= k) for k from -reach to reach, summed from the left, and what rounding took from every sum."""
         k = np.arange(-self._reach, self._reach + 1, dtype=np.float64)

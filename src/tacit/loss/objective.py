@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr
 
+from .cached import cached
 from .noise import Array, GaussianNoise
 from .pairs import Pair
 
@@ -40,7 +40,7 @@ class Folded(Pair):
     def mirrored(self) -> Folded:
         raise NotImplementedError("The other direction has a theorem of its own.")
 
-    @cached_property
+    @cached
     def start(self) -> float:
         """y*: P has mass 1 beyond it."""
         h, missing = self.shift, 1.0 - float(self._far(np.array([self.shift, np.inf]))[0].sum())

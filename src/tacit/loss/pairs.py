@@ -11,11 +11,11 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from scipy.special import logsumexp
 
+from .cached import cached
 from .crossing import crossing
 from .laplace import laplace_position, places_of
 from .noise import EPS, Array, GaussianNoise, LaplaceNoise, Noise
@@ -229,7 +229,7 @@ class Location(Pair):
         z = size / 2 + np.where(log_y > LARGE, far, near)
         return np.asarray(np.copysign(z * (self.noise.scale**2 / place), losses))
 
-    @cached_property
+    @cached
     def _at_places(self) -> Array:
         """The losses at the places of Laplace noise; between them the loss has a closed form."""
         return np.maximum.accumulate(self.loss(places_of(self.p, self.q, self.noise.scale)))
@@ -260,7 +260,7 @@ class Location(Pair):
             found = crossing(self.loss, losses, (places[inner - 1], places[inner]), (values[inner - 1], values[inner]))
         return np.where(index == 0, -np.inf, np.where(index == places.size, np.inf, found))
 
-    @cached_property
+    @cached
     def _ladder(self) -> tuple[Array, Array]:
         """Places between those beyond which nothing has mass or the loss stays as it is, and the loss there."""
         ends = [place for _, place in (*self.p, *self.q)]

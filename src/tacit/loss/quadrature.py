@@ -20,11 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.special import log_ndtr
 
+from .cached import cached
 from .mixture import NOTHING, Mixture, steepest
 from .noise import Array, Complex
 from .pairs import Location
@@ -155,7 +155,7 @@ class Nodes:
         total = float(np.add.reduce(weights))
         return Line(self, tilt, top + math.log(total), weights / total, exponents)
 
-    @cached_property
+    @cached
     def _rims(self) -> tuple[Array, Array, Array, Array, Array]:
         """For all ellipses and panels: the log-integrand and the loss at both rims, and what t and u add to them."""
         s = self.pair.noise.scale
@@ -224,11 +224,11 @@ class Line:
             raise NotMet
         return slice(int(inside[0]), int(inside[-1]) + 1)
 
-    @cached_property
+    @cached
     def mean(self) -> float:
         return float(self.weights @ self.nodes.loss)
 
-    @cached_property
+    @cached
     def variance(self) -> float:
         away = self.nodes.loss - self.mean
         return float(self.weights @ (away * away))
@@ -281,7 +281,7 @@ class Line:
         coarse, fine = _powers(inner * angle, -(-u.size // inner)), _powers(angle, inner)
         return np.asarray(((coarse * weights) @ fine.T).ravel()[: u.size])
 
-    @cached_property
+    @cached
     def kept(self) -> slice:
         """Nodes with more than a trace of the mass."""
         return self.within(SMALL / self.weights.size)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ..core.errors import TacitError
 from ..core.interval import Interval
 from .bounded import Huge
+from .cached import cached
 from .closed import Between, Direction, GaussianTotal, Never, Once, OneHuge, Single, Unknown
 from .computed import Tabulated
 from .lattice import SIZES, Lattice
@@ -88,7 +88,7 @@ class Sure:
         if found.lower == math.inf or found.upper <= known:
             return found
         coarse = isinstance(self.reader, Lattice | Table)
-        if found.upper <= MODEST and not coarse:
+        if not coarse and (found.upper <= MODEST or found.gap <= GAP):
             return found
         small = found.gap <= SMALL or (isinstance(self.reader, Lattice) and not self.reader.tight and found.upper <= 1)
         most = epsilon_at_most(self.pairs, delta, moments=found.upper > MODEST or not small)
@@ -159,7 +159,7 @@ class Levelled:
     def head(self, fpr: float) -> Interval:
         return self._whole.head(fpr)
 
-    @cached_property
+    @cached
     def _whole(self) -> Lattice:
         return Lattice(self.pairs, tight=self.tight)
 

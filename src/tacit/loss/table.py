@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from ..core.interval import Interval
+from .cached import cached
 from .closed import ends, head_of, invert, tail_of
 from .computed import Tabulated
 from .noise import EPS, Array
@@ -27,7 +27,7 @@ class _Side:
 
     pair: Tabulated
 
-    @cached_property
+    @cached
     def _sums(self) -> tuple[Array, Array]:
         p, q = (np.append(np.cumsum(mass[::-1])[::-1], 0.0) for mass in (self.pair.p, self.pair.q))
         return p, q
@@ -85,7 +85,7 @@ class Table:
     below: Tabulated
     tight: bool = True
 
-    @cached_property
+    @cached
     def _sides(self) -> tuple[_Side, _Side]:
         above = _Side(self.above)
         return above, above if self.below is self.above else _Side(self.below)
@@ -114,7 +114,7 @@ class Table:
     def head(self, fpr: float) -> Interval:
         return head_of(*self._profile, fpr, between=True)
 
-    @cached_property
+    @cached
     def _profile(self) -> tuple[Array, Array, Array]:
         largest = max(float(self.above.losses[-1]), 1e-9) if self.above.losses.size else 1e-9
         epsilons = np.linspace(0.0, min(largest, 600.0), 1001)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri_exp
 
+from .cached import cached
 from .decay import FEW, Layers, shifted
 from .noise import Array
 from .pairs import Location
@@ -63,7 +63,7 @@ class Sum:
             total += count * nodes.log_moments(tilts)
         return total + self.gaussian**2 / 2 * tilts * (tilts + 1) if self.gaussian else total
 
-    @cached_property
+    @cached
     def variance(self) -> float:
         """Of the loss, to leading order: where a search for tilts starts."""
         total = self.gaussian**2
@@ -93,12 +93,12 @@ class Tilted:
     gaussian: float
     tilt: float
 
-    @cached_property
+    @cached
     def log_m(self) -> float:
         total = math.fsum([count * line.log_m for line, count in self.parts])
         return total + self.gaussian**2 * self.tilt * (self.tilt + 1) / 2
 
-    @cached_property
+    @cached
     def spread(self) -> float:
         """The standard deviation of the loss."""
         return math.sqrt(math.fsum([count * line.variance for line, count in self.parts]) + self.gaussian**2)
@@ -113,7 +113,7 @@ class Tilted:
                 return False
         return True
 
-    @cached_property
+    @cached
     def layers(self) -> list[Layers]:
         return [Layers.below(line) for line, _ in self.parts]
 
