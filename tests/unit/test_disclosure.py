@@ -103,6 +103,30 @@ def test_uniqueness_and_why_groups_are_not_enough():
         disclosure.uniqueness(table, ["nothing"])
 
 
+def test_rows_of_one_person_hide_nobody():
+    """Three visits of Ann at one place are alike, and all of them are Ann's: nobody else is there."""
+    table = {
+        "who": np.array(["ann", "ann", "ann", "bob", "cid", "bob"]),
+        "place": np.array([1, 1, 1, 2, 2, 3]),
+        "ill": np.array(["flu", "flu", "flu", "flu", "flu", "cold"]),
+    }
+    assert disclosure.uniqueness(table, ["place"]).unique == 1 / 6
+    found = disclosure.uniqueness(table, unit="who")
+    assert (found.columns, found.unique, found.smallest) == (("place", "ill"), 4 / 6, 1)
+    assert "the only who" in found.sentence
+    told = disclosure.homogeneity(table, ["place"], "ill", k=2, unit="who")
+    assert (told.hidden, told.disclosed) == (2 / 6, 2 / 6)
+
+
+def test_all_known_columns_together_are_the_first_finding():
+    """Of more than three columns only combinations of three were told, which single out fewer people."""
+    bits = np.arange(32)
+    table = {f"c{place}": bits >> place & 1 for place in range(5)}
+    first = disclosure.of_table(table, list(table))[0]
+    assert first.figures["columns"] == list(table)
+    assert first.figures["unique"] == 1.0
+
+
 def test_linkage_of_made_up_ratings():
     rng = np.random.default_rng(0)
     rows = [

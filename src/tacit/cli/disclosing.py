@@ -30,7 +30,9 @@ def disclose(
         str | None, typer.Option(metavar="COL,..", help="Facts that an attacker may know; all columns unless given.")
     ] = None,
     secret: Annotated[str | None, typer.Option(metavar="COL", help="The column that must stay unknown.")] = None,
-    unit: Annotated[str | None, typer.Option(metavar="COL", help="Whose row it is; this column is left out.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="COL", help="Whose row it is: people are counted, not rows.")
+    ] = None,
     k: Annotated[int, typer.Option(help="How many rows a group should have at least.")] = 5,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where findings.json and evidence.json go, for tacit report.")
@@ -66,9 +68,13 @@ def _table(
         raise BadInput("No column is left that an attacker may know.", fix="Give --columns.")
     if columns is None and len(names) > 12:
         raise BadInput(f"The table has {len(names)} columns.", fix="Say with --columns which an attacker may know.")
-    wanted = [*names, *([secret] if secret is not None else [])]
-    values = {name: _values(table[name]) for name in wanted}
-    return of_table(values, names, secret, k=k), names
+    if unit is not None:
+        table = table.take(table[unit].as_ids()[0] >= 0)  # a row without an id is nobody's
+        if not table.rows:
+            raise BadInput(f"No row says in column {unit!r} whose it is.")
+    values = {name: _values(table[name]) for name in (*names, *filter(None, (secret,)))}
+    values |= {} if unit is None else {unit: table[unit].as_ids()[0]}
+    return of_table(values, names, secret, k=k, unit=unit), names
 
 
 def _values(column: Any) -> Any:

@@ -30,18 +30,26 @@ def of_log(log: Sequence[Asked]) -> list[Finding]:
 
 
 def of_table(
-    table: Mapping[str, object], columns: Sequence[str], secret: str | None = None, *, k: int = 5
+    table: Mapping[str, object],
+    columns: Sequence[str],
+    secret: str | None = None,
+    *,
+    k: int = 5,
+    unit: str | None = None,
 ) -> list[Finding]:
-    """Which combinations of columns single people out, and what groups of k still tell about the secret."""
+    """Which combinations of columns single people out, and what groups of k still tell about the secret.
+
+    All columns together come first, since an attacker may know all of them; then the worst of up to three.
+    """
     found = []
-    ranked = combinations(table, columns)
-    whole = next((item for item in ranked if len(item.columns) == len(columns)), ranked[0])
+    ranked = combinations(table, columns, unit=unit)
+    whole = uniqueness(table, columns, unit=unit)
     for item in dict.fromkeys([whole, *ranked[:SHOWN]]):
         severity = SEVERE if item.unique >= MANY else NOTABLE if item.unique >= SOME else NONE
         figures = {"columns": list(item.columns), "unique": item.unique, "k": item.smallest, "rows": item.rows}
         found.append(Finding("uniqueness", item.sentence, severity, figures))
     if secret is not None:
-        told = homogeneity(table, columns, secret, k=k)
+        told = homogeneity(table, columns, secret, k=k, unit=unit)
         severity = SEVERE if told.disclosed >= MANY else NOTABLE if told.disclosed >= SOME else NONE
         figures = {"k": told.k, "hidden": told.hidden, "disclosed": told.disclosed}
         found.append(Finding("homogeneity", told.sentence, severity, figures))

@@ -34,11 +34,15 @@ class Uniqueness:
     smallest: int
     groups: int
     within: tuple[tuple[int, float], ...]
+    unit: str | None = None
+    """Whose each row is: members of a group are people then, and else rows."""
 
     @property
     def sentence(self) -> str:
         """The share of rows that are alone with their values, in words."""
         named = ", ".join(self.columns)
+        if self.unit is not None:
+            return f"{self.unique:.1%} of {self.rows:,} rows belong to the only {self.unit} with their {named}."
         return f"{self.unique:.1%} of {self.rows:,} rows are the only one with their {named}."
 
 
@@ -60,30 +64,41 @@ class Homogeneity:
         )
 
 
-def uniqueness(table: Mapping[str, object], columns: Sequence[str] | None = None) -> Uniqueness:
-    """How many rows are alone with their values of `columns` (all, unless told)."""
-    names = tuple(table) if columns is None else tuple(columns)
+def uniqueness(
+    table: Mapping[str, object], columns: Sequence[str] | None = None, *, unit: str | None = None
+) -> Uniqueness:
+    """How many rows are alone with their values of `columns` (all but the unit, unless told).
+
+    unit: the column that says whose each row is. Several rows of one person then hide nobody: a row is alone where
+    nobody else has its values.
+    """
+    names = tuple(name for name in table if name != unit) if columns is None else tuple(columns)
     groups = _groups(table, names)
-    sizes = np.bincount(groups)[groups]
+    sizes = _sizes(table, groups, unit)
     within = tuple((most, float(np.mean(sizes <= most))) for most in (1, 2, 5, 10))
-    return Uniqueness(names, len(sizes), within[0][1], int(sizes.min()), int(groups.max()) + 1, within)
+    return Uniqueness(names, len(sizes), within[0][1], int(sizes.min()), int(groups.max()) + 1, within, unit)
 
 
-def combinations(table: Mapping[str, object], columns: Sequence[str], *, most: int = 3) -> list[Uniqueness]:
+def combinations(
+    table: Mapping[str, object], columns: Sequence[str], *, most: int = 3, unit: str | None = None
+) -> list[Uniqueness]:
     """All combinations of up to `most` columns, the one that singles out most people first."""
     sizes = range(1, min(check.whole("most", most), len(columns)) + 1)
-    found = [uniqueness(table, names) for size in sizes for names in itertools.combinations(columns, size)]
+    chosen = [names for size in sizes for names in itertools.combinations(columns, size)]
+    found = [uniqueness(table, names, unit=unit) for names in chosen]
     return sorted(found, key=lambda item: (-item.unique, len(item.columns)))
 
 
-def homogeneity(table: Mapping[str, object], columns: Sequence[str], secret: str, *, k: int) -> Homogeneity:
-    """How many rows lie in groups of at least k rows that all share one secret, which is disclosed all the same."""
+def homogeneity(
+    table: Mapping[str, object], columns: Sequence[str], secret: str, *, k: int, unit: str | None = None
+) -> Homogeneity:
+    """How many rows lie in groups of at least k members that all share one secret, which is disclosed all the same.
+
+    unit: the column that says whose each row is; a group then has as many members as people.
+    """
     groups = _groups(table, columns)
-    secrets = _codes(table, secret)
-    sizes = np.bincount(groups)[groups]
-    pairs = np.unique(np.stack((groups, secrets)), axis=1)
-    kinds = np.bincount(pairs[0], minlength=int(groups.max()) + 1)[groups]
-    large = sizes >= check.whole("k", k, least=2)
+    kinds = _distinct(groups, _codes(table, secret))
+    large = _sizes(table, groups, unit) >= check.whole("k", k, least=2)
     return Homogeneity(int(k), len(groups), float(np.mean(large)), float(np.mean(large & (kinds == 1))))
 
 
@@ -97,6 +112,17 @@ def unicity(points: Mapping[str, object], known: int, rng: Source, *, draws: int
         raise BadInput(f"known must be between 1 and the number of columns {len(names)}, got {known}.")
     shares = [uniqueness(points, [names[k] for k in rng.permutation(len(names))[:known]]).unique for _ in range(draws)]
     return float(np.mean(shares))
+
+
+def _sizes(table: Mapping[str, object], groups: Codes, unit: str | None) -> Codes:
+    """How many members every row's group has: rows, or people where a column says whose each row is."""
+    return np.bincount(groups)[groups] if unit is None else _distinct(groups, _codes(table, unit))
+
+
+def _distinct(groups: Codes, codes: Codes) -> Codes:
+    """How many different codes there are in every row's group."""
+    pairs = np.unique(groups * (int(codes.max()) + 1) + codes) // (int(codes.max()) + 1)
+    return np.bincount(pairs, minlength=int(groups.max()) + 1)[groups]
 
 
 def _groups(table: Mapping[str, object], names: Sequence[str]) -> Codes:
