@@ -507,6 +507,25 @@ def test_stored_answers_are_json(tmp_path):
     assert "<svg" in answer.chart()
 
 
+def test_a_chart_says_what_the_answer_says():
+    """Where no error is known it said +- 0; of several aggregates it drew the first alone."""
+    held = table().group_by("city", keys=["Basel", "Bern", "a name of more than 24 letters"])
+    both = held.aggregate(n=count(), average=mean("amount", (0, 100))).release(epsilon=9, rng=1)
+    drawn = both.chart()
+    assert "n by city" in drawn
+    assert "average by city" in drawn
+    assert "a name of more than 24 …" in drawn
+    assert f">{both.figures['n'].value[0]} +- " in drawn
+    middle = held.quantile("amount", 0.5, (0, 100)).release(epsilon=9, rng=1).chart()
+    assert "+-" not in middle
+    assert "without an error" in middle
+    many = table().group_by("visits", keys=range(100)).count().release(epsilon=9, rng=1).chart()
+    assert "and 40 more groups" in many
+    rows = table().synthesize(["city"], keys={"city": ["Basel", "Bern"]}).release(epsilon=9, delta=1e-6, rng=1)
+    with pytest.raises(tacit.BadInput, match="no chart"):
+        rows.chart()
+
+
 # the command
 
 
