@@ -1,7 +1,7 @@
-"""Formulas of the pages of proofs: subscripts and powers as such, where the sources write w_j and e^{-x}.
+"""Formulas of proofs and of the lectures' page: subscripts and powers as such, where sources write w_j and e^{-x}.
 
-Sources stay readable in any editor, and the site needs no library for mathematics. A block that is indented by four
-spaces is a formula; so is what stands between words, outside code.
+Sources stay readable in any editor, and the site needs no library for mathematics. On a page of proofs a block that is
+indented by four spaces is a formula; so is what stands between words, outside code.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ HELD = r"\{[^{}]*\}|\((?:[^()]|\([^()]*\))*\)"
 """What braces or round brackets hold together; brackets may hold other ones."""
 LOWERED = re.compile(rf"(?<=[^\s_`])_({HELD}|max|min|\d+|\w|[+∞])")
 RAISED = re.compile(rf"\^({HELD}|[−-]?\d+|\w|[−-]\w|[′∞])")
+FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"(?:(?<=\n\n)|\A)((?: {4}.*\n)+)(?=\n|\Z)")
 
 
@@ -40,12 +41,18 @@ def drawn(page: str) -> str:
             lines = [html.escape(line.removeprefix("    "), quote=False) for line in part.splitlines()]
             parts[place] = f'<div class="formula">{marked("<br>".join(lines))}</div>\n'
         else:
-            said = SPOKEN.split(part)
-            parts[place] = "".join(text if odd % 2 else marked(text) for odd, text in enumerate(said))
+            parts[place] = spoken(part)
     return "".join(parts)
+
+
+def spoken(text: str) -> str:
+    """A text with the formulas between its words in HTML; code, addresses and comments stay."""
+    return "".join(part if odd % 2 else marked(part) for odd, part in enumerate(SPOKEN.split(text)))
 
 
 def source_read(app: object, docname: str, source: list[str]) -> None:
     """Sphinx calls this for every page before it is parsed."""
     if docname.startswith("proofs/"):
         source[0] = drawn(source[0])
+    if docname == "lectures":
+        source[0] = "".join(part if odd % 2 else spoken(part) for odd, part in enumerate(FENCE.split(source[0])))

@@ -234,6 +234,24 @@ def test_a_defence_as_the_lectures_have_it():
     assert f"| attack on the 100 most memorised | {worst} |" in page("lectures")
 
 
+def test_the_case_study_and_private_accuracies_as_the_lectures_have_them():
+    text = page("lectures")
+    rows = {row["variant"]: row for row in kept("case-study")["rows"]}
+    sure = "0.9999999999"
+    right, bug = rows["right"], rows["bound applied after dividing by the batch size"]
+    assert f"epsilon is at least {right[f'event, {sure}']['epsilon_at_least']:.2f} if the noise" in text
+    shown = [bug[f"{kind}, {sure}"]["epsilon_at_least"] for kind in ("event", "pair")]
+    assert f"With the bug it is at least {shown[0]:.1f}, or {shown[1]:.2f} whatever the noise is" in text
+    found = {}
+    for row in kept("accuracy")["rows"]:
+        found.setdefault(row["name"], []).append(row["accuracy"])
+    mean = {name: 100 * sum(values) / len(values) for name, values in found.items()}
+    assert f"| {mean['mnist-1']:.1f} and {mean['mnist-3']:.1f} % |" in text
+    cifar = re.search(r"\| ([\d.]+); ([\d.]+) and ([\d.]+) %, below the published", text)
+    names = ("cifar10-3", "cifar10-1-pixels", "cifar10-8-pixels")
+    assert [float(value) for value in cifar.groups()] == pytest.approx([mean[name] for name in names], abs=0.051)
+
+
 def test_how_fast_noise_is_drawn():
     found, text = kept("mechanism-speed"), page("mechanisms")
     for noise, name in (("laplace", "Laplace"), ("gaussian", "Gaussian")):

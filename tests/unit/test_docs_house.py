@@ -114,6 +114,13 @@ def test_formulas_have_subscripts_and_powers(written, drawn):
     assert formulas.drawn(written) == drawn
 
 
+def test_formulas_of_the_lectures_leave_code_alone():
+    source = ["e^ε and\n\n```python\ndef f(a_b):\n\n    return a^2\n```\n\n| e^(kε) |"]
+    formulas.source_read(None, "lectures", source)
+    drawn = "e<sup>ε</sup> and\n\n```python\ndef f(a_b):\n\n    return a^2\n```\n\n| e<sup>kε</sup> |"
+    assert source == [drawn]
+
+
 def test_pages_need_nothing_from_elsewhere():
     """TeX would make every reader of the site load a script from a server of others."""
     for path in TEXTS:

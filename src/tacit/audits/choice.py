@@ -75,7 +75,7 @@ def lower_bound(
     confidence: float = CONFIDENCE,
     event: Event | None = None,
 ) -> Bound:
-    """Epsilon is at least this, with the stated confidence.
+    """Lower bound on epsilon from the scores of a game, with the stated confidence.
 
     Guarantee: for independent runs, the bound exceeds the true epsilon with probability at most 1 - confidence;
     with `event`, for mechanisms of its family alone (docs/proofs/auditing.md, Theorems 1 and 2).

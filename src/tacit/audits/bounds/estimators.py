@@ -74,7 +74,7 @@ class Estimator(ABC):
 
     @abstractmethod
     def read(self, counts: Counts, confidence: float) -> float:
-        """Epsilon is at least this, from counts."""
+        """Read the lower bound on epsilon from the counts of a game."""
 
     def attainable(self, counts: Counts, confidence: float) -> float:
         """What it would have said, had every guess been right."""
