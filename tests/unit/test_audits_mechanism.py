@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.audits import audit_mechanism, verify
+from tacit.audits import audit_mechanism, controls, verify
 from tacit.audits.features import binned, exact, grain, projection
+from tacit.audits.scoring import scored
 from tacit.core import BadInput, NotFinished, Verdict
 from tacit.core.events import Gaussian, Laplace
 
@@ -146,3 +147,32 @@ def test_projection_whitens():
     along = projection(noise[:2000] + [1.0, 0.1], noise[2000:])
     direction = along(np.eye(2))
     assert abs(direction[1]) > 50 * abs(direction[0])
+
+
+@pytest.mark.parametrize("elsewhere", [0.0, 0.3])
+def test_errors_that_tell_of_a_record_are_named(elsewhere):
+    """A run that fails counts against refutation: that one data set makes them fail was called consistent."""
+
+    def release(data, rng):
+        if rng.random() < (0.3 if len(data) == 4 else elsewhere):
+            raise ValueError
+        return round(sum(data) + rng.laplace(), 1)
+
+    found = audit_mechanism(release, ([1, 0, 1, 1], [1, 0, 1]), claim=(1.0, 0.0), runs=800, rng=1)
+    assert [item.name for item in found.controls[2:]] == ["failed runs"] * (elsewhere == 0.0)
+    assert ("runs with the record failed, 0 of 200 without it" in found.sentence) == (elsewhere == 0.0)
+    assert found.verdict != "consistent" or elsewhere
+
+
+def test_failures_that_fall_on_both_sides_alike_are_no_sign():
+    """500 draws, some with few runs or uneven sides; and a refuted claim stays refuted."""
+    rng, seen = np.random.default_rng(0), 0
+    for _ in range(500):
+        sizes, rate = rng.integers(2, 60, 2), rng.uniform(0, 1)
+        coins = np.repeat([True, False], sizes)
+        score = np.where(rng.random(coins.size) < rate, np.nan, 0.0)
+        seen += bool(controls.failing(scored(score, coins), refuted=False))
+    assert seen == 0
+    one_sided = scored(np.where(np.arange(100) % 2 == 0, np.nan, 1.0), np.arange(100) % 2 == 0)
+    assert controls.failing(one_sided, refuted=False)
+    assert controls.failing(one_sided, refuted=True) == ()

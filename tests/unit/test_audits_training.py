@@ -73,6 +73,19 @@ def test_a_fixed_seed_is_named_as_what_gave_it_away_and_a_kept_one_as_not_covere
     assert not any("fixed seed" in line for line in repeated.not_covered)
 
 
+def test_a_training_that_fails_with_the_canary_is_not_called_consistent():
+    right = private_fit(4.0)
+
+    def fit(x, y, rng):
+        if len(x) > 40 and rng.random() < 0.5:
+            raise ValueError
+        return right(x, y, rng)
+
+    found = audit(fit, data(), claim=CLAIM, canary="backdoor", runs=200, rng=1)
+    assert found.verdict is Verdict.UNINFORMATIVE
+    assert "the control failed runs did not behave" in found.sentence
+
+
 def test_a_pair_is_refuted_without_assumptions_only():
     evidence = audit(private_fit(0.3), data(), claim=(1.0, 1e-5), runs=300, rng=2, isolation="none")
     assert evidence.verdict is Verdict.REFUTED

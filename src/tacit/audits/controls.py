@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy import stats
 
 from ..core import Adjacency, Control, Scores, Source, source
 from .bounds.one_run import OneRun, guessed
@@ -14,6 +15,8 @@ from .scoring import scored
 CONFIDENCE = 0.999
 MOST = 20_000
 """Runs, at most, with which it is tried out how many are needed."""
+RARELY = 1e-6
+"""The chance that failures which fall on both sides alike are taken for a sign."""
 Randomness = Source | int | np.random.Generator | None
 Procedure = Callable[[Scores, Source], float]
 
@@ -45,6 +48,22 @@ def _needed(leaking: Scores, procedure: Procedure) -> str:
         if procedure(more, source(0)) > 0.0:
             return f"more runs or canaries are needed: about {times * len(leaking)}"
     return "nor could many more: too many of them fail"
+
+
+def failing(scores: Scores, *, refuted: bool) -> tuple[Control, ...]:
+    """A control that fails where one data set makes far more runs fail than the other; nothing where none does.
+
+    A run that fails counts against refutation, so an error that tells of a record would stay unseen. Where the claim is
+    refuted all the same, nothing needs to be added. The exact test of both rates has a level of `RARELY`.
+    """
+    lost = [np.count_nonzero(~np.isfinite(side)) for side in (scores.members, scores.nonmembers)]
+    sizes = scores.members.size, scores.nonmembers.size
+    table = [[count, size - count] for count, size in zip(lost, sizes, strict=True)]
+    if refuted or not sum(lost) or stats.fisher_exact(table).pvalue > RARELY:
+        return ()
+    told = f"{lost[0]:,} of {sizes[0]:,} runs with the record failed, {lost[1]:,} of {sizes[1]:,} without it"
+    fix = "an error that one record makes more likely tells of it: catch it, and release as if it had not been"
+    return (Control("failed runs", "as many with the record as without it", f"{told}; {fix}", passed=False),)
 
 
 def by_guesses(scores: Scores, chance: Source) -> float:

@@ -86,11 +86,13 @@ def audit_mechanism(
         failed=failed,
         choice=rule,
     )
+    refuted = _refuted(shown, claimed)
+    tests = (controls.null(scores, chance), controls.planted_leak(scores, chance))
     return Evidence(
         subject=name_of(release),
         claim=claimed,
         demonstrations=shown,
-        controls=(controls.null(scores, chance), controls.planted_leak(scores, chance)),
+        controls=(*tests, *controls.failing(scores, refuted=refuted)),
         not_covered=("an audit tests one pair of data sets; it can refute a claim, never prove one",),
         threat={"released": "the mechanism's output", "attacker sees": "the mechanism's output"},
         provenance={
@@ -101,7 +103,7 @@ def audit_mechanism(
             "seconds": round(time.monotonic() - began, 3),
         },
         scores=(scores,),
-        caught=() if _refuted(shown, claimed) else of_release(claimed, shown[-1]),
+        caught=() if refuted else of_release(claimed, shown[-1]),
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Adjacency, BadInput, Claim, Evidence, Source, check, source
+from ..core import Adjacency, BadInput, Claim, Control, Evidence, Source, check, source
 from ..core.fault import Fault
 from ..core.files import Lasting
 from ..core.reasons import ALIKE, REPEATED
-from . import games, panel
+from . import controls, games, panel
 from .canary import fitting, maker
 from .claims import Stated, stated
 from .foreign import Fit, name_of, takes
@@ -102,13 +102,19 @@ def audit(
         subject=name_of(fit),
         claim=claimed,
         demonstrations=outcome.shown,
-        controls=outcome.controls if fleet is None else (*outcome.controls, fleet.control()),
+        controls=_controls(outcome, claimed, fleet),
         not_covered=_not_covered(claimed, budget, seeded),
         threat=STEPWISE if game == "updates" else FINAL,
         provenance=_provenance(budget, outcome),
         scores=(outcome.scores,),
         caught=found,
     )
+
+
+def _controls(outcome: Outcome, claim: Claim, fleet: Together | None) -> tuple[Control, ...]:
+    refuted = any(item.bound.contradicts(claim.bound) for item in outcome.shown)
+    failed = controls.failing(outcome.scores, refuted=refuted)
+    return (*outcome.controls, *failed, *(() if fleet is None else (fleet.control(),)))
 
 
 def _caught(stage: Stage, claim: Claim, outcome: Outcome, canary: str | Maker, runs: int) -> tuple[Fault, ...]:
