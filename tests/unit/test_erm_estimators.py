@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("sklearn")
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_val_score
@@ -19,13 +20,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tacit
 from tacit import BadInput, PrivacyWarning, Schema
-from tacit.erm import PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, PrivateSVC
+from tacit.erm import PrivateGridSearchCV, PrivateLinearRegression, PrivateLogisticRegression, PrivateRidge, PrivateSVC
 from tacit.erm.budget import Budget
 from tacit.erm.choice import COMPARED, planned, predicted
+from tacit.erm.labelled import several
 from tacit.erm.linear import EXCESS, GAP
 from tacit.erm.losses import Logistic, SmoothHinge
 from tacit.erm.problem import Problem
-from tacit.erm.rows import answers, bounded
+from tacit.erm.rows import answers, bounded, places
 from tacit.erm.shape import Shape
 
 RANGE = (-5.0, 5.0)
@@ -457,3 +459,27 @@ def test_auto_takes_the_least_predicted_risk_and_says_so():
     assert predicted(doubled, shape) > risks["objective"]
     few = PrivateLogisticRegression(0.1, 1e-6, norm_bound=4.0, classes=[0, 1], random_state=0).fit(X[:20], Y[:20])
     assert "too little to learn from" in few.reason_
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [0.0, 1.0], [False, True]])
+def test_labels_written_as_texts_are_read_as_numbers_one_by_one(classes):
+    """A series of texts has no type that says so: all records counted as nobody's, without a word."""
+    pd, classes = pytest.importorskip("pandas"), several(classes)
+    texts = ["0", "1", "1.0", "x", "", "0"]
+    assert places(answers(pd.Series(texts)), classes).tolist() == [0, 1, 1, -1, -1, 0]
+    assert places(answers([*texts, None, 1, object()]), classes).tolist() == [0, 1, 1, -1, -1, 0, -1, 1, -1]
+
+
+def test_bagging_with_replacement_is_refused():
+    model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1])
+    with pytest.raises(BadInput, match="one person several times"):
+        BaggingClassifier(model, n_estimators=2).fit(X, Y)
+    apart = BaggingClassifier(model, n_estimators=2, bootstrap=False, max_samples=0.5, random_state=0)
+    assert len(apart.fit(X[:200], Y[:200]).estimators_) == 2
+
+
+@pytest.mark.parametrize("trials", [0, -1, math.nan, 1e9, "many"])
+def test_a_search_makes_a_sensible_number_of_trials(trials):
+    model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], method="output")
+    with pytest.raises(BadInput, match="trials"):
+        PrivateGridSearchCV(model, {"regularization": [0.1]}, trials=trials).fit(X, Y)

@@ -132,6 +132,8 @@ def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
             found[labels == name] = place
         return found
     known = {name: place for place, name in enumerate(classes.tolist())}
+    if classes.dtype.kind in NUMERIC:  # a series of texts does not say so by its type
+        return np.array([_place(known, number(label)) for label in labels.tolist()], dtype=np.int64)
     return np.array([_place(known, label) for label in labels.tolist()], dtype=np.int64)
 
 

@@ -11,10 +11,10 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..core import BadInput, Charger, Event, Receipt, Source, source
+from ..core import BadInput, Charger, Event, Receipt, Source, check, source
 from ..core.events import Compose, Gaussian, RepeatAndSelect
 from ..loss import privacy_loss
-from ..mechanism.search import best_of, chosen_among, selection_event
+from ..mechanism.search import MOST, best_of, chosen_among, selection_event
 from .budget import Budget
 from .estimator import TUNED, PrivateEstimator
 from .noise import gaussian
@@ -68,7 +68,9 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         """Search on rows X and labels y, as the estimator takes them."""
         self._begin()
         candidates = self._candidates()
-        mean = max(10.0, 3.0 * len(candidates)) if self.trials is None else float(self.trials)
+        mean = max(10.0, 3.0 * len(candidates)) if self.trials is None else check.positive("trials", self.trials)
+        if mean > MOST:
+            raise BadInput(f"trials must be at most {MOST:,} on average, got {self.trials!r}.")
         size = self._size(_size(X))
         budget = self._budget(size)
         if budget.delta == 0:

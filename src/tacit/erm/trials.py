@@ -9,13 +9,14 @@ neither; scikit-learn's own ones are then recognised by the functions that they 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import FrameType
 
 from ..core import BadInput
 
 SEARCHES = ("_get_best_new_feature_score", "_rfe_single_fit", "_fit_and_score_over_thresholds")
 """Of SequentialFeatureSelector, RFECV and TunedThresholdClassifierCV, which choose by scores of the records."""
+BAGGING = "_parallel_build_estimators"
 FREE = ("random_state", "ledger", "warm_start")
 """Settings of a copy that may be changed: nothing is chosen by them."""
 
@@ -26,7 +27,13 @@ def changes(names: Iterable[str]) -> bool:
 
 
 def refuse_trial(name: str, *, changed_copy: bool) -> None:
-    """Raise where a search fits one trial of many."""
+    """Raise where a search fits one trial of many, or an ensemble fits rows of which some are there several times."""
+    if _resampled():
+        raise BadInput(
+            f"Bagging draws rows with replacement: {name} would count one person several times, and its claim is for "
+            "one row.",
+            fix="Use bootstrap=False.",
+        )
     if changed_copy or _searched():
         raise BadInput(
             f"A search that looks at the records in every trial has no proof: {name} will not fit in one. "
@@ -41,10 +48,21 @@ def refuse_trial(name: str, *, changed_copy: bool) -> None:
 
 
 def _searched() -> bool:
+    return any(
+        frame.f_code.co_name in SEARCHES
+        or (frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None)
+        for frame in _callers()
+    )
+
+
+def _resampled() -> bool:
+    """Whether scikit-learn's bagging is fitting, on rows drawn with replacement."""
+    ensembles = (frame.f_locals.get("ensemble") for frame in _callers() if frame.f_code.co_name == BAGGING)
+    return any(getattr(ensemble, "bootstrap", False) for ensemble in ensembles)
+
+
+def _callers() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        name = frame.f_code.co_name
-        if name in SEARCHES or (name == "_fit_and_score" and frame.f_locals.get("parameters") is not None):
-            return True
+        yield frame
         frame = frame.f_back
-    return False
