@@ -592,6 +592,24 @@ def test_command_with_a_budget(files, command):
     assert command(*words)[0] == 3  # the budget refuses
 
 
+def test_command_takes_the_delta_of_unknown_groups_from_the_budget(files, command):
+    """`tacit query T --unit U --count --by C --epsilon 1 --ledger L`: a tenth of what is set aside."""
+    for name, more in (("b.db", ["--delta", "1e-6"]), ("pure.db", [])):
+        command("ledger", "init", files / name, "--epsilon", 9, "--unit", "person", *more)
+    words = ["query", files / "visits.csv", "--unit", "who", "--epsilon", 1, "--ledger", files / "b.db", "--json"]
+    found = json.loads(command(*words, "--count", "--by", "city")[1])
+    assert found["delta"] == pytest.approx(1e-6 * 0.15 / 10)
+    parts = [
+        part for part in walk(tacit.Ledger(files / "b.db").entries()[0].event) if isinstance(part, PartitionSelection)
+    ]
+    assert [part.delta for part in parts] == [found["delta"]]
+    assert json.loads(command(*words, "--top", "city:1")[1])["delta"] == found["delta"]
+    assert json.loads(command(*words, "--count")[1])["delta"] == 0
+    assert json.loads(command(*words, "--count", "--by", "city", "--keys", "Bern")[1])["delta"] == 0
+    assert command(*words, "--count", "--by", "city", "--delta", 0)[0] == 2
+    assert command(*words[:-2], files / "pure.db", "--count", "--by", "city")[0] == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

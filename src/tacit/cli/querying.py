@@ -20,6 +20,7 @@ from .inputs import require, seeded
 from .ledger import opened
 
 if TYPE_CHECKING:
+    from ..ledger import Ledger
     from ..query import Answer, Query, Table
 
 ENDINGS = (".csv", ".json", ".svg")
@@ -33,6 +34,8 @@ WRITTEN = {"k": "K of --top", "q": "Q of --quantile"}
 """Arguments of Python that are a part of an option."""
 PYTHON_ONLY = {"bins", "columns", "label", "lost", "rows", "ways"}
 """Arguments of questions that the command does not ask."""
+TENTH = 10
+"""So many questions about groups that are not known fit into the delta that a ledger sets aside for them."""
 MANY_CUT = 0.1
 """The share of people with rows beyond the limits from which on the answer says what to do."""
 CUT = (
@@ -59,7 +62,10 @@ def query(
     ],
     epsilon: Annotated[float, typer.Option(help="What the answer may cost.")],
     unit: Annotated[str | None, typer.Option(help="The column that says whose row it is, or row.")] = None,
-    delta: Annotated[float, typer.Option(help="Must be above 0 where --by has no --keys.")] = 0.0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Above 0 where groups have no --keys; a tenth of what --ledger sets aside, unless given."),
+    ] = None,
     by: Annotated[str | None, typer.Option(metavar="COL,..", help="Group by these columns.")] = None,
     keys: Annotated[
         str | None, typer.Option(metavar="a,b|FILE", help="The groups to release, known without the data.")
@@ -119,7 +125,7 @@ def query(
             raise BadInput("The most frequent words are asked of the whole table.", fix="Use --where instead of --by.")
         column, k = _pair(top, "top")
         found = table.top(column, int(k), None if keys is None else _keys(keys, 1))
-        return _answered(found, Wanted(epsilon, delta, key, preview, out, seed))
+        return _answered(found, Wanted(epsilon, _delta(found, delta, budget), key, preview, out, seed))
     if by is not None:
         names = [name.strip() for name in by.split(",")]
         table = table.group_by(*names, keys=None if keys is None else _keys(keys, len(names)))
@@ -132,7 +138,14 @@ def query(
         question: Query[Any] = table.quantile(column, q, limits)
     else:
         question = _question(table, count, users, columns, limits, histogram, edges)
-    return _answered(question, Wanted(epsilon, delta, key, preview, out, seed))
+    return _answered(question, Wanted(epsilon, _delta(question, delta, budget), key, preview, out, seed))
+
+
+def _delta(question: Query[Any], given: float | None, budget: Ledger | None) -> float:
+    """The delta of a question: as given, else 0 where it needs none, else a part of what the budget sets aside."""
+    if given is not None or question.shape.keys is not None or budget is None:
+        return given or 0.0
+    return budget.terms.stated / TENTH
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 from ..core.adjacency import Adjacency
 from ..core.event import Event
 from ..core.events import Compose
-from .amounts import Amounts, added, read, written
+from .amounts import Amounts, added, plain, read, written
 from .chain import SCHEMA, text
-from .criteria import Criterion, accepts, remaining, resized
+from .criteria import STATED, Criterion, accepts, remaining, resized
 
 PLANNED, ADAPTIVE = "planned", "adaptive"
 
@@ -53,6 +53,12 @@ class Terms:
             tuple(Event.from_json(item) for item in data["events"]),
             data["planned_epsilon"],
         )
+
+    @property
+    def stated(self) -> float:
+        """The delta that is set aside for events that state one; 0 in a planned ledger, whose events are fixed."""
+        limits = [item.limit for item in self.criteria if item.name == STATED and self.composition == ADAPTIVE]
+        return plain(sum(limits))
 
     @property
     def whole(self) -> Event:
