@@ -1,5 +1,9 @@
 """One record of an odd type, shape or id: it contributes nothing, and nobody else is treated otherwise."""
 
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -158,3 +162,30 @@ def test_a_missing_id_in_a_frame_merges_no_users() -> None:
     for column in (pd.Series([*LARGE, None], dtype="Int64"), pl.Series([*LARGE, None])):
         assert len(Users.of(column, 2, 7).records) == 6
         assert as_tensors((torch.zeros(7, 1), column))[1][:6] == LARGE
+
+
+@pytest.mark.needs("pyarrow")
+def test_a_missing_value_in_an_arrow_column_or_under_a_mask_is_one_records_own(sums) -> None:
+    """NumPy's view of an Arrow column with one missing number makes fractions of all; of a masked one, no mask."""
+    import pyarrow as pa
+
+    labels = with_(Y.tolist(), None, 0)
+    hidden = np.ma.array(with_(Y.tolist(), 2, 0), mask=[row == 0 for row in range(ROWS)])
+    for column in (pa.array(labels), pa.chunked_array([labels]), hidden):
+        found, idle = summed((X, column))
+        assert idle == 1
+        assert torch.allclose(found, sums["without the first"], atol=1e-4)
+    masked = np.ma.array([*LARGE, 1], mask=[False] * 6 + [True])
+    for ids in (pa.array([*LARGE, None]), pa.chunked_array([LARGE, [None]]), masked):
+        assert len(Users.of(ids, 2, 7).records) == 6
+
+
+def test_ids_that_are_equal_numbers_are_one_user_and_none_raises() -> None:
+    class Raises:
+        def __eq__(self, other):
+            raise RuntimeError
+
+        __hash__ = None
+
+    ids = [Decimal("5.0"), Decimal("5.00"), Fraction(5), 5, 5.0, True, 1, Decimal("sNaN"), Raises()]
+    assert sorted(map(len, Users.of(ids, 2, len(ids)).records)) == [2, 5]

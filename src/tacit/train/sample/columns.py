@@ -48,11 +48,16 @@ class Rows:
             return {name: _at(column, row) for name, column in self.columns.items()}
         if isinstance(self.columns, tuple | list):
             return tuple(_at(column, row) for column in self.columns)
-        return self.columns[row]
+        return _at(self.columns, row)
 
 
 def _at(column: Any, row: int) -> Any:
-    """An element by its place, also of a column that has labels for its rows (pandas)."""
+    """An element by its place, also of a column that has labels for its rows (pandas), or that marks missing values
+    beside them (Arrow, NumPy's masked arrays): those become None."""
+    if isinstance(column, np.ma.MaskedArray):
+        return column[row].tolist()
+    if hasattr(column, "to_pylist"):
+        return column[row].as_py()
     return column.iloc[row] if hasattr(column, "iloc") else column[row]
 
 
@@ -89,6 +94,8 @@ def as_tensors(data: Any) -> Any:
         )
     if hasattr(data, "dtype") and not isinstance(data.dtype, np.dtype):  # one missing value would make fractions of all
         return _listed(list(data))
+    if isinstance(data, np.ma.MaskedArray) or hasattr(data, "to_pylist"):
+        return _listed(data.tolist() if isinstance(data, np.ma.MaskedArray) else data.to_pylist())
     try:
         return array(np.asarray(data))
     except ValueError:  # something other than numbers

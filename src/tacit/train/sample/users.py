@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from numbers import Number
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,15 +64,25 @@ class Users:
 def user_codes(ids: ArrayLike | Iterable[Any]) -> NDArray[np.int64]:
     """A number for every record's user; -1 where the id is missing. Only an array has a type of its own."""
     kind = getattr(ids, "dtype", None)
-    if isinstance(kind, np.dtype) and not kind.hasobject:
+    masked = isinstance(ids, np.ma.MaskedArray)  # what lies under a mask is nobody's id
+    if isinstance(kind, np.dtype) and not kind.hasobject and not masked:
         names = np.asarray(ids)
         known = names == names
         codes = np.full(names.shape, -1, dtype=np.int64)
         codes[known] = np.unique(names[known], return_inverse=True)[1]
         return codes
-    words = [_word(name) for name in (ids.tolist() if hasattr(ids, "tolist") else ids)]  # type: ignore[union-attr]
+    words = [_word(name) for name in _listed(ids)]
     places: dict[str | None, int] = {word: place for place, word in enumerate(sorted({*words} - {None}, key=str))}
     return np.array([places.get(word, -1) for word in words], dtype=np.int64)
+
+
+def _listed(ids: Any) -> Iterable[Any]:
+    """The ids as Python's own values; an Arrow column gives scalars otherwise, of which a missing one is no None."""
+    for name in ("to_pylist", "tolist"):
+        if hasattr(ids, name):
+            found: Iterable[Any] = getattr(ids, name)()
+            return found
+    return cast(Iterable[Any], ids)
 
 
 def _word(name: Any) -> str | None:
@@ -82,12 +94,8 @@ def _word(name: Any) -> str | None:
     try:
         if name is None or not bool(name == name):
             return None
-        if isinstance(name, bool | np.bool_ | int | np.integer) or (_is_float(name) and name == name // 1):
-            return str(int(name))
+        if isinstance(name, Number | Decimal | np.bool_) and name == name.real and name.real == name.real // 1:
+            return str(int(name.real))
         return str(name)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever it is, the id alone is its reason
         return None
-
-
-def _is_float(name: Any) -> bool:
-    return isinstance(name, float | np.floating)
