@@ -499,6 +499,7 @@ def test_hostile_files_are_refused_in_one_sentence(tmp_path):
     gaussian, event = {"type": "Gaussian", "noise_multiplier": 1e-99}, ("claim", "event")
     hostile = [
         put(document, ("claim", "frontier"), [[0.0, 0.5]] * 3000),
+        put(document, ("claim", "frontier", 0), [1e308, 1e308]),
         put(document, ("claim", "bound", "delta"), float("nan")),
         put(document, event, {"type": "Repeat", "event": gaussian, "steps": 2**53}),
         put(document, event, {"type": "DiscreteGaussian", "noise_multiplier": 1e99, "sensitivity": 2**53}),

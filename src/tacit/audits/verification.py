@@ -135,7 +135,8 @@ def _frontier(claim: Claim) -> Recomputed:
     found = _array(lambda: limits(claim, rates)) if rates.size <= MOST_POINTS else None
     if found is None:
         return Recomputed(name, float(stored[0]), None, equal=False)
-    apart = np.abs(stored - found) / np.maximum(np.maximum(np.abs(stored), np.abs(found)), FAINT)
+    with np.errstate(over="ignore", invalid="ignore"):  # of points that no curve has: they are not equal
+        apart = np.abs(stored - found) / np.maximum(np.maximum(np.abs(stored), np.abs(found)), FAINT)
     worst = int(np.argmax(apart) if apart.any() else np.argmin(np.abs(rates - 1e-3)))
     if apart[worst] <= TOLERANCE:
         return Recomputed(name, float(stored[worst]), float(found[worst]), equal=True)
@@ -314,7 +315,8 @@ def _number(compute: Callable[[], float]) -> float | None:
 
 def _array(compute: Callable[[], Any]) -> Any:
     try:
-        return compute()
+        with np.errstate(over="ignore", invalid="ignore"):
+            return compute()
     except (TacitError, Unsupported, ArithmeticError, ValueError):
         return None
 
