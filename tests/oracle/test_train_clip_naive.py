@@ -10,11 +10,13 @@ from train_zoo import ZOO, furthest, naive, trainable
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.parametrize("rows", [1, 4, 6])
 def test_norms_and_sums_equal_the_loop(name: str, rows: int) -> None:
+    """By its rules: a model whose rules disagree with the loop would be run one record at a time, and be right."""
     torch.manual_seed(1)
     case = ZOO[name]
     model, batch = case.make(), case.batch(rows)
     clipper = Clipper(model, case.loss, trainable(model), 0.5)
     found = clipper(batch, torch.ones(rows, dtype=torch.bool))
+    assert clipper.alone_because == ""
     sums, norms = naive(model, case.loss, batch, 0.5)
     torch.testing.assert_close(found.norms.double(), norms, rtol=1e-5, atol=1e-7)
     assert furthest(found.sums, sums) < 1e-5
