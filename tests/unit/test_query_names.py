@@ -7,6 +7,7 @@ import polars
 import pyarrow
 import pytest
 
+from tacit import mechanism
 from tacit.core import BadInput
 from tacit.query import Table
 
@@ -80,3 +81,17 @@ def test_frames_that_cannot_be_read_are_one_sentence():
         Table(polars.LazyFrame({"who": [1]}), unit="who")
     with pytest.raises(BadInput, match="complex128"):
         Table(pd.DataFrame({"who": [1], "x": [1j]}), unit="who")
+
+
+def test_places_of_ledgers_and_schemas_are_opened_first(tmp_path):
+    """`--ledger budget.db` of the command is `ledger=tacit.Ledger("budget.db")` here."""
+    frame = pd.DataFrame({"who": [1]})
+    for ask in (
+        lambda: Table(frame, unit="who", ledger="budget.db").count().preview(epsilon=1),
+        lambda: Table(frame, unit="who", ledger=tmp_path / "budget.db").count().release(epsilon=1),
+        lambda: mechanism.laplace(3, sensitivity=1, epsilon=1, ledger="budget.db"),
+    ):
+        with pytest.raises(BadInput, match=r"tacit\.Ledger"):
+            ask()
+    with pytest.raises(BadInput, match=r"Schema\.read"):
+        Table(frame, schema="people.toml")

@@ -90,6 +90,23 @@ def test_conditions_that_could_fail_are_refused(odd, condition, word):
         odd.where(condition)
 
 
+@pytest.mark.parametrize("kind", [pandas.Series, polars.Series, np.array, list, tuple, pyarrow.array])
+def test_a_mask_of_the_data_is_no_condition(kind):
+    """ibis took its first value for all rows: the first person's number decided whether anybody was counted."""
+    frame = pandas.DataFrame({"who": range(100), "fare": [50.0] + [5.0] * 99})
+    table = Table(frame, unit="who")
+    for mask in (
+        kind((frame.fare > 10).tolist()),
+        lambda _: kind((frame.fare > 10).tolist()),
+        frame.fare.max() > 10,
+        True,
+    ):
+        with pytest.raises(tacit.BadInput):
+            table.where(mask)
+    both = table.where(_.fare > 1, lambda t: t.fare < 10).count()
+    assert totals(both.shape, both._terms(both.aggregates), lost=False).people.tolist() == [99]
+
+
 def test_times_of_seconds():
     """Times farther than microseconds reach are compared in seconds."""
     held = pyarrow.table({"who": [1, 2, 3], "at": pyarrow.array([0, 2**60, None], pyarrow.timestamp("s"))})

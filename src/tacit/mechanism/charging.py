@@ -43,6 +43,10 @@ class Terms:
     rng: Random = None
     adjacency: Adjacency | str | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.ledger, str | os.PathLike):
+            raise BadInput("ledger is an open ledger, not the place of one.", fix="Give tacit.Ledger(place).")
+
     @property
     def neighbours(self) -> Adjacency:
         """The adjacency under which epsilon will hold. Raises Mismatch when the budget counts another one."""

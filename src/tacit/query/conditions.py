@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import BadInput
-from .sources import Opened
+from .sources import Opened, ibis
 from .total import constant, described, total
 from .values import Column, number_of, real, whole
 
@@ -24,6 +24,8 @@ COMPARISON = re.compile(
 WHOLE = re.compile(r"[+-]?[0-9]+")
 SEVERAL = re.compile(r"[=<>]|!=|\s(and|or|&&|\|\|)\s", re.IGNORECASE)
 """What a value without quotes may not hold: it would be a second comparison, read as a text."""
+NO_COLUMN = "A condition must compare a column of the table, for each row alone."
+ONE = "A mask of True and False that was made of the data is none."
 SUCH = 'Such as: "age >= 30", "city = Bern", "`zip code` = 8001".'
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -80,11 +82,16 @@ class Expression:
 
     def holds(self, table: Opened) -> Column:
         try:
-            found = table.relation.bind(self.given)[0]
+            bound = table.relation.bind(self.given)
         except Exception as error:  # ibis has several kinds of errors for what cannot be bound
             raise BadInput(
                 f"The condition does not fit the table ({type(error).__name__}).", fix="Compare columns that are there."
             ) from None
+        if len(bound) != 1 or not bound[0].op().find(ibis().expr.operations.Field):
+            raise BadInput(
+                NO_COLUMN, fix=f'Give a text or an ibis expression: where("age >= 30"), where(_.age >= 30). {ONE}'
+            )
+        found = bound[0]
         if not found.type().is_boolean():
             raise BadInput("A condition must be true or false in every row.")
         return total(found, table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,8 @@ class Table:
             raise BadInput((Argument("lost"), f" must be a share of epsilon of at most 0.5, got {self.lost!r}."))
         if self.max_groups > 10**6 or self.max_rows > 10**6:
             raise BadInput((Argument("max_groups"), " and ", Argument("max_rows"), " must be at most a million."))
+        if isinstance(self.schema, str | os.PathLike):
+            raise BadInput("schema is a Schema, not the place of one.", fix="Give tacit.data.Schema.read(place).")
         unit = self.unit if self.unit is not None else (self.schema.unit if self.schema is not None else None)
         if unit is None:
             raise BadInput(
