@@ -316,16 +316,35 @@ def test_no_confident_answer_is_an_ordinary_case():
 def test_few_answers_come_with_advice():
     """It says what to change, from public and released numbers alone; where answers are not few, it says nothing."""
     made = designed(ConfidentGNMax(), available=400, queries=None, answers=None, epsilon=None, delta=1e-5)
-    assert advice(made, 250, 300, capped=False) is None
-    few = advice(made, 50, 12, capped=False)
+    assert advice(made, 250, 300, asked=400, capped=False) is None
+    few = advice(made, 50, 12, asked=400, capped=False)
     assert "12 of 400" in few
     assert "more than 50 teachers" in few
     assert "ConfidentGNMax(40, 30, 8)" in few
-    assert "disagree" in advice(made, 250, 12, capped=False)
+    assert "disagree" in advice(made, 250, 12, asked=400, capped=False)
     limited = designed(ConfidentGNMax(), available=400, queries=None, answers=None, epsilon=1.0, delta=1e-5)
     assert limited.answers < 100
-    assert "epsilon pays for no more" in advice(limited, 250, limited.answers, capped=False)
-    assert advice(limited, 250, limited.answers, capped=True) is None
+    assert "epsilon pays for no more" in advice(limited, 250, limited.answers, asked=400, capped=False)
+    assert advice(limited, 250, limited.answers, asked=400, capped=True) is None
+    fewer = designed(GNMax(20.0), available=400, queries=None, answers=None, epsilon=2.0, delta=1e-5)
+    assert f"{fewer.answers} of 400 queries" in advice(fewer, 100, fewer.answers, asked=400, capped=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "asked", "said"),
+    [
+        ({}, {"epsilon": 0.2, "propose": 0.1}, "leaves nothing"),
+        ({"rounds": 2}, {"epsilon": 0.2}, "rounds=1"),
+        ({"aggregator": LNMax(10.0)}, {"epsilon": 0.2}, "No smooth sensitivity"),
+    ],
+)
+def test_a_release_that_cannot_be_made_is_refused_before_the_run(more, asked, said):
+    run = PATE(line, **{"teachers": 10, "aggregator": GNMax(8.0), "delta": 1e-5, "classes": [0, 1], **more})
+    with pytest.raises(tacit.BadInput, match=said):
+        run.check_release(30, **asked)
+    PATE(line, teachers=10, aggregator=GNMax(8.0), delta=1e-5, classes=[0, 1]).check_release(
+        30, epsilon=0.5, propose=60
+    )
 
 
 @pytest.mark.parametrize("how", ["spread", "typical"])
@@ -680,3 +699,14 @@ def test_types():
     assert isinstance(GNMax(2.0).event(3, 3, Adjacency.ADD_REMOVE), Repeat)
     assert isinstance(ConfidentGNMax().event(3, 3, Adjacency.ADD_REMOVE), Compose)
     assert {Gaussian, NoisyMax} == {type(rule.event(1, 1, Adjacency.ADD_REMOVE).event) for rule in (GNMax(), LNMax())}
+
+
+def test_the_command_checks_a_release_before_it_pays(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = tacit.Ledger.create("budget.db", epsilon=100.0, delta=1e-4, unit="record")
+    for more, said in (("release_epsilon = 0.2\npropose = 0.1\n", "leaves nothing"), ("propose = 9\n", "needs")):
+        (tmp_path / "run.toml").write_text(RUN + more)
+        status, _, err = Command(capsys, monkeypatch)("pate", "run.toml", "--ledger", "budget.db")
+        assert status != 0
+        assert said in err
+    assert ledger.verify().entries == 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from ..core import BadInput
 from ..core.files import unwritten
 from ..core.manifest import WEIGHTS, WEIGHTS_FIELD, sha256
 from ..core.run_folder import run_folder
@@ -51,6 +52,8 @@ def pate(
     payer = spender(file, ledger)
     seed = file.get("output").get("seed") if seed is None else seed
     made = described_run(file, ledger=payer, random_state=seeded(seed))
+    if asked := _release(file):
+        made.estimator.check_release(len(made.asked), **asked)
     folder = out or file.get("output").get("folder", "tacit-pate")
     with run_folder(folder, "pate", again=again) as held:
         note(f"{made.estimator.teachers} teachers on {int(made.inside.sum())} private records")
@@ -113,10 +116,18 @@ def _kept(done: PATE, made: PateRun, file: RunFile, found: Evidence, folder: Pat
 
 def _released(done: PATE, file: RunFile) -> Bound | None:
     """The data-dependent epsilon, where [pate] release_epsilon pays for its release."""
+    asked = _release(file)
+    return done.release_bound(**asked) if asked else None
+
+
+def _release(file: RunFile) -> dict[str, Any]:
+    """The arguments of that release; none where [pate] asks for none."""
     table = file.get("pate")
-    if "release_epsilon" not in table:
-        return None
-    return done.release_bound(epsilon=table["release_epsilon"], propose=table.get("propose"))
+    if "release_epsilon" in table:
+        return {"epsilon": table["release_epsilon"], "propose": table.get("propose")}
+    if "propose" in table:
+        raise BadInput("`propose` in [pate] needs `release_epsilon`: what the release may cost.")
+    return {}
 
 
 def _saved(done: PATE, made: PateRun, folder: Path) -> str | None:

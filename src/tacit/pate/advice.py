@@ -11,17 +11,18 @@ SHARES = 0.8, 0.6, 0.16
 """Threshold and noise as shares of the number of teachers: Papernot et al. 2018, MNIST with 250 teachers."""
 
 
-def advice(design: Design, teachers: int, answered: int, *, capped: bool) -> str | None:
+def advice(design: Design, teachers: int, answered: int, *, asked: int, capped: bool) -> str | None:
     """How to get more answers; None where they are not few.
 
-    `capped` says that somebody chose the cap on answers: reaching it is then no surprise.
+    `asked` queries were wanted, of which the design may ask fewer. `capped` says that somebody chose the cap on
+    answers: reaching it is then no surprise.
     """
-    wanted = design.answers if capped else design.queries
+    wanted = design.answers if capped else asked
     if answered >= FEW * wanted:
         return None
     if answered >= design.answers:
         return (
-            f"Only {answered} of {design.queries} queries were answered: epsilon pays for no more. More noise "
+            f"Only {answered} of {asked} queries were answered: epsilon pays for no more. More noise "
             "per answer (with more teachers, which outvote it), a larger epsilon or fewer queries allow more answers; "
             'choose="typical" and student="semi-supervised" make the most of few.'
         )

@@ -18,7 +18,7 @@ from .asking import check_choice
 from .design import Design, designed
 from .paying import paid
 from .records import Given
-from .release import releasing
+from .release import Release, releasing
 from .rounds import Chances, ask
 from .shards import shards, with_appended
 from .smooth import Cost
@@ -172,14 +172,43 @@ class PATE:
                 "Queries that were chosen by looking at earlier answers have no data-dependent bound here.",
                 fix="Use rounds=1, or quote bound_.",
             )
-        how = releasing(design, epsilon=epsilon, propose=propose, order=order, confidence=confidence)
-        cost = Cost.of(self.aggregator, self.teachers, len(self.classes_), how.order)
+        how, cost = self._releasing(design, len(self.classes_), epsilon, propose, order, confidence)
         paid(self.ledger, lambda adjacency: how.event(design.delta, adjacency), design.unit)
         self._claimed(replace(design, releases=(*design.releases, how.event(design.delta, design.adjacency))))
         counts = np.concatenate([counts for counts, _ in votes])
         found = how.drawn(cost, counts, self._noise)
         self.released_ = (*self.released_, None if found is None else how.bound(found, design))
         return self.released_[-1]
+
+    def check_release(
+        self,
+        inputs: int,
+        *,
+        epsilon: float,
+        propose: float | None = None,
+        order: float | None = None,
+        confidence: float = 0.999,
+    ) -> None:
+        """Refuse a `release_bound` that could not be made of a run with so many public inputs, before that is paid."""
+        if self.rounds != 1:
+            raise BadInput("A run of several rounds has no data-dependent bound here.", fix="Use rounds=1.")
+        design = designed(
+            self.aggregator, available=inputs, queries=self.queries, answers=self.answers, epsilon=self.epsilon,
+            delta=self.delta, adjacency=self.adjacency,
+        )  # fmt: skip
+        self._releasing(design, len(list(self.classes or (0, 1))), epsilon, propose, order, confidence)
+
+    def _releasing(
+        self,
+        design: Design,
+        classes: int,
+        epsilon: float,
+        propose: float | None,
+        order: float | None,
+        confidence: float,
+    ) -> tuple[Release, Cost]:
+        how = releasing(design, epsilon=epsilon, propose=propose, order=order, confidence=confidence)
+        return how, Cost.of(self.aggregator, self.teachers, classes, how.order)
 
     @property
     def answered_(self) -> int:
@@ -190,7 +219,8 @@ class PATE:
     def advice_(self) -> str | None:
         """What to change to get more answers, where they are few; it follows from what was released."""
         self._fitted()
-        return advice(self.design_, self.teachers, self.answered_, capped=self.answers is not None)
+        asked = len(self.labels_) if self.queries is None else int(self.queries)
+        return advice(self.design_, self.teachers, self.answered_, asked=asked, capped=self.answers is not None)
 
     def _designed(self, given: Given) -> Design:
         return designed(
