@@ -1,6 +1,15 @@
 """Fleets in parts, here and on Ray: bit for bit those of one process; they go on where they stopped; signals."""
 
+import collections
+import dataclasses
+import datetime
+import decimal
 import functools
+import itertools
+import logging
+import operator
+import random
+import re
 import types
 
 import numpy as np
@@ -325,6 +334,70 @@ def _tripled(self):
 FIRST, SECOND = {"a": 1}, {"a": 2}
 
 
+@dataclasses.dataclass
+class Settings:
+    rate: float
+
+
+class Given:
+    """A descriptor: what a class's attribute is worth."""
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def __get__(self, owner, kind):
+        return self.rate
+
+
+def _with_attribute(rate):
+    def helper(x):
+        return helper.rate * x
+
+    helper.rate = rate
+    return helper
+
+
+def _of_module(**parts):
+    """A function that reads a module of the user's own: a function, an object, a module within it."""
+    own, inner = types.ModuleType("helpers_of_somebody"), types.ModuleType("helpers_of_somebody.inner")
+    vars(own).update(parts, inner=inner)
+    inner.RATE = parts.get("inner_rate")
+    body = {"own": own}
+    exec("def reading(x):\n    return own.scale(x) * own.conf.rate * own.inner.RATE", body)
+    return body["reading"]
+
+
+UNSEEN = {
+    "attribute of a function": _with_attribute,
+    "function of a module": lambda k: _of_module(scale=_times(k)),
+    "object of a module": lambda k: _of_module(conf=Settings(k)),
+    "module of a module": lambda k: _of_module(inner_rate=k),
+    "class's object": lambda k: _kind(conf=Settings(k)),
+    "class's number": lambda k: _kind(rate=np.float32(k)),
+    "class's layer": lambda k: _kind(layer=nn.LeakyReLU(k)),
+    "class's partial": lambda k: _kind(rule=functools.partial(torch.mul, k)),
+    "class's method": lambda k: _kind(forward=functools.partialmethod(Scaled.forward, k)),
+    "cached property": lambda k: _kind(rate=functools.cached_property(_doubled if k == 2 else _tripled)),
+    "descriptor": lambda k: _kind(rate=Given(k)),
+    "range": range,
+    "slice": slice,
+    "queue": lambda k: collections.deque([k]),
+    "decimal": lambda k: decimal.Decimal(k),
+    "getter": operator.itemgetter,
+    "caller": lambda k: operator.methodcaller("mul", k),
+    "pattern": lambda k: re.compile(f"a{k}"),
+    "time": lambda k: datetime.timedelta(k),
+    "random": random.Random,
+    "numpy's generator": np.random.default_rng,
+    "torch's generator": lambda k: torch.Generator().manual_seed(k),
+    "bytes": lambda k: bytearray([k]),
+    "iterator": lambda k: iter([k]),
+    "repeat": lambda k: itertools.repeat(k),
+    "cached function": lambda k: functools.lru_cache(_times(k)),
+}
+"""Settings by a number that a folder of finished parts once did not see."""
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -337,8 +410,12 @@ FIRST, SECOND = {"a": 1}, {"a": 2}
         (np.array([_doubled, 1], dtype=object), np.array([_tripled, 1], dtype=object)),
         (torch.zeros(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)),
         (torch.zeros(2, dtype=torch.bfloat16), torch.zeros(2, dtype=torch.float16)),
+        *((make(2), make(3)) for make in UNSEEN.values()),
     ],
-    ids=["slots", "tuple", "property", "static", "seen before", "ufunc", "objects", "bfloat16", "precision"],
+    ids=[
+        *("slots", "tuple", "property", "static", "seen before", "ufunc", "objects", "bfloat16", "precision"),
+        *UNSEEN,
+    ],
 )
 def test_settings_that_were_not_read(one, other):
     assert described(one) == described(one)
@@ -377,6 +454,21 @@ def test_a_global_that_forward_reads_is_sealed(monkeypatch):
     before = made_of(mine)[0]
     monkeypatch.setitem(globals(), "FACTOR", 3.0)
     assert made_of(mine)[0] != before
+
+
+def test_what_a_library_keeps_does_not_change_a_description():
+    """A logger, whose state hangs on what else was imported and written, made every fleet another one."""
+    logger = logging.getLogger("somebody")
+
+    def forward(x):
+        logger.debug("called")
+        return x
+
+    before = described(forward)
+    logger.setLevel(logging.ERROR)
+    logging.getLogger("somebody.else").isEnabledFor(logging.DEBUG)
+    assert described(forward) == before
+    assert len(str(before)) < 2000
 
 
 def test_a_description_holds_no_address():

@@ -6,11 +6,15 @@ may multiply by a setting, or by a number that is written in its `forward`.
 
 from __future__ import annotations
 
+import contextlib
+import copyreg
 import functools
 import hashlib
+import pickle
 import sys
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +28,10 @@ LIBRARIES = ("torch", "numpy", "builtins", "tacit")
 """Whose functions and classes are named and not read."""
 PLAIN: tuple[type, ...] = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 METHODS = (types.FunctionType, staticmethod, classmethod, property)
-SETTINGS = (*PLAIN, list, tuple, dict, set, frozenset, Tensor, np.ndarray)
-"""What may be a setting of a class, or of a module of the user's own."""
+PACKAGES = ("site-packages", "dist-packages")
+"""Folders of installed packages."""
+UNREADABLE = (TypeError, ValueError, NotImplementedError, RuntimeError, pickle.PicklingError)
+"""What an object raises that cannot be written down: a lock, a generator, a class of an extension."""
 
 
 def made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
@@ -33,7 +39,8 @@ def made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
     Functions that make networks and optimizers are read, with what they hold, and called once under a fixed seed: what
     they make may differ by chance, or for other parameters.
-    Edge cases: code of other libraries is named, not read; a new version of torch is not seen.
+    Edge cases: code of Python and of installed packages is named, with the package's version, and not read; a new
+    version of torch, numpy or Python is not seen.
     """
     start = None if isinstance(fleet.start, nn.Module) else described(fleet.start)  # a call may change what it holds
     optimizer = fleet.optimizer([nn.Parameter(torch.zeros(2))])  # torch wraps the step of a class at its first use
@@ -139,12 +146,40 @@ def _parts(value: Any) -> tuple[Any, ...]:
         return () if _of_library(value.__module__) else _body(value)
     if isinstance(value, np.ufunc):
         return (value.__name__,)
-    return getattr(value, "__dict__", {}), _slots(value)
+    kept = _written_down(value)
+    return (getattr(value, "__dict__", {}), _slots(value)) if kept is None else (kept,)
 
 
-def _of_library(module: object, more: Collection[str] = ()) -> bool:
+def _written_down(value: Any) -> Any:
+    """What pickle would keep of an object whose class has a rule of its own: a range, a queue, a generator of numbers.
+
+    Of a logger that is its name. None where attributes and slots are what is kept, or where the user's code decides.
+    """
+    rules = type(value).__reduce_ex__, type(value).__reduce__
+    known = copyreg.dispatch_table.get(type(value))
+    if known is None and (rules == (object.__reduce_ex__, object.__reduce__) or any(map(_of_user, rules))):
+        return None
+    with contextlib.suppress(*UNREADABLE):
+        kept = value.__reduce_ex__(4) if known is None else known(value)
+        if not isinstance(kept, str):  # else it is a name alone, as of a function with a cache
+            return [list(part) if isinstance(part, Iterator) else part for part in kept]
+    return None
+
+
+def _of_user(method: Any) -> bool:
+    return isinstance(method, types.FunctionType) and not _of_library(method.__module__)
+
+
+def _of_library(module: object) -> bool:
+    """Whether code belongs to Python, to a library that is named above, or to an installed package."""
     first = str(module).split(".")[0]
-    return first in LIBRARIES or first in more
+    return first in LIBRARIES or first in sys.stdlib_module_names or _installed(first)
+
+
+def _installed(name: str) -> bool:
+    module = sys.modules.get(name)
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return any(part in PACKAGES for place in places if place for part in Path(place).parts)
 
 
 def _slots(value: Any) -> dict[str, Any]:
@@ -160,24 +195,31 @@ def _tuple(words: Any) -> tuple[str, ...]:
 
 
 def _body(value: types.FunctionType | type) -> tuple[Any, ...]:
-    """A function's code, and what it holds and reads; a class's functions, plain values and bases."""
+    """A function's code, and what it holds and reads; a class's functions, values and bases."""
     if isinstance(value, type):
-        own: dict[str, Any] = {word: part for word, part in vars(value).items() if isinstance(part, METHODS)}
-        own |= {word: part for word, part in vars(value).items() if isinstance(part, SETTINGS) and word[:2] != "__"}
+        own = {word: part for word, part in vars(value).items() if isinstance(part, METHODS) or word[:2] != "__"}
         return own, value.__bases__
     held = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
-    return value.__code__, held, value.__defaults__, value.__kwdefaults__, _used(value)
+    return value.__code__, held, value.__defaults__, value.__kwdefaults__, vars(value), _used(value)
 
 
 def _used(function: types.FunctionType) -> dict[str, Any]:
     """What a function, and functions written inside it, read by name: globals, and what they read of own modules."""
     words = sorted(_words(function.__code__))
     used = {word: function.__globals__[word] for word in words if word in function.__globals__}
-    for name, module in list(used.items()):
-        if isinstance(module, types.ModuleType) and not _of_library(module.__name__, sys.stdlib_module_names):
-            read = {word: vars(module)[word] for word in words if word in vars(module)}
-            used |= {f"{name}.{word}": value for word, value in read.items() if isinstance(value, SETTINGS)}
+    modules = _modules(used)
+    while modules:
+        name, module = modules.popitem()
+        read = {f"{name}.{word}": vars(module)[word] for word in words if word in vars(module)}
+        modules |= _modules({word: value for word, value in read.items() if word not in used})
+        used |= read
     return used
+
+
+def _modules(used: dict[str, Any]) -> dict[str, types.ModuleType]:
+    """Modules of the user's own among what is used."""
+    found = {name: value for name, value in used.items() if isinstance(value, types.ModuleType)}
+    return {name: value for name, value in found.items() if not _of_library(value.__name__)}
 
 
 def _words(code: types.CodeType) -> set[str]:
@@ -188,7 +230,14 @@ def _words(code: types.CodeType) -> set[str]:
 def _name(value: Any) -> str:
     named = value if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) else type(value)
     own = value.__name__ if isinstance(value, types.ModuleType) else ""
-    return f"{named.__module__}.{named.__qualname__} {own}".strip()
+    return f"{named.__module__}.{named.__qualname__} {own} {_version(named.__module__)}".strip()
+
+
+def _version(module: object) -> str:
+    """The version of an installed package, whose code is not read."""
+    first = str(module).split(".")[0]
+    known = first not in LIBRARIES and _installed(first)
+    return str(getattr(sys.modules.get(first), "__version__", "")) if known else ""
 
 
 def _filled(cell: Any) -> bool:
