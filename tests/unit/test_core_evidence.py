@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tacit.attacks import measure
 from tacit.audits import ClopperPearson, stated
 from tacit.audits.choice import bound
 from tacit.core import (
@@ -21,6 +22,7 @@ from tacit.core import (
     Estimate,
     Evidence,
     Measurement,
+    Scores,
     Verdict,
 )
 from tacit.core.sentence import together
@@ -137,13 +139,27 @@ def test_an_attack_that_guesses_is_said_to_guess():
     """At 1 in 10,000, guessing finds 1 in 10,000 members: 0.25 of 2,500."""
     words = measured(0.0001, 0.0, 0.0009)
     assert "finds 0 of 2,500 members (0 to 3, 95 % confidence), no better than guessing (guessing finds 0.25)" in words
-    assert "no better than guessing as far as this sample can tell" in measured(0.004, 0.0001, 0.02)
+    unsure = measured(0.004, 0.0001, 0.02)
+    assert "95 % confidence), which this sample cannot tell from guessing (guessing finds 0.25);" in unsure
     assert "guessing" not in measured(0.004, 0.00011, 0.02)
     rate = (0.0001, Estimate(0.1, 0.0, 0.2, 0.95, 3000))
     leaky = replace(measurement(), auc=Estimate(0.8, 0.79, 0.81, 0.95, 3000), tpr_at_fpr=(rate,))
     words = replace(WHOLE, measurements=(leaky,)).sentence
-    assert "no better than guessing at this rate as far as this sample can tell" in words
-    assert ", though better at others (area under the curve at least 0.790, guessing has 0.5)" in words
+    assert "which this sample cannot tell from guessing at this rate (guessing finds 0.1); over all rates an" in words
+    assert "an attack does better than guessing (area under the curve at least 0.790, guessing has 0.5)" in words
+    none = replace(leaky, tpr_at_fpr=((0.0001, Estimate(0.0, 0.0, 0.2, 0.95, 3000)),))
+    words = replace(WHOLE, measurements=(none,)).sentence
+    assert "no better than guessing at this rate (guessing finds 0.1), though better at others (area" in words
+
+
+def test_an_attack_that_finds_everybody_is_never_said_to_guess():
+    """With 300 outsiders no rate of 1 in 100 is certain: of a perfect attack it was said that it guesses."""
+    found = measure(Scores(np.r_[np.ones(300), np.zeros(300)], np.arange(600) < 300, attack="a", randomised=False))
+    assert found.tpr_at_fpr[0][1].lower < 0.01
+    words = replace(WHOLE, claim=None, demonstrations=(), measurements=(found,)).sentence
+    assert "no better than guessing" not in words
+    assert "finds 300 of 300 members" in words
+    assert "an attack does better than guessing (area under the curve at least 0.98" in words
 
 
 @pytest.mark.parametrize(("fpr", "members", "scale"), [

@@ -42,8 +42,9 @@ def unlike(shown, real, *, numbers):
 
 
 OUTCOME = re.compile(
-    r", between \S+ and \S+|, no better than guessing( at this rate)?( as far as this sample can tell)?"
-    r"|, though better at others \(area under the curve at least \S+, guessing has 0\.5\)"
+    r", between \S+ and \S+|, (no better than|which this sample cannot tell from) guessing( at this rate)?"
+    r"|(, though better at others|; over all rates an attack does better than guessing)"
+    r" \(area under the curve at least \S+, guessing has 0\.5\)"
     r"| \(the interval reaches higher because the sample is small\)|This audit would .*"
     r"|(?<=  )(chance \d|not known well:).*"
 )

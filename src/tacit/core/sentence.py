@@ -107,18 +107,24 @@ def _whole(value: float, *, up: bool = False) -> int:
 
 
 def _guessing(evidence: Evidence, fpr: float, estimate: Estimate, scale: int) -> str:
-    """Nothing where the attack beats guessing for certain; else that it does not, or cannot be told from it."""
+    """Nothing where the attack beats guessing for certain; else that it does not, or that the sample cannot tell.
+
+    Few outsiders cannot show that a rate is low: an attack that finds everybody may be uncertain at 1 in 100.
+    """
     if better(fpr, estimate):
         return ""
-    sure = "" if (estimate.value or 0.0) <= fpr else " as far as this sample can tell"
-    here, rest = (" at this rate", _elsewhere(evidence)) if better_elsewhere(evidence) else ("", "")
-    return f", no better than guessing{here}{sure} (guessing finds {significant(fpr * scale)}){rest}"
+    elsewhere, alike = better_elsewhere(evidence), f"(guessing finds {significant(fpr * scale)})"
+    here = " at this rate" if elsewhere else ""
+    if (estimate.value or 0.0) <= fpr:
+        return f", no better than guessing{here} {alike}" + (f", though better at others {_area(evidence)}" * elsewhere)
+    text = f", which this sample cannot tell from guessing{here} {alike}"
+    return text + (f"; over all rates an attack does better than guessing {_area(evidence)}" * elsewhere)
 
 
-def _elsewhere(evidence: Evidence) -> str:
+def _area(evidence: Evidence) -> str:
     """How much better than guessing over all thresholds: few outsiders show little at one low rate, and much here."""
     least = _whole(1000 * max(item.auc.lower for item in evidence.attacks)) / 1000
-    return f", though better at others (area under the curve at least {least:.3f}, guessing has 0.5)"
+    return f"(area under the curve at least {least:.3f}, guessing has 0.5)"
 
 
 def _limit(claim: Claim | None, fpr: float, estimate: Estimate, scale: int) -> str:
@@ -150,7 +156,7 @@ def _too_few(evidence: Evidence) -> str:
     best = max(evidence.attacks, key=lambda item: item.auc.lower)
     area = f"{best.auc.value:.2f} ({best.auc.lower:.2f} to {best.auc.upper:.2f}, {_sure(evidence)})"
     return (
-        f"With {best.nonmembers:,} outsiders the sample is too small for rates at so few false accusations; "
+        f"With {best.nonmembers:,} outsiders the sample is too small for the rates of false accusations asked for; "
         f"the area under the curve of the attack {best.attack} is {area}, where 0.5 is guessing."
     )
 

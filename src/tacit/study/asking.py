@@ -16,7 +16,7 @@ from .augmented_queries import Copies
 from .class_names import check_known, classes_of, names_of
 from .column_order import check_columns, check_labels
 from .finished_parts import Finished
-from .forms import Form
+from .forms import Form, check_values
 from .models import Fit, answers, is_regressor, usual_form
 from .outputs import Reading
 from .pooling import pool
@@ -105,7 +105,9 @@ class Asked:
         check_known(target, y[member])
         shown, times = (x, 1) if copies is None else (copies.of(x), copies.times)
         told = answers(target, shown, classes, names)
-        said = "values" if said == "auto" and is_regressor(target) else said
+        if said == "auto" and is_regressor(target):
+            check_values(told, y)
+            said = "values"
         reading = Reading.of(told, np.tile(y, times), classes, said, usual_form(target))
         if classes is None and reading.form is not Form.VALUES:
             inside = np.flatnonzero(member)

@@ -181,7 +181,7 @@ def _taken(
         subject=given.evidence.subject or name_of(target),
         claim=given.claim,
         given=given.evidence,
-        utility={"test accuracy": accuracy(model, x, y)},
+        utility={} if is_regressor(target) else {"test accuracy": accuracy(model, x, y)},
     )
 
 

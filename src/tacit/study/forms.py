@@ -17,6 +17,9 @@ DISTURBED = 0.2
 NEARLY = 1e-3
 """How far shares may lie below 0 or above 1 by rounding and still be shares."""
 
+OUTSIDE = 0.1
+"""Share of a regression's answers that may lie outside of two labels by more than their distance."""
+
 
 class Form(StrEnum):
     """What a model answers with."""
@@ -49,9 +52,23 @@ def of_one(answer: Array) -> Array:
     if least < 0 and _within(answer, NEARLY):
         clipped = answer.clip(0, None)
         return clipped if are_shares(clipped) else answer
-    if least < 0 or most <= 2.0 or are_shares(made := answer / 100.0) is not True:
+    if least < 0 or most < 2.0:
         return answer
-    return np.asarray(made)
+    whole = 100.0 if most > 2.0 and are_shares(answer / 100.0) else _votes(answer)
+    return answer if whole is None else np.asarray(answer / whole)
+
+
+def _votes(answer: Array) -> float | None:
+    """How many votes there are, where all rows hold whole numbers of at least 0 with this sum; else None."""
+    total = float(answer[0].sum(dtype=np.float64)) if len(answer) else 0.0
+    alike = total > 1 and bool((answer.sum(axis=1, dtype=np.float64) == total).all())
+    return total if alike and bool((answer == np.floor(answer)).all()) and not _ranks(answer) else None
+
+
+def _ranks(answer: Array) -> bool:
+    """Whether every row holds the same numbers in some order: places of classes, and no votes."""
+    rows = np.sort(answer, axis=1)
+    return bool((rows == rows[0]).all())
 
 
 def _from_logarithms(answer: Array) -> Array:
@@ -121,12 +138,34 @@ def _one_column(answer: Array, y: Array, usual: Form | None) -> Form:
         )
     if np.isfinite(answer).all() and answer.min(initial=0) >= 0 and answer.max(initial=0) <= 1:
         return Form.PROBABILITIES
-    if usual is None and np.isfinite(answer).all() and (answer.min(initial=0) >= 0 or answer.max(initial=0) <= 0):
+    if usual is None and np.isfinite(answer).all() and (answer.min(initial=0) >= 0 or answer.max(initial=0) <= NEARLY):
         raise BadInput(
             "A model's one column lies on one side of 0: it may be logits, percentages or logarithms of shares.",
             fix='Give the second label\'s share of 1, or say output="logits".',
         )
     return Form.LOGITS
+
+
+def no_labels(answer: Array, y: Array) -> bool:
+    """Whether predicted labels are mostly none that the records have, and more of them than these: they are scores."""
+    known = np.isin(answer, y)
+    strange = np.unique(answer[~known]).size
+    return not known.any() or bool(known.mean() < 0.5 and strange > max(2, np.unique(y).size))
+
+
+def check_values(answer: Array, y: Array) -> None:
+    """Refuse a regression on two whole numbers, 0 and 1, that answers far outside of them: logits, most likely.
+
+    Boosters that were trained by an objective of their owner's own call themselves regressions.
+    """
+    if y.dtype.kind not in "biuf" or np.unique(y).size != 2 or continuous(y) or answer.dtype.kind != "f":
+        return
+    low, high = float(y.min()), float(y.max())
+    if np.mean((answer < low - (high - low)) | (answer > high + (high - low))) > OUTSIDE:
+        raise BadInput(
+            "A model that calls itself a regression answers far outside of the two labels: these may be logits.",
+            fix='Say output="logits" where it is a classifier, or output="values" where it is none.',
+        )
 
 
 def continuous(y: Array) -> bool:

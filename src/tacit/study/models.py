@@ -168,12 +168,25 @@ def answers(model: Any, x: Any, classes: Array | None, names: Array | None = Non
     return full
 
 
-def accuracy(model: Any, x: Any, y: Array) -> float:
-    """Share of records whose most likely class, or predicted label, is their label."""
-    told, names = predictor(model)(x), getattr(model, "classes_", None)
-    likely = told.argmax(1) if told.ndim == 2 else told
-    named = names is None or likely.dtype.kind not in "iu" or told.ndim < 2
-    return float(np.mean((likely if named else np.asarray(names)[likely]) == y))
+def accuracy(model: Any, x: Any, y: ArrayLike) -> float:
+    """Share of records whose most likely class, or predicted label, is their label.
+
+    Columns without names are read as an attack reads them: numbered, or in the sorted order of the labels; one column
+    is the second label's share, or its logit.
+    """
+    told, label = predictor(model)(x), np.asarray(y)
+    told = told[:, 0] if told.ndim == 2 and told.shape[1] == 1 else told
+    if told.ndim == 1 and (told.dtype.kind != "f" or np.isin(told, label).all()):
+        return float(np.mean(told == label))
+    if told.ndim == 1:
+        shares = told.min(initial=0) >= 0 and told.max(initial=0) <= 1
+        told = np.stack((np.zeros_like(told), told - (0.5 if shares else 0.0)), axis=1)
+    likely, names = told.argmax(axis=1), getattr(model, "classes_", None)
+    if names is None and not (label.dtype.kind in "biu" and label.max(initial=0) < told.shape[1]):
+        names = np.unique(label)
+    return float(
+        np.mean((likely if names is None or len(names) <= likely.max() else np.asarray(names)[likely]) == label)
+    )
 
 
 def observe(

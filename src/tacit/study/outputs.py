@@ -17,7 +17,7 @@ from scipy import special
 from ..core import BadInput, Observations, Resolution
 from ..core.observations import blocks
 from ..core.resolution import LEAST, are_shares
-from .forms import Form, continuous, form_of, lost, named, noisy_shares, of_one
+from .forms import Form, continuous, form_of, lost, named, no_labels, noisy_shares, of_one
 from .residuals import Residuals
 
 Array = NDArray[Any]
@@ -77,8 +77,11 @@ class Reading:
         form = form_of(answer, y, usual) if said == "auto" else named(said)
         if form is Form.VALUES:
             return cls(form, _values(y), residuals=Residuals.of(answer, _values(y)))
-        if form is Form.LABELS and answer.ndim == 1 and not np.isin(answer, y).any():
-            raise BadInput("The labels that the model predicts are none of those that the records have.")
+        if form is Form.LABELS and answer.ndim == 1 and no_labels(answer, y):
+            raise BadInput(
+                "The labels that the model predicts are none of those that the records have, or few of them are.",
+                fix="Scores are no labels: give the second label's share of 1.",
+            )
         if form is Form.LABELS and names is None and not _column_numbers(y, answer):
             names = np.union1d(np.unique(answer), np.unique(y))
         columns = _columns(answer, form, names, y)
