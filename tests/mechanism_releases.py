@@ -39,5 +39,7 @@ RELEASES = {
     ),
     "randomized_response": lambda v, **k: mechanism.randomized_response(v, epsilon=1, categories=10, **k),
 }
+WITH_DELTA = {"gaussian", "skellam", "unknown_keys", "smooth_median", "propose_test_release"}
+"""Releases that cost a delta of 1e-6 besides epsilon."""
 REPLACE_ONLY = {"smooth_median", "propose_test_release", "randomized_response"}
 """Releases that show how many records there are."""
