@@ -51,6 +51,7 @@ class Answer:
 
     `event` is what was charged; epsilon holds under `adjacency`. `receipt` is the ledger's, None without a ledger.
     `trust`: "central" when whoever ran the release saw the true values; "local" when every person added noise alone.
+    `asked` is a digest of public settings that neither the release nor the event names: a key belongs to one of them.
     """
 
     value: Value
@@ -63,6 +64,7 @@ class Answer:
     trust: str = "central"
     randomness: str = ""
     notes: tuple[str, ...] = field(default=())
+    asked: str = ""
 
     def __post_init__(self) -> None:
         check.probability("confidence", self.confidence, zero=False, one=False)
@@ -83,6 +85,7 @@ class Answer:
             "trust": self.trust,
             "randomness": self.randomness,
             "notes": list(self.notes),
+            "asked": self.asked,
         }
 
     def text(self) -> str:
@@ -117,6 +120,7 @@ class Answer:
             trust=str(data["trust"]),
             randomness=str(data["randomness"]),
             notes=tuple(map(str, data["notes"])),
+            asked=str(data.get("asked", "")),
         )
 
     def __repr__(self) -> str:

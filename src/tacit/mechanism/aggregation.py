@@ -90,7 +90,13 @@ def _mean(
     check_scale(scale)
     off = scales.laplace_reach(scale, scales.each_failure(confidence, 1)) + Fraction(count, 2)
     offer = Offer(
-        "subsample_and_aggregate", event, terms.neighbours, float(off * spacing / count), confidence, notes=(BLOCKS,)
+        "subsample_and_aggregate",
+        event,
+        terms.neighbours,
+        float(off * spacing / count),
+        confidence,
+        notes=(BLOCKS,),
+        asked=(int(count), *bounds),
     )
 
     def draw(chance: Source) -> float:
@@ -117,7 +123,8 @@ def _median(
         heights = -np.abs(2 * np.arange(count + 1) - count)
         return cells.middle(chosen_cell(edges, heights, cells, 4 / Fraction(epsilon), chance))
 
-    offer = Offer("subsample_and_aggregate", event, terms.neighbours, None, confidence, notes=(BLOCKS,))
+    asked = int(count), *bounds
+    offer = Offer("subsample_and_aggregate", event, terms.neighbours, None, confidence, notes=(BLOCKS,), asked=asked)
     return offer.drawn(draw, terms)
 
 

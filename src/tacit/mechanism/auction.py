@@ -53,7 +53,7 @@ def auction(
         revenue = [int(Fraction(price) / unit) * int(n) for price, n in zip(listed, buyers, strict=True)]
         return listed[by_weight(Distances.of(np.array([*revenue, None], object)[:-1], scale / unit), chance)]
 
-    return Offer("auction", event, terms.neighbours, error, confidence).drawn(draw, terms)
+    return Offer("auction", event, terms.neighbours, error, confidence, asked=tuple(listed)).drawn(draw, terms)
 
 
 def _listed(prices: object) -> list[float]:

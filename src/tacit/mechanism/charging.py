@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -87,6 +88,8 @@ class Offer:
     confidence: float = 0.95
     trust: str = "central"
     notes: tuple[str, ...] = ()
+    asked: tuple[object, ...] = ()
+    """Public settings that the event does not name, such as bounds: a key is for one question."""
 
     def drawn(self, draw: Callable[[Source], Value], terms: Terms) -> Answer:
         """Charge the event, call `draw`, keep its value under the key, and return the answer that is kept.
@@ -127,12 +130,22 @@ class Offer:
             trust=self.trust,
             randomness=chance.name,
             notes=notes,
+            asked=self.digest,
         )
+
+    @property
+    def digest(self) -> str:
+        """A short text that differs where the settings do; none where there are none."""
+        return hashlib.sha256(repr(self.asked).encode("utf-8", "replace")).hexdigest()[:16] if self.asked else ""
 
     def _same(self, answer: Answer) -> Answer:
         if (answer.release, answer.event) != (self.release, self.event):
             raise Mismatch(
                 f"The key was used for another release ({answer.release}).", fix="Choose a key of its own for each."
+            )
+        if answer.asked and answer.asked != self.digest:
+            raise Mismatch(
+                f"The key was used for {answer.release} with other settings.", fix="Choose a key of its own for each."
             )
         return replace(answer)
 

@@ -61,7 +61,7 @@ def unknown_keys(
     limit = threshold(scale, delta / factor, most)
     error = scales.laplace_reach(scale, scales.each_failure(confidence, 1))
     notes = (f"keys are released from a noisy number of {limit} on; which ones depends on the data",)
-    offer = Offer("unknown_keys", event, neighbours, float(error), confidence, notes=notes)
+    offer = Offer("unknown_keys", event, neighbours, float(error), confidence, notes=notes, asked=(int(most),))
     return offer.drawn(lambda chance: _released(counts, scale, limit, chance), terms)
 
 

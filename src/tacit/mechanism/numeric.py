@@ -175,7 +175,7 @@ def _laplace_offer(
     scale = Fraction(event.noise_multiplier) * event.sensitivity
     draws.check_scale(scale)
     reach = scales.laplace_reach(scale, scales.each_failure(confidence, grid.count))
-    return Offer("laplace", event, neighbours, grid.error(reach), confidence), scale
+    return Offer("laplace", event, neighbours, grid.error(reach), confidence, asked=(grid, sensitivity)), scale
 
 
 @lru_cache(maxsize=1024)
@@ -187,7 +187,10 @@ def _gaussian_offer(
     draws.check_scale(deviation)
     failure = scales.each_failure(confidence, grid.count)
     reach = max(ceil(scales.normal_reach(float(deviation), failure) - 0.5), 0)
-    return Offer("gaussian", Gaussian(multiplier), neighbours, grid.error(reach), confidence), deviation
+    offer = Offer(
+        "gaussian", Gaussian(multiplier), neighbours, grid.error(reach), confidence, asked=(grid, sensitivity)
+    )
+    return offer, deviation
 
 
 def _discrete(value: int, sensitivity: int, epsilon: float, delta: float, confidence: float, terms: Terms) -> Answer:

@@ -100,7 +100,7 @@ def _ranked_offer(
     share = Fraction(round(q * 2**SHORT), 2**SHORT)
     scale = _scale(share, epsilon, neighbours)
     notes = (DATA_DEPENDENT, f"the rank is within {reach(scale, cells, confidence):.4g} of that of the best candidate")
-    offer = Offer(name, BoundedRange(epsilon), neighbours, None, confidence, notes=notes)
+    offer = Offer(name, BoundedRange(epsilon), neighbours, None, confidence, notes=notes, asked=(share, cells))
     return offer, share, scale * share.denominator
 
 
@@ -146,7 +146,8 @@ def clipping_bound(
         found = np.flatnonzero(above + discrete_laplace(noises[1], powers.size, chance) >= limit)
         return float(powers[found[0]] if found.size else powers[-1])
 
-    return Offer("clipping_bound", event, terms.neighbours, None, confidence, notes=notes).drawn(draw, terms)
+    offer = Offer("clipping_bound", event, terms.neighbours, None, confidence, notes=notes, asked=(wanted,))
+    return offer.drawn(draw, terms)
 
 
 def _rank_noises(wanted: int, epsilon: float, adjacency: Adjacency) -> tuple[Fraction, Fraction]:

@@ -86,7 +86,9 @@ def exponential_range(
     utility, places = collected(utility), records(breaks)
     if plain(array_of(utility)).size != places.size + 1:
         raise BadInput("utility must hold one number more than there are breakpoints.")
-    offer = Offer("exponential_range", event, terms.neighbours, reach(scale, cells, confidence), confidence)
+    asked = cells, float(sensitivity), bool(monotone)
+    error = reach(scale, cells, confidence)
+    offer = Offer("exponential_range", event, terms.neighbours, error, confidence, asked=asked)
 
     def draw(chance: Source) -> float:
         edges = np.sort(cells.index(clamped(places, (cells.lower, cells.upper))), kind="stable")

@@ -62,7 +62,8 @@ def randomized_response(
     epsilon = check.positive("epsilon", epsilon)
     event = RandomizedResponse(epsilon, len(words))
     error = _error(event, len(given), confidence)
-    offer = Offer("randomized_response", event, terms.neighbours, error, confidence, "local", (COVERS,))
+    asked = (len(given), *words)
+    offer = Offer("randomized_response", event, terms.neighbours, error, confidence, "local", (COVERS,), asked)
     return offer.drawn(lambda chance: _shares(_randomized(given, words, epsilon, chance)[0], event), terms)
 
 

@@ -70,7 +70,13 @@ def smooth_median(
         return _number(cells, _median(sorted_) + int(discrete_laplace(scale, 1, chance)[0]))
 
     offer = Offer(
-        "smooth_median", ApproximateDP(epsilon, delta), terms.neighbours, None, confidence, notes=(DATA_DEPENDENT,)
+        "smooth_median",
+        ApproximateDP(epsilon, delta),
+        terms.neighbours,
+        None,
+        confidence,
+        notes=(DATA_DEPENDENT,),
+        asked=(cells,),
     )
     return offer.drawn(draw, terms)
 
@@ -119,7 +125,8 @@ def propose_test_release(
         return _number(cells, _median(sorted_) + noise) if far > limit else None
 
     event = ApproximateDP(epsilon, delta)
-    offer = Offer("propose_test_release", event, terms.neighbours, None, confidence, notes=(DATA_DEPENDENT,))
+    asked, notes = (cells, most), (DATA_DEPENDENT,)
+    offer = Offer("propose_test_release", event, terms.neighbours, None, confidence, notes=notes, asked=asked)
     return offer.drawn(draw, terms)
 
 

@@ -147,7 +147,8 @@ def top(
             left = np.delete(left, place)
         return np.array(found)
 
-    return Offer("top", event, neighbours, error, confidence).drawn(draw, terms)
+    asked = size, float(sensitivity), bool(monotone)
+    return Offer("top", event, neighbours, error, confidence, asked=asked).drawn(draw, terms)
 
 
 def scale_of(sensitivity: float, epsilon: float, monotone: bool, adjacency: Adjacency) -> Fraction:
@@ -205,4 +206,5 @@ def _chosen_offer(
     """The public part of a choice, and the scale of its noise."""
     scale = scale_of(sensitivity, event.epsilon, monotone, neighbours)
     error = reach(scale, size, scales.each_failure(confidence, 1), laplace)
-    return Offer(name, event, neighbours, error, confidence), scale
+    asked = size, float(sensitivity), monotone
+    return Offer(name, event, neighbours, error, confidence, asked=asked), scale

@@ -61,7 +61,8 @@ def skellam(
         raise BadInput("Skellam noise is for one whole number.", fix="Use laplace or gaussian.")
     variance = least_variance(check.positive("epsilon", epsilon), float(delta), moved)
     reach = _reach(variance, each_failure(confidence, 1))
-    offer = Offer("skellam", ApproximateDP(epsilon, delta), terms.neighbours, float(reach), confidence)
+    event = ApproximateDP(epsilon, delta)
+    offer = Offer("skellam", event, terms.neighbours, float(reach), confidence, asked=(int(moved),))
 
     def draw(chance: Source) -> int:
         more, less = (int(poisson(variance / 2, 1, chance)[0]) for _ in range(2))

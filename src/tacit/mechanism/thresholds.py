@@ -73,9 +73,9 @@ def above_threshold(
     level = step_of(check.real("threshold", threshold), spacing)
     error = _error(queries, noises, rounds, confidence)
     notes = () if error is not None else (DATA_DEPENDENT,)
-    offer = Offer(
-        "above_threshold", event, neighbours, None if error is None else float(error * spacing), confidence, notes=notes
-    )
+    told = None if error is None else float(error * spacing)
+    asked = level, moved, bool(monotone), len(queries) if isinstance(queries, Sized) else None
+    offer = Offer("above_threshold", event, neighbours, told, confidence, notes=notes, asked=asked)
 
     def draw(chance: Source) -> tuple[int, ...]:
         values = (step_of(value, spacing) for value in queries)
