@@ -59,7 +59,7 @@ def failing(scores: Scores, *, refuted: bool) -> tuple[Control, ...]:
     lost = [np.count_nonzero(~np.isfinite(side)) for side in (scores.members, scores.nonmembers)]
     sizes = scores.members.size, scores.nonmembers.size
     table = [[count, size - count] for count, size in zip(lost, sizes, strict=True)]
-    if refuted or not sum(lost) or stats.fisher_exact(table).pvalue > RARELY:
+    if refuted or not sum(lost) or stats.fisher_exact(np.array(table)).pvalue > RARELY:
         return ()
     told = f"{lost[0]:,} of {sizes[0]:,} runs with the record failed, {lost[1]:,} of {sizes[1]:,} without it"
     fix = "an error that one record makes more likely tells of it: catch it, and release as if it had not been"
