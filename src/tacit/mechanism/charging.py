@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +134,7 @@ class Offer:
             asked=self.digest,
         )
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A short text that differs where the settings do; none where there are none."""
         return hashlib.sha256(repr(self.asked).encode("utf-8", "replace")).hexdigest()[:16] if self.asked else ""
