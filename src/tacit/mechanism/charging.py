@@ -131,7 +131,7 @@ class Offer:
             trust=self.trust,
             randomness=chance.name,
             notes=notes,
-            asked=self.digest,
+            asked="" if terms.key is None else self.digest,
         )
 
     @cached_property
