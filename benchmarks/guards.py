@@ -216,6 +216,8 @@ GUARDS: dict[str, Without] = {
     "a fleet's model is shown several records": Without(
         f"{FLEET}/stack.py", "        with apart() as looking:\n",
         "        from .apart import Apart\n\n        looking = Apart()\n        if True:\n"),
+    "a pass goes on with records in another order": Without(
+        f"{TRAIN}/course.py", "DATA not in self.terms and step.plan.steps_per_draw == 1:", "DATA not in self.terms:"),
     "a fleet's record points beyond a table": Without(
         f"{FLEET}/apart.py", "args, kwargs, off = bounded(func, args, kwargs, ONE_RECORD)", "off = None"),
     "a fleet's label names no output": Without(

@@ -175,6 +175,8 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "test_dropout_in_a_private_fleet_follows_from_its_own_source_and_not_from_a_seed_that_a_script_sets"),
     ("a fleet's model is shown several records", "tacit.fleet.apart:Apart",
      "unit/test_fleet_train.py", "test_a_fleet_refuses_code_that_torch_shows_several_records"),
+    ("a pass goes on with records in another order", "tacit.train.course:Course.take",
+     "unit/test_train_sampling.py", "test_a_pass_does_not_go_on_with_records_in_another_order"),
     ("a fleet's record points beyond a table", "tacit.fleet.apart:Apart.__torch_function__",
      "unit/test_fleet_total.py", "test_an_odd_record_gives_nothing_and_touches_nobody"),
     ("a fleet's label names no output", "tacit.fleet.stack:unknown",

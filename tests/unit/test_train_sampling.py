@@ -190,3 +190,20 @@ def test_ids_from_a_pandas_column_with_missing_values() -> None:
     for column in (pd.Series([3, pd.NA, 3, 4], dtype="Int64"), pd.Series(["x", pd.NA, "x", "y"], dtype="string")):
         found = Users.of(column, 2, 4)
         assert [own.tolist() for own in found.records] == [[0, 2], [3]]
+
+
+@pytest.mark.parametrize("name", ["shuffled", "allocation", "cyclic"])
+@pytest.mark.parametrize("form", ["tensors", "in place", "records"])
+def test_a_pass_does_not_go_on_with_records_in_another_order(name: str, form: str) -> None:
+    """Who takes part in it was drawn at its start: somebody would take part twice, and the account says once."""
+    x, y = (tensor.clone() for tensor in DATA)
+    data = list(zip(x, y.tolist(), strict=True)) if form == "records" else (x, y)
+    model = small()
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), PLANS[name], rng=3)
+    step(next(step.batches(data)))
+    step(next(step.batches(data)))  # the same data, taken up again
+    if form == "in place":
+        x.copy_(x.flip(0))
+    other = data if form == "in place" else (x.flip(0), y.flip(0)) if form == "tensors" else data[::-1]
+    with pytest.raises(BadInput, match="other data, or on the same in another order"):
+        step.batches(other)

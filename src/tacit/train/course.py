@@ -65,9 +65,13 @@ class Course:
         return hmac.new(self.key, secret, hashlib.sha256).hexdigest()
 
     def take(self, step: PrivateStep, data: Any, users: Any, most: int | None, collate: Collate | None) -> None:
-        """Name the data: to the other processes, and to the state that this run goes on from."""
+        """Name the data: to the other processes, and to the state that this run goes on from.
+
+        Also where one draw says who takes part in several steps: on records in another order, a run that is taken up
+        within a pass would let somebody take part twice.
+        """
         self._data = (data, users, most, collate)
-        if step._workers.count == 1 and DATA not in self.terms:
+        if step._workers.count == 1 and DATA not in self.terms and step.plan.steps_per_draw == 1:
             return
         place = {"steps done": str(step.done), "run": hashed(f"{step.run} {step.position.secret.hex()}")}
         check_same(step._workers.all_of(place))
@@ -77,7 +81,8 @@ class Course:
             raise refusal
         if self.terms.setdefault(DATA, found) != found:
             raise BadInput(
-                "The state belongs to a run on other data.", fix="Give the data, and users, that the run began with."
+                "This run began on other data, or on the same in another order.",
+                fix="Give the data, and users, that the run began with.",
             )
 
     def whole_terms(self) -> Terms:
