@@ -710,3 +710,13 @@ def test_the_command_checks_a_release_before_it_pays(tmp_path, capsys, monkeypat
         assert status != 0
         assert said in err
     assert ledger.verify().entries == 0
+
+
+def test_the_command_says_why_there_is_no_model(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rule = 'aggregator = "confident-gnmax"\nthreshold = 1e6\nnoise_select = 9'
+    (tmp_path / "run.toml").write_text(RUN.replace('aggregator = "gnmax"', rule).replace("epsilon = 9.0", ""))
+    status, out, err = Command(capsys, monkeypatch)("pate", "run.toml")
+    assert status == 0, err
+    assert "no model is written" in out + err
+    assert "tacit bracket" not in out + err

@@ -153,6 +153,8 @@ def _told(
     released: Bound | None,
     payer: Spender | None,
 ) -> Result:
+    from ..pate.student import Constant
+
     bound, design = done.bound_, done.design_
     data: dict[str, Any] = {
         **written,
@@ -176,6 +178,8 @@ def _told(
     lines = assumed(dict.fromkeys((*bound.assumptions, *(() if released is None else released.assumptions))))
     if done.advice_ is not None:
         lines.append(done.advice_)
+    if isinstance(done._student, Constant):
+        lines.append("No two answers differ, so the student says the same of everybody, and no model is written.")
     if written["model"] is not None:
         folder = shlex.quote(str(Path(written["model"]).parent))
         lines.append(f"Next: tacit bracket {folder} attacks this student, audits its run, and writes a page.")
