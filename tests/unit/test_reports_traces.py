@@ -34,7 +34,8 @@ def html(name: str, *, public: bool = False) -> str:
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize("name", PAGES)
 def test_every_sentence_traces_to_the_evidence(name: str, public: bool) -> None:
-    assert untraced(html(name, public=public), evidence(name), public=public) == []
+    found = untraced(html(name, public=public), evidence(name), public=public)
+    assert not found, "\n".join(["words without a source in the evidence or in golden/page_words.txt:", *found])
 
 
 def test_neighbours_and_counts_are_those_of_the_claim() -> None:
