@@ -23,6 +23,7 @@ from .pooling import pool
 from .records import features, identities
 from .reference_models import trained
 from .repeats import TrainingSets, near_repeats, repeats
+from .residuals import check_units
 
 Flags = NDArray[np.bool_]
 
@@ -105,10 +106,12 @@ class Asked:
         check_known(target, y[member])
         shown, times = (x, 1) if copies is None else (copies.of(x), copies.times)
         told = answers(target, shown, classes, names)
-        if said == "auto" and is_regressor(target):
+        form = "values" if said == "auto" and is_regressor(target) else said
+        if form != said:
             check_values(told, y)
-            said = "values"
-        reading = Reading.of(told, np.tile(y, times), classes, said, usual_form(target))
+        reading = Reading.of(told, np.tile(y, times), classes, form, usual_form(target))
+        if said == "auto" and reading.form is Form.VALUES:
+            check_units(told[: len(y)][member], reading.labels[: len(y)][member])
         if classes is None and reading.form is not Form.VALUES:
             inside = np.flatnonzero(member)
             check_columns(reading.table(told)[inside], reading.labels[inside])

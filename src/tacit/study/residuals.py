@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from ..core import BadInput, Observations
 from ..core.resolution import printed_decimals
@@ -21,6 +22,9 @@ FREEDOM = 4.0
 (incomes, prices) would have no likelihood at all, whoever was a member."""
 NORMAL = 1.4826
 """The standard deviation of a normal law over its median distance from the middle."""
+BINS, FEWEST, FOLLOWED, UNLIKE = 20, 40, 0.5, 5.0
+"""Bins of a model's values, members that are needed, of the labels' spread the residual that is left where labels
+follow the model's values in other units, and how many times wider, narrower or farther away such values are."""
 PART = 0.25
 """Of the smallest step that the target's numbers can show: a smaller residual is read as this one."""
 
@@ -66,6 +70,35 @@ class Residuals:
     def _shown(self, told: Floats) -> Floats:
         cast = told.astype(self.kind).astype(np.float64)
         return cast if self.decimals is None else np.round(cast, self.decimals)
+
+
+def check_units(answer: Array, y: Floats) -> None:
+    """Refuse values of members that are farther from their labels than one number for all, and yet foretell them.
+
+    Such a model was trained on labels in other units (a logarithm, a standardised column). Its residuals then say
+    nothing of who was a member. What the values foretell is read off one half of the members and judged on the other.
+    Values of a poor model (shrunk, or a high quantile) lie in the labels' range, are spread as they are, and rise.
+    """
+    told = _values(answer, y)
+    spread, width = (float(np.median(np.abs(part - np.median(part)))) for part in (y, told))
+    if y.size < FEWEST or not spread or not width or float(np.median(np.abs(told - y))) <= spread:
+        return
+    order = float(np.corrcoef(rankdata(told), rankdata(y))[0, 1])
+    away, (low, high) = abs(float(np.median(told) - np.median(y))), np.quantile(y, (0.25, 0.75))
+    alike = 1 / UNLIKE <= width / spread <= UNLIKE and away <= UNLIKE * spread
+    shrunk = width < spread and low <= np.median(told) <= high
+    if order > 0 and (alike or shrunk):
+        return
+    half = np.random.default_rng(0).permutation(y.size) % 2 == 0
+    parts = np.array_split(np.flatnonzero(half)[np.argsort(told[half], kind="stable")], min(BINS, y.size // 8))
+    across, upward = (np.array([np.median(values[rows]) for rows in parts]) for values in (told, y))
+    if float(np.median(np.abs(np.interp(told[~half], across, upward) - y[~half]))) <= FOLLOWED * spread:
+        raise BadInput(
+            "The model's values are far from its members' labels, and rise or fall with them: it was trained on labels "
+            "in other units, such as logarithms.",
+            fix="Give the labels that it was trained on, or turn its values back. "
+            'If both are right, say output="values".',
+        )
 
 
 def _typical(distance: Floats) -> float:
