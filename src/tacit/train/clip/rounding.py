@@ -91,7 +91,7 @@ def borne(sway: Tensor, weight: Tensor, clip_norm: float | Tensor, most: int) ->
 
 def needs_float64(sway: Tensor, weight: Tensor, mask: Tensor, clip_norm: float | Tensor, most: int) -> Tensor:
     """Whether float32 may move the sum of the records in the mask by more than their share of C SUMS/2."""
-    return _moved(sway, weight).sum() * ROUND > mask.sum() * (clip_norm * (PRODUCTS / most))
+    return _moved(sway, weight).sum() * ROUND > mask.sum().double() * (clip_norm * (PRODUCTS / most))
 
 
 def _moved(sway: Tensor, weight: Tensor) -> Tensor:

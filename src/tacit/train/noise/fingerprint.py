@@ -57,7 +57,9 @@ def _ours(device: torch.device) -> Fingerprint:
     from .kernels import fingerprint as kernel
 
     generator = torch.Generator().manual_seed(0)
-    arrays = [torch.randn(size, generator=generator).to(device) for size in (5, 40_000, 0, 1, 9000)]
+    arrays = [
+        torch.randn(size, generator=generator, dtype=torch.float32).to(device) for size in (5, 40_000, 0, 1, 9000)
+    ]
     joined, keys = Joined([len(one) for one in arrays], device).at(arrays), torch.arange(16, device=device).int()
     ours, theirs = torch.zeros(2, length(joined), dtype=torch.int32, device=device)
     kernel(joined, keys, ours)

@@ -3,7 +3,8 @@ r"""Standard normal numbers from one key, the same on every device up to the rou
 Box and Muller 1958: sqrt(-2 ln u) (cos v, sin v). Here u is on the 2^53 midpoints of (0, 1), so that the radius reaches
 8.6 standard deviations (soundness rule 11), and the angle v is on 2^32 points. The stream is read in pieces of `PAIRS`
 pairs, the last one of as many as are needed, in whole blocks: first the 64-bit words of the radii, then the 32-bit
-words of the angles. A piece gives all its cosines, then all its sines.
+words of the angles. A piece gives all its cosines, then all its sines. Types are named: torch's default is the user's,
+and noise in bfloat16 would leave the last bits of a sum as they are.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def add(joined: Joined, key: bytes | Tensor, scale: float, share: float) -> None
 
 def eager_into(joined: Joined, words: Tensor, scale: float, share: float) -> None:
     """Add noise by torch operations, on any device."""
-    flat = torch.empty(joined.count, device=joined.device)
+    flat = torch.empty(joined.count, dtype=torch.float32, device=joined.device)
     on_device(flat, words, scale, eager)
     put(iter([flat]), joined.arrays, share)
 
@@ -93,7 +94,7 @@ def kernel(device: torch.device) -> Noise:
         return eager
     from .kernels import noise
 
-    ours, theirs = torch.zeros(2, 4 * PAIRS + 1001, device=device)
+    ours, theirs = torch.zeros(2, 4 * PAIRS + 1001, dtype=torch.float32, device=device)
     keys = torch.arange(64, dtype=torch.int32, device=device).view(8, 8)
     for found, make in ((ours, noise), (theirs, eager)):
         on_device(found, bytes(range(32)), 3.0, make)
@@ -109,7 +110,10 @@ def kernel_into(device: torch.device) -> Noise:
     from .kernels import noise_into
 
     sizes = 5, 2 * PAIRS, 0, 700, 70_001
-    ours, theirs = (Joined(sizes, device).at([torch.ones(size, device=device) for size in sizes]) for _ in range(2))
+    ours, theirs = (
+        Joined(sizes, device).at([torch.ones(size, dtype=torch.float32, device=device) for size in sizes])
+        for _ in range(2)
+    )
     words = torch.arange(8, dtype=torch.int32, device=device)
     noise_into(ours, words, PAIRS, pairs_of(ours.count % (2 * PAIRS)), 3.0, 0.5)
     eager_into(theirs, words, 3.0, 0.5)
@@ -120,7 +124,7 @@ def kernel_into(device: torch.device) -> Noise:
 
 def on_processor(key: bytes, count: int) -> Tensor:
     """With the processor's own ChaCha20."""
-    flat = torch.empty(count)
+    flat = torch.empty(count, dtype=torch.float32)
     put(Pieces()(key, count), [flat])
     return flat
 
@@ -155,7 +159,7 @@ class _Piece:
         self.words = np.frombuffer(self.stream, dtype=np.uint64, count=pairs)
         self.whole, self.uniform = (torch.from_numpy(self.words.view(kind)) for kind in (np.int64, np.float64))
         self.turns = torch.frombuffer(self.stream, dtype=torch.int32, offset=8 * pairs)
-        self.radius, self.noise = torch.empty(pairs), torch.empty(2 * pairs)
+        self.radius, self.noise = (torch.empty(size, dtype=torch.float32) for size in (pairs, 2 * pairs))
         self.both = self.noise.view(2, pairs)
         self.cosines, self.sines = self.both
 
@@ -208,6 +212,6 @@ def eager(
     low, high = (stream[:, : 2 * pairs].reshape(pieces, pairs, 2).to(torch.int64) & 0xFFFFFFFF).unbind(-1)
     uniform = ((high << 21) + (low >> 11)).double().add(0.5).mul(2.0**-53)
     radius = uniform.log().mul(-2.0).float().sqrt()
-    angle = stream[:, 2 * pairs :] * TURN
+    angle = stream[:, 2 * pairs :].float() * TURN
     made = torch.cat((angle.cos() * radius, angle.sin() * radius), dim=1)[:, :count] * scale
     rows.copy_(made if share == 0.0 else made.add_(rows, alpha=share))

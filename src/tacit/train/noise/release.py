@@ -52,7 +52,7 @@ class Release:
         """What one step adds, already divided; none where it is independent, and added to the sum as it is made."""
         if self.plan.bands == 1:
             return None
-        flat = torch.empty(self.count, device=self.device)
+        flat = torch.empty(self.count, dtype=torch.float32, device=self.device)
         self.normals.fill(flat, key, self._scale(clip_norm))
         self.correlated(flat)
         return flat
@@ -113,7 +113,7 @@ class Release:
         saves all that its memory holds.
         """
         if not total:
-            return [torch.zeros(tensor.shape, device=self.device) for tensor in self.parameters]
+            return [torch.zeros(tensor.shape, dtype=torch.float32, device=self.device) for tensor in self.parameters]
         total = [tensor.contiguous() for tensor in total]
         memory = [tensor.untyped_storage() for tensor in total]
         places = [one.data_ptr() for one in memory]

@@ -77,7 +77,7 @@ class Augment:
         """All versions of all records by one call."""
         count = size(rows)
         many = self.function(mapped(lambda tensor: tensor.repeat_interleave(self.times, 0), rows))
-        shares = torch.full((count, self.times), 1 / self.times, device=tensors(rows)[0].device)
+        shares = torch.full((count, self.times), 1 / self.times, dtype=torch.float32, device=tensors(rows)[0].device)
         return Several(mapped(lambda tensor: tensor.unflatten(0, (count, self.times)), many), shares)
 
     def _version(self, rows: Any) -> tuple[Any, Tensor]:

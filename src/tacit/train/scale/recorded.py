@@ -53,9 +53,9 @@ class Whole:
         self.marked = torch.zeros(length(self.joined) + SEEN * self.slots * rows, dtype=torch.int32, device=device)
         self.mark = self.marked[: length(self.joined)]
         self.seen = self.marked[length(self.joined) :].view(torch.float32).view(self.slots, SEEN, rows)
-        self.shortened = torch.zeros(self.slots, rows, device=device)
-        self.seen_here = torch.zeros(self.seen.shape, pin_memory=recorded)
-        self.shortened_here = torch.zeros(self.shortened.shape, pin_memory=recorded)
+        self.shortened = torch.zeros(self.slots, rows, dtype=torch.float32, device=device)
+        self.seen_here = torch.zeros(self.seen.shape, dtype=torch.float32, pin_memory=recorded)
+        self.shortened_here = torch.zeros(self.shortened.shape, dtype=torch.float32, pin_memory=recorded)
         # the same memory as arrays: between two steps a device waits for what is done here
         self.rows_sent, self.words_sent = self.numbers.numpy(), self.words.numpy()
         self.norms_here = self.seen_here[:, 0].numpy()

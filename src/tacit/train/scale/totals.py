@@ -56,7 +56,7 @@ class Summed:
 
     def words(self, slots: int, rows: int, device: torch.device) -> Tensor:
         """Norms and losses as words for a key, a place of `rows` numbers each for every one of `slots` parts."""
-        found = torch.zeros(max(slots, len(self.parts)), SEEN, rows, device=device)
+        found = torch.zeros(max(slots, len(self.parts)), SEEN, rows, dtype=torch.float32, device=device)
         for place, (clipped, _) in zip(found, self.parts, strict=False):
             place[:, : len(clipped.norms)] = torch.stack((clipped.norms, clipped.losses)).to(device)
         return found.view(torch.int32).flatten()
