@@ -76,7 +76,7 @@ def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor)
     parameter. A loss that is not finite says nothing about the gradient: all at once, such a record contributes too.
     """
     before = [tensor._version for tensor in parameters.values()]
-    nothing = None, torch.full((1,), torch.nan, device=here.device)
+    nothing = None, torch.full((1,), torch.nan, dtype=torch.float32, device=here.device)
     try:
         with Inside():
             gradients, losses = gradient_alone(loss, one, parameters)
@@ -98,8 +98,11 @@ def gradient_alone(loss: Loss, one: Any, parameters: Mapping[str, Tensor]) -> tu
         if not losses.requires_grad:
             return {}, losses.detach()
         found = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
-    named = zip(parameters, found, strict=True)
-    return {name: gradient.detach() for name, gradient in named if gradient is not None}, losses.detach()
+    named = [
+        (name, gradient.detach()) for name, gradient in zip(parameters, found, strict=True) if gradient is not None
+    ]
+    dense = {name: gradient.to_dense() if gradient.is_sparse else gradient for name, gradient in named}
+    return dense, losses.detach()
 
 
 def _joined(found: list[Clipped]) -> Clipped:

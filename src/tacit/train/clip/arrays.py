@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .rounding import COARSE, LONGER, SHORT
 
@@ -16,6 +18,10 @@ ALIGNED = 8
 # the C library's: larger blocks are always mapped by themselves; and how far from the heap at least
 MAPPED, FAR = 2**25, 2**36
 REDUCED = (torch.bfloat16, torch.float16)
+SETTINGS: tuple[Any, ...] = (
+    torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn,
+    torch.backends.mkldnn.conv, torch.backends.mkldnn.rnn,
+)  # fmt: skip
 PART = 1024
 """Squares that are added up in float32; their sums are added up in float64."""
 
@@ -100,21 +106,62 @@ def narrow(values: Tensor) -> bool:
 
 def coarse(values: Tensor) -> float:
     """How much products round such float32 numbers by, both factors together, where TF32 or bfloat16 is allowed."""
-    return COARSE[torch.get_float32_matmul_precision()] if values.dtype == torch.float32 else 0.0
+    return COARSE[matmul_precision()] if values.dtype == torch.float32 else 0.0
+
+
+def matmul_precision() -> str:
+    """What `torch.get_float32_matmul_precision` says, which raises where the newer settings of torch are in use."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        found = products()[:2]
+        return "medium" if "bf16" in found else "high" if "tf32" in found else "highest"
+
+
+def products() -> tuple[str, ...]:
+    """How torch multiplies and convolves float32 numbers, by its newer settings (`torch.backends`)."""
+    return tuple(one.fp32_precision for one in SETTINGS)
+
+
+def set_products(kinds: Iterable[str]) -> None:
+    """Put the newer settings back."""
+    for one, kind in zip(SETTINGS, kinds, strict=True):
+        one.fp32_precision = kind
 
 
 @contextmanager
 def ordinary_modes(device: torch.device) -> Iterator[None]:
     """Operations as they are written, whatever surrounds a step: autocast would make sums over records in half
     precision, for which the noise has no room, and `torch.no_grad` would hide gradients."""
-    with torch.autocast(device.type, enabled=False), torch.enable_grad():
+    with torch.inference_mode(False), torch.autocast(device.type, enabled=False), torch.enable_grad():
         yield
+
+
+def uncompiled(model: nn.Module) -> AbstractContextManager[Any]:
+    """Parts of a model that the user compiled run as they are written, so that every operation is seen.
+
+    Nothing changes for models without such parts: `torch.cond` compiles what it runs, and gives no gradient otherwise.
+    """
+    dynamo = sys.modules.get("torch._dynamo")  # not loaded where nothing is compiled
+    if dynamo is None or not any(isinstance(one, dynamo.OptimizedModule) or _calls(one) for one in model.modules()):
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
+
+
+def _calls(module: nn.Module) -> bool:
+    """Whether a module runs compiled code in place of its own (`module.compile()`)."""
+    return getattr(module, "_compiled_call_impl", None) is not None
 
 
 @contextmanager
 def full_float32() -> Iterator[None]:
     """Products and convolutions of float32 numbers without TF32 or bfloat16, whatever was set before."""
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    try:
+        before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError:  # the newer settings are in use, and torch does not translate them
+        with _full_by_newer_settings():
+            yield
+        return
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     try:
@@ -122,6 +169,17 @@ def full_float32() -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
+
+
+@contextmanager
+def _full_by_newer_settings() -> Iterator[None]:
+    before = products()
+    set_products(("ieee",) * len(before))
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        set_products(before)
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:

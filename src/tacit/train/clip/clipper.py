@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .alone import clipped_alone
-from .arrays import REDUCED, Room, full_float32, wide
+from .alone import alone, clipped_alone
+from .arrays import REDUCED, Room, full_float32, uncompiled, wide
 from .capture.coins import in_a_step, not_baked_in, rewound
-from .capture.errors import Failing, changed, left, stops
+from .capture.errors import Failing, changed, left, stops, unheard
 from .capture.onlookers import HOOKED, backward_hooks
 from .capture.probe import DISAGREES, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
@@ -128,7 +128,20 @@ class Clipper:
         """One record at a time, for models that are not run otherwise."""
         return self._spread(self._alone(batch, mask, around=around))
 
-    def _alone(self, batch: Any, mask: Tensor, *, shared: bool = False, around: Surroundings | None = None) -> Clipped:
+    def _in_range(self, batch: Any) -> Tensor:
+        """Losses of made-up records, whose integers point inside whatever they point into."""
+        with InRange():
+            return self.losses(batch)
+
+    def _alone(
+        self,
+        batch: Any,
+        mask: Tensor,
+        *,
+        shared: bool = False,
+        around: Surroundings | None = None,
+        losses: Callable[[Any], Tensor] | None = None,
+    ) -> Clipped:
         """One record at a time, the sums those of this process.
 
         `shared`: records have the coins that they would have had together, since only one of them made the difference.
@@ -136,7 +149,7 @@ class Clipper:
         add = None if isinstance(self.add, Spread) else self.add
         with self.products():
             known = self.parameters, mask, self.clip_norm, self.weigh, add
-            return clipped_alone(self.losses, batch, *known, around or self.around(), shared=shared)
+            return clipped_alone(losses or self.losses, batch, *known, around or self.around(), shared=shared)
 
     def _spread(self, found: Clipped) -> Clipped:
         """Sums over all processes, where every process holds a part of them."""
@@ -150,20 +163,28 @@ class Clipper:
         """Refuse a model that runs one record at a time and leads to what cannot be put back after each."""
         if structure.together:
             return
-        for path, kind in self._lost(batch).items():
+        lost, idle = self._tried_alone(batch)
+        for path, kind in lost.items():
             raise left("model", path, kind)
+        if idle:
+            raise unheard()
 
-    def _lost(self, batch: Any) -> dict[str, str]:
-        """What the model, the loss and the code that made-up records come to lead to, and cannot be put back."""
+    def _tried_alone(self, batch: Any) -> tuple[dict[str, str], bool]:
+        """Made-up records one at a time: what they and the model lead to and cannot be put back, and whether none of
+        them contributes though ordinary autograd takes some."""
         around = self.around()
         with same_random(), InRange():
             try:
                 examples = around.run(0, partial(usable, self._looked_at, self.parameters, batch))
             except Stopped:
-                return around.lost
+                return around.lost, False
             mask = torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device)
-            self._alone(examples, mask, around=(around := self.around()))
-        return around.lost
+            found = self._alone(examples, mask, around=(around := self.around()), losses=self._in_range)
+            idle = not bool(found.norms.isfinite().any())
+            if idle and not around.lost:
+                plain = self.around().run(0, partial(alone, self._looked_at, examples, self.parameters))
+                idle = any(all(bool(one.isfinite().all()) for one in each.values()) for each, _ in plain)
+        return around.lost, idle
 
     def products(self) -> AbstractContextManager[Any]:
         """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
@@ -171,7 +192,7 @@ class Clipper:
 
     def losses(self, batch: Any, model: nn.Module | None = None, loss: Loss | None = None) -> Tensor:
         """One loss per example, in the asked precision, read in float32."""
-        with self._precision(), not_baked_in():
+        with self._precision(), not_baked_in(), uncompiled(self.model):
             losses = (loss or self.loss)(self.model if model is None else model, batch)
         return wide(losses) if isinstance(losses, Tensor) else losses
 
@@ -216,7 +237,7 @@ class Clipper:
         near = partial(Surroundings, self.model, self.loss, self.parameters, near=True)
         if not structure.together or not (left := keeps(self._looked_at, self.parameters, batch, structure, near)):
             return structure
-        return structure if self._lost(batch) else Structure(together=False, reason=left)
+        return structure if self._tried_alone(batch)[0] else Structure(together=False, reason=left)
 
     def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
         """Whether a copy of the model in float64 agrees; not, if it cannot be made or run."""
@@ -241,7 +262,8 @@ class Clipper:
 
     def _looked_at(self, batch: Any) -> Tensor:
         """The loss without autocast: rules are compared with autograd where both round alike."""
-        losses = self.loss(self.model, batch)
+        with uncompiled(self.model):
+            losses = self.loss(self.model, batch)
         return wide(losses) if isinstance(losses, Tensor) else losses
 
     def constants(self) -> list[Tensor]:

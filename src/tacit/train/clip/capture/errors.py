@@ -100,6 +100,15 @@ def left(what: str, path: str, kind: str) -> BadInput:
     )
 
 
+def unheard() -> BadInput:
+    """The one sentence for a model of which, one record at a time, no made-up record contributes."""
+    return BadInput(
+        "The model runs one record at a time, and no made-up record would contribute anything: its code writes into a "
+        "trained parameter in every pass, or raises.",
+        fix="Move parameters after each step, by private(..., project=...), and not in the forward pass.",
+    )
+
+
 def unseen(name: str) -> NoRule:
     """The one sentence for a parameter that received a gradient itself."""
     return NoRule(

@@ -40,7 +40,7 @@ from .where import by_values, place_of, why
 _SEED = 20_210_907
 _COUNT = 3
 DISAGREES = "all records at once do not give what each gives alone"
-_RANGES = (2, 30_000, 100)
+_RANGES, _SHARE = (2, 30_000, 100), 0.3
 Loss = Callable[[Any], Tensor]
 TOLERANCE = {False: 1e-3, True: 0.2}
 """Relative error of a gradient that passes, for ordinary and for reduced parameters: rounding is far below it."""
@@ -194,9 +194,9 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
     with same_random(seed), NoDropout():
         if _random(loss, made_up(batch, _COUNT, seed)):
             return True
-        for count, moved in ((_COUNT, 0.0), (_COUNT + 2, 0.3)):
+        for count, moved in ((_COUNT, 0.0), (_COUNT + 2, _SHARE)):
             with _moved(parameters, moved, seed):
-                examples = usable(loss, parameters, batch, count, seed + count, *_RANGES[count > _COUNT :])
+                examples = usable(loss, parameters, batch, count, seed + count, *_RANGES[count > _COUNT :], 2)
                 if not _same(loss, parameters, examples, structure):
                     return False
     return True
@@ -216,13 +216,25 @@ def keeps(
         run = partial(_parts, structure.forward(loss, usable(loss, parameters, batch), parameters))
         if asked := asks_around(run):
             return asked
-        # what is made once, such as a table of positions, is there now
-        now, between = around(), list[str]()
-        left = now.moved_by(lambda: looked_backwards(run, lambda: between.append(now.otherwise())))
+        # What is made once, such as a table of positions, is there now. Weights are moved: code that keeps them within
+        # bounds does nothing where it was before.
+        with _moved(parameters, _SHARE if _runs_at(run, parameters) else 0.0, 0):
+            now, between = around(), list[str]()
+            left = now.moved_by(lambda: looked_backwards(run, lambda: between.append(now.otherwise())))
     if left:
         return f"a call changes {left}, which the next call would see"
     met = next(filter(None, between), "")
     return f"{met} is changed while the backward pass runs, and would stay so if a value stopped it" if met else ""
+
+
+def _runs_at(run: Callable[[], object], parameters: Mapping[str, Tensor]) -> bool:
+    """Whether a pass runs at moved weights."""
+    try:
+        with _moved(parameters, _SHARE, 0):
+            run()
+    except Exception:  # user code, on public numbers
+        return False
+    return True
 
 
 def usable(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._C import _functorch as C
 from torch.overrides import TorchFunctionMode
 
 from .level import Level
@@ -67,9 +68,17 @@ class Inside(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         outside = bounded(func, args, kwargs, ONE_RECORD)[2]
-        if outside is not None and bool(outside):
+        if outside is not None and _any(outside):
             raise IndexError("An index is out of range.")
         return func(*args, **kwargs)
+
+
+def _any(outside: Tensor) -> bool:
+    """Whether one is true, below whatever levels of `torch.func` user code has entered."""
+    with torch._C._DisableFuncTorch():
+        while C.is_functorch_wrapped_tensor(outside):
+            outside = C.get_unwrapped(outside)
+        return bool(outside.any())
 
 
 class _Every(Level):
@@ -161,6 +170,18 @@ def _classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return 1, "target", 0, classes - 1, _given(args, kwargs, 4, "ignore_index", -100)
 
 
+def _margin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Labels of the multi-class margin."""
+    values = _given(args, kwargs, 0, "input")
+    return (1, "target", 0, values.shape[-1] - 1, None) if isinstance(values, Tensor) and values.ndim else None
+
+
+def _margins(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Labels of the multi-label margin; -1 ends a list of them."""
+    values = _given(args, kwargs, 0, "input")
+    return (1, "target", -1, values.shape[-1] - 1, None) if isinstance(values, Tensor) and values.ndim else None
+
+
 def _along(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """gather, scatter, index_select: (tensor, dim, index, ...)."""
     tensor, dim = _given(args, kwargs, 0, "input"), _given(args, kwargs, 1, "dim")
@@ -201,6 +222,8 @@ PLACES[torch.embedding] = lambda args, kwargs: (1, "indices", 0, _given(args, kw
 PLACES[F.embedding_bag] = _rows_of(1, "weight")
 PLACES[F.cross_entropy] = _classes
 PLACES[F.nll_loss] = _classes
+PLACES[F.multi_margin_loss] = _margin
+PLACES[F.multilabel_margin_loss] = _margins
 PLACES[F.one_hot] = _one_hot
 _ALONG: tuple[Any, ...] = (
     torch.gather, Tensor.gather, torch.index_select, Tensor.index_select, torch.scatter, Tensor.scatter,

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arrays import products, set_products
 from .snapshots import alike
 
 PLACES = ("cpu", "cuda")
@@ -199,9 +200,24 @@ def _set_deterministic(noted: tuple[bool, bool]) -> None:
     torch.use_deterministic_algorithms(noted[0], warn_only=noted[1])
 
 
+def _products() -> str | tuple[str, ...]:
+    """How float32 numbers are multiplied; by torch's newer settings where they are in use, and the older raise."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return products()
+
+
+def _set_products(noted: str | tuple[str, ...]) -> None:
+    if isinstance(noted, str):
+        torch.set_float32_matmul_precision(noted)
+    else:
+        set_products(noted)
+
+
 FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (torch.get_default_dtype, torch.set_default_dtype),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (_products, _set_products),
     (_deterministic, _set_deterministic),
     (torch.get_num_threads, torch.set_num_threads),
     (torch.is_grad_enabled, torch.set_grad_enabled),

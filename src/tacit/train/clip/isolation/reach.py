@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import is_batchedtensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.utils import parametrize
 
 from ..capture.onlookers import in_force
@@ -369,7 +369,7 @@ class Reach:
             self._left += [(vars(kind)[name], f"{kind.__name__}.{name}", True) for name in own_names(kind)]
 
     def _tensor(self, value: Tensor, path: str, whole: bool) -> None:
-        if is_batchedtensor(value):  # left over from a pass over all records: torch refuses to compute with it
+        if is_functorch_wrapped_tensor(value):  # of `torch.vmap` or `torch.func`: its memory is another tensor's
             return
         if swappable(value):
             self._tensors.append(value)

@@ -25,6 +25,8 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..capture.coins import profiled_by
 from .kinds import foreign, of_the_user
@@ -199,11 +201,30 @@ class Surroundings(Reach):
         """
         mark = self._mark()
         before = {key: set(names) for key, (_, names) in self._named.items()}
-        visit()
-        if len(self.opaque) > mark["opaque"]:
+        with plainly():
+            visit()
+            if len(self.opaque) == mark["opaque"] and self._added(mark, before):
+                return True
             self._met |= dict(list(self.opaque.items())[mark["opaque"] :])
             self._forget(mark, before)
+        return False
+
+    def _added(self, mark: dict[str, int], before: dict[int, set[str]]) -> bool:
+        """Whether what was visited since a mark is put back from now on; nothing of it is where something resists."""
+        memories = len(self._memories)
+        try:
+            self._add(mark, before)
+        except Exception as error:
+            self.opaque.setdefault("what a function of a library encloses", type(error).__name__)
+            for one in (*self.snapshots[mark["snapshots"] :], *self.draws[mark["draws"] :]):
+                with suppress(Exception):
+                    one.restore()
+            del self._memories[memories:]
             return False
+        return True
+
+    def _add(self, mark: dict[str, int], before: dict[int, set[str]]) -> None:
+        """Put back from now on what was visited since a mark."""
         for key, (held, names) in self._named.items():
             if new := frozenset(names - before.get(key, set())):
                 self.snapshots.append(Names(held, new))
@@ -215,7 +236,6 @@ class Surroundings(Reach):
             self._memories.append(more := Memory(self._tensors[mark["_tensors"] :]))
             self.snapshots.append(more)
             more.enter()
-        return True
 
     @contextmanager
     def _entered(self, seed: int | None) -> Iterator[None]:
@@ -252,6 +272,14 @@ class Surroundings(Reach):
                 package, _, last = name.rpartition(".")
                 if package in sys.modules and vars(sys.modules[package]).get(last) is module:
                     delattr(sys.modules[package], last)
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """Our own code in the midst of the user's: levels of `torch.func`, modes and settings of torch are not in force."""
+    levels, functions = torch._C._DisableFuncTorch(), torch._C.DisableTorchFunction()
+    with levels, functions, _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 def _runs(function: FunctionType, frame: FrameType) -> bool:
