@@ -394,3 +394,19 @@ def test_what_is_no_list_is_refused_before_it_is_paid_for():
 def test_a_delta_next_to_1_is_calibrated_like_one_a_little_smaller():
     for value in (1, 1.0):
         assert mechanism.gaussian(value, sensitivity=1, epsilon=1.0, delta=1 - 2**-53, rng=1).error >= 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_that_are_farther_apart_than_floats_reach_are_chosen_in_silence():
+    """One person's score warned of an overflow, after the charge."""
+    for noise in ("laplace", "gumbel", "exponential"):
+        found = mechanism.noisy_max([1.0, 2.5, -1e300], sensitivity=1e-10, epsilon=50, noise=noise, rng=1)
+        assert found.value == 1
+
+
+@pytest.mark.parametrize("epsilon", [1e-100, 1e-20, 1e-9, 1.0, 800.0])
+def test_responses_are_estimated_at_any_epsilon(epsilon):
+    found = mechanism.randomized_response([0, 1, 1], epsilon=epsilon, categories=3, rng=1)
+    assert np.isfinite(found.value).all()
+    assert np.isfinite(found.error)
+    assert sum(found.value) == pytest.approx(1, abs=1e-9 * max(1, np.abs(found.value).max()))

@@ -111,7 +111,8 @@ def by_laplace(distances: Distances, source: Source) -> int:
     fraction = part.astype(np.float64) * 2.0**-64
     place = sign * (whole + fraction) - rough
     slack = TIE * (whole + rough + 1)
-    close = (place + slack >= (place - slack).max()).nonzero()[0]
+    with np.errstate(over="ignore"):  # a score may be farther below than floats reach: it never wins
+        close = (place + slack >= (place - slack).max()).nonzero()[0]
     if close.size == 1:
         return int(close[0])
     rivals = {int(i): longer.get(int(i), Uniform(int(part[i]), 64, source)) for i in close}

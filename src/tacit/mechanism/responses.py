@@ -131,6 +131,11 @@ def _truthful(epsilon: float, k: int) -> float:
     return 1 / (1 + (k - 1) * math.exp(-epsilon))
 
 
+def _told_apart(epsilon: float, k: int) -> float:
+    """p - q, of which no digits are lost however small epsilon is."""
+    return -math.expm1(-epsilon) * _truthful(epsilon, k)
+
+
 def _truth_bounds(epsilon: float, k: int) -> Bounds:
     """Bounds of 1/(1 + (k - 1) e^{-epsilon})."""
 
@@ -145,15 +150,13 @@ def _truth_bounds(epsilon: float, k: int) -> Bounds:
 
 def _shares(told: Whole, event: RandomizedResponse) -> Floats:
     k = event.categories
-    p = _truthful(event.epsilon, k)
-    q = (1 - p) / (k - 1)
+    lied = math.exp(-event.epsilon) * _truthful(event.epsilon, k)
     heard = np.bincount(told, minlength=k) / max(told.size, 1)
-    return np.asarray((heard - q) / (p - q))
+    return np.asarray((heard - lied) / _told_apart(event.epsilon, k))
 
 
 def _error(event: RandomizedResponse, people: int, confidence: float) -> float:
     r"""Each share f_c is a mean of independent numbers in [0, 1]: P(|f_c - E f_c| >= t) <= 2 e^{-2 n t^2}."""
     k = event.categories
     failure = scales.each_failure(confidence, 1) / (1 if k == 2 else k)
-    p = _truthful(event.epsilon, k)
-    return math.sqrt(math.log(2 / failure) / (2 * max(people, 1))) / (p - (1 - p) / (k - 1))
+    return math.sqrt(math.log(2 / failure) / (2 * max(people, 1))) / _told_apart(event.epsilon, k)
