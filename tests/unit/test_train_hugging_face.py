@@ -288,11 +288,28 @@ def test_what_would_change_the_run_or_tell_of_it_is_refused(tmp_path) -> None:
     )
     with pytest.raises(BadInput, match="on the training data"):
         trainer.evaluate()
+    part = torch.utils.data.Subset(data, [0, 1])
+    for given in (data, {"train": data}, part, torch.utils.data.ConcatDataset([part])):
+        with pytest.raises(BadInput, match="on the training data"):
+            trainer.evaluate(given)
+    trainer.eval_dataset = {"held out": Sentences(words=False), "train": data}
     with pytest.raises(BadInput, match="on the training data"):
-        trainer.evaluate(data)
+        trainer.evaluate()
     trainer.train()
     with pytest.raises(BadInput, match="trained once"):
         next(iter(trainer.get_train_dataloader()))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp8"])
+def test_the_precision_that_accelerate_was_launched_with_is_refused(tmp_path, monkeypatch, precision: str) -> None:
+    """`accelerate launch --mixed_precision bf16` puts autocast into the model's own `forward`."""
+    from accelerate import Accelerator
+
+    from tacit.train import PrivateTrainer
+
+    monkeypatch.setattr(Accelerator, "mixed_precision", property(lambda self: precision))
+    with pytest.raises(BadInput, match="ACCELERATE_MIXED_PRECISION"):
+        PrivateTrainer(model(words=False), arguments(tmp_path), train_dataset=Sentences(words=False), plan=PLAN, rng=1)
 
 
 def test_items_as_libraries_give_them(tmp_path) -> None:

@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_refused(module, options, message: str, monkeypatch
     assert torch.equal(flat(made), before)
 
 
-@pytest.mark.parametrize("kind", ["schedule", "stop", "checkpoint"])
+@pytest.mark.parametrize("kind", ["schedule", "stop", "checkpoint", "name"])
 def test_nothing_follows_what_has_no_noise(kind: str, tmp_path) -> None:
     from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
@@ -176,7 +176,8 @@ def test_nothing_follows_what_has_no_noise(kind: str, tmp_path) -> None:
     elif kind == "stop":
         callbacks.append(EarlyStopping("train_clipped"))
     else:
-        callbacks.append(ModelCheckpoint(tmp_path, monitor="train_loss"))
+        asked = {"monitor": "train_loss"} if kind == "checkpoint" else {"filename": "{step}-{train_loss:.2f}"}
+        callbacks.append(ModelCheckpoint(tmp_path, **asked))
         options = {"enable_checkpointing": True}
     with pytest.raises(BadInput, match="past it"):
         trainer(*callbacks, **options).fit(module, callback.batches(DATA))

@@ -150,8 +150,10 @@ class PrivateTrainer(Trainer):
         super().log(logs, *args, **kwargs)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        given = self.eval_dataset if eval_dataset is None else eval_dataset
-        if given is self.train_dataset:
+        given: Any = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(given, str) and isinstance(self.eval_dataset, Mapping):  # one of several, by its name
+            given = self.eval_dataset.get(given)
+        if _within(given, self.train_dataset):
             raise BadInput(
                 "Evaluation on the training data would print and save figures without noise.",
                 fix="Evaluate on public or held-out data; trainer.history has the training losses.",
@@ -181,9 +183,10 @@ REFUSED: tuple[tuple[Callable[[Any], Any], str, str], ...] = (
         "Use tacit.fit under torchrun for several.",
     ),
     (
-        lambda trainer: trainer.args.bf16 or trainer.args.fp16,
+        lambda trainer: trainer.args.bf16 or trainer.args.fp16 or trainer.accelerator.mixed_precision != "no",
         "The Trainer's precision would round what is clipped without making room for it.",
-        'Leave bf16 and fp16 off, and give speed=Speed(precision="bfloat16").',
+        "Leave bf16 and fp16 off, in accelerate's settings too (ACCELERATE_MIXED_PRECISION), and give "
+        'speed=Speed(precision="bfloat16").',
     ),
     (
         lambda trainer: trainer.args.push_to_hub and trainer.args.save_strategy != "no",
@@ -240,6 +243,12 @@ class _Items:
     def __getitem__(self, row: int) -> Any:
         item = self.data[row]
         return {k: v[0] for k, v in self.collator([item]).items()} if isinstance(item, Mapping) else item
+
+
+def _within(given: Any, data: Any) -> bool:
+    """Whether a data set is another one, or is made of it (`Subset`, `ConcatDataset`)."""
+    parts = [getattr(given, "dataset", None), *(getattr(given, "datasets", None) or ())]
+    return given is data or any(_within(part, data) for part in parts if part is not None)
 
 
 def _made(model: nn.Module | None) -> nn.Module:

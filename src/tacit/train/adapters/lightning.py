@@ -104,11 +104,14 @@ class PrivateCallback(Callback):
             )
         if len(trainer.optimizers) != 1:
             raise BadInput("Private steps go with one optimizer.", fix="Return one from configure_optimizers.")
-        followed = [getattr(callback, "monitor", None) for callback in getattr(trainer, "callbacks", ())]
+        callbacks = getattr(trainer, "callbacks", ())
+        followed = [getattr(callback, "monitor", None) for callback in callbacks]
+        followed += [getattr(callback, "filename", None) for callback in callbacks]  # "{step}-{train_loss:.2f}"
         followed += [schedule.monitor for schedule in trainer.lr_scheduler_configs if schedule.reduce_on_plateau]
-        if any(str(name).startswith((LOSS, CLIPPED)) for name in followed):
+        if any(told in str(name) for name in followed for told in (LOSS, CLIPPED)):
             raise BadInput(
-                f"{LOSS} and {CLIPPED} have no noise: what is chosen by them would carry data past it.",
+                f"{LOSS} and {CLIPPED} have no noise: what is chosen by them, or named after them, would carry data "
+                "past it.",
                 fix="Let schedules, stopping and checkpoints follow a figure of public data.",
             )
         self._frozen.keep()
