@@ -483,3 +483,20 @@ def test_a_search_makes_a_sensible_number_of_trials(trials):
     model = PrivateLogisticRegression(norm_bound=4.0, classes=[0, 1], method="output")
     with pytest.raises(BadInput, match="trials"):
         PrivateGridSearchCV(model, {"regularization": [0.1]}, trials=trials).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("settings", "x", "said"),
+    [
+        ({}, X, "a table with named columns, got ndarray"),
+        ({"classes": ["a", "b"]}, None, "classes= names others"),
+        ({"ledger": "budget.db"}, None, "ledger must be a ledger, got str"),
+    ],
+)
+def test_honest_mistakes_with_a_schema(settings, x, said):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": 40 + 10 * X[:, 0], "buys": np.where(Y, "y", "n")})
+    columns = tacit.Column("age", range=(0, 100)), tacit.Column("buys", kind="category", words=("n", "y"))
+    model = PrivateLogisticRegression(schema=Schema(columns, label="buys"), **settings)
+    with pytest.raises(BadInput, match=said):
+        model.fit(frame if x is None else x)

@@ -57,7 +57,13 @@ def table(frame: Frame, name: str = "The table") -> Table:
     """Read a data frame into named columns."""
     if isinstance(frame, Table):
         return frame
-    narrow = narwhals().from_native(frame, eager_only=True, pass_through=False)
+    try:
+        narrow = narwhals().from_native(frame, eager_only=True, pass_through=False)
+    except TypeError:
+        raise BadInput(
+            f"Records that a schema describes are a table with named columns, got {type(frame).__name__}.",
+            fix="Give a data frame, for example of pandas or polars.",
+        ) from None
     header = full_header([str(column) for column in narrow.columns])
     check_header(header, name)
     if not len(narrow):

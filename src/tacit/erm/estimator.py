@@ -186,6 +186,8 @@ def paid(ledger: Charger, event: Event, adjacency: Adjacency, name: str) -> Rece
 
     An `Account` passes no adjacency on, so the ledger behind it is asked itself.
     """
+    if not callable(getattr(ledger, "charge", None)):
+        raise BadInput(f"ledger must be a ledger, got {type(ledger).__name__}.", fix='Give tacit.Ledger("budget.db").')
     purpose, analyst = name, ""
     while isinstance(ledger, Account):
         purpose, analyst, ledger = ledger.purpose or purpose, ledger.analyst or analyst, ledger.ledger

@@ -54,7 +54,10 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def _classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         if self.schema is not None:
-            return np.asarray(several(schema_of(self.schema).classes))
+            own = schema_of(self.schema).classes
+            if self.classes is not None and [str(name) for name in self.classes] != list(own):
+                raise BadInput("The schema names the classes, and classes= names others.", fix="Leave classes out.")
+            return np.asarray(several(own))
         if self.classes is not None:
             return several(self.classes)
         warnings.warn(

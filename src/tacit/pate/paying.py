@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from ..core import Adjacency, Charger, Event, Mismatch, Receipt, Scoped
+from ..core import Adjacency, BadInput, Charger, Event, Mismatch, Receipt, Scoped
 from ..mechanism.charging import Account
 
 NAME = "PATE"
@@ -28,6 +28,8 @@ def paid(ledger: Charger | None, event: Callable[[Adjacency], Event], unit: str)
 
 def check_unit(ledger: Charger, unit: str) -> Adjacency:
     """The adjacency that a ledger counts, if it counts this unit."""
+    if not callable(getattr(ledger, "charge", None)):
+        raise BadInput(f"ledger must be a ledger, got {type(ledger).__name__}.", fix='Give tacit.Ledger("budget.db").')
     behind: object = ledger
     while isinstance(behind, Account):
         behind = behind.ledger
