@@ -48,6 +48,12 @@ def test_a_model_that_learns_nothing_is_told_so(tacit_):
     assert status == 0
     assert "the most frequent class has" in out
     assert "no better than answering with the most frequent class" in err
+    told = ("verify", "tacit-train/evidence.json", "--key", "tacit-train/data.key", "--data", "people.run.toml")
+    assert "The evidence is about these data." in tacit_(*told)[1]
+    assert "a run file names its label itself" in tacit_(*told, "--label", "ill")[2]
+    Path("people.csv").write_text("".join(Path("people.csv").read_text().splitlines(keepends=True)[:-1]))
+    status, out, _ = tacit_(*told)
+    assert (status, "about OTHER data" in out) == (1, True)
 
 
 def test_on_a_terminal_it_asks(tacit_, monkeypatch):

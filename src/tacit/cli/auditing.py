@@ -14,10 +14,11 @@ from ..core.files import Lasting
 from ..core.interval import finite
 from ..core.run_folder import run_folder
 from ..core.shown import shortened, small
+from ..study.run_file import RunFile
 from .app import AGAIN, DONE, REFUTED, SEED, STATUS_OF_VERDICT, Result, assumed, note, resumable, verb
 from .entry import Guarded, code_of, resolve, resolve_callable
 from .inputs import canary as canary_maker
-from .inputs import read_data, read_event, seeded
+from .inputs import read_data, read_event, read_records, seeded
 
 if TYPE_CHECKING:
     from ..audits import Verification
@@ -132,7 +133,9 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
 @verb("verify")
 def verify(
     evidence: Annotated[str, typer.Argument(metavar="EVIDENCE", help="An evidence JSON file.")],
-    data: Annotated[str | None, typer.Option(help="The data, to see whether the evidence is about them.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The data, or the run file that names them: is the evidence about them?")
+    ] = None,
     label: Annotated[str | None, typer.Option(help="Label column of a CSV.")] = None,
     key: Annotated[str | None, typer.Option(metavar="FILE", help="data.key, written beside the evidence.")] = None,
 ) -> Result:
@@ -172,7 +175,9 @@ def _findings(found: Verification) -> list[str]:
 def _about(evidence: Evidence, data: str, label: str | None, key: str) -> bool:
     from ..study.sealing import same_data
 
-    records = read_data(data, label=label)
+    if data.endswith(".toml") and label is not None:
+        raise BadInput("--label goes with a table: a run file names its label itself.")
+    records = read_records(RunFile.read(data)) if data.endswith(".toml") else read_data(data, label=label)
     return same_data(evidence, records.x, records.y, key)
 
 
