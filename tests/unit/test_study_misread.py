@@ -9,17 +9,19 @@ import tacit
 from tacit import BadInput, Scores
 from tacit.attacks import near_duplicates
 from tacit.attacks.controls import direction
-from tacit.study import column_order, records
+from tacit.study import column_order, neural, records
 from tacit.study.column_order import check_columns, check_labels
 from tacit.study.forms import Form, form_of, of_one
 from tacit.study.membership import read_scores
-from tacit.study.models import accuracy
+from tacit.study.models import accuracy, predictor
 from tacit.study.outputs import Reading
 from tacit.study.records import features, identities
 from tacit.study.residuals import check_units
 
 pytest.importorskip("sklearn")
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+torch = pytest.importorskip("torch")
 
 N = 100
 RNG = np.random.default_rng(0)
@@ -306,3 +308,33 @@ def test_poor_regressions_are_in_the_right_units(noise):
     for told in (y + 2 * noise * rng.random(400), np.full(400, 3.0), noise * rng.normal(size=400), y.mean() + 0 * y):
         if noise == 0.1 or np.corrcoef(told + 1e-9 * y, y)[0, 1] < 0.9:
             check_units(told, y)
+
+
+class _Shaped(torch.nn.Module):
+    """A linear layer whose answer is given in some shape."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.layer, self.shape = torch.nn.Linear(4, 3), shape
+
+    def forward(self, x):
+        return self.shape(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    "shape", [lambda z: z.squeeze(), lambda z: z[:, None], lambda z: z[:, :, None], lambda z: (z,)]
+)
+def test_answers_with_axes_of_one(shape, monkeypatch):
+    """The last of 501 rows was asked about alone: an answer that was squeezed had no row."""
+    monkeypatch.setattr(neural, "ROWS", 5)
+    x, model = X[:11].astype(np.float32), _Shaped(shape)
+    np.testing.assert_allclose(predictor(model)(x), model.layer(torch.as_tensor(x)).detach().numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [lambda z: (z.new_zeros(len(z), 8), z), lambda z: {"features": z[:, :2], "out": z}])
+def test_features_are_not_taken_for_logits(shape):
+    """A leak of 0.13 read as an area of 0.5 where a module answers with its features first."""
+    with pytest.raises(BadInput, match=r"several tables\. Wrap it"):
+        tacit.attack(_Shaped(shape), *SIDES, references=0, rng=0)
+    named = predictor(_Shaped(lambda z: {"features": z[:, :2], "logits": z}))
+    assert named(X[:4]).shape == (4, 3)

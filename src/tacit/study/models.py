@@ -239,6 +239,7 @@ def _numbers(answer: Any) -> Array:
         return _labels_or_numbers(found)
     if found.dtype.kind not in "iubf":
         raise BadInput("A model must answer with numbers, or with the label of each record.")
+    found = found.squeeze(tuple(axis for axis in (1, 2) if found.shape[axis] == 1)) if found.ndim == 3 else found
     if found.dtype.kind == "b" or (found.dtype.kind in "iu" and found.ndim > 1):
         return found.astype(np.int64 if found.ndim == 1 else np.float64)
     return found

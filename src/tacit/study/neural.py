@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,11 +85,20 @@ def _plain(torch: Any, model: Any) -> Callable[[Array], Any]:
 
 
 def _logits(answer: Any) -> Any:
-    """The tensor of an answer: a network may wrap it in an object, a dictionary or a tuple."""
-    if isinstance(answer, dict):
-        answer = answer["logits"] if "logits" in answer else next(iter(answer.values()))
-    answer = getattr(answer, "logits", answer)
-    return answer[0] if isinstance(answer, tuple | list) else answer
+    """The tensor of an answer: a network may wrap it in an object, a dictionary or a tuple.
+
+    Several tables of different widths are refused, since features that are taken for logits would show no leak.
+    """
+    if isinstance(answer, dict) and "logits" in answer:
+        return answer["logits"]
+    if hasattr(answer, "logits"):
+        return answer.logits
+    parts = list(answer.values()) if isinstance(answer, dict) else answer
+    if not isinstance(parts, tuple | list):
+        return parts
+    if len({part.shape[1] for part in parts if getattr(part, "ndim", 0) == 2}) > 1:
+        raise BadInput("It answers with several tables. Wrap it in a module that gives its logits alone.")
+    return parts[0]
 
 
 def _hugging_face(torch: Any, model: Any) -> Callable[[Array], Any]:
@@ -141,13 +151,13 @@ def _placed(torch: Any, model: Any, rows: Array) -> Any:
 
 
 def _outputs(torch: Any, model: Any, forward: Callable[[Array], Any], x: Array) -> Array:
-    """In evaluation mode, some rows at a time."""
+    """In evaluation mode, some rows at a time, and never one alone: a model that squeezes its answer would drop it."""
     training = model.training
     with contextlib.suppress(NotImplementedError):  # an exported program has one mode
         model.eval()
     try:
         with torch.no_grad():
-            parts = [_array(torch, forward(x[k : k + ROWS])) for k in range(0, len(x), ROWS)]
+            parts = [_array(torch, forward(rows)) for rows in np.array_split(x, max(1, math.ceil(len(x) / ROWS)))]
     finally:
         with contextlib.suppress(NotImplementedError):
             model.train(training)
