@@ -25,7 +25,10 @@ WHOLE = re.compile(r"[+-]?[0-9]+")
 SEVERAL = re.compile(r"[=<>]|!=|\s(and|or|&&|\|\|)\s", re.IGNORECASE)
 """What a value without quotes may not hold: it would be a second comparison, read as a text."""
 NO_COLUMN = "A condition must compare a column of the table, for each row alone."
-ONE = "A mask of True and False that was made of the data is none."
+SOME = (
+    'Give a text or an ibis expression: where("age >= 30"), where(_.age >= 30). '
+    "A mask of True and False that was made of the data is none."
+)
 SUCH = 'Such as: "age >= 30", "city = Bern", "`zip code` = 8001".'
 SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -87,14 +90,14 @@ class Expression:
             raise BadInput(
                 f"The condition does not fit the table ({type(error).__name__}).", fix="Compare columns that are there."
             ) from None
-        if len(bound) != 1 or not bound[0].op().find(ibis().expr.operations.Field):
-            raise BadInput(
-                NO_COLUMN, fix=f'Give a text or an ibis expression: where("age >= 30"), where(_.age >= 30). {ONE}'
-            )
-        found = bound[0]
-        if not found.type().is_boolean():
+        if len(bound) != 1:
+            raise BadInput(NO_COLUMN, fix=SOME)
+        if not bound[0].type().is_boolean():
             raise BadInput("A condition must be true or false in every row.")
-        return total(found, table)
+        found = total(bound[0], table)
+        if not found.op().find(ibis().expr.operations.Field):
+            raise BadInput(NO_COLUMN, fix=SOME)
+        return found
 
 
 Condition = Comparison | Expression
