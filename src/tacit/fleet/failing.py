@@ -88,6 +88,7 @@ class _Search:
             nobody = tried(~self._all())
             if not isinstance(nobody, Exception):
                 return failing(lambda kept: not isinstance(tried(kept), Exception), len(self._all()), batch.x.device)
+        assert isinstance(nobody, Exception)
         return nobody
 
     def _instead(self, turn: int) -> tuple[Tensor, Tensor]:

@@ -155,7 +155,7 @@ def _written_down(value: Any) -> Any:
 
     Of a logger that is its name. None where attributes and slots are what is kept, or where the user's code decides.
     """
-    rules = type(value).__reduce_ex__, type(value).__reduce__
+    rules: tuple[Any, ...] = type(value).__reduce_ex__, type(value).__reduce__
     known = copyreg.dispatch_table.get(type(value))
     if known is None and (rules == (object.__reduce_ex__, object.__reduce__) or any(map(_of_user, rules))):
         return None

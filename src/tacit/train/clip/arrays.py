@@ -18,9 +18,10 @@ ALIGNED = 8
 # the C library's: larger blocks are always mapped by themselves; and how far from the heap at least
 MAPPED, FAR = 2**25, 2**36
 REDUCED = (torch.bfloat16, torch.float16)
+_CUDNN: Any = torch.backends.cudnn
+_MKLDNN: Any = torch.backends.mkldnn
 SETTINGS: tuple[Any, ...] = (
-    torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn,
-    torch.backends.mkldnn.conv, torch.backends.mkldnn.rnn,
+    torch.backends.cuda.matmul, _MKLDNN.matmul, _CUDNN.conv, _CUDNN.rnn, _MKLDNN.conv, _MKLDNN.rnn,
 )  # fmt: skip
 PART = 1024
 """Squares that are added up in float32; their sums are added up in float64."""

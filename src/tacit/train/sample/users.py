@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from numbers import Number
+from numbers import Complex
 from typing import Any, cast
 
 import numpy as np
@@ -94,8 +94,9 @@ def _word(name: Any) -> str | None:
     try:
         if name is None or not bool(name == name):
             return None
-        if isinstance(name, Number | Decimal | np.bool_) and name == name.real and name.real == name.real // 1:
-            return str(int(name.real))
+        number: Any = name if isinstance(name, Complex | Decimal | np.bool_) else None
+        if number is not None and number == number.real and number.real == number.real // 1:
+            return str(int(number.real))
         return str(name)
     except Exception:  # whatever it is, the id alone is its reason
         return None
