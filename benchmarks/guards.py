@@ -226,9 +226,6 @@ GUARDS: dict[str, Without] = {
         f"{FLEET}/reading.py", "torch.where(known & read, labels.long(), NOBODY)", "labels.long()"),
     "a model of a fleet raises at a record": Without(
         f"{FLEET}/failing.py", "search.without() if isinstance(found, Exception) else found", "found"),
-    "a model of a fleet that raises stops others": Without(
-        f"{FLEET}/failing.py", "index = [k if k in group else group[0] for k in range(len(out))]",
-        "index = list(range(len(out)))"),
     "a fleet's step is repeated with other numbers": Without(
         f"{FLEET}/failing.py", "            with again:\n", "            if True:\n"),
     "a compiled fleet is compared on private records": Without(
