@@ -1,6 +1,8 @@
 """A saved run goes on once, as it began, or not at all: checksums, settings, data, seeds, and numbers of a ledger."""
 
+import copy
 import os
+import pickle
 import stat
 
 import numpy as np
@@ -260,6 +262,14 @@ def test_what_cannot_be_fenced_is_said() -> None:
     advance(charged, 2)
     charged.state_dict()
     assert UNFENCED in charged.evidence(1e-5).not_covered
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_step_is_neither_copied_nor_pickled(how) -> None:
+    step = step_of()
+    advance(step, 3)
+    with pytest.raises(BadInput, match="for one charge"):
+        how(step)
 
 
 def test_states_of_the_wrong_shape_are_refused_with_a_sentence() -> None:

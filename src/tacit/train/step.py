@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -354,6 +354,13 @@ class PrivateStep:
         found = evidence(self, delta)
         read = (self.read_off_data,) if self.read_off_data else ()
         return found.with_(not_covered=(*found.not_covered, *read))
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        """Refuse copies and pickles: each would go on by itself, for one charge (soundness rule 25)."""
+        raise BadInput(
+            "A private step cannot be copied or pickled: two runs would go on for one charge.",
+            fix="Keep state_dict() to go on later; for another run make another step.",
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """All that a bit-exact continuation needs. A secret: it undoes the privacy of steps still to come."""
