@@ -58,8 +58,8 @@ GUARDS: dict[str, Without] = {
     "a record sees what an earlier one left": Without(
         f"{CLIP}/isolation/surroundings.py", "with self._entered(seed), decimal.localcontext():", "if True:"),
     "an object that cannot be put back carries data": Without(
-        f"{CLIP}/clipper.py", "        if structure.together:\n            return\n        for path",
-        "        return\n        for path"),
+        f"{CLIP}/clipper.py", "        if structure.together:\n            return\n        lost, idle",
+        "        return\n        lost, idle"),
     "a loss keeps records in closures, buffers, objects": Without(
         f"{CLIP}/clipper.py", "return Surroundings(self.model, self.loss, self.parameters, called",
         "return Surroundings(called"),
@@ -114,7 +114,7 @@ GUARDS: dict[str, Without] = {
     "a record at which a graph raises stops a run": Without(
         f"{CLIP}/compile/compiled.py", "return self.again(batch, mask, alike)\n\n    def", "raise\n\n    def"),
     "coins are baked into a compiled step": Without(
-        f"{CLIP}/clipper.py", "with self._precision(), not_baked_in():", "with self._precision():"),
+        f"{CLIP}/clipper.py", "self._precision(), not_baked_in(), uncompiled", "self._precision(), uncompiled"),
     "torch computes something of all records": Without(
         f"{CLIP}/capture/watch.py", "if private and not gives_shape(func) and", "if False and"),
     "a mode around the training sees all records": Without(
@@ -130,7 +130,8 @@ GUARDS: dict[str, Without] = {
     "a library keeps records in a thread": Without(
         f"{CLIP}/isolation/surroundings.py", "threading.settrace(self._call)", "threading.settrace(None)"),
     "how many passes there were is seen": Without(
-        f"{CLIP}/clipper.py", "return structure if self._lost(batch) else", "return structure if True else"),
+        f"{CLIP}/clipper.py", "return structure if self._tried_alone(batch)[0] else",
+        "return structure if True else"),
     "a rule for vmap that sees all records": Without(
         f"{CLIP}/capture/nested.py", "raise own_rule(function.__name__)", "pass"),
     "an operator with a rule for vmap": Without(f"{CLIP}/capture/watch.py", "raise own_rule(name)", "pass"),
@@ -141,9 +142,10 @@ GUARDS: dict[str, Without] = {
     "a squared length is too little": Without(
         f"{CLIP}/rules/outer.py", ".clamp(min=0) + error * self._reaches(memo).square()", ".clamp(min=0)"),
     "TF32 rounds factors": Without(
-        f"{CLIP}/arrays.py", "return COARSE[torch.get_float32_matmul_precision()] if", "return 0.0 if"),
+        f"{CLIP}/arrays.py", "return COARSE[matmul_precision()] if", "return 0.0 if"),
     "sums in less than float32": Without(
-        f"{CLIP}/arrays.py", 'torch.set_float32_matmul_precision("highest")', "pass"),
+        f"{CLIP}/arrays.py", 'torch.set_float32_matmul_precision("high" if tf32 else "highest")\n    torch.backends',
+        "torch.backends"),
     "bfloat16 rounds factors": Without(
         f"{CLIP}/rules/outer.py", "return _both(unit(self.left) ** 2 * bound, 3", "return _both(0.0 * bound, 3"),
     "weights leave no room for rounding": Without(

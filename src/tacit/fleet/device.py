@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..core.errors import BadInput
+from ..train.clip.arrays import matmul_precision
 from ..train.clip.compile.graph import free_layout
 from ..train.noise.gaussian import kernel, pairs_of
 from .stack import Stack
@@ -64,7 +65,7 @@ class Compiled:
         x, y = (torch.cat((part, part[:1].expand(missing, *part.shape[1:]))) for part in (x, y))
         mask = torch.nn.functional.pad(mask, (0, missing)).contiguous()
         graphs = self._graphs if models.form is None else GRAPHS
-        key = self.name, type(models), models.form, x.shape, mask.shape, x.device, torch.get_float32_matmul_precision()
+        key = self.name, type(models), models.form, x.shape, mask.shape, x.device, matmul_precision()
         if key not in graphs:
             graphs[key] = self._compile(models, x, y, mask)
             if len(graphs) > KEPT:

@@ -11,7 +11,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..core.randomness import Source, source
 from ..loss import Plan
 from ..loss.clipping import FLAT
 from ..loss.sampling import POISSON
-from ..train.clip.arrays import ordinary_modes
+from ..train.clip.arrays import float32_products, ordinary_modes
 from ..train.clip.capture.coins import drawn_from
 from ..train.clip.rounding import MOST, ROUNDING, at_most
 from .certified import Clip
@@ -39,7 +39,6 @@ from .order import ALIGNED, Draws, Epochs, Pool, own_batches, shared_batches, te
 from .stack import AnyStack, Stack, copies, stack, stacked
 
 COMPILE_FROM = 50
-PRODUCTS = {"float32": "highest", "tf32": "high"}
 ROOM = {"float32": 1.0, "tf32": 1 - 2.0**-9}
 """Of the clip norm: TF32 makes each factor of a gradient longer by a share of at most 2^-11, a product of two by less
 than 2^-9 (soundness rule 11)."""
@@ -73,7 +72,7 @@ class Fleet:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        if self.order not in ("shared", "own") or self.precision not in PRODUCTS:
+        if self.order not in ("shared", "own") or self.precision not in ROOM:
             raise BadInput("A fleet's order is 'shared' or 'own', its precision 'float32' or 'tf32'.")
 
     def train(
@@ -265,17 +264,9 @@ def _on_gpu(
     return Compiled(gradients, repr(schedule), ALIGNED * math.ceil(schedule.batch_size / ALIGNED))
 
 
-@contextmanager
-def _products(precision: str) -> Iterator[None]:
+def _products(precision: str) -> AbstractContextManager[None]:
     """Products of float32 numbers, and cuDNN's convolutions, in this precision, whatever the program has set."""
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision(PRODUCTS[precision])
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+    return float32_products(tf32=precision == "tf32")
 
 
 def _started(fleet: Fleet, seeds: list[int]) -> Stack:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import BadInput
+from ..train.clip.arrays import matmul_precision
 from .certified import length_of
 from .device import TOLERANCE, Batch, Gradients, invented
 from .stack import LayerStack, Stack, unknown
@@ -64,7 +65,7 @@ class Fused:
 
     def _check(self, models: Stack, batch: Batch) -> None:
         """Once, on a few models and on made-up records."""
-        key = models.form, self.clip_norm is None, batch.x.device, torch.get_float32_matmul_precision()
+        key = models.form, self.clip_norm is None, batch.x.device, matmul_precision()
         if key in CHECKED:
             return
         some = Batch(*invented(batch.x, batch.y), torch.ones_like(batch.mask[:COMPARED]))

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ..train.clip.arrays import matmul_precision
 from ..train.clip.rounding import LOST
 
 ACTIVATIONS = ("Tanh", "ReLU", "Sigmoid")
@@ -42,7 +43,7 @@ def errors(
     models, classes, units = parameters[1].shape
     first, second, last = (parameters[1] if value is None else value for value in parameters)
     first_sum, second_sum, last_sum = (sums[1] if value is None else value for value in sums)
-    exact = torch.get_float32_matmul_precision() == "highest"
+    exact = matmul_precision() == "highest"
     with torch.cuda.device_of(hidden):
         _errors[(models,)](
             hidden, first, second, last, first_sum, second_sum, last_sum, y, mask.view(torch.uint8),

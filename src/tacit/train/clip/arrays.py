@@ -154,17 +154,22 @@ def _calls(module: nn.Module) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
-@contextmanager
-def full_float32() -> Iterator[None]:
+def full_float32() -> AbstractContextManager[None]:
     """Products and convolutions of float32 numbers without TF32 or bfloat16, whatever was set before."""
+    return float32_products(tf32=False)
+
+
+@contextmanager
+def float32_products(*, tf32: bool) -> Iterator[None]:
+    """Products and convolutions of float32 numbers with TF32, or without, whatever was set before."""
     try:
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     except RuntimeError:  # the newer settings are in use, and torch does not translate them
-        with _full_by_newer_settings():
+        with _by_newer_settings(tf32):
             yield
         return
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
     try:
         yield
     finally:
@@ -173,10 +178,10 @@ def full_float32() -> Iterator[None]:
 
 
 @contextmanager
-def _full_by_newer_settings() -> Iterator[None]:
+def _by_newer_settings(tf32: bool) -> Iterator[None]:
     before = products()
-    set_products(("ieee",) * len(before))
-    torch.set_float32_matmul_precision("highest")
+    set_products(("tf32" if tf32 else "ieee",) * len(before))
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
     try:
         yield
     finally:
