@@ -500,10 +500,13 @@ def test_a_fleet_refuses_code_that_torch_shows_several_records(look, monkeypatch
     trained()
 
 
-def test_newer_settings_of_tf32_change_nothing_and_stay(monkeypatch) -> None:
-    plan = Plan(RECORDS, 0.5, 3, 1.0)
-    before = fleet().train(X, Y, members(), plan, rng=2).logits(X)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32")
-    found = fleet().train(X, Y, members(), plan, rng=2).logits(X)
+def test_newer_settings_of_tf32_change_nothing_and_stay() -> None:
+    plan, place = Plan(RECORDS, 0.5, 3, 1.0), torch.backends.cuda.matmul
+    before, kind = fleet().train(X, Y, members(), plan, rng=2).logits(X), place.fp32_precision
+    place.fp32_precision = "tf32"
+    try:
+        found = fleet().train(X, Y, members(), plan, rng=2).logits(X)
+        assert place.fp32_precision == "tf32"
+    finally:
+        place.fp32_precision = kind
     assert np.array_equal(found, before)
-    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
