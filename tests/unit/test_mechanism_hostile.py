@@ -14,8 +14,10 @@ import mechanism_ledgers as ledgers
 from mechanism_releases import RELEASES, REPLACE_ONLY
 from tacit import mechanism
 from tacit.core import Adjacency, BadInput
+from tacit.ledger import Ledger
 from tacit.mechanism.choices import Distances
 from tacit.mechanism.inputs import clamped, float_of, numbers, off_grid, on_grid, records, step_of
+from tacit.mechanism.numeric import Grid
 
 
 class Rude:
@@ -410,3 +412,25 @@ def test_responses_are_estimated_at_any_epsilon(epsilon):
     assert np.isfinite(found.value).all()
     assert np.isfinite(found.error)
     assert sum(found.value) == pytest.approx(1, abs=1e-9 * max(1, np.abs(found.value).max()))
+
+
+@pytest.mark.parametrize("beside", [np.array([0.5]), np.array([1], dtype=np.uint64)])
+def test_whole_numbers_beside_a_column_of_another_kind_keep_their_last_digit(beside) -> None:
+    def steps(grid, number):
+        return int(grid.steps(frame(number)).ravel()[0])
+
+    def frame(number):
+        return pandas.DataFrame({"n": np.array([number], dtype=np.int64), "other": beside})
+
+    grid = Grid.of(frame(0), 1.0)
+    middle = steps(grid, 2**53 + 2)
+    for number in (2**53 + 1, 2**53 + 3):
+        assert abs(steps(grid, number) - middle) <= grid.l1(1.0)
+
+
+@pytest.mark.parametrize("key", ["", 0])
+def test_an_empty_key_is_refused_before_the_charge(key, tmp_path) -> None:
+    ledger = Ledger.create(str(tmp_path / "budget.db"), epsilon=5.0, delta=0.0, unit="person")
+    with pytest.raises(BadInput, match="key must be"):
+        mechanism.laplace(5, sensitivity=1, epsilon=1.0, key=key, ledger=ledger)
+    assert not ledger.entries()

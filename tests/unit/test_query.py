@@ -658,3 +658,25 @@ def test_a_locked_database(files, command):
         other.stdin.close()
     assert status == 3
     assert "locked" in err
+
+
+def test_a_function_of_the_table_is_settled_when_it_is_given() -> None:
+    ibis = pytest.importorskip("ibis")
+    limit = 3
+    asked = table().where(lambda t: t.amount > limit).count()
+    before = asked.name
+    limit = 4
+    assert asked.name == before == table().where(ibis._.amount > 3).count().name
+    with pytest.raises(tacit.BadInput, match="each time it is read"):
+        table().where(ibis._.city.isin(name for name in ("Bern", "Basel")))
+
+
+def test_keys_are_lists_of_single_values() -> None:
+    pandas = pytest.importorskip("pandas")
+    cities = pandas.Series(["Bern", "Bern", "Basel"])
+    for keys in (cities.value_counts(), pandas.DataFrame({"city": cities}), cities.groupby(cities)):
+        with pytest.raises(tacit.BadInput, match="must be a list"):
+            table().group_by("city", keys=keys).count().preview(epsilon=1.0)
+    with pytest.raises(tacit.BadInput, match="not of its type"):
+        table().group_by("city", keys=[("Bern",)]).count().preview(epsilon=1.0)
+    table().group_by("city", keys=cities.drop_duplicates()).count().preview(epsilon=1.0)

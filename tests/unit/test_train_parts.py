@@ -2,6 +2,7 @@
 
 import contextlib
 import cProfile
+import io
 import itertools
 import random
 import sys
@@ -272,6 +273,19 @@ def test_what_a_call_leaves_for_the_next_makes_records_run_one_at_a_time(make: C
         assert moved(make) < 1.02
     left = f"a call changes {LEFT.get(make)}, which the next call would see"
     assert sums(make, 0)[1].alone_because == (SEEDS if make is SetsSeed else left)
+
+
+class CountsAndWrites(Counts):
+    """Counts its calls and holds a file, which nobody can put back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = io.StringIO()
+
+
+def test_who_counts_calls_and_cannot_be_put_back_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"from pass to pass \(a call changes calls.*log"):
+        sums(CountsAndWrites, 0)
 
 
 @pytest.mark.parametrize("make", [Counts, CountsInTensor, Turns, OwnCoin, SetsSeed])

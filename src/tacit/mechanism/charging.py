@@ -108,7 +108,8 @@ class Offer:
                 "This ledger keeps no answers, so the same key would be drawn twice for one charge.",
                 fix="Leave key out: every release is then charged.",
             )
-        receipt = ledger.charge(self.event, key=key or f"{self.release}-{os.urandom(16).hex()}", purpose=self.release)
+        own = f"{self.release}-{os.urandom(16).hex()}" if key is None else key
+        receipt = ledger.charge(self.event, key=own, purpose=self.release)
         if key is None or not isinstance(memory, AnswerStore):
             return self._answer(draw, terms, receipt)
         kept = memory.stored(key)

@@ -22,11 +22,10 @@ def array_of_column(values: Any, *, filled: bool) -> NDArray[Any]:
     filled: a missing whole number counts as 0, and the column stays whole; else it is no number.
     """
     if hasattr(values, "columns"):
-        return (
-            np.stack([array_of_column(part, filled=filled) for part in _parts(values)], axis=1)
-            if values.shape[1]
-            else np.empty((0,))
-        )
+        parts = [array_of_column(part, filled=filled) for part in _parts(values)]
+        if len({part.dtype for part in parts}) > 1:  # a common type would round whole numbers beyond 2^53
+            parts = [part.astype(object) for part in parts]
+        return np.stack(parts, axis=1) if parts else np.empty((0,))
     kind = str(values.type if hasattr(values, "type") else getattr(values, "dtype", "")).lower()
     if kind == "category":  # categories of whole numbers become floats where one is missing
         return np.fromiter(values.to_list(), dtype=object, count=len(values))

@@ -52,6 +52,10 @@ class Comparison:
     def described(self, table: Opened) -> str:
         return repr(self)
 
+    def check(self, table: Opened) -> None:
+        """Refuse what does not fit the table."""
+        self.holds(table)
+
     def holds(self, table: Opened) -> Column:
         found = table.column(self.column)
         kind, text = found.type(), _unquoted(self.value)
@@ -83,7 +87,24 @@ class Expression:
         """The condition as it stands, whatever name the table has."""
         return described(self.holds(table).op())
 
+    def check(self, table: Opened) -> None:
+        """Refuse what does not fit the table, or is another condition when it is read again."""
+        first = self._bound(table)
+        if not first.equals(self._bound(table)):
+            raise BadInput(
+                "The condition is another one each time it is read: it holds an iterator or draws something.",
+                fix="Give lists: _.city.isin([...]).",
+            )
+        self.holds(table)
+
     def holds(self, table: Opened) -> Column:
+        found = total(self._bound(table), table)
+        if not found.op().find(ibis().expr.operations.Field):
+            raise BadInput(NO_COLUMN, fix=SOME)
+        return found
+
+    def _bound(self, table: Opened) -> Column:
+        """The expression with the table's own columns."""
         try:
             bound = table.relation.bind(self.given)
         except Exception as error:  # ibis has several kinds of errors for what cannot be bound
@@ -94,19 +115,29 @@ class Expression:
             raise BadInput(NO_COLUMN, fix=SOME)
         if not bound[0].type().is_boolean():
             raise BadInput("A condition must be true or false in every row.")
-        found = total(bound[0], table)
-        if not found.op().find(ibis().expr.operations.Field):
-            raise BadInput(NO_COLUMN, fix=SOME)
-        return found
+        return bound[0]
 
 
 Condition = Comparison | Expression
 
 
+def _settled(given: Any) -> Any:
+    """A function of the table as the expression that it gives now: called later, it could give another."""
+    names = ibis()._
+    if not callable(given) or isinstance(given, type(names)):
+        return given
+    try:
+        return given(names)
+    except Exception as error:  # a function of the user's
+        raise BadInput(
+            f"The condition does not fit the table ({type(error).__name__}).", fix="Compare columns that are there."
+        ) from None
+
+
 def condition(given: object) -> Condition:
     """A text `column >= value`, or an ibis expression."""
     if not isinstance(given, str):
-        return Expression(given)
+        return Expression(_settled(given))
     if (match := COMPARISON.fullmatch(given)) is None:
         raise BadInput("A condition is written as: column, sign, value.", fix=f"Signs: {' '.join(SIGNS)}. {SUCH}")
     if _unquoted(match["value"]) == match["value"] and SEVERAL.search(match["value"]):

@@ -53,7 +53,7 @@ class ByColumn:
                 return _truth(value)
             if kind.is_date():
                 return _day(value)
-            return value if isinstance(value, str) else str(_present(value))
+            return value if isinstance(value, str) else str(_one(_present(value)))
         except (TypeError, ValueError, KeyError):
             raise BadInput(f"A key of column {self.name!r} is not of its type, {kind}.") from None
 
@@ -150,9 +150,15 @@ def _of_mapping(given: Mapping[Any, Any], columns: Sequence[ByColumn]) -> dict[s
 
 
 def _listed(given: object) -> tuple[Any, ...]:
-    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+    if isinstance(given, str | bytes) or not hasattr(given, "__iter__") or _labelled(given):
         raise BadInput((Argument("keys"), ' must be a list of all that should be released, like ["Basel", "Bern"].'))
     return tuple(given)
+
+
+def _labelled(given: Any) -> bool:
+    """Whether this is a table, its groups, or a series with labels: `value_counts()` would release counts."""
+    kind = getattr(getattr(getattr(given, "index", None), "dtype", None), "kind", "i")
+    return kind not in "iu" or hasattr(given, "columns") or hasattr(given, "groups")
 
 
 def _tuples(table: Opened, columns: Sequence[ByColumn], given: Sequence[Any]) -> Keys:
@@ -191,6 +197,13 @@ def _day(value: Any) -> date:
 
 def _present(value: Any) -> Any:
     if value is None or value != value:  # NaN is what pandas puts for a missing text
+        raise ValueError
+    return value
+
+
+def _one(value: Any) -> Any:
+    """A single value: a tuple or an array as text would be a key that nobody holds."""
+    if hasattr(value, "__iter__"):
         raise ValueError
     return value
 

@@ -87,7 +87,7 @@ class Table:
         """Only rows for which all conditions hold: texts such as "age >= 30", or ibis expressions of one row."""
         found = tuple(condition(item) for item in expressions)
         for item in found:
-            item.holds(self.source)
+            item.check(self.source)
         return self._with(conditions=(*self.conditions, *found))
 
     def join(self, frame: object, on: str | Sequence[str]) -> Table:

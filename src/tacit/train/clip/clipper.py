@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .alone import alone, clipped_alone
 from .arrays import REDUCED, Room, full_float32, uncompiled, wide
 from .capture.coins import in_a_step, not_baked_in, rewound
-from .capture.errors import Failing, changed, left, stops, unheard
+from .capture.errors import Failing, changed, left, seen_again, stops, unheard
 from .capture.onlookers import HOOKED, backward_hooks
 from .capture.probe import DISAGREES, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
@@ -232,12 +232,14 @@ class Clipper:
     def _forgetful(self, batch: Any, structure: Structure) -> Structure:
         """The structure, if a pass leaves nothing behind; one record at a time, where all is put back, if it does.
 
-        Where something cannot be put back, it would be refused: then it is left as it is.
+        A model that also leads to what cannot be put back is refused: it would see how many passes there were.
         """
         near = partial(Surroundings, self.model, self.loss, self.parameters, near=True)
-        if not structure.together or not (left := keeps(self._looked_at, self.parameters, batch, structure, near)):
+        if not structure.together or not (what := keeps(self._looked_at, self.parameters, batch, structure, near)):
             return structure
-        return structure if self._tried_alone(batch)[0] else Structure(together=False, reason=left)
+        for path, kind in self._tried_alone(batch)[0].items():
+            raise seen_again(what, path, kind)
+        return Structure(together=False, reason=what)
 
     def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
         """Whether a copy of the model in float64 agrees; not, if it cannot be made or run."""

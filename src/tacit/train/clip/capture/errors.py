@@ -100,6 +100,16 @@ def left(what: str, path: str, kind: str) -> BadInput:
     )
 
 
+def seen_again(what: str, path: str, kind: str) -> BadInput:
+    """The one sentence for a model that sees how many passes there were and cannot be put back after each record."""
+    return BadInput(
+        f"The model keeps something from pass to pass ({what}), and {path} is a {kind}, which cannot be put back, so "
+        "it cannot run one record at a time either.",
+        fix="Change what forward keeps in code that runs once in a step, or keep iterators, files and objects of C "
+        "libraries out of the model.",
+    )
+
+
 def unheard() -> BadInput:
     """The one sentence for a model of which, one record at a time, no made-up record contributes."""
     return BadInput(
