@@ -34,7 +34,7 @@ def test_help_names_what_there_is(tacit_):
     ],
 )
 def test_options_are_checked_before_any_run(tacit_, words, said):
-    status, out, err = tacit_("audit", "json:loads", *words, "--out", "there")
+    status, out, err = tacit_("audit", "operator:setitem", *words, "--out", "there")
     assert (status, out) == (2, "")
     assert said in err
 
