@@ -125,6 +125,12 @@ def test_a_claim_without_an_audit_is_untested_and_never_called_unshown():
     assert "the audit says nothing about it" in unfit.sentence
 
 
+def test_changing_the_json_does_not_change_the_evidence():
+    data = WHOLE.to_json()
+    data["controls"][0]["passed"] = "no"
+    assert WHOLE.controls[0].passed is True
+
+
 def test_files_that_call_an_untested_claim_uninformative_still_load():
     old = replace(WHOLE, demonstrations=()).to_json() | {"verdict": "uninformative"}
     assert Evidence.from_json(old).verdict is Verdict.UNTESTED

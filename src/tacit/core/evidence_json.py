@@ -39,7 +39,7 @@ def encode(evidence: Evidence) -> dict[str, Any]:
         "demonstrations": [_demonstration(item) for item in evidence.demonstrations],
         "measurements": [_measurement(item) for item in evidence.measurements],
         "utility": _plain(evidence.utility),
-        "controls": [vars(control) for control in evidence.controls],
+        "controls": [dict(vars(control)) for control in evidence.controls],
         "not_covered": list(evidence.not_covered),
         "threat": dict(evidence.threat),
         "provenance": _plain(evidence.provenance),
