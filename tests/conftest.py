@@ -150,7 +150,7 @@ def _slowness() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item):
-    """A test over 5 CPU seconds says so with the mark `slow`; on a busy machine everything may take five times as long."""
+    """A test over 5 CPU seconds says so with the mark `slow`; on a busy machine it may be five times that."""
     started = time.process_time()
     result = yield
     spent = time.process_time() - started
