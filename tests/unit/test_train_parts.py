@@ -267,6 +267,7 @@ def test_mutant_coins_that_fall_anew_for_each_part(make: Any, monkeypatch: pytes
 LEFT = {Counts: "calls", CountsInTensor: "count", Turns: "b.weight", OwnNoise: "own", OwnCoin: "numbers"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [Counts, CountsInTensor, Turns, OwnNoise, OwnCoin, SetsSeed])
 def test_what_a_call_leaves_for_the_next_makes_records_run_one_at_a_time(make: Callable[[], nn.Module]) -> None:
     if make in (Counts, CountsInTensor, Turns):  # the others draw random numbers for each record
