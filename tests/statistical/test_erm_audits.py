@@ -58,6 +58,7 @@ def verdict(release, adjacency=Adjacency.ADD_REMOVE):
     ).verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", BOTH)
 @pytest.mark.parametrize("method", ["output", "objective", "gradient", "dynamics"])
 def test_a_fit_keeps_its_claim_and_one_with_a_tenth_of_the_noise_does_not(method, adjacency):

@@ -28,6 +28,7 @@ def student(x, y, rng):
     return lambda asked: 1 / (1 + np.exp(-np.stack((-(asked @ weight), asked @ weight), axis=1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "verdict"), [(GNMax(6.0), "consistent"), (Quiet(6.0), "refuted")])
 def test_a_student_is_audited(rule, verdict):
     """One teacher, so that the canary turns every vote round: the worst case that the claim is for."""

@@ -101,6 +101,7 @@ def test_attacks_that_learn_from_known_records_are_judged_on_the_others():
     assert all(control.passed for control in evidence.controls)
 
 
+@pytest.mark.slow
 def test_a_torch_module_can_be_looked_into():
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
