@@ -1,8 +1,8 @@
-"""What the models of a disjoint fleet say, where the numbers that one of them has learnt may make it raise.
+"""Predictions of the models of a disjoint fleet, where the learnt parameters of one model may make it raise.
 
-An error that one model's weights cause would tell of its records. So a model that raises says NaN. What the others
-say stays the same to the last bit. They are asked again in a stack of the same size. Another model stands there in the
-place of the one that raises.
+If such an error ended the call, it would reveal something about the records of that model. So the logits of a model
+that raises are NaN, and those of the other models stay the same to the last bit. To achieve that, the pass is repeated
+in a stack of the same size, in which another model takes the place of the one that raised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .stack import Stack
 
 
 def answers(models: Stack, x: ArrayLike, classes: int) -> NDArray[np.float64]:
-    """Logits (records, models, classes) of one stack; NaN for a model that raises. Further outputs are left out."""
+    """Logits (records, models, classes) of one stack, NaN for a model that raises; other outputs are dropped."""
     first = next(iter(models.parameters.values()))
     batch = tensor_of(x).to(first.device)
     with torch.no_grad():
@@ -45,5 +45,5 @@ def _tried(models: Stack, batch: Tensor) -> Tensor | None:
 
 
 def _some(models: Stack, places: list[int]) -> Stack:
-    """A stack of these models, in this order."""
+    """Select the models at `places` as a new stack, in this order."""
     return models.like({name: value[places] for name, value in models.parameters.items()})

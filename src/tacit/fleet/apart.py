@@ -1,11 +1,13 @@
-"""User code in a fleet that could see several records, or several models, at once, or point beyond a table.
+"""Keep records and models apart inside `vmap`: refuse code that could see several at once, and bound every index.
 
-A module that a fleet has no rules for runs inside `vmap`, over models and over records. There its code sees one record.
-Torch hands all of them to some code nevertheless (`clip/capture/onlookers.py`), and computes a few operations once for
-all. Private training of a single model then runs one record at a time. A fleet does not, and refuses such a model.
+A module that a fleet has no rules for runs inside `vmap`, over models and over records, so its code sees one record.
+There are exceptions (`clip/capture/onlookers.py`): torch hands the tensors of all records to some user code, and
+computes a few operations once for all records. In private training of a single model such code runs one record at a
+time. A fleet cannot do that, so it refuses the model.
 
-`vmap` puts the tables of all models into one. An index beyond a model's own table would read, and train, a row of the
-next model's. So every index is moved inside its table before it is used, and the record that brought it is marked.
+`vmap` concatenates the embedding tables of all models. An index beyond the end of one model's table would therefore
+read, and train, a row of the next model's table. So every index is clamped into its own table first, and the record
+that held it is marked.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ from .indexing import takes_positions
 
 
 class Apart(TorchFunctionMode):
-    """Looks at every operation of a model inside `vmap`; `outside`: whether the record brought an index too large."""
+    """A torch function mode that inspects every operation of a model inside `vmap`.
+
+    `outside` is true if the record held an index beyond the end of a table.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,13 +63,13 @@ class Apart(TorchFunctionMode):
 
 @contextmanager
 def apart() -> Iterator[Apart]:
-    """A model's operations are looked at here, and rules for `vmap` that are not torch's are refused."""
+    """Inspect a model's operations in this context, and refuse `vmap` rules that do not come from torch."""
     with without_rules(), Apart() as looking:
         yield looking
 
 
 def _levels(tensor: Tensor) -> frozenset[int]:
-    """The levels of `vmap` in which a tensor has a value for each record or model."""
+    """The `vmap` levels at which a tensor is batched: those where it has one value per record or per model."""
     found = set()
     while C.is_functorch_wrapped_tensor(tensor):
         if C.is_batchedtensor(tensor):

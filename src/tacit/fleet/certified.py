@@ -20,18 +20,22 @@ from torch import Tensor
 from ..train.clip.rounding import LARGE, LOST, MOST, PARTS, PRODUCTS, ROUND, borne
 
 PART = 1024
-"""Squares that are added up in float32; their sums are added up in float64."""
+"""How many squares are added up in float32; the partial sums are added up in float64."""
 SPARE = 1.01
-"""For terms of second order."""
+"""A margin of one per cent for terms of second order."""
 LONG = int(PARTS / ROUND / SPARE)
-"""Records whose sum may be rounded to float32 once more: that takes the share of C SUMS/2 meant for adding up parts."""
+"""The largest number of records for which a float64 sum may be rounded to float32 once more. That rounding takes the
+share of C SUMS/2 that is otherwise meant for adding up the parts.
+"""
 OTHER = 4
-"""Roundings beside additions: of the weight, of a factor times the weight, of the result."""
+"""Roundings besides the additions: of the weight, of a factor times the weight, and of the result."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Of one parameter, (K, B) in float64: `length` and `reach` of gradients; `links`, additions of its sum."""
+    """Bounds for one parameter, each (K, B) in float64: `length` of the per-example gradients, `reach` (the sum of the
+    lengths of their parts), and `links`, the number of additions that an entry of the sum passes through.
+    """
 
     length: Tensor
     reach: Tensor
@@ -54,11 +58,11 @@ class Clip:
         return torch.where(self.mask & (lengths <= LARGE), factor, 0.0)
 
     def without(self, idle: Tensor) -> Clip:
-        """A rule in which some records (K, B) or (B) contribute nothing."""
+        """This rule with weight zero for the records in `idle`, (K, B) or (B)."""
         return replace(self, mask=self.mask & ~idle)
 
     def settled(self, weight: Tensor, sway: Tensor) -> Summing:
-        """The weights, less where float64 would not do, and which models' sums need float64."""
+        """The weights, reduced where even float64 would round too much, and which models' sums need float64."""
         rows = self.mask.shape[1]
         most = self.most if rows <= self.most else 2 * rows
         exact = borne(sway[None], weight.double(), self.clip_norm, most)
@@ -70,10 +74,11 @@ class Clip:
 
 @dataclass(frozen=True)
 class Summing:
-    """How the sums of a step are made: with `weight` (K, B), in float64 for the models that are `rough` (K).
+    """How the sums of a step are computed: with `weight` (K, B), and in float64 for the models marked `rough` (K).
 
-    A sum of float64 is rounded to float32 before its noise, which moves it by at most u times its length, B clip norms.
-    `long`: there are too many records for that, so all sums stay in float64, up to and including the noise.
+    A float64 sum is rounded to float32 before noise is added, which moves it by at most u times its length, B clip
+    norms. `long` means that there are too many records for that, so all sums stay in float64 until the noise has been
+    added.
     """
 
     weight: Tensor
@@ -81,7 +86,7 @@ class Summing:
     long: bool = False
 
     def __call__(self, added: Callable[[Tensor, torch.dtype | None], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Sums by `added(weight, kind)`."""
+        """Compute the sums by calling `added(weight, kind)`."""
         if self.rough is None:
             return added(self.weight, None)
         if self.long:
@@ -98,7 +103,7 @@ def _wide(value: Tensor, like: Tensor) -> Tensor:
 
 
 def length_of(values: Tensor, dim: int) -> Tensor:
-    """Lengths along an axis in float64, with room for what underflows in a square; off by a share of 2^-14.9."""
+    """Norms along an axis in float64, with a margin for squares that underflow; relative error at most 2^-14.9."""
     count = values.shape[dim]
     parts = values.split(PART, dim) if count > PART else (values,)
     squared = sum((part.square().sum(dim).double() for part in parts[1:]), parts[0].square().sum(dim).double())
@@ -106,15 +111,15 @@ def length_of(values: Tensor, dim: int) -> Tensor:
 
 
 def total_length(parts: list[Counted]) -> Tensor:
-    """(K, B) lengths of whole gradients."""
+    """Norms (K, B) of the whole gradients, over all parameters."""
     return torch.stack([part.length.square() for part in parts]).sum(0).sqrt()
 
 
 def total_sway(parts: list[Counted]) -> Tensor:
-    """(K, B): how far rounding may move the sum, per unit of weight and of rounding."""
+    """How far rounding may move the sum, (K, B), per unit of weight and of rounding."""
     return torch.stack([((part.links + OTHER) * part.reach).square() for part in parts]).sum(0).sqrt()
 
 
 def of_sums(length: Tensor, reach: Tensor, positions: int) -> Tensor:
-    """A length that was measured after adding up `positions` in float32."""
+    """An upper bound on a norm that was measured after adding up `positions` terms in float32."""
     return length + SPARE * ROUND * (positions + 1) * reach if positions > 1 else length

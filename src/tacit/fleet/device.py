@@ -1,4 +1,4 @@
-"""A fleet's step on a GPU: gradients traced and compiled once, noise of all models from one kernel."""
+"""A fleet's step on a GPU: gradients are compiled once, and one kernel draws the noise of all models."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ GRAPHS: dict[Any, Graph] = {}
 
 
 def fixed_size(expected: float) -> int:
-    """Rows that all but one in a thousand Poisson samples fit into."""
+    """The number of rows that is enough for all but one in a thousand Poisson samples."""
     return 16 * math.ceil((expected + 3 * math.sqrt(expected)) / 16)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """x (B, ...) and y (B) for all models, or x (K, B, ...) and y (K, B); who learns from it is `mask` (K, B)."""
+    """One batch: x (B, ...) and y (B) shared by all models, or x (K, B, ...) and y (K, B). `mask` (K, B) says which
+    model learns from which record.
+    """
 
     x: Tensor
     y: Tensor
@@ -42,15 +44,18 @@ class Batch:
 
 
 def invented(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Made-up records in the shapes of others: a check that stops must look at nobody's (soundness rule 26)."""
+    """Random records in the shapes of the given ones: a check that may stop must see no private ones (soundness rule
+    26).
+    """
     return torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x), torch.zeros_like(y)
 
 
 class Compiled:
-    """`gradients(models, batch)` for batches of at most `size` rows: filled up with masked ones, and compiled.
+    """`gradients(models, batch)`, compiled for batches of at most `size` rows; shorter ones are padded with masked
+    rows.
 
-    Before its first use a compiled graph must give what the eager function gives for made-up records. Graphs are kept
-    for later fleets of the same `form` whose gradients have the same `name`.
+    Before its first use, a compiled graph must agree with the eager function on random records. Graphs are cached and
+    used again by later fleets of the same `form` whose gradients have the same `name`.
     """
 
     def __init__(self, gradients: Gradients, name: str, size: int) -> None:
@@ -93,9 +98,10 @@ class Compiled:
 
 
 class Noise:
-    """Normal numbers for some models of a fleet, each from a key of its own seed, wherever it is trained.
+    """Normal noise for some models of a fleet, each from a key derived from the model's own seed, whichever device
+    trains it.
 
-    Step and parameter are the nonce of a ChaCha20 stream.
+    Step and parameter number are the nonce of a ChaCha20 stream.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
@@ -104,7 +110,7 @@ class Noise:
         self._make, self.step = kernel(device), 0
 
     def add(self, values: Sequence[Tensor], scale: float, share: float) -> None:
-        """values <- share * values + scale * noise of this step; the next call is the next step."""
+        """values <- share * values + scale * noise of this step. Every call advances to the next step."""
         for number, value in enumerate(values):
             rows = value.flatten(1)
             self._make(rows, self._keys, 0, pairs_of(rows.shape[1]), scale, share, (self.step, number))

@@ -1,9 +1,9 @@
-"""Many models on disjoint shards of the records, all trained at once and none touched by another's records.
+"""Train many models at once on disjoint shards, such that no model depends on the records of another.
 
-Model k draws its start and its batches from rngs[k] alone, takes its batches from its own shard, and makes as many
-steps of the same public batch size as every other model. Models that look values up by an index, as embeddings do, are
-trained one at a time (indexing.py). So a record that is added, removed or changed changes one model and no other, not
-even by the shape of a batch. That is what PATE's teachers need.
+Model k draws its initial parameters and its batches from rngs[k] alone and takes its batches from its own shard. All
+models take the same number of steps with the same public batch size. Models that look values up by an index, as
+embeddings do, are trained one at a time (indexing.py). So adding, removing or changing a record changes one model only,
+and no other model changes even in the shape of a batch. PATE's teachers need this.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ NOBODY = np.zeros(0, dtype=np.int64)
 
 
 class RecordWise(ABC):
-    """An augmentation that changes every record by itself, under any number of leading axes.
+    """An augmentation that transforms every record independently, under any number of leading axes.
 
-    What it makes of a record depends on that record and on numbers whose count does not depend on any record. So one
-    call may change the batches of all models. Any other augmentation is called for each model alone.
+    Its output for a record depends on that record and on random numbers, and the number of draws does not depend on any
+    record. So one call may transform the batches of all models. Any other augmentation is called for each model
+    separately.
     """
 
     @abstractmethod
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Changed records, of the same shape."""
+        """Return the transformed records, in the shape of `x`."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,14 @@ def train_disjoint(
     progress: Callable[[int, int], None] | None = None,
     failed: Callable[[int], None] | None = None,
 ) -> Models:
-    """Train len(rngs) models; model k learns from the records i with shard[i] == k, and a negative shard is nobody's.
+    """Train len(rngs) models. Model k learns from the records i with shard[i] == k; records with a negative shard are
+    not used.
 
-    A shard without records leaves its model as it started. `augment(x, generator)` changes one model's batch, with a
-    generator of that model; a `RecordWise` one the batches of all models. `compiled` compiles the step once, which pays
-    on a GPU. Where `failed` is given, a model whose own records make the training raise is told to it and left as it
-    started, and the others are trained as if its shard were empty.
+    A model whose shard is empty keeps its initial parameters. `augment(x, generator)` transforms the batch of one model
+    with that model's generator; a `RecordWise` augmentation transforms the batches of all models at once. `compiled`
+    compiles the step once, which pays off on a GPU. If `failed` is given and a model's own records make its training
+    raise, `failed` is called with that model. The model keeps its initial parameters, and the others are trained as if
+    its shard were empty.
     """
     _check(fleet)
     place = np.asarray(shard, dtype=np.int64)
@@ -98,13 +101,13 @@ def train_disjoint(
 
 
 def _template(fleet: Fleet) -> torch.nn.Module:
-    """One model of the fleet, which nobody trains."""
+    """One model of the fleet that is never trained, for its architecture."""
     made = copy.deepcopy(fleet.start) if isinstance(fleet.start, torch.nn.Module) else _make(fleet.start, 0)
     return made.to(fleet.device)
 
 
 def _check(fleet: Fleet) -> None:
-    """Refuse a model or an optimizer that no fleet takes, before any record is looked at."""
+    """Refuse unsupported models and optimizers before any record is looked at."""
     _started(fleet, [0])
     check_elementwise(fleet.optimizer([torch.zeros(1, PROBE, requires_grad=True)]))
 
@@ -147,7 +150,7 @@ class _Training:
         return self.trained([NOBODY if k in raising else mine for k, mine in enumerate(rows)], before)
 
     def _fits(self, rngs: Sequence[np.random.Generator]) -> bool:
-        """Whether there is memory for one step of as many models; no record takes part in it."""
+        """Whether one step of that many models fits in memory. No record is used for the test."""
         once = replace(self, schedule=replace(self.schedule, steps=1))
         try:
             once.trained([NOBODY] * len(rngs), copy.deepcopy(list(rngs)))
@@ -158,7 +161,7 @@ class _Training:
         return True
 
     def _survives(self, rows: Rows, rng: np.random.Generator) -> bool:
-        """Whether one model can be trained on its own records, if it has any."""
+        """Whether one model can be trained on its own records without raising."""
         try:
             self.trained([rows], [copy.deepcopy(rng)])
         except (Exception, SystemExit):
@@ -186,9 +189,9 @@ def _seeds(rngs: Sequence[np.random.Generator]) -> list[int]:
 
 @contextlib.contextmanager
 def _own_chance(seeds: list[int], device: torch.device) -> Iterator[None]:
-    """What an augmentation draws from torch's own generator follows from the models' generators alone.
+    """Seed torch's global generator from the models' generators, for augmentations that draw from it.
 
-    Numbers that torch has drawn before depend on how often a training was tried again, and so on records.
+    Its previous state depends on how many training attempts were repeated, and therefore on records.
     """
     mixed = np.random.SeedSequence(seeds).generate_state(1, np.uint64)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -201,7 +204,7 @@ def _counted_from(first: int, failed: Callable[[int], None]) -> Callable[[int], 
 
 
 def _changing(augment: Augment, seeds: list[int], device: str | torch.device) -> Callable[[Tensor], Tensor]:
-    """The augmentation of batches (models, batch, ...): by itself for every model, unless no records can meet in it."""
+    """Wrap the augmentation for batches (models, batch, ...): a call per model, or one call if it is `RecordWise`."""
     if isinstance(augment, RecordWise):
         shared = torch.Generator(device).manual_seed(seeds[0])
         return lambda x: augment(x, shared)
@@ -210,7 +213,7 @@ def _changing(augment: Augment, seeds: list[int], device: str | torch.device) ->
 
 
 def _compiled(models: Stack, data: Pool, schedule: Steps) -> Gradients:
-    """The step, compiled and checked on made-up records: a check of private ones that stops would be a release."""
+    """Compile the step, and compare it on made-up records: to stop after a check of private ones would be a release."""
     count = len(next(iter(models.parameters.values())))
     how, shape = Compiled(_plain, repr(schedule), count), (count, schedule.batch_size)
     x = torch.rand((*shape, *data.x.shape[1:]), device=data.x.device)
@@ -230,7 +233,7 @@ def _batches(
     rngs: Sequence[np.random.Generator],
     augment: Callable[[Tensor], Tensor] | None,
 ) -> Iterator[Batch]:
-    """Batches of one width for every model, whatever is in its shard."""
+    """Batches of one width for every model, however many records its shard holds."""
     wanted = schedule.steps * schedule.batch_size
     order = torch.as_tensor(np.stack([endless(mine, wanted, rng) for mine, rng in zip(rows, rngs, strict=True)]))
     order = order.to(data.x.device)
@@ -244,7 +247,7 @@ def _batches(
 
 
 def endless(rows: Rows, wanted: int, rng: np.random.Generator) -> Rows:
-    """`wanted` rows: one random order of them after another; zeros where there are none."""
+    """Return `wanted` row numbers: random permutations of `rows`, one after another. Zeros if there are no rows."""
     if not rows.size:
         return np.zeros(wanted, dtype=np.int64)
     rounds = math.ceil(wanted / rows.size)

@@ -1,10 +1,11 @@
-"""Records at whose values a model of a private fleet raises: they contribute nothing to it (soundness rule 8).
+"""Let records at which a model of a private fleet raises contribute nothing (soundness rule 8).
 
-An operation on all models and records raises for all of them, though one record in one model is the reason: a matrix
-that has no Cholesky root. That pass is thrown away. Each model is then asked by itself at which of its records it
-raises. The pass runs again in a stack of the same size, with made-up records in those places and no weight for them. So
-what every other record gives to every other model stays the same to the last bit. A model that raises at made-up
-records too, because its numbers have become infinite, say, learns nothing in this step.
+An operation on all models and records raises for all of them even if one record in one model is the cause (a matrix
+without a Cholesky factor, say). The result of that pass is discarded, and each model is run by itself to find the
+records at which it raises. Then the pass is repeated in a stack of the same size, with made-up records of weight zero
+in those places. So the contribution of every other record to every other model stays the same to the last bit. A model
+that raises on made-up records too, for example because its parameters have become infinite, learns nothing in this
+step.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Sums = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class WithoutFailing:
-    """Gradients by `gradients`; where they raise, without the (model, record) pairs that make `eager` raise."""
+    """Compute gradients by `gradients`. If that raises, leave out the (model, record) pairs at which `eager` raises."""
 
     gradients: Gradients
     eager: Gradients
@@ -41,7 +42,7 @@ class WithoutFailing:
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """One step of a stack that raised; `alike` brings back its random numbers."""
+    """One step of a stack that raised; `alike` restores the random state in which it did."""
 
     how: WithoutFailing
     models: Stack
@@ -59,7 +60,7 @@ class _Search:
             return error
 
     def without(self) -> Sums:
-        """Sums without the pairs that raise, zero for models that raise at whatever they are given."""
+        """The sums without the pairs that raise; zero for models that raise on any input."""
         found = [self._places(k) for k in range(len(self.batch.mask))]
         good = [k for k, places in enumerate(found) if isinstance(places, Tensor)]
         if not good:  # the model raises at made-up records: nobody's values are the reason
@@ -77,7 +78,7 @@ class _Search:
         return torch.ones(self.batch.mask.shape[1], dtype=torch.bool, device=self.batch.x.device)
 
     def _places(self, k: int) -> Tensor | Exception:
-        """(B,) the records at which model `k` raises by itself; what it raises, if it does so at made-up ones."""
+        """The records (B,) at which model `k` raises by itself, or what it raises on made-up records too."""
         alone, batch = _some(self.models, [k]), _row(self.batch, k)
         for turn in range(PUBLIC):
             instead = self._instead(turn)
@@ -92,12 +93,12 @@ class _Search:
         return nobody
 
     def _instead(self, turn: int) -> tuple[Tensor, Tensor]:
-        """A made-up record."""
+        """Make a random record to stand in for a failing one; each `turn` gives another."""
         x = self.batch.x if self.batch.y.dim() == 1 else self.batch.x[0]
         return made_up(x, 1, turn), torch.zeros(1, dtype=self.batch.y.dtype, device=x.device)
 
     def _added(self, group: list[int], out: Tensor) -> list[tuple[int, str, Tensor]]:
-        """Sums of the models of a group, in a stack of all places; its first model stands in the places of others."""
+        """Sums of the models in `group`, in a stack of full size whose other places hold the first of them."""
         index = [k if k in group else group[0] for k in range(len(out))]
         for turn in range(PUBLIC):
             rows = _with(_row(self.batch, index), out[index], self._instead(turn))
@@ -107,14 +108,14 @@ class _Search:
         return [item for k in group for item in self._alone(k, out)]
 
     def _alone(self, k: int, out: Tensor) -> list[tuple[int, str, Tensor]]:
-        """One model in a stack of its own: with dropout it may raise among others where it does not by itself."""
+        """Sums of one model in a stack of size one: dropout may make it raise in a larger stack only."""
         rows = _with(_row(self.batch, [k]), out[[k]], self._instead(0))
         found = self.run(self.how.eager, _some(self.models, [k]), rows)
         return [] if isinstance(found, Exception) else [(k, name, value[0]) for name, value in found.items()]
 
 
 def _alike(out: Tensor, good: list[int]) -> list[list[int]]:
-    """Models by the records that they leave out: they share one batch."""
+    """Group the models by the set of records that they leave out; a group shares one batch."""
     groups: dict[bytes, list[int]] = {}
     for k in good:
         groups.setdefault(out[k].cpu().numpy().tobytes(), []).append(k)
@@ -126,14 +127,14 @@ def _some(models: Stack, places: list[int]) -> Stack:
 
 
 def _row(batch: Batch, places: int | list[int]) -> Batch:
-    """The batch of some models."""
+    """The batch of the models at `places`."""
     places = [places] if isinstance(places, int) else places
     shared = batch.y.dim() == 1
     return Batch(batch.x if shared else batch.x[places], batch.y if shared else batch.y[places], batch.mask[places])
 
 
 def _with(batch: Batch, out: Tensor, instead: tuple[Tensor, Tensor]) -> Batch:
-    """The batch with a made-up record in the places `out` (K, B), which nobody learns from."""
+    """The batch with a made-up record, of weight zero, in the places `out` (K, B)."""
     if batch.y.dim() == 1:
         x, y = replaced((batch.x, batch.y), out[0], instead)
     else:

@@ -1,8 +1,9 @@
 """Train K models at once: reference models for attacks, runs for audits.
 
-All models see one batch order; who is a member of which model is a mask. A shared order has no amplification. So the
-records that an audit tests (`own`) are sampled anew for every (model, step), and an amplified claim holds for these
-records only (soundness rule 16). With `order="own"` every model has an order of its own, and that of all records.
+By default all models share one order of batches, and a mask says which model learns from which record. A shared order
+has no privacy amplification by sampling. So the records that an audit tests (`own`) are sampled independently for every
+(model, step), and an amplified claim holds for these records only (soundness rule 16). With `order="own"` every model
+samples all of its records independently.
 """
 
 from __future__ import annotations
@@ -53,14 +54,15 @@ def _descending(parameters: list[Tensor]) -> torch.optim.Optimizer:
 
 @dataclass(frozen=True)
 class Fleet:
-    """One description, many models.
+    """The architecture, optimizer and settings of many models that are trained together.
 
-    `start` is a function, called once per model under that model's own seed, or a module: then all models start from
-    its parameters. Models are trained `models_at_once`, in blocks of 64, on `device`: by default as many as fit in
-    memory, at most 256 on a processor and 4096 on a GPU. Another `stack` trains by another rule: how gradients are
-    clipped is then its own affair, and any claim about it too. The batches' `order` is "shared" by all models, or each
-    has its "own"; that is slower. With `precision` "tf32" a GPU multiplies faster and rounds more; gradients are
-    clipped to a little less for it, so a plan's claim stays.
+    `start` is a function that makes a model, called once per model under that model's own seed, or a module whose
+    parameters all models start from. `models_at_once`, rounded up to a multiple of 64, is how many are trained together
+    on `device`; by default as many as fit in memory, at most 256 on a CPU and 4096 on a GPU. Another `stack` computes
+    gradients by another rule; how it clips, and any privacy claim about it, is then the caller's responsibility.
+    `order` says whether the order of batches is "shared" by all models, or each model has its "own", which is slower.
+    With `precision="tf32"` a GPU multiplies faster and rounds more. Gradients are then clipped to a slightly smaller
+    norm, so that the plan's claim holds.
     """
 
     start: Callable[[], nn.Module] | nn.Module
@@ -89,10 +91,11 @@ class Fleet:
     ) -> Models:
         """Train `member.shape[1]` models; model k learns from the records i with member[i, k].
 
-        An `Epochs` schedule is plain training, a `Plan` is DP-SGD with exact per-example clipping and noise of its own
-        in every model. After `snapshots`, epochs or a plan's steps, models are kept as they are then. Deterministic
-        given `rng`; for models without dropout, whatever `models_at_once` is. Dropout draws from `rng` too, not from
-        torch's own numbers: which of them a record is given follows from who else is there, so they must be secret.
+        An `Epochs` schedule is plain training; a `Plan` is DP-SGD with exact per-example clipping and independent noise
+        for every model. `snapshots` lists epochs, or steps of a plan, after which a copy of the models is kept. The
+        result is deterministic given `rng`; for models without dropout it does not depend on `models_at_once` either.
+        Dropout draws from `rng` too, not from torch's global generator. Which of these numbers a record gets depends on
+        who else is in the batch, so they must be secret.
         """
         trainable(schedule)
         data = Pool.of(x, y, member, own, total=self.total(schedule)).to(self.device)
@@ -124,7 +127,9 @@ class Fleet:
         return Models(tuple(done), sides, randomness.name, earlier)
 
     def total(self, schedule: Epochs | Plan) -> bool:
-        """Whether no record is refused for what it holds: in private training by our own rules (soundness rule 8)."""
+        """Whether no record is refused for what it holds, as in private training by our own rules (soundness rule
+        8).
+        """
         return isinstance(schedule, Plan) and self.stack is stack
 
     def _at_once(self, data: Pool, schedule: Epochs | Plan, starts: list[int]) -> int:
@@ -147,20 +152,20 @@ class Models:
     member: NDArray[np.bool_]
     randomness: str
     snapshots: Mapping[int, Models] = field(default_factory=dict)
-    """The models as they were after some epochs, or a plan's steps, if asked for."""
+    """Copies of the models after some epochs, or steps of a plan, if asked for."""
 
     def __len__(self) -> int:
         return int(self.member.shape[1])
 
     def logits(self, x: ArrayLike) -> NDArray[np.float64]:
-        """(records, models, classes)."""
+        """Logits of shape (records, models, classes)."""
         batch = tensor_of(x).to(next(iter(self.stacks[0].parameters.values())).device)
         with torch.no_grad():
             parts = [_logits(item, batch) for item in self.stacks]
         return torch.cat(parts, dim=1).double().cpu().numpy()
 
     def observations(self, x: ArrayLike, y: ArrayLike, member: ArrayLike | None = None) -> Observations:
-        """What an attacker with the models' outputs sees of these records; pass `member` for records of the pool."""
+        """What an attacker sees of these records in the models' outputs; pass `member` for records of the pool."""
         return Observations.from_logits(self.logits(x), y, member=member)
 
     def accuracy(self, x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -169,13 +174,13 @@ class Models:
 
 
 def trainable(schedule: Epochs | Plan) -> None:
-    """Refuse a plan that no fleet follows."""
+    """Refuse a plan that a fleet cannot follow."""
     if isinstance(schedule, Plan) and (schedule.sampling, schedule.clipping) != (POISSON, FLAT):
         raise BadInput("A fleet trains privately with Poisson sampling and flat clipping only.")
 
 
 def _noise(plan: Plan) -> float:
-    """The noise of a sum: rounding may carry a record's contribution to (1 + r) clip norms (soundness rule 24)."""
+    """The noise of a sum: rounding may enlarge a record's contribution to (1 + r) clip norms (soundness rule 24)."""
     return plan.noise_multiplier * plan.clip_norm * (1 + ROUNDING["float32"])
 
 
@@ -187,7 +192,7 @@ def _train(
     draws: Draws,
     gradients: Gradients,
 ) -> Iterator[int]:
-    """Says which step was made."""
+    """Train one stack; yields the number of each step when it is done."""
     parameters = list(models.parameters.values())
     optimizer = make_optimizer(parameters)
     private = isinstance(schedule, Plan)
@@ -215,7 +220,7 @@ def _train(
 
 
 def _steps(schedule: Epochs | Plan, snapshots: Sequence[int], records: int) -> dict[int, int]:
-    """By step the snapshot that is due after it."""
+    """Map each step after which a snapshot is due to the name of that snapshot."""
     most, each = (schedule.steps, 1) if isinstance(schedule, Plan) else (schedule.epochs, schedule.steps(records))
     for number in snapshots:
         if check.whole("snapshots", number) > most:
@@ -224,14 +229,14 @@ def _steps(schedule: Epochs | Plan, snapshots: Sequence[int], records: int) -> d
 
 
 def _logits(models: Stack, x: Tensor) -> Tensor:
-    """(B, K, classes), some records at a time: patches of pictures are many times their size."""
+    """Logits (B, K, classes), a few records at a time: the patches of images take many times their size."""
     count = len(next(iter(models.parameters.values())))
     rows = max(1, (2**22 if models.rank_one else 2**14) // count)
     return torch.cat([models.logits(part).transpose(0, 1) for part in x.split(rows)])
 
 
 def _descent(optimizer: torch.optim.Optimizer) -> float | None:
-    """The learning rate of an optimizer that does nothing but x <- x - rate * gradient."""
+    """The learning rate of an optimizer whose whole update is x <- x - rate * gradient; None for any other."""
     if type(optimizer) is not torch.optim.SGD or len(optimizer.param_groups) != 1:
         return None
     group = optimizer.param_groups[0]

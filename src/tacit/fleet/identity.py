@@ -1,7 +1,7 @@
-"""What a fleet's models are made of and trained by, as values that are equal for equal fleets in every process.
+"""A description of how a fleet's models are built and trained, equal in every process for equal fleets.
 
-A folder of finished parts must not go on with another network, optimizer or rule. Weights alone do not tell: a module
-may multiply by a setting, or by a number that is written in its `forward`.
+A folder of finished parts must not be continued with another network, optimizer or rule. Parameters alone do not tell
+networks apart: a module may multiply by a setting, or by a number written in its `forward`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from torch import Tensor, nn
 from .fleet import Fleet
 
 LIBRARIES = ("torch", "numpy", "builtins", "tacit")
-"""Whose functions and classes are named and not read."""
+"""Packages whose functions and classes are described by name only."""
 PLAIN: tuple[type, ...] = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 METHODS = (types.FunctionType, staticmethod, classmethod, property)
 PACKAGES = ("site-packages", "dist-packages")
 """Folders of installed packages."""
 UNREADABLE = (TypeError, ValueError, NotImplementedError, RuntimeError, pickle.PicklingError)
-"""What an object raises that cannot be written down: a lock, a generator, a class of an extension."""
+"""Exceptions of objects that cannot be reduced: a lock, a generator, a class of a C extension."""
 
 
 def made_of(fleet: Fleet) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Everything that a model's training depends on besides data and schedule: network, start, optimizer, gradients.
+    """Describe everything that a model's training depends on besides data and schedule: network, start, optimizer,
+    gradients.
 
-    Functions that make networks and optimizers are read, with what they hold, and called once under a fixed seed: what
-    they make may differ by chance, or for other parameters.
-    Edge cases: code of Python and of installed packages is named, with the package's version, and not read; a new
-    version of torch, numpy or Python is not seen.
+    Functions that make networks and optimizers are described by their code and the values they use. They are also
+    called once under a fixed seed, since what they make may depend on chance or on other parameters.
+    Edge cases: code of Python and of installed packages is identified by name and package version and not read. A new
+    version of torch, numpy or Python is not noticed.
     """
     start = None if isinstance(fleet.start, nn.Module) else described(fleet.start)  # a call may change what it holds
     optimizer = fleet.optimizer([nn.Parameter(torch.zeros(2))])  # torch wraps the step of a class at its first use
@@ -67,14 +68,14 @@ def template(fleet: Fleet) -> nn.Module:
 
 
 def _layer(part: nn.Module) -> list[Any]:
-    """A module by its class with its code, its own description, and its settings."""
+    """Describe a module by its class and the code of that class, its repr, and its settings."""
     usual = vars(nn.Module())
     settings = {name: described(value) for name, value in vars(part).items() if name not in usual}
     return [described(type(part)), part.extra_repr(), settings, part.training, described(_hooks(part))]
 
 
 def _optimizer(made: torch.optim.Optimizer) -> list[Any]:
-    """An optimizer by its class with its code, its groups, its own settings and its hooks."""
+    """Describe an optimizer by its class and code, its parameter groups, its settings and its hooks."""
     groups = [
         {name: described(value) for name, value in group.items() if name != "params"} for group in made.param_groups
     ]
@@ -84,13 +85,13 @@ def _optimizer(made: torch.optim.Optimizer) -> list[Any]:
 
 
 def _hooks(value: Any) -> dict[str, list[Any]]:
-    """Functions that somebody hung on a module, a parameter or an optimizer, without the numbers they are kept by."""
+    """The hooks registered on a module, a parameter or an optimizer, without the ids they are registered under."""
     found = {name: getattr(value, name, None) for name in (*vars(value), "_backward_hooks") if name.endswith("_hooks")}
     return {name: list(hooks.values()) for name, hooks in found.items() if isinstance(hooks, Mapping)}
 
 
 def described(value: Any) -> Any:
-    """A value as text and lists, without addresses in memory; what was described once is named from then on."""
+    """A value as text and nested lists, without memory addresses; an object that occurs again is named by a number."""
     return _Description().of(value)
 
 
@@ -122,14 +123,14 @@ class _Description:
 
 
 def array_of(value: Tensor) -> NDArray[Any]:
-    """A tensor as an array; a type that numpy does not know (bfloat16) as float32, which holds its every value."""
+    """A tensor as a numpy array; a type that numpy lacks (bfloat16) becomes float32, which holds all of its values."""
     value = value.detach().cpu()
     known = value.dtype in (torch.float16, torch.float32, torch.float64) or not value.is_floating_point()
     return np.asarray((value if known else value.float()).numpy())
 
 
 def _parts(value: Any) -> tuple[Any, ...]:
-    """What decides how a function, a class or another object behaves; nothing for code of libraries."""
+    """The parts that decide how a function, class or object behaves; empty for library code."""
     if isinstance(value, functools.partial):
         return value.func, value.args, value.keywords
     if isinstance(value, types.CodeType):
@@ -151,9 +152,9 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 
 def _written_down(value: Any) -> Any:
-    """What pickle would keep of an object whose class has a rule of its own: a range, a queue, a generator of numbers.
+    """What pickle would store for an object whose class defines its own reduction: a range, a random generator.
 
-    Of a logger that is its name. None where attributes and slots are what is kept, or where the user's code decides.
+    A logger is reduced to its name. None if the attributes and slots are the whole state, or if user code would run.
     """
     rules: tuple[Any, ...] = type(value).__reduce_ex__, type(value).__reduce__
     known = copyreg.dispatch_table.get(type(value))
@@ -204,7 +205,7 @@ def _body(value: types.FunctionType | type) -> tuple[Any, ...]:
 
 
 def _used(function: types.FunctionType) -> dict[str, Any]:
-    """What a function, and functions written inside it, read by name: globals, and what they read of own modules."""
+    """What a function, and functions inside it, read by name: globals, and attributes of the user's modules."""
     words = sorted(_words(function.__code__))
     used = {word: function.__globals__[word] for word in words if word in function.__globals__}
     modules = _modules(used)
@@ -217,7 +218,7 @@ def _used(function: types.FunctionType) -> dict[str, Any]:
 
 
 def _modules(used: dict[str, Any]) -> dict[str, types.ModuleType]:
-    """Modules of the user's own among what is used."""
+    """The user's own modules among the values in `used`."""
     found = {name: value for name, value in used.items() if isinstance(value, types.ModuleType)}
     return {name: value for name, value in found.items() if not _of_library(value.__name__)}
 
@@ -241,7 +242,7 @@ def _version(module: object) -> str:
 
 
 def _filled(cell: Any) -> bool:
-    """Whether a closure's variable has been given a value."""
+    """Whether a closure cell has a value yet."""
     try:
         _ = cell.cell_contents
     except ValueError:

@@ -1,8 +1,9 @@
-"""Whether a model looks values up by an index, as embeddings do.
+"""Find out whether a model looks values up by an index, as embeddings do.
 
-`vmap` puts the tables of all models into one and adds an offset to every index. An index beyond a model's table is then
-no error: it reads, and trains, a row of the next model. So models that look something up and must not touch each other
-are trained one at a time, where the index raises. A private fleet moves such an index instead (apart.py).
+`vmap` concatenates the tables of all models and adds an offset to every index. An index beyond the end of a model's
+table then raises no error: it reads, and trains, a row of the next model's table. So models that use indices and must
+not affect each other are trained one at a time, where such an index raises. A private fleet clamps the index instead
+(apart.py).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 LOOKS_UP = ("embedding", "index", "gather", "take", "scatter", "put", "unpool")
-"""Parts of the names of operators that take positions from a tensor."""
+"""Parts of the names of operators that take indices from a tensor."""
 
 
 def takes_positions(name: str) -> bool:
-    """Whether an operator of this name takes positions from a tensor."""
+    """Whether an operator of this name takes indices from a tensor."""
     return any(part in name for part in LOOKS_UP)
 
 
@@ -33,7 +34,7 @@ class _Watched(TorchDispatchMode):
 
 
 def looks_up(model: nn.Module, shape: tuple[int, ...]) -> bool:
-    """Whether a pass over made-up records of this shape takes positions from a tensor; yes where it cannot be made."""
+    """Whether a pass over made-up records of this shape takes indices from a tensor. True if the pass cannot be run."""
     device = next((value.device for value in model.parameters()), torch.device("cpu"))
     watched = _Watched()
     try:

@@ -1,7 +1,8 @@
-"""What a network with one hidden layer does between its two wide products, as one kernel for NVIDIA GPUs.
+"""All of a step between the two wide matrix products of a network with one hidden layer, as one kernel for NVIDIA GPUs.
 
-One program is one model: bias and activation, logits, softmax, errors, norms and clipping, the second layer's sums and
-both biases'. Nothing but the first layer's weighted errors goes back to memory; they take the place of its products.
+One program handles one model: bias and activation, logits, softmax, errors, norms and clipping, and the sums of the
+second layer and of both biases. Only the weighted errors of the first layer are written to memory; they overwrite the
+layer's products.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..train.clip.rounding import LOST
 
 ACTIVATIONS = ("Tanh", "ReLU", "Sigmoid")
 LARGEST = (128, 64)
-"""Hidden units and classes that fit into a program."""
+"""The largest number of hidden units and of classes that one program can hold."""
 
 
 def errors(
@@ -34,11 +35,11 @@ def errors(
     by: float,
     add: bool,
 ) -> None:
-    """hidden <- weighted errors of the first layer, from its products (K hidden, B) without bias.
+    """Overwrite `hidden`, the first layer's products (K hidden, B) without bias, with its weighted errors.
 
-    `parameters` are the first bias (K, hidden), the second weight (K, classes, hidden) and its bias, and `sums` <- by *
-    their sums, added to what is there if `add`. With `squares`, |x|^2 per example, errors are clipped as DP-SGD's are;
-    without, they are averaged over the examples in `mask` (K, B).
+    `parameters` are the first bias (K, hidden), the second weight (K, classes, hidden) and its bias. Their sums, times
+    `by`, are written to `sums`, or added to it if `add`. With `squares`, |x|^2 per example, errors are clipped as in
+    DP-SGD. Without it they are averaged over the examples in `mask` (K, B).
     """
     models, classes, units = parameters[1].shape
     first, second, last = (parameters[1] if value is None else value for value in parameters)

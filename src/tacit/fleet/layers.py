@@ -1,9 +1,9 @@
 """Rules for layers with parameters in a stack of K models.
 
-Activations have features first and the batch after them: (K, features, B) or (K, channels, B, height, width). So
-products are long, and softmax runs over a middle axis. What all models share lacks the first axis. A rule splits a
-layer into what its weight multiplies (`seen`) and the product (`output`), and knows what a per-example gradient weighs
-and adds up to, without forming it where that can be helped.
+Activations have features first and the batch after them: (K, features, B) or (K, channels, B, height, width). This
+makes matrix products long and lets softmax run over a middle axis. A tensor that all models share has no axis K. A rule
+splits a layer into the input that the weight multiplies (`seen`) and the product (`output`). From these it computes
+norms and sums of per-example gradients, and avoids writing them out where that is possible.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from .certified import Counted, length_of, of_sums
 
 
 class Rule(ABC):
-    """One layer of all models; errors are gradients of the loss with respect to `output`."""
+    """The rule of one layer, for all models. "Errors" are gradients of the loss with respect to `output`."""
 
     rank: int
-    """Axes of what is seen where all models share it."""
+    """Number of axes of `seen` where all models share it."""
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer = layer
 
     @abstractmethod
     def seen(self, hidden: Tensor, shared: bool) -> Tensor:
-        """What the weight multiplies."""
+        """The input that the weight multiplies."""
 
     @abstractmethod
     def output(self, seen: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """(K, out, B) or (K, out, B, positions)."""
+        """The product, (K, out, B) or (K, out, B, positions)."""
 
     def shaped(self, output: Tensor, hidden: Tensor) -> Tensor:
-        """The output as the next layer takes it."""
+        """The output in the shape that the next layer expects."""
         return output
 
     @abstractmethod
     def counted(self, seen: Tensor, error: Tensor) -> Counted:
-        """Lengths (K, B) of the weight's per-example gradients, never too short."""
+        """Upper bounds (K, B) on the norms of the weight's per-example gradients."""
 
     def counted_bias(self, error: Tensor) -> Counted:
-        """Lengths (K, B) of the bias's: errors added up over positions."""
+        """Upper bounds (K, B) on the norms of the bias's per-example gradients: errors summed over positions."""
         rows = error.shape[2]
         if error.dim() == 3:
             return Counted(length := length_of(error, 1), length, rows)
@@ -53,7 +53,7 @@ class Rule(ABC):
 
     @abstractmethod
     def sums(self, seen: Tensor, error: Tensor) -> Tensor:
-        """The weight's gradients added up over examples."""
+        """The weight's gradients summed over examples."""
 
     def is_shared(self, seen: Tensor) -> bool:
         return seen.dim() == self.rank
@@ -86,8 +86,9 @@ class Linear(Rule):
 
 
 class Convolution(Rule):
-    r"""y_s = W p_s for the patches p of an image: |\sum_s e_s p_s^T|^2 is the gradient's, or \sum_st (e_s.e_t)(p_s.p_t)
-    where that is smaller."""
+    r"""y_s = W p_s for the patches p_s of an image. The squared norm of the gradient \sum_s e_s p_s^T is computed from
+    the gradient itself, or as \sum_st (e_s.e_t)(p_s.p_t) where that costs less.
+    """
 
     rank = 3
     layer: nn.Conv2d
@@ -122,7 +123,7 @@ class Convolution(Rule):
         return Counted(self._length(seen, error, reach), reach, error.shape[2] * error.shape[3])
 
     def _length(self, seen: Tensor, error: Tensor, reach: Tensor) -> Tensor:
-        """(K, B), with room for what adding up positions rounds, in whichever way it is done."""
+        """Norms (K, B), with a margin for the rounding in the sum over positions, for either way of computing it."""
         (_, rows, _, positions), columns = error.shape, seen.shape[-3]
         if self.is_shared(seen):  # (B, K out, positions) times (B, positions, patch)
             each = error.flatten(0, 1).transpose(0, 1) @ seen.permute(1, 2, 0)
@@ -146,7 +147,7 @@ class Convolution(Rule):
 
 
 class Normalisation(Rule):
-    """y = w x' for features x' normalised in groups, each record for itself."""
+    """y = w x' where x' are features normalised in groups, each record by itself."""
 
     rank = 3
     layer: nn.GroupNorm | nn.LayerNorm
@@ -178,7 +179,7 @@ class Normalisation(Rule):
 
 
 def rule_of(layer: nn.Module, *, flat: bool) -> Rule | None:
-    """The rule of a layer that has one; `flat` where it gets one vector per record."""
+    """The rule of a layer, or None; `flat` says that the layer gets one vector per record."""
     if type(layer) is nn.Linear:
         return Linear(layer)
     if type(layer) is nn.Conv2d and _plain(layer) and not flat:

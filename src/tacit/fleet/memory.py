@@ -1,8 +1,8 @@
 """How many models to train at once: as many as leave half of the memory free.
 
-A step of a few models is played through empty: tensors on torch's meta device have shapes and no content, so it costs
-nothing and says how many bytes it would write. All are counted as if none were freed: more than a step needs, by a
-small factor. For linear layers a formula that is larger still saves the play.
+A step of a few models is run on torch's meta device, where tensors have shapes and no content. That costs almost
+nothing and shows how many bytes a step allocates. All of them are counted as if none were freed, which overestimates
+the need by a small factor. For linear layers a formula that is larger still replaces the trial.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .device import Batch, Gradients
 from .stack import AnyStack, LayerStack, Stack
 
 BLOCK = 64
-"""Models that share a random generator; how many are trained at once is a multiple of it."""
+"""Models that share a random generator; the number trained at once is a multiple of it."""
 MOST = {"cpu": 256, "cuda": 4096}
 USED = 0.5
 
 
 def at_once(models: Stack, record: torch.Size, batch: int, gradients: Gradients, device: torch.device) -> int:
-    """Whole blocks, at least one; `models` is one model or more of the fleet."""
+    """How many models fit in memory: whole blocks, at least one. `models` is a stack of one or more of them."""
     most = MOST.get(device.type, BLOCK)
     if not isinstance(models, AnyStack | LayerStack) or type(models) not in (AnyStack, LayerStack):
         return most
@@ -34,7 +34,7 @@ def at_once(models: Stack, record: torch.Size, batch: int, gradients: Gradients,
 
 
 def bytes_each(models: AnyStack | LayerStack, record: torch.Size, batch: int, gradients: Gradients) -> int:
-    """What a step of one model writes."""
+    """Bytes that a step of one model allocates."""
     if type(models) is LayerStack and models.linear:
         return linear_bytes(models, batch)
     few, more = (step_bytes(models, count, record, batch, gradients) for count in (2, 4))
@@ -50,7 +50,7 @@ def available(device: torch.device) -> int:
 
 
 def linear_bytes(models: LayerStack, batch: int) -> int:
-    """Of one model: parameters and activations sixteen times in float32."""
+    """An upper estimate for one model of linear layers: sixteen times its parameters and activations in float32."""
     shapes = [value.shape[1:] for value in models.parameters.values()]
     return 64 * sum(shape.numel() + batch * shape[0] for shape in shapes)
 
@@ -69,7 +69,7 @@ def step_bytes(models: Stack, count: int, record: torch.Size, batch: int, gradie
 
 
 class _Written(TorchDispatchMode):
-    """Adds up the bytes of every new tensor."""
+    """A dispatch mode that adds up the bytes of every new tensor."""
 
     bytes = 0
 

@@ -1,4 +1,4 @@
-"""Optimizers in which the models of a stack cannot meet."""
+"""Optimizers that treat the models of a stack independently."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ ELEMENTWISE = (
     torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam, torch.optim.RMSprop,
     torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Adamax, torch.optim.ASGD, torch.optim.Rprop,
 )  # fmt: skip
-"""Optimizers that treat every number by itself."""
+"""Optimizers that update every entry independently of all others."""
 
 
 def check_elementwise(optimizer: torch.optim.Optimizer) -> None:
-    """Refuse an optimizer through which one model's numbers could reach another's."""
+    """Refuse an optimizer in which the parameters of one model could affect those of another."""
     if type(optimizer) not in ELEMENTWISE:
         names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
         raise BadInput(

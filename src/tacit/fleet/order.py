@@ -1,4 +1,4 @@
-"""Who learns what when: a pool of records, and the batches of a schedule, shared by all models or each model's own."""
+"""The batches of a schedule: which model learns from which record in which step."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .reading import whatever_they_hold
 
 DRAWN = b"draws of a fleet"
 ALIGNED = 16
-"""On a GPU batches are filled up to multiples of it, with records that are nobody's."""
+"""On a GPU batches are padded to a multiple of this, with masked records."""
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """Plain training: shuffled batches of `batch_size` records of the pool, `epochs` times through it."""
+    """Plain training: `epochs` passes over the pool in shuffled batches of `batch_size` records."""
 
     epochs: int
     batch_size: int
 
     def steps(self, records: int) -> int:
-        """Of one epoch."""
+        """The number of steps in one epoch."""
         return math.ceil(records / self.batch_size)
 
     def __post_init__(self) -> None:
@@ -51,8 +51,9 @@ class Pool:
 
     @classmethod
     def of(cls, x: ArrayLike, y: ArrayLike, member: ArrayLike, own: Sequence[int], *, total: bool = False) -> Pool:
-        """Records as tensors. `total`: whatever a record holds, it is not refused; one that cannot be read has the
-        label NOBODY, from which a private step learns nothing."""
+        """Convert records to tensors. With `total`, no record is refused for what it holds: one that cannot be read
+        gets the label NOBODY, from which a private step learns nothing.
+        """
         if total:
             features, labels = whatever_they_hold(x, y)
         else:
@@ -73,15 +74,15 @@ class Pool:
         return Pool(self.x.to(device), self.y.to(device), self.member.to(device), self.own)
 
     def take(self, rows: Tensor) -> Batch:
-        """Records `rows` (B) for all models, or (K, B) for each."""
+        """The batch of records `rows`: (B) shared by all models, or (K, B) for each."""
         mask = self.member[rows].T if rows.dim() == 1 else self.member.T.gather(1, rows)
         return Batch(self.x[rows], self.y[rows], mask)
 
 
 class Draws:
-    """Random numbers for some models of a fleet, which depend on the fleet's seed and the models' place in it alone.
+    """Random numbers for some models of a fleet. They depend only on the fleet's seed and the models' positions in it.
 
-    From a generator per `block` of models; on a GPU noise comes from a key per model instead.
+    They come from one generator per block of models. On a GPU, noise comes from a key per model instead.
     """
 
     def __init__(self, seeds: list[int], device: str | torch.device, block: int = BLOCK) -> None:
@@ -103,11 +104,11 @@ class Draws:
             torch.add(part.unflatten(1, value.shape[1:]), value, alpha=share, out=value)
 
     def key(self, step: int) -> bytes:
-        """The key of the random numbers that models draw themselves in a step (dropout)."""
+        """The key of the random numbers that the models themselves draw in a step (dropout)."""
         return hashlib.sha256(DRAWN + b"".join(one.to_bytes(8, "little") for one in (self._seeds[0], step))).digest()
 
     def uniform(self, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """(K, count)."""
+        """Uniform random numbers of shape (K, count)."""
         return self._draw(torch.rand, count, dtype=dtype)
 
     def _draw(self, draw: Callable[..., Tensor], count: int, **more: torch.dtype) -> Tensor:
@@ -120,7 +121,7 @@ class Draws:
 def shared_batches(
     pool: Pool, schedule: Epochs | Plan, generator: np.random.Generator, draws: Draws
 ) -> Iterator[Batch]:
-    """One order for all models; a plan's own records are left out of it and sampled for every (model, step)."""
+    """Batches in one order for all models; under a plan, `own` records are sampled for every (model, step) instead."""
     own = np.array(pool.own if isinstance(schedule, Plan) else (), dtype=np.int64)
     for others in shared_order(schedule, len(pool.x), own, generator):
         rows = np.concatenate((others, own))
@@ -135,7 +136,7 @@ def shared_batches(
 def shared_order(
     schedule: Epochs | Plan, count: int, own: np.ndarray, generator: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Indices of records, batch by batch."""
+    """Record numbers, batch by batch."""
     if isinstance(schedule, Plan):
         others = np.setdiff1d(np.arange(count), own)
         for _ in range(schedule.steps):
@@ -147,7 +148,7 @@ def shared_order(
 
 
 def own_batches(pool: Pool, schedule: Epochs | Plan, draws: Draws) -> Iterator[Batch]:
-    """An order of its own for every model, and a plan's samples too: amplification is then every record's."""
+    """Batches drawn independently for every model, so that amplification by sampling holds for all records."""
     if isinstance(schedule, Plan):
         for _ in range(schedule.steps):
             rows, taken = sampled(len(pool.x), schedule.rate, draws)
@@ -160,9 +161,9 @@ def own_batches(pool: Pool, schedule: Epochs | Plan, draws: Draws) -> Iterator[B
 
 
 def sampled(count: int, rate: float, draws: Draws) -> tuple[Tensor, Tensor]:
-    r"""A Poisson sample per model as rows (K, B), and which of them are real.
+    """A Poisson sample per model as rows (K, B), and a mask of the rows that are not padding.
 
-    The gaps between the records taken are geometric, P(gap > g) = (1 - rate)^g: their running sums are the sample.
+    The gaps between sampled records are geometric, P(gap > g) = (1 - rate)^g; their cumulative sums are the sample.
     """
     expected = count * rate
     some = ALIGNED * math.ceil((expected + 6 * math.sqrt(expected) + 6) / ALIGNED)
@@ -181,7 +182,7 @@ def _gaps(some: int, log_missed: float, draws: Draws) -> Tensor:
 
 
 def _sent(rows: np.ndarray, device: torch.device) -> Tensor:
-    """On a GPU without waiting for it."""
+    """Copy row numbers to the device, asynchronously on a GPU."""
     found = torch.as_tensor(rows)
     return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found
 

@@ -1,4 +1,4 @@
-"""How far a fleet is, for people who wait."""
+"""Progress of a fleet's training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 class Line:
-    """For `progress=`: a line that says how many models are done, and how many a second."""
+    """A callback for `progress=` that prints how many models are done, and how many per second."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream, self._started = stream or sys.stderr, time.perf_counter()

@@ -1,7 +1,7 @@
-"""Records of a private fleet as tensors, whatever one of them holds (soundness rule 8).
+"""Convert the records of a private fleet to tensors, whatever they hold (soundness rule 8).
 
-An array of numbers is taken as it is. Of anything else, each record is read by itself, as `tacit.private` reads it. A
-record that cannot be read, or whose label is no whole number, gets the label NOBODY and contributes nothing.
+An array of numbers is used as it is. From anything else, each record is read by itself, as `tacit.private` does. A
+record that cannot be read, or whose label is not an integer, gets the label NOBODY and contributes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGEST = 2.0**53
 
 
 def whatever_they_hold(x: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
-    """Features in float32 and labels."""
+    """Features in float32, and labels; never raises because of a record's value."""
     features, read = _numbers(x)
     labels, known = _numbers(y)
     if labels.ndim != 1 or len(labels) != len(features):
@@ -34,7 +34,7 @@ def whatever_they_hold(x: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
 
 
 def _numbers(values: Any) -> tuple[Tensor, Tensor]:
-    """A tensor with a row per record, and (records,) which of them could be read."""
+    """A tensor with a row per record, and a mask (records,) of those that could be read."""
     found = _array(values)
     if found is not None:
         return found, torch.ones(len(found), dtype=torch.bool)
@@ -46,7 +46,7 @@ def _numbers(values: Any) -> tuple[Tensor, Tensor]:
 
 
 def _array(values: Any) -> Tensor | None:
-    """An array of numbers; None for lists that are none, or that hold something else."""
+    """The values as one array of numbers; None for lists that are ragged or hold something else."""
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError):  # records of several shapes

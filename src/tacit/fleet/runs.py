@@ -1,11 +1,11 @@
-"""Many runs of one training at once, each with the randomness of its own generator: what an audit asks of a fleet.
+"""Many runs of one training at once, each with its own random generator: what an audit needs from a fleet.
 
     fit = Runs(Fleet(make_model, make_optimizer), plan)
 
-`fit(x, y, rng) -> predict` is one run and `fit.many(x, y, member, rngs)` many of them: run k learns from the records i
-with member[i, k], and draws start, batches and noise from rngs[k] alone. So it is the run that
-`fit(x[member[:, k]], y[member[:, k]], rngs[k])` would be, but for rounding, and a claim that counts on a secret sample
-may be tested with it (soundness rule 16).
+`fit(x, y, rng) -> predict` is one run, and `fit.many(x, y, member, rngs)` is many. Run k learns from the records i with
+member[i, k], and draws its initial parameters, batches and noise from rngs[k] alone. Up to rounding, it equals the run
+`fit(x[member[:, k]], y[member[:, k]], rngs[k])`. So it may be used to test a claim that relies on secret sampling
+(soundness rule 16).
 """
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ Array = NDArray[Any]
 Predict = Callable[[Array], Array]
 Rows = NDArray[np.int64]
 MOST = {"cpu": BLOCK, "cuda": 2048}
-"""Runs that an audit hands over in one call; what of them fits in memory is trained at once."""
+"""Runs that an audit hands over in one call, by device; as many of them as fit in memory are trained at once."""
 
 
 FAR = 1e4
-"""Times the clip norm, where no gradient comes near: a training without clipping."""
+"""A factor on the clip norm that no gradient reaches: training without clipping."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A fleet as somebody's training: one run, or many at once. Every run has an order of its own, whatever
-    `fleet.order` says; `fleet.models_at_once` limits how many are trained at once. For models without dropout, whose
-    randomness is nobody's own."""
+    """A training procedure for audits, made of a fleet: one run, or many at once.
+
+    Every run has its own order of batches, whatever `fleet.order` says. `fleet.models_at_once` limits how many are
+    trained at once.
+    Caller ensures: the models have no dropout, whose random numbers would not be drawn per run.
+    """
 
     fleet: Fleet
     schedule: Epochs | Plan
@@ -63,18 +66,19 @@ class Runs:
 
     @property
     def at_once(self) -> int:
-        """Runs that are worth handing over together."""
+        """How many runs to hand over in one call."""
         return MOST.get(torch.device(self.fleet.device).type, BLOCK)
 
     @property
     def isolation(self) -> str:
-        """Where an audit makes its calls: processes would share one GPU, and each compile for it."""
+        """How an audit should isolate its calls. Several processes would share one GPU and each compile for it."""
         return "none" if torch.device(self.fleet.device).type == "cuda" else "process"
 
     def planted(self, fault: str) -> Runs | None:
-        """This training with a usual fault, for an audit that says what it would have caught; None if it has none such.
+        """This training with a deliberate fault, so that an audit can say which faults it would detect. None if the
+        fault does not apply.
 
-        Noise and clipping are those of the plan, so a fault is another plan that is claimed to be this one.
+        Noise and clipping follow from the plan, so a fault is a different plan that is run under this plan's claim.
         """
         plan = self.schedule
         if not isinstance(plan, Plan):
@@ -123,7 +127,7 @@ class Runs:
         return models
 
     def _fitting(self, data: Pool) -> int:
-        """How many models to train at once: half of the memory, shared by as many processes as there are cores."""
+        """How many models to train at once: half of the memory, divided by as many processes as there are cores."""
         most = check.whole("models_at_once", self.fleet.models_at_once or MOST.get(data.x.device.type, BLOCK))
         models = _started(self.fleet, [0])
         if type(models) not in (AnyStack, LayerStack):
@@ -139,7 +143,7 @@ class Runs:
 
 
 def _order(rows: list[Rows], schedule: Epochs | Plan, rngs: Sequence[np.random.Generator]) -> Iterator[list[Rows]]:
-    """Step by step the rows that each run learns from, drawn among its own."""
+    """For each step, the rows that each run learns from, drawn from the run's own records."""
     if isinstance(schedule, Plan):
         for _ in range(schedule.steps):
             yield [mine[_sampled(mine.size, schedule.rate, rng)] for mine, rng in zip(rows, rngs, strict=True)]
@@ -152,7 +156,7 @@ def _order(rows: list[Rows], schedule: Epochs | Plan, rngs: Sequence[np.random.G
 
 
 def _sampled(count: int, rate: float, rng: np.random.Generator) -> Rows:
-    """A Poisson sample of 0 .. count - 1: the gaps between records taken are geometric."""
+    """A Poisson sample of 0 .. count - 1; the gaps between sampled records are geometric."""
     some = math.ceil(count * rate + 4 * math.sqrt(count * rate) + 4)
     place = rng.geometric(rate, some).cumsum() - 1
     while place[-1] < count:
@@ -161,7 +165,7 @@ def _sampled(count: int, rate: float, rng: np.random.Generator) -> Rows:
 
 
 def _even(order: Iterator[list[Rows]]) -> Iterator[list[Rows]]:
-    """Return the steps, and refuse runs of unequal numbers of steps: momentum would move the shorter one further."""
+    """Pass the steps on; refuse runs with different numbers of steps, since momentum would move the shorter further."""
     for rows in order:
         if len({mine.size > 0 for mine in rows}) > 1:
             raise BadInput(
@@ -172,7 +176,7 @@ def _even(order: Iterator[list[Rows]]) -> Iterator[list[Rows]]:
 
 
 def _batches(data: Pool, order: Iterator[list[Rows]]) -> Iterator[Batch]:
-    """Batches of one width: shorter ones are filled up with rows that nobody learns from."""
+    """Batches of one width; shorter ones are padded with rows that no model learns from."""
     for rows in order:
         width = ALIGNED * math.ceil(max(1, *(mine.size for mine in rows)) / ALIGNED)
         taken = np.arange(width) < np.array([[mine.size] for mine in rows])

@@ -1,4 +1,4 @@
-"""Signals of all records under all models, some rows at a time, in memory or streamed to disk."""
+"""Signals of all records under all models, computed a few rows at a time, in memory or streamed to disk."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def signals(
     folder: str | Path | None = None,
     rows: int = 1024,
 ) -> Observations:
-    """What the models say of the records: some of loss, margin, probability, logits and gradient_norm.
+    """Compute what the models' outputs say about the records: any of loss, margin, probability, logits and
+    gradient_norm.
 
-    With a `folder` each signal is a file NAME.npy that is filled part by part and mapped, so that it may be larger than
-    memory; the observations then read from there. `gradient_norm` is the norm over all parameters.
+    With a `folder`, each signal is written to NAME.npy part by part and memory-mapped, so it may be larger than memory.
+    The returned observations then read from these files. `gradient_norm` is the norm over all parameters.
     """
     features, label = np.asarray(x, dtype=np.float32), np.asarray(y).astype(np.int64)
     if len(features) != len(label) or not len(label):
@@ -57,7 +58,7 @@ def signals(
 
 
 def _signals(stack: Stack, x: NDArray[np.float32], y: NDArray[np.int64], names: Sequence[str]) -> dict[str, Any]:
-    """One stack on some rows, records first."""
+    """The signals of one stack on some rows, records first."""
     batch = _on(stack, x)
     with torch.no_grad():
         logits = stack.logits(batch).transpose(0, 1).double().cpu().numpy()
@@ -69,7 +70,7 @@ def _signals(stack: Stack, x: NDArray[np.float32], y: NDArray[np.int64], names: 
 
 
 def _norms(stack: Stack, x: torch.Tensor, y: torch.Tensor) -> NDArray[np.float64]:
-    """Norms as the rule of a private step sees them; no example gets a weight."""
+    """Gradient norms as a private step computes them; all weights are zero, so nothing is summed."""
     kept: list[torch.Tensor] = []
 
     def nothing(norms: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,8 @@
-"""A fleet in parts: on Ray's workers or here, with finished parts kept so that an interrupted fleet goes on.
+"""Train a fleet in parts, on Ray workers or in this process, and keep finished parts so that an interrupted fleet can
+resume.
 
-A part is as many models as are trained at once. Its seeds are those its models would have in one process, so where it
-is trained changes nothing.
+A part is as many models as are trained at once. Its seeds are those that its models would have in a single process, so
+the result does not depend on where a part is trained.
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ def spread(
     folder: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Models:
-    """`fleet.train` in parts of `fleet.models_at_once` models (256 if not given): the same models, bit for bit, on one
-    kind of processor.
+    """Run `fleet.train` in parts of `fleet.models_at_once` models (256 if not given). On one kind of processor the
+    models are the same, bit for bit.
 
-    `workers` above 0 trains as many parts at once on Ray (a running cluster if there is one, else a local one).
-    `folder` keeps finished parts; the same call with the same folder trains what is missing. Until the last is finished
-    it holds seeds, which undo the privacy of a `Plan`: only its owner may read it.
+    `workers` above 0 trains that many parts at once on Ray (a running cluster if there is one, else a local one).
+    `folder` keeps finished parts; calling again with the same arguments and folder trains only what is missing. Until
+    the last part is finished the folder holds seeds, which would undo the privacy of a `Plan`; only its owner may read
+    it.
     """
     sides = np.asarray(member, dtype=bool)
     if sides.ndim != 2 or 0 in sides.shape:
@@ -92,7 +94,7 @@ def spread(
 
 
 class _Part(Source):
-    """The words that a fleet's part would draw, had the whole been trained here."""
+    """A random source that returns the seeds that this part of the fleet would get in a single process."""
 
     name = "a part of a fleet"
     cryptographic = False
@@ -119,7 +121,7 @@ def _part(
     size: int,
     k: int,
 ) -> Parameters:
-    """The parameters of one part, on the processor."""
+    """Train one part and return its parameters on the CPU."""
     x, y, member = arrays
     models = slice(k * size, min((k + 1) * size, member.shape[1]))
     found = replace(fleet, models_at_once=size).train(
@@ -135,7 +137,7 @@ def _here(work: Work, todo: Sequence[int]) -> Iterator[tuple[int, Parameters]]:
 
 
 def _ray(work: Work, todo: Sequence[int], workers: int) -> Iterator[tuple[int, Parameters]]:
-    """Parts as they finish; what they share is sent once."""
+    """Yield parts as they finish on Ray; what they share is sent once."""
     try:
         import ray
     except ImportError:
@@ -163,7 +165,7 @@ def _ray(work: Work, todo: Sequence[int], workers: int) -> Iterator[tuple[int, P
 
 
 def _threaded(work: Work, threads: int, k: int) -> dict[str, NDArray[Any]]:
-    """On a worker: with as many threads as the caller has, since sums depend on how they are cut."""
+    """Train a part on a worker with the caller's number of threads, since sums depend on how they are split."""
     torch.set_num_threads(threads)
     return {name: value.numpy() for name, value in work(k).items()}
 
@@ -173,7 +175,7 @@ def _stack(fleet: Fleet, parameters: Parameters) -> Stack:
 
 
 class _Store:
-    """A folder of finished parts, and the seeds of all until the last is finished."""
+    """A folder of finished parts, with the seeds of all parts until the last is finished."""
 
     def __init__(self, folder: Path, settings: Any, arrays: Sequence[NDArray[Any]]) -> None:
         self._folder, self._file = folder, folder / "fleet.pt"
@@ -194,7 +196,7 @@ class _Store:
             raise BadInput(f"The folder {folder.name} holds another fleet.", fix="Give an empty folder.")
 
     def words(self, drawn: Words, *, repeatable: bool) -> Words:
-        """The seeds drawn the first time, on disk before any model is trained from them."""
+        """The seeds that were drawn the first time; they are on disk before any model is trained from them."""
         if not self._file.exists():
             self._state["words"] = torch.from_numpy(drawn.view(np.int64).copy())
             checkpoint.write(self._state, self._file)
@@ -215,7 +217,7 @@ class _Store:
         return found
 
     def _read(self, path: Path) -> Parameters:
-        """A part of this fleet; one that is damaged or of another fleet is named, and left as it is."""
+        """Read a finished part; one that is damaged or belongs to another fleet is refused by name, and kept."""
         state = checkpoint.read(path)
         found = state.get("parameters")
         if state.get("seal") != self._seal or not isinstance(found, dict):
@@ -228,7 +230,7 @@ class _Store:
             self.forget()
 
     def forget(self) -> None:
-        """Destroy the seeds: those of noise must not outlive the training."""
+        """Delete the seeds: those of the noise must not outlive the training."""
         if "words" not in self._state:
             return
         self._sweep()
@@ -239,7 +241,7 @@ class _Store:
         checkpoint.destroy(self._old)
 
     def _sweep(self) -> None:
-        """What a process left that ended while it forgot the seeds; not the file itself under its second name."""
+        """Remove what a process left that ended while deleting the seeds, but not a second name of the current file."""
         checkpoint.forget(self._old)
         if self._old.exists() and self._file.exists() and self._old.samefile(self._file):
             self._old.unlink()
@@ -247,7 +249,7 @@ class _Store:
 
 
 def _seal(key: bytes, settings: Any, arrays: Sequence[NDArray[Any]]) -> str:
-    """What a fleet is trained on, as a keyed hash."""
+    """A keyed hash of what a fleet is trained on."""
     seal = hmac.new(key, json.dumps(settings, sort_keys=True, default=str).encode(), hashlib.sha256)
     for array in arrays:
         seal.update(repr((array.shape, array.dtype.str)).encode())

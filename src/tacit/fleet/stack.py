@@ -1,7 +1,7 @@
-"""Many small models as one: parameters stacked along a first axis, gradients of all of them in a few products.
+"""Many small models as one: parameters are stacked along a first axis, and a few products give all gradients.
 
-A stack computes, for a batch shared by K models, the sums of per-example gradients weighted per (model, example).
-The weights are given (plain training), or chosen by a rule that sees the gradients' norms (DP-SGD).
+For a batch shared by K models, a stack computes sums of per-example gradients weighted per (model, example). The
+weights are given (plain training), or computed by a rule from the gradients' norms (DP-SGD).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .layers import Convolution, Linear, Rule, rule_of
 
 Each = tuple[dict[str, Tensor], Tensor]
 Weights = Tensor | Clip | Callable[[Tensor], Tensor]
-"""Weights (K, B), or a rule from per-example gradient norms (K, B) to weights (K, B): `Clip`, for DP-SGD."""
+"""Weights (K, B), or a rule that maps per-example gradient norms (K, B) to weights (K, B): `Clip`, for DP-SGD."""
 
 ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
 POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)
@@ -41,42 +41,44 @@ class Stack(ABC):
 
     parameters: dict[str, Tensor]
     branch_free = False
-    """No step is taken by what the numbers are: for a compiler."""
+    """Whether `gradients` takes no branch that depends on values, so that it can be compiled."""
     form: str | None = None
-    """What its gradients do but for the parameters' values; None where that has no short name."""
+    """A short name of what `gradients` computes, apart from parameter values; None if there is none."""
     draws = True
-    """Its models may draw random numbers, as dropout does."""
+    """Whether its models may draw random numbers, as dropout does."""
     rank_one = True
-    """No sum over positions hides in a per-example gradient: rounding its factors rounds it by no larger share."""
+    """Whether no per-example gradient is a sum over positions: rounding its factors then rounds it by the same
+    share.
+    """
 
     def like(self, parameters: dict[str, Tensor]) -> Self:
-        """A stack of this architecture with other parameters."""
+        """A stack of this architecture with the given parameters."""
         other = shallow(self)
         other.parameters = parameters
         return other
 
     def copy(self) -> Self:
-        """As it is now."""
+        """A copy with the current parameters."""
         return self.like({name: value.detach().clone() for name, value in self.parameters.items()})
 
     @abstractmethod
     def logits(self, x: Tensor) -> Tensor:
-        """(K, B, classes) for a batch shared by all models."""
+        """Logits (K, B, classes) for a batch shared by all models."""
 
     @abstractmethod
     def gradients(self, x: Tensor, y: Tensor, weights: Weights) -> dict[str, Tensor]:
-        """Per model the sum over examples of weight times gradient; shapes as `parameters`. Weight 0 is a true 0.
+        """For each model, the sum over examples of weight times gradient, in the shapes of `parameters`.
 
-        In float64 where a `Clip` has very many records.
-
-        The batch is shared, x (B, ...) and y (B), or of each model's own, x (K, B, ...) and y (K, B).
+        A weight of 0 gives an exact 0, even where the gradient is not finite. Sums are in float64 where a `Clip` has
+        very many records. The batch is shared, x (B, ...) and y (B), or each model has its own, x (K, B, ...) and y (K,
+        B).
         """
 
 
 class LayerStack(Stack):
-    """Linear layers, convolutions, normalisations, pooling and elementwise functions in sequence, by their rules.
+    """Linear layers, convolutions, normalisations, pooling and elementwise functions in sequence, each by its rule.
 
-    The first layer sees the same batch in every model, unless each has its own: one matrix product for all of them.
+    With a shared batch, the first layer's input is the same in every model, so one matrix product serves all of them.
     """
 
     draws = False
@@ -108,7 +110,7 @@ class LayerStack(Stack):
     def weighed(
         self, seen: dict[str, Tensor], errors: dict[str, Tensor], weights: Clip | Callable[[Tensor], Tensor]
     ) -> Summing:
-        """Weights (K, B) by lengths that are never too short, and how sums are made with them."""
+        """Weights (K, B) computed from upper bounds on norms, and how to sum with them."""
         parts: list[Counted] = []
         for name, error in errors.items():
             parts.append(self._rules[name].counted(seen[name], error))
@@ -125,7 +127,7 @@ class LayerStack(Stack):
         *,
         known: bool = False,
     ) -> dict[str, Tensor]:
-        """Weighted sums over records; `known`: the errors have their weights already."""
+        """Weighted sums over records; `known` says that the errors have been multiplied by their weights already."""
         sums = {}
         for name, error in errors.items():
             rule, entered = self._rules[name], seen[name]
@@ -143,7 +145,7 @@ class LayerStack(Stack):
         return sums
 
     def _forward(self, hidden: Tensor, *, shared: bool) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Logits (K, classes, B), and what each layer with parameters saw and gave."""
+        """Logits (K, classes, B), and the input and output of each layer with parameters."""
         seen, outputs = {}, {}
         for name, layer in self.layers:
             if name in self._rules:
@@ -163,7 +165,7 @@ class LayerStack(Stack):
 
 
 class AnyStack(Stack):
-    """Any module, by vmap over models and examples: slower, and it forms every per-example gradient."""
+    """Any module, by `vmap` over models and examples: slower, and it writes out every per-example gradient."""
 
     def __init__(self, template: nn.Module, parameters: dict[str, Tensor]) -> None:
         if any(True for _ in template.buffers()):
@@ -192,9 +194,9 @@ class AnyStack(Stack):
         return summing(lambda weight, kind: {name: _weighted_sum(weight, value, kind) for name, value in each.items()})
 
     def _each(self, x: Tensor, y: Tensor, *, total: bool) -> Each:
-        """Every record's gradients (K, B, ...), and (K, B) who brought an index beyond what it points into.
+        """Every record's gradients (K, B, ...), and a mask (K, B) of records with an index beyond the end of a table.
 
-        Such a record is refused unless this is to be `total`.
+        Unless `total`, such a record is refused.
         """
         own, one = 0 if y.dim() == 2 else None, torch.ones(1, device=x.device)
         per_example = vmap(
@@ -214,7 +216,7 @@ class AnyStack(Stack):
         return self._kept_apart(run, x)
 
     def _check_positions(self, x: Tensor) -> None:
-        """Refuse a position beyond a model's table, where `vmap` would read the next model's (indexing.py)."""
+        """Refuse an index beyond a model's table, where `vmap` would read the next model's (indexing.py)."""
         alone = len(next(iter(self.parameters.values()), ())) < 2
         if alone or traced(x) or x.is_meta:
             return
@@ -235,7 +237,7 @@ class AnyStack(Stack):
                 ) from None
 
     def _kept_apart(self, run: Callable[[], Each], x: Tensor) -> Each:
-        """Within a pass records cannot meet; what the model keeps from it is put back, so that no later one sees it."""
+        """Run a pass in which records cannot affect each other, and restore whatever the model stored during it."""
         if traced(x) or x.is_meta:
             return run()
         self._around = self._around or Surroundings(self._model)
@@ -258,7 +260,7 @@ class AnyStack(Stack):
 
 
 def stack(template: nn.Module, parameters: dict[str, Tensor]) -> Stack:
-    """The fastest stack that knows this architecture; `parameters` have one more, first, axis for the models."""
+    """The fastest stack that supports this architecture; `parameters` have an additional first axis for the models."""
     if not all(value.requires_grad for value in template.parameters()):
         raise BadInput("A fleet trains every parameter; this model has some that are frozen.")
     if len(list(template.named_parameters(remove_duplicate=False))) > len(parameters):
@@ -268,7 +270,7 @@ def stack(template: nn.Module, parameters: dict[str, Tensor]) -> Stack:
 
 
 def _rules(template: nn.Module) -> dict[str, Rule] | None:
-    """The rules of layers with parameters, if every layer is known."""
+    """The rules of the layers with parameters, or None if a layer is not known."""
     found, flat = {}, False
     for name, layer in template.named_children():
         if (rule := rule_of(layer, flat=flat)) is not None:
@@ -287,7 +289,7 @@ def _pools(layer: nn.Module) -> bool:
 
 
 def stacked(models: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """Parameters of several models along a first axis."""
+    """The parameters of several models, stacked along a first axis."""
     if len({type(model) for model in models}) > 1:
         raise BadInput(
             "The models of a fleet must be of one class, and each call made a class of its own.",
@@ -324,12 +326,12 @@ def softmax_error(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def unknown(y: Tensor, classes: int) -> Tensor:
-    """Labels that name no output: a private step learns nothing from their records, as in `tacit.private`."""
+    """Labels outside 0 .. classes - 1: a private step learns nothing from their records, as in `tacit.private`."""
     return (y < 0) | (y >= classes)
 
 
 def _wide(value: Tensor, like: Tensor) -> Tensor:
-    """With as many axes."""
+    """The value with trailing axes added until it has as many as `like`."""
     return value.view(*value.shape, *(1,) * (like.dim() - value.dim()))
 
 
@@ -340,14 +342,14 @@ def _weighted_sum(weight: Tensor, each: Tensor, kind: torch.dtype | None = None)
 
 
 def _written(each: Tensor) -> Counted:
-    """Lengths of gradients (K, B, ...) that are written out."""
+    """Norms of gradients (K, B, ...) that are written out."""
     length = square(each.flatten(0, 1)).sqrt().unflatten(0, each.shape[:2])
     length = length + math.sqrt(each[0, 0].numel()) * LOST
     return Counted(length, length, each.shape[1])
 
 
 def _settled(parts: list[Counted], weights: Clip | Callable[[Tensor], Tensor], kind: torch.dtype) -> Summing:
-    """Weights (K, B), and how sums are made with them on a processor."""
+    """Weights (K, B), and how to sum with them on a CPU."""
     weight = weights(total_length(parts).to(kind))
     if not isinstance(weights, Clip) or not weight.is_cpu or traced(weight):
         return Summing(weight)
