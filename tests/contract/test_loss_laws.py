@@ -4,10 +4,11 @@ import functools
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from event_examples import ADJACENCY, EXAMPLES, UNSUPPORTED
-from tacit.core.errors import Unsupported
+from tacit.core.errors import BadInput, Unsupported
 from tacit.core.events import (
     ZCDP,
     ApproximateDP,
@@ -104,6 +105,17 @@ def test_delta_never_rises_and_agrees_with_epsilon(name):
     if math.isfinite(found.upper):
         assert loss.delta(found.upper * (1 + 1e-6) + 1e-9).lower <= 1e-3 * (1 + 1e-9)
         assert loss.delta(found.lower * (1 - 1e-6)).upper >= 1e-3 * (1 - 1e-3) or found.lower == 0
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_many_rates_at_once_have_the_limits_that_each_has_alone_or_hardly_more(name):
+    """A one-run audit asks for 1,100 limits at each of 24 amounts of noise: one by one that takes a minute."""
+    loss, rates = loss_of_example(name), np.array([0.0, 1e-7, 0.001, 0.3, 1.0])
+    alone = np.array([loss.tradeoff(float(rate)).upper for rate in rates])
+    assert (alone <= loss.tradeoffs(rates)).all()
+    assert (loss.tradeoffs(rates) <= alone + 1e-4).all()
+    with pytest.raises(BadInput, match="must be in"):
+        loss.tradeoffs(np.array([0.5, 1.5]))
 
 
 @pytest.mark.parametrize("name", SUPPORTED)

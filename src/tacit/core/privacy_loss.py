@@ -38,6 +38,10 @@ class PrivacyLoss(ABC):
     def tradeoff(self, fpr: float) -> Interval:
         """Largest true-positive rate any attack can have at false-positive rate `fpr`."""
 
+    def tradeoffs(self, fprs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Upper ends for `tradeoff` at many false-positive rates, made for speed: some may lie above its own."""
+        return np.array([self.tradeoff(float(fpr)).upper for fpr in fprs])
+
     @abstractmethod
     def advantage(self) -> Interval:
         """Largest true-positive minus false-positive rate of any attack: delta(0)."""

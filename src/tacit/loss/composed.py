@@ -19,7 +19,7 @@ from .closed import Direction, head_of, tail_of
 from .noise import Array
 from .pairs import Pair
 from .quadrature import NotMet
-from .readers import Fast, Sure, deltas_at_most, direction
+from .readers import Fast, Sure, deltas_at_most, direction, heads_and_tails
 from .renyi import TILTS, Renyi, delta_at, divergences, improved
 from .saddle import GAP
 
@@ -129,8 +129,9 @@ class Composed(PrivacyLoss):
             return Interval(0.0, delta_at(self.renyi(TILTS), TILTS, epsilon))
         first, *rest = self._directions
         found = first.delta(epsilon)
-        for other in rest:
-            found = _larger(found, other.delta(epsilon))
+        for other in rest:  # at 0 delta is the total variation distance, the same from both sides
+            again = other.delta(epsilon)
+            found = _larger(found, again) if epsilon > 0 else _both(found, again)
         return self._honest(found)
 
     @held
@@ -152,11 +153,21 @@ class Composed(PrivacyLoss):
         """
         fpr = check.probability("fpr", fpr)
         if self.curves:
-            return Interval(fpr, self._renyi_power(fpr))
+            return Interval(fpr, float(self._renyi_powers(np.array([fpr]))[0]))
         ways = self._directions
         curves = [_smaller(way.tail(fpr), back.head(fpr)) for way, back in zip(ways, reversed(ways), strict=True)]
         best = curves[0] if len(curves) == 1 else _larger(*curves)
         return Interval(max(self._honest(best).lower, fpr), max(best.upper, fpr))
+
+    @held
+    def tradeoffs(self, fprs: Array) -> Array:
+        """Upper ends for `tradeoff` at many false-positive rates, made for speed: some may lie above its own."""
+        fprs = np.array([check.probability("fpr", float(fpr)) for fpr in fprs])
+        if self.curves:
+            return self._renyi_powers(fprs)
+        heads, tails = zip(*(heads_and_tails(way, fprs) for way in self._directions), strict=True)
+        curves = [np.minimum(tail, head) for tail, head in zip(tails, reversed(heads), strict=True)]
+        return np.asarray(np.max([*curves, fprs], axis=0))
 
     def renyi(self, tilts: Array) -> Array:
         """Renyi divergence of order 1 + t from above, the larger of both directions."""
@@ -167,11 +178,11 @@ class Composed(PrivacyLoss):
         add = sum((count * divergences(item.add, tilts) for item, count in self.releases), np.zeros_like(tilts))
         return np.asarray(known + np.maximum(remove, add))
 
-    def _renyi_power(self, fpr: float) -> float:
+    def _renyi_powers(self, fprs: Array) -> Array:
         curve, epsilons = self.renyi(TILTS), np.linspace(0.0, 30.0, 301)
         deltas = np.array([delta_at(curve, TILTS, float(epsilon)) for epsilon in epsilons])
-        tail, head = tail_of(epsilons, deltas, deltas, fpr), head_of(epsilons, deltas, deltas, fpr)
-        return min(tail.upper, head.upper)
+        tails, heads = ([way(epsilons, deltas, deltas, float(fpr)).upper for fpr in fprs] for way in (tail_of, head_of))
+        return np.minimum(tails, heads)
 
     def _honest(self, found: Interval) -> Interval:
         """Where a pair may not be attained, only the upper end is claimed."""
@@ -204,6 +215,12 @@ def _merged(first: tuple[tuple[T, int], ...], second: tuple[tuple[T, int], ...])
 
 def _larger(a: Interval, b: Interval) -> Interval:
     return Interval(max(a.lower, b.lower), max(a.upper, b.upper))
+
+
+def _both(a: Interval, b: Interval) -> Interval:
+    """What two readings of one number say together."""
+    lower = max(a.lower, b.lower)
+    return Interval(lower, max(min(a.upper, b.upper), lower))
 
 
 def _smaller(a: Interval, b: Interval) -> Interval:

@@ -115,6 +115,14 @@ class Lattice:
         upper = head_of(high, most, most, fpr).upper
         return Interval(min(head_of(low, least, least, fpr, beyond=told).lower, upper), upper)
 
+    def heads_and_tails(self, fprs: Array) -> tuple[Array, Array]:
+        """Upper ends of `head` and of `tail` at many rates: the same operations, with each exponential taken once."""
+        epsilons, most = self.profile[1]
+        shrink, grow = np.exp(-epsilons), np.exp(np.minimum(epsilons, 700.0))
+        heads = np.array([1 - (shrink * np.maximum(1 - most - fpr, 0.0)).max() for fpr in fprs])
+        tails = np.array([(most + grow * fpr).min() for fpr in fprs])
+        return np.minimum(heads, 1.0), np.minimum(tails, 1.0)
+
     @property
     def profile(self) -> Profile:
         """Epsilons from 0 up with lower ends of delta, others with upper ends, and the least delta beyond.

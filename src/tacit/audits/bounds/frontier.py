@@ -32,7 +32,7 @@ class Frontier:
 def of_event(event: Event, factor: float, adjacency: Adjacency) -> Frontier:
     """An event's frontier, its noise scaled by `factor`."""
     loss = member(event, factor, adjacency)
-    return Frontier(np.maximum.accumulate([loss.tradeoff(float(fpr)).upper for fpr in GRID]))
+    return Frontier(np.maximum.accumulate(loss.tradeoffs(GRID)))
 
 
 def of_pair(epsilon: float, delta: float) -> Frontier:
