@@ -267,3 +267,23 @@ def test_settings_around_a_training_change_nothing(name: str) -> None:
     before = [one.fp32_precision for one in (BACKENDS.cuda.matmul, BACKENDS.mkldnn.matmul, BACKENDS)]
     assert torch.equal(trained(AROUND[name]), trained(nullcontext))
     assert [one.fp32_precision for one in (BACKENDS.cuda.matmul, BACKENDS.mkldnn.matmul, BACKENDS)] == before
+
+
+class Packed(nn.Module):
+    """Sequences of several lengths, packed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.say = nn.GRU(2, 3, batch_first=True), nn.Linear(3, CLASSES)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        out: Tensor = self.say(self.read(packed)[1][-1])
+        return out
+
+
+def test_lengths_of_packed_sequences_may_be_a_field_of_the_record() -> None:
+    model = Packed()
+    clip = Clipper(model, lambda m, b: each(m(b[0], b[1]), b[2]), dict(model.named_parameters()), C)
+    rows = torch.randn(3, 4, 2), torch.tensor([2, 4, 1]), torch.tensor([0, 1, 0])
+    assert bool(clip(rows, torch.ones(3, dtype=torch.bool)).norms.isfinite().all())

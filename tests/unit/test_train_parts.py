@@ -1,12 +1,13 @@
 """A step in several parts: which part a record is in, and how many there are, changes nobody's contribution."""
 
+import array
 import contextlib
 import cProfile
 import io
 import itertools
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tacit.train import Augment, Speed, private
 from tacit.train.clip.capture import coins, nested
 from tacit.train.clip.capture.coins import SEEDS, asks_around
 from tacit.train.clip.clipper import Clipper
+from tacit.train.clip.isolation.hidden import Hidden
 from tacit.train.scale.totals import Totals
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -287,6 +289,71 @@ class CountsAndWrites(Counts):
 def test_who_counts_calls_and_cannot_be_put_back_is_refused() -> None:
     with pytest.raises(BadInput, match=r"from pass to pass \(a call changes calls.*log"):
         sums(CountsAndWrites, 0)
+
+
+def _numbers() -> Iterator[int]:
+    number = 0
+    while True:
+        number += 1
+        yield number
+
+
+PASSES = itertools.count()
+
+
+class Iterates(Net):
+    """Counts its calls by an iterator that it holds."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        super().__init__()
+        self.iterator = numbers
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.b(x) * (-1.0) ** next(self.iterator)
+        return out
+
+
+class IteratesAround(Net):
+    """Counts its calls by an iterator of its file."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.b(x) * (-1.0) ** next(PASSES)
+        return out
+
+
+class CountsInArray(Net):
+    """Counts its calls in an array of Python's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.many = array.array("l", [0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.many[0] += 1
+        out: Tensor = self.b(x) * (-1.0) ** self.many[0]
+        return out
+
+
+COUNTING: dict[str, Callable[[], nn.Module]] = {
+    "count": lambda: Iterates(itertools.count()),
+    "range": lambda: Iterates(iter(range(10**6))),
+    "generator": lambda: Iterates(_numbers()),
+    "map": lambda: Iterates(map(abs, itertools.count())),
+    "global": IteratesAround,
+    "array": CountsInArray,
+}
+
+
+@pytest.mark.parametrize("way", COUNTING)
+def test_who_counts_calls_by_an_object_of_c_code_is_refused(way: str) -> None:
+    with pytest.raises(BadInput, match="keeps something from pass to pass"):
+        sums(COUNTING[way], 0)
+
+
+@pytest.mark.parametrize("way", ["count", "array"])
+def test_mutant_nobody_looks_at_objects_of_c_code(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hidden, "moved", lambda self: False)
+    assert moved(COUNTING[way]) > 1.1
 
 
 @pytest.mark.parametrize("make", [Counts, CountsInTensor, Turns, OwnCoin, SetsSeed])

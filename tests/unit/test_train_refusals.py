@@ -225,6 +225,8 @@ def test_compiled_models_and_line_searches_are_refused() -> None:
         private(torch.compile(model, backend="eager"), sgd(model), PLAN)
     with pytest.raises(BadInput, match="LBFGS"):
         private(model, torch.optim.LBFGS(model.parameters()), PLAN)
+    with pytest.raises(BadInput, match="Use Adam"):
+        private(model, torch.optim.SparseAdam(model.parameters()), PLAN)
     with pytest.raises(BadInput, match="by a closure"):
         private(model, AsksTwice(model.parameters()), PLAN)
 

@@ -53,6 +53,8 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
         raise BadInput(
             "LBFGS evaluates the loss several times a step, which no step here does.", fix="Use SGD or Adam."
         )
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise BadInput("SparseAdam takes sparse gradients, and noise makes all of them dense.", fix="Use Adam.")
     asked = inspect.signature(optimizer.step).parameters.get("closure")
     if asked is not None and asked.default is asked.empty:
         raise BadInput(

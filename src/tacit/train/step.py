@@ -268,6 +268,7 @@ class PrivateStep:
             self._watched.check()
         self._frozen.keep()
         self.course.check(self)
+        self._clipper.begin()
         read = batch.examples.loader is not None
         with ordinary_modes(self.device):
             with drawn_from(self._chance(self.rank), self.device, read=read):

@@ -20,6 +20,7 @@ from .capture.onlookers import HOOKED, backward_hooks
 from .capture.probe import DISAGREES, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
 from .isolation import Called, Stopped, Surroundings
+from .modes import Modes, modes, switches
 from .recompute.two_pass import clipped_again
 from .replaced import Alike, Failed, drawn_alike, repeated
 from .slowness import Slowness, measured
@@ -49,11 +50,20 @@ class Clipper:
     shapes: dict[Any, Any] = field(default_factory=dict)
     called: Called = field(default_factory=dict)
     room: Room = field(default_factory=Room)
+    noted: Modes | None = None
 
     @property
     def rounding(self) -> str:
         """The coarsest precision at work."""
         return coarsest(self.parameters, self.precision)
+
+    def begin(self) -> None:
+        """A step begins: what the model's attributes say now holds until the next."""
+        self.noted = modes(self.model.modules())
+
+    def modes(self) -> Modes:
+        """What the model's attributes said when the step began; what they say now, outside of steps."""
+        return modes(self.model.modules()) if self.noted is None else self.noted
 
     def __call__(self, batch: Any, mask: Tensor) -> Clipped:
         with self.products(), in_a_step():
@@ -198,7 +208,7 @@ class Clipper:
 
     def structure(self, batch: Any) -> Structure:
         """What a probe on public, made-up examples of this shape finds; kept."""
-        key = describe(batch), self.model.training
+        key = describe(batch), switches(self.modes())
         if key not in self.structures:
             with self.products():
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
@@ -210,10 +220,15 @@ class Clipper:
 
     def look_again(self, seed: int) -> None:
         """Compare once more, at the present weights, on other made-up records; what does not agree runs alone."""
-        with self.products():
-            for key, structure in self.structures.items():
-                found = self._compared(self.shapes[key], structure, seed)
-                self.structures[key] = self._forgetful(self.shapes[key], found)
+        here = switches(self.modes())
+        for key, structure in self.structures.items():
+            if key[1] != here:  # other code runs there; what it is now cannot be looked at
+                continue
+            with self.products():
+                found = self._forgetful(self.shapes[key], self._compared(self.shapes[key], structure, seed))
+            if structure.together:
+                self._check_reach(found, self.shapes[key])
+            self.structures[key] = found
 
     def _compared(self, batch: Any, structure: Structure, seed: int = 0) -> Structure:
         """The structure, if what it gives agrees with ordinary autograd; one record at a time, if not.

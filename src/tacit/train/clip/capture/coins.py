@@ -1,8 +1,9 @@
-"""Random numbers that no record has a part in: LayerDrop's coin, a `random.random()` in a model. One for a whole step.
+"""Random draws that are shared by all records, such as the coin of LayerDrop or `random.random()` in a model: one for a
+whole step.
 
-A step may run in several parts, and which of them a record is in hangs on who else is in the sample. A coin that fell
-anew for each part would carry that into the record's contribution: with one more record in front, one record of every
-part moves to the next. So all parts of a step see the same coins.
+A step may run in several parts, and which part a record is in depends on who else is in the sample. If a shared draw
+(here: a coin) were made anew for each part, it would carry that dependence into the record's contribution: one more
+record in front moves one record of every part to the next. So all parts of a step see the same coins.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .functions import public_coin
 T = TypeVar("T")
 SHARED = "A random number that all records share cannot be compiled."
 BACKWARD = (torch.autograd.graph._engine_run_backward.__code__,)
-"""The Python code that torch's backward pass is called from."""
+"""The code object from which torch calls its backward pass."""
 SEEDS = "it sets the state of a generator of random numbers"
 MEMORY = ("torch.cuda.memory", "torch.accelerator.memory", "torch.mps", "torch.xpu.memory")
 SETS = ("manual_seed", "seed", "set_state", "set_offset")
@@ -36,10 +37,10 @@ _NOW: ContextVar[Coins | None] = ContextVar("coins", default=None)
 
 
 class Coins:
-    """The coins of one step, seen alike by all of its parts.
+    """The shared random draws of one step, the same in all of its parts.
 
-    `seed`: one that all processes of the run share. Without it, it follows from the state of torch's generator when the
-    first part begins, which is the step's own (`drawn_from`).
+    `seed` is common to all processes of the run. Without it, a seed is derived from the state of torch's generator at
+    the first part, which belongs to this step (`drawn_from`).
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -49,9 +50,10 @@ class Coins:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """A part of the step runs here. Python's and numpy's own numbers start alike in all parts.
+        """Context for one part of the step, in which the generators of Python and numpy start from the same state.
 
-        Afterwards they go on where they were: a step without records has no part, and would leave them elsewhere.
+        Their former state is restored afterwards, because a step without records has no part and would not advance
+        them.
         """
         outside, token = _states(), _NOW.set(self)
         self.rewind()
@@ -62,7 +64,7 @@ class Coins:
             _set(outside)
 
     def rewind(self) -> None:
-        """Start from the first coin."""
+        """Return to the first coin."""
         if self.seed is None:  # a hash: no number is drawn, so records are given those that they would be given anyway
             state = torch.default_generator.get_state().numpy().tobytes()
             self.seed = int.from_bytes(hashlib.sha256(state).digest()[:7], "little")
@@ -70,7 +72,7 @@ class Coins:
         _seed(self.seed)
 
     def next(self, kind: str, draw: Callable[[], Tensor]) -> Tensor:
-        """The next coin of a kind; drawn where no part has come so far yet."""
+        """The next coin of a kind; drawn if no earlier part has drawn it."""
         drawn, place = self.drawn.setdefault(kind, []), self.places.get(kind, 0)
         if place == len(drawn):
             drawn.append(self._fresh(draw))
@@ -78,7 +80,7 @@ class Coins:
         return drawn[place].clone()
 
     def _fresh(self, draw: Callable[[], Tensor]) -> Tensor:
-        """Whatever numbers were drawn for records by now, in this process or in others, it is the same coin."""
+        """Draw a coin that does not depend on how many numbers were drawn for records, in this process or in others."""
         assert self.seed is not None
         number = sum(map(len, self.drawn.values()))
         with torch.random.fork_rng(devices=_devices()):
@@ -88,7 +90,7 @@ class Coins:
 
 @contextmanager
 def in_a_step() -> Iterator[None]:
-    """Where no part of a step runs, what runs here is one."""
+    """Treat the code that runs here as a part of a step, if no part is running."""
     if _NOW.get() is None:
         with Coins().part():
             yield
@@ -97,9 +99,9 @@ def in_a_step() -> Iterator[None]:
 
 
 def replayed(run: Callable[[], T]) -> T:
-    """Run code for a single record with the coins that all records of the step share, from the first on.
+    """Run code for a single record with the coins that all records of the step share, starting at the first.
 
-    Without it, a record at whose values a pass over all records raises would change the coins of the others.
+    Otherwise a record that makes a joint pass raise would change the coins of all others.
     """
     coins = _NOW.get()
     if coins is None:
@@ -110,14 +112,16 @@ def replayed(run: Callable[[], T]) -> T:
 
 
 def rewound() -> None:
-    """Start from the first coin of the part that runs here, to run it again."""
+    """Return to the first coin of the running part, to run it again."""
     coins = _NOW.get()
     if coins is not None:
         coins.rewind()
 
 
 def from_here() -> Callable[[], AbstractContextManager[None]]:
-    """A context in which coins, Python's and numpy's own numbers fall as they do from here on: to run a part again."""
+    """A context factory that restores the present state of coins and of the generators of Python and numpy, to repeat a
+    part.
+    """
     coins, states = _NOW.get(), _states()
     places = {} if coins is None else dict(coins.places)
 
@@ -138,7 +142,7 @@ def from_here() -> Callable[[], AbstractContextManager[None]]:
 
 
 def rewinding() -> Callable[[], None]:
-    """A function that takes coins, Python's and numpy's own numbers back to where they are now."""
+    """A function that resets coins and the generators of Python and numpy to their present state."""
     coins, states = _NOW.get(), _states()
     places = {} if coins is None else dict(coins.places)
 
@@ -151,7 +155,7 @@ def rewinding() -> Callable[[], None]:
 
 
 class Shared(TorchFunctionMode):
-    """Where no capture looks on, numbers that all records share are the step's coins."""
+    """A function mode for code that no capture watches: draws that all records share become the step's coins."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -159,12 +163,12 @@ class Shared(TorchFunctionMode):
 
 
 def tossed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """The coin that a call of a torch function stands for."""
+    """The coin that replaces a call of a torch function."""
     return coin(f"{func.__name__} {args} {kwargs}", partial(func, *args, **kwargs))
 
 
 def coin(kind: str, draw: Callable[[], Tensor]) -> Tensor:
-    """A coin of the step that runs; outside one, a fresh one. A compiled part would draw its own: it is not traced."""
+    """A coin of the running step; outside of a step, a fresh draw. Not traced: a compiled part would draw its own."""
     coins = _NOW.get()
     if detect_fake_mode() is not None:
         raise RuntimeError(SHARED)
@@ -173,10 +177,11 @@ def coin(kind: str, draw: Callable[[], Tensor]) -> Tensor:
 
 @contextmanager
 def not_baked_in() -> Iterator[None]:
-    """Refuse to trace code that draws from Python's or numpy's own numbers: a compiled step would repeat those.
+    """Refuse to trace code that draws from the generators of Python or numpy: a compiled step would repeat the same
+    draws.
 
-    A record whose gradient is not finite has the step repeated without compilation. The others would then see another
-    coin because of it.
+    If a record's gradient is not finite, the step is repeated without compilation. All other records would then see a
+    different coin because of that record.
     """
     traced = detect_fake_mode() is not None
     before = _states() if traced else None
@@ -186,10 +191,11 @@ def not_baked_in() -> Iterator[None]:
 
 
 def asks_around(run: Callable[[], object]) -> str:
-    """What a call sets or asks for beside tensors that would hang on a record's place or on how many there are.
+    """Run a call and say what it reads or sets, besides tensors, that depends on a record's position or on the number
+    of records.
 
-    It may set the state of a generator of torch's: records would draw by their place, and all know what. (Torch's own
-    checkpointing sets states too, and puts them back.) Or it may ask how much memory is in use.
+    That is setting the state of a torch generator, because records would then draw known numbers by their position.
+    (Torch's own checkpointing sets states too, and restores them.) Asking how much memory is in use is the other case.
     """
     found = []
 
@@ -214,7 +220,7 @@ def _asked_by_others(frame: FrameType | None) -> bool:
 
 
 def looked_backwards(run: Callable[[], object], look: Callable[[], object]) -> None:
-    """Run a pass, and call `look` before and after each call of Python code that torch's backward pass makes."""
+    """Run a pass, and call `look` before and after every Python call that torch's backward pass makes."""
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         if event in ("call", "return") and frame.f_back is not None and frame.f_back.f_code in BACKWARD:
@@ -232,7 +238,7 @@ def looked_backwards(run: Callable[[], object], look: Callable[[], object]) -> N
 
 
 def profiled_by(profiler: Any) -> None:
-    """Put a profiler back. One written in C (`cProfile`) is no function, and turns itself on."""
+    """Restore a profiler. One written in C (`cProfile`) is not a function and enables itself."""
     sys.setprofile(profiler if callable(profiler) else None)
     if profiler is not None and not callable(profiler):
         profiler.enable()
@@ -246,9 +252,9 @@ def _within(frame: FrameType | None, module: str) -> bool:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """For made-up records: Python's and numpy's own numbers start from a seed, and go on afterwards where they were.
+    """For made-up records: seed the generators of Python and numpy, and restore their state afterwards.
 
-    The step's coins are left alone meanwhile.
+    The step's coins are not touched.
     """
     before, token = _states(), _NOW.set(None)
     _seed(seed)
@@ -261,12 +267,13 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def drawn_from(key: bytes, device: torch.device, *, read: bool) -> Iterator[None]:
-    """Random numbers of a step come from its key: torch's, and where records are `read` by code of the user's, Python's
-    and numpy's; afterwards they go on as before. Inside a part, Python's and numpy's are coins.
+    """Draw the random numbers of a step from its key: torch's, and, where user code reads records, Python's and
+    numpy's.
 
-    Which numbers a record is given (dropout, augmentation) follows from its place in the sample, so from who else is in
-    it. That tells nothing if nobody knows the numbers. A script that calls `torch.manual_seed(0)` makes them known, and
-    one record more would then change what all later ones are given.
+    The former states are restored afterwards. Inside a part, the numbers of Python and numpy are coins. Which numbers a
+    record gets (dropout, augmentation) depends on its position in the sample, and so on who else is in it. That reveals
+    nothing as long as nobody knows the numbers. A script that calls `torch.manual_seed(0)` would make them known, and
+    one more record would change the numbers of all later ones.
     """
     seed = int.from_bytes(key[:8], "little") >> 1
     before, place = _states() if read else None, torch.get_rng_state()
@@ -288,7 +295,7 @@ def drawn_from(key: bytes, device: torch.device, *, read: bool) -> Iterator[None
 
 
 def seed_torch(seed: int) -> None:
-    """What `torch.manual_seed` does; without an accelerator, none of what it notes for when there is one."""
+    """Seed torch as `torch.manual_seed` does; without an accelerator, skip what it queues for one."""
     if _processor_only():
         torch.default_generator.manual_seed(seed)
     else:
@@ -310,7 +317,7 @@ def _seed(seed: int) -> None:
 
 
 def alike(states: tuple[Any, Any], others: tuple[Any, Any]) -> bool:
-    """Whether no number was drawn between two looks at Python's and numpy's own generators."""
+    """Whether nothing was drawn from the generators of Python and numpy between two observed states."""
     (kind, numbers, *rest), (other, those, *more) = states[1], others[1]
     return bool(states[0] == others[0] and (kind, rest) == (other, more) and np.array_equal(numbers, those))
 

@@ -1,4 +1,4 @@
-"""Passes over made-up records without dropout, so that what different batches give can be compared."""
+"""Run made-up records without dropout, so that results for different batches can be compared."""
 
 from __future__ import annotations
 
@@ -29,5 +29,7 @@ class NoDropout(TorchFunctionMode):
 
 
 def _rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3) -> Tensor:
-    """Without its random numbers: one for each negative value, so that a record's hang on those of others."""
+    """`rrelu` without randomness: it draws one number per negative value, so a record's draws depend on other
+    records.
+    """
     return F.leaky_relu(input, (lower + upper) / 2)

@@ -1,4 +1,4 @@
-"""What can be wrong with a watched forward pass, one sentence each."""
+"""The errors of a captured forward pass, one sentence each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Overwritten(Exception):
 
 
 class Remembered(Exception):
-    """A tensor of the records' own that this pass has not made: the model kept it from an earlier one."""
+    """A per-record tensor that this pass did not make: the model kept it from an earlier pass."""
 
 
 class Failing(Exception):
-    """Operations raised at the values of the records `places`, (B,): a pass that is to be run again without them."""
+    """Operations raised at the values of the records `places` (B,); the pass is to be repeated without them."""
 
     def __init__(self, places: Tensor) -> None:
         super().__init__("An operation raises at the values of some records.")
@@ -28,14 +28,14 @@ class Failing(Exception):
 
 
 class NoRule(BadInput):
-    """An operation that cannot be followed for all records at once; it can be for one record at a time."""
+    """An operation that cannot be followed for all records at once, only for one record at a time."""
 
 
 def stops(error: BaseException) -> bool:
-    """Whether an error ends a run: one of ours about the model, want of memory, and a user who interrupts.
+    """Whether an error ends the run: our own errors about the model, out of memory, and an interrupt by the user.
 
-    All others may come from a record's values, so they are that record's alone (soundness rule 8). So may `NoRule`,
-    which only says that records cannot run all at once.
+    Any other error may be caused by a record's values, so it concerns that record alone (soundness rule 8). So may
+    `NoRule`, which only says that records cannot run all at once.
     """
     if isinstance(error, torch.OutOfMemoryError | KeyboardInterrupt):
         return True

@@ -1,4 +1,4 @@
-"""What is known about torch functions apart from their gradients: names, writing in place, opening composites."""
+"""Properties of torch functions other than their gradients: names, in-place writes, and how to open composites."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAME = {"transformers::grouped_mm_fallback": F.grouped_mm}
 
 
 def known(func: Any) -> Any:
-    """The torch function that another one, or a library's own operator by its name, stands for."""
+    """The torch function that another function, or a library's operator of that name, is equivalent to."""
     if func is torch._grouped_mm:  # what a pass sees of F.grouped_mm
         return F.grouped_mm
     if isinstance(func, torch._ops.OpOverload):
@@ -38,7 +38,7 @@ _CHECKED = ("aten", "prims", "prim", "tacit")
 
 @cache
 def own_vmap_rule(func: Any) -> str:
-    """The name of an operator that is not torch's and came with a rule of its own for `vmap`; empty for any other."""
+    """The name of an operator from outside torch that defines its own `vmap` rule; empty for any other."""
     packet = func if isinstance(func, torch._ops.OpOverloadPacket) else getattr(func, "overloadpacket", None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return ""
@@ -57,10 +57,10 @@ _COMPILED = (*_CHECKED, "torchvision")
 
 @cache
 def stranger(func: Any) -> str:
-    """The name of a function that is not torch's, and so runs unwatched while it is carried out; empty for any other.
+    """The name of a function from outside torch, whose body runs unobserved; empty for any other.
 
-    A library's function gives itself to a mode by `handle_torch_function`. An operator with a kernel written in Python
-    is given one record after another, with values that it may read and keep.
+    A library's function passes itself to a mode by `handle_torch_function`. An operator with a Python kernel is called
+    with one record after another, whose values it may read and keep.
     """
     if isinstance(func, types.FunctionType):
         return "" if str(func.__module__).partition(".")[0] in ("torch", "tacit") else func.__qualname__
@@ -80,7 +80,7 @@ def name_of(func: Any) -> str:
 
 
 def one_to_one(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether the result holds every element of its first argument at most once."""
+    """Whether the result contains every element of the first argument at most once."""
     name = name_of(func)
     if name == "__getitem__":
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
@@ -101,7 +101,7 @@ def in_place(func: Any, kwargs: dict[str, Any]) -> bool:
 
 @cache
 def out_of_place(func: Any) -> Callable[..., Any] | None:
-    """The pure form of an arithmetic operation that writes into its first argument."""
+    """The out-of-place form of an arithmetic operation that writes into its first argument; None if there is none."""
     table: dict[Any, Callable[..., Any]] = {
         Tensor.add_: torch.add, Tensor.sub_: torch.sub, Tensor.mul_: torch.mul, Tensor.div_: torch.div,
         Tensor.__iadd__: torch.add, Tensor.__isub__: torch.sub, Tensor.__imul__: torch.mul,
@@ -111,9 +111,9 @@ def out_of_place(func: Any) -> Callable[..., Any] | None:
 
 @cache
 def opened(func: Any) -> Callable[..., Any] | None:
-    """A Python composite of torch.nn.functional that runs its own body, so that its parts pass through the mode.
+    """A copy of a Python composite of torch.nn.functional that runs its own body, so that the mode sees its parts.
 
-    Such functions hand themselves to the mode whenever one is active; the copy made here is told that none is.
+    Such functions pass themselves to the active mode as a whole. The copy made here behaves as if no mode were active.
     """
     if not isinstance(func, types.FunctionType) or func.__module__ != F.__name__:
         return None
@@ -137,7 +137,7 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: s
 
 
 def refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], private: bool) -> None:
-    """Operations whose meaning is lost when records are taken one at a time."""
+    """Refuse operations whose meaning is lost when records are processed one at a time."""
     if func is torch.randperm and args and args[0] == 1:
         raise BadInput(
             "The records of a batch are shuffled (torch.randperm over the batch), as mixup and CutMix do; a mixed "
@@ -167,9 +167,10 @@ _SHAPES = {
 
 @cache
 def gives_shape(func: Any) -> bool:
-    """Whether a result that is the same for all records may come from records: it then holds their shape or kind only.
+    """Whether a result that is equal for all records may be computed from records: it then depends on shapes or dtypes
+    only.
 
-    Torch has operations that hold more, the truth of all numbers of all records (`torch._is_all_true`).
+    Some torch operations return more, such as whether all entries of all records are true (`torch._is_all_true`).
     """
     if getattr(func, "__name__", "") == "__get__":
         return True
@@ -178,15 +179,15 @@ def gives_shape(func: Any) -> bool:
 
 
 _STATIC = ("index", "one_hot", "repeat_interleave")
-"""Their shapes depend on values in some calls only, and in a level those calls raise."""
+"""Operations whose shapes depend on values in some calls only; inside a level those calls raise."""
 
 
 @cache
 def shaped_by_values(func: Any) -> bool:
-    """Whether the shape of a result depends on values, as torch's own tags say.
+    """Whether the shape of the result depends on values, according to torch's tags.
 
-    Some of these operations run in a level as long as all records give the same shape: code would see it, and it is
-    other records that decide whether there is one.
+    Inside a level some of these operations succeed only if all records give the same shape. User code could see that,
+    and the other records would decide it.
     """
     name = name_of(func).strip("_")
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
@@ -199,16 +200,16 @@ FACTORIES = {
     torch.zeros, torch.ones, torch.full, torch.empty, torch.zeros_like, torch.ones_like, torch.full_like,
     torch.empty_like,
 }  # fmt: skip
-"""They make a tensor that user code may write into."""
+"""Functions that make a tensor that user code may write into."""
 
 
 _DRAWS = {torch.rand, torch.randn, torch.randint}
 
 
 def public_coin(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a single random number is drawn that no record has a part in, such as the coin of LayerDrop.
+    """Whether a single random number is drawn that no record takes part in, such as the coin of LayerDrop.
 
-    In a batch it is one number for all records, and code may branch on it: it tells nothing about any of them.
+    In a batch it is one number for all records, and code may branch on it: it reveals nothing about any of them.
     """
     sizes = (*args, kwargs.get("size"))
     return func in _DRAWS and any(isinstance(size, tuple | list) and len(size) == 0 for size in sizes)

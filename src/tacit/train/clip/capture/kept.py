@@ -1,4 +1,4 @@
-"""What a watched pass keeps: tensors that come from parameters alone, and operations that consumed a parameter."""
+"""What a captured pass keeps: tensors derived from parameters alone, and operations that consumed a parameter."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 
 @dataclass(eq=False)
 class Source:
-    """A parameter, or a tensor derived from parameters alone; `made` makes it once more from its one parameter.
+    """A parameter, or a tensor derived from parameters alone; `made` recomputes it from its one parameter.
 
-    `one_to_one`: it holds every number of that parameter at most once, and nothing else.
+    `one_to_one`: it contains every entry of that parameter at most once, and nothing else.
     """
 
     tensor: Tensor
@@ -26,7 +26,7 @@ class Source:
 
     @property
     def viewed(self) -> bool:
-        """Whether it still is what it was when it was made: nothing was written into it or hung on it."""
+        """Whether it is unchanged since it was made: nothing was written into it, and it has no hooks."""
         kept = self.tensor._version == self.version and len(self.tensor._backward_hooks or ()) == self.hooks
         return self.one_to_one and kept
 
@@ -35,8 +35,8 @@ class Source:
 class Record:
     """One operation that consumed a parameter.
 
-    Tensors of the records' own among `args` and `kwargs` hold all records, first axis; their ids are in `own`.
-    `output` holds all records along `axis`; `first` brings it, or its gradient, to (B, ...).
+    Per-record tensors in `args` and `kwargs` hold all records along the first axis; their ids are in `own`. `output`
+    holds all records along `axis`; `first` brings it, or its gradient, to (B, ...).
     """
 
     function: Callable[..., Any]

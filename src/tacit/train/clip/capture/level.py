@@ -1,11 +1,11 @@
-"""All records at once, each computed as if it were alone: a level of torch's `vmap`.
+"""Run all records at once, each computed as if it were alone, inside a level of torch's `vmap`.
 
-Inside a level a tensor is either *own*, one value for each record, or the same for all of them. The code that runs
-there sees the shape of one record only. It cannot read a value (`.item()`, a branch), see how many records there are,
-or reach another record: that is what `vmap` means, whatever the model does (soundness rule 23).
+Inside a level a tensor is either *own*, with one value per record, or shared by all records. Code that runs there sees
+the shape of a single record. It cannot read a value (`.item()`, a branch), see how many records there are, or reach
+another record. That follows from the semantics of `vmap`, whatever the model does (soundness rule 23).
 
-`torch.vmap` itself returns values and no history. Here the ordinary autograd graph is recorded underneath, on the
-tensors that hold all records, so the level is entered with the functions that `torch.vmap` is made of.
+`torch.vmap` itself returns values without an autograd graph. Here the ordinary graph is recorded underneath, on the
+tensors that hold all records. So the level is entered with the internal functions that `torch.vmap` is made of.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from torch._C import _functorch as C
 
 @dataclass(eq=False)
 class Level:
-    """`batch` records; `number` is torch's name for the level while it is entered.
+    """A `vmap` level for `batch` records; `number` is torch's id of the level while it is entered.
 
-    `traced`: code that asks torch whether it is being compiled is told that it is. Libraries leave out what looks at
-    values then (transformers, whether a mask masks anything), and so they must here.
+    `traced`: code that asks torch whether it is being compiled is told yes. Libraries then skip code that looks at
+    values (transformers checks whether a mask masks anything), which must be skipped here too.
     """
 
     batch: int
@@ -34,7 +34,7 @@ class Level:
 
     @contextmanager
     def entered(self) -> Iterator[Level]:
-        """Random numbers that are drawn inside are drawn for each record."""
+        """Enter the level. Random numbers that are drawn inside are drawn per record."""
         functorch.lazy_load_decompositions()  # type: ignore[attr-defined]
         before = torch.compiler._is_compiling_flag
         self.number = C._vmap_increment_nesting(self.batch, "different")
@@ -46,43 +46,43 @@ class Level:
             C._vmap_decrement_nesting()
 
     def owns(self, tensor: Tensor) -> bool:
-        """Whether a tensor holds a value of its own for each record."""
+        """Whether a tensor has one value per record."""
         return C.is_batchedtensor(tensor) and C.maybe_get_level(tensor) >= self.number
 
     def direct(self, tensor: Tensor) -> bool:
-        """Whether no level that user code has entered lies between."""
+        """Whether the tensor belongs to this level directly, with no level of the user's code in between."""
         return C.is_batchedtensor(tensor) and C.maybe_get_level(tensor) == self.number
 
     def under(self, tensor: Tensor) -> tuple[Tensor, int]:
-        """The tensor that holds all records, and the axis that they lie along."""
+        """The underlying tensor that holds all records, and the axis of the records."""
         return C.get_unwrapped(tensor), C.maybe_get_bdim(tensor)
 
     def all(self, tensor: Tensor) -> Tensor:
-        """(B, ...): all records, first axis; a tensor that is the same for all of them is repeated without a copy."""
+        """(B, ...): all records along the first axis; a shared tensor is expanded without a copy."""
         if not self.direct(tensor):
             return tensor.expand(self.batch, *tensor.shape)
         values, axis = self.under(tensor)
         return values.movedim(axis, 0) if axis else values
 
     def one(self, values: Tensor, axis: int = 0) -> Tensor:
-        """What a single record sees of a tensor that holds all of them along `axis`."""
+        """What code for a single record sees of a tensor that holds all records along `axis`."""
         return C._add_batch_dim(values, axis, self.number)
 
     def leaf(self, values: Tensor) -> Tensor:
-        """A detached copy that records its own gradient."""
+        """A detached copy that requires its own gradient."""
         with gradients_allowed():
             return values.detach().requires_grad_()
 
     @contextmanager
     def left(self) -> Iterator[None]:
-        """Run our own code on tensors that hold all records, with no level in force."""
+        """Leave the level for our own code on tensors that hold all records."""
         with torch._C._DisableFuncTorch(), gradients_allowed():
             yield
 
 
 @contextmanager
 def gradients_allowed() -> Iterator[None]:
-    """Torch forbids `requires_grad_` inside a level, since a user's leaf there would lie above it; ours lies below."""
+    """Allow `requires_grad_` inside a level. Torch forbids it for leaves above the level; ours lie below it."""
     before = C.get_inplace_requires_grad_allowed()
     C.set_inplace_requires_grad_allowed(True)
     try:

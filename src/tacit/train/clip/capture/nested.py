@@ -1,9 +1,8 @@
-"""User code that calls `torch.vmap` itself, or brings a rule for it.
+"""Support for user code that calls `torch.vmap` itself, and refusal of user-defined `vmap` rules.
 
-What comes out of `torch.vmap` is a record's own tensor like any other. Results of operations pass through the capture,
-which knows them by that. What `torch.vmap` hands back does not, so the function that it unwraps them with is watched
-while a pass runs. An autograd function with a rule of its own for `vmap` is given all records together there, and may
-mix them: it is not taken.
+Tensors returned by `torch.vmap` are per-record tensors like any other. The capture recognises results of operations
+because they pass through it. What `torch.vmap` returns does not, so its unwrapping function is intercepted during a
+pass. An autograd function with its own `vmap` rule gets all records together and may mix them, so it is refused.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ RULE = "has_overridden_vmap_rule"
 
 @contextmanager
 def nested(capture: Capture) -> Iterator[None]:
-    """While the pass runs, tell the capture of tensors that `torch.vmap` returns.
+    """During the pass, report tensors that `torch.vmap` returns to the capture.
 
-    Torch promises nothing about the function's name. Without it, such a tensor is taken for one of an earlier pass,
-    and the model runs one record at a time.
+    The function's name is internal to torch. Without it, such a tensor is taken for a leftover of an earlier pass, and
+    the model runs one record at a time.
     """
     theirs = getattr(functorch, UNWRAP, None)
 
@@ -53,9 +52,9 @@ def nested(capture: Capture) -> Iterator[None]:
 
 @contextmanager
 def watching(capture: Capture) -> Iterator[None]:
-    """Let the capture look on while code of an autograd function runs, in the forward and in the backward pass.
+    """Let the capture observe the code of autograd functions, in the forward and in the backward pass.
 
-    Torch runs it in a level of its own, out of sight of the modes that were in force when the function was called.
+    Torch runs that code in its own level, out of sight of the modes that were active when the function was called.
     """
     theirs = getattr(autograd, RESTORE, None)
 
@@ -72,7 +71,7 @@ def _seen(capture: Capture, function: Any, *args: Any) -> Any:
 
 
 def _no_text(tensor: Tensor, **options: Any) -> str:
-    """In place of the text of a tensor: that of all records, also in a thread that no mode is in force in."""
+    """Replacement for a tensor's repr, which would show all records, also in threads without an active mode."""
     if is_batchedtensor(tensor):
         raise looked_on("the text of a tensor, which would be that of all records")
     return str(_TEXT(tensor, **options))
@@ -80,13 +79,13 @@ def _no_text(tensor: Tensor, **options: Any) -> str:
 
 @contextmanager
 def without_rules() -> Iterator[None]:
-    """Refuse autograd functions with a rule for `vmap` that is not torch's."""
+    """Refuse autograd functions with a `vmap` rule that does not come from torch."""
     with _exchanged(autograd, RULE, _without_rules):
         yield
 
 
 def _without_rules(function: type[torch.autograd.Function]) -> bool:
-    """In place of torch's question whether an autograd function has a rule of its own; those of torch are believed."""
+    """Replacement for torch's check whether an autograd function has its own rule; torch's own functions pass."""
     has = function.vmap is not torch.autograd.Function.vmap
     if has and function.__module__.partition(".")[0] != "torch":
         raise own_rule(function.__name__)
@@ -95,7 +94,7 @@ def _without_rules(function: type[torch.autograd.Function]) -> bool:
 
 @contextmanager
 def _exchanged(module: Any, name: str, ours: Any) -> Iterator[None]:
-    """Something of torch's for a while, where this torch has it."""
+    """Temporarily replace an attribute of a torch module, if this version of torch has it."""
     theirs = getattr(module, name, None)
     if theirs is None:
         yield

@@ -1,10 +1,9 @@
-"""User code that would be shown the tensors of all records, from below a `Level`.
+"""Detect user code that would be shown the tensors of all records, from below a `Level`.
 
-Inside a level user code sees one record. Torch itself works on tensors that hold all of them, and at some places it
-hands those to somebody. These are hooks that keep tensors for the backward pass, dispatch modes, function modes that
-were entered before the step, tensor classes with a dispatch rule of their own, and the text of a tensor. Hooks of
-modules and parameters in the backward pass would not run at all. Where one of them is not torch's own, the model runs
-one record at a time: such code sees that record alone.
+Inside a level user code sees one record. Torch itself works on tensors that hold all of them, and passes those to some
+user code: saved-tensor hooks, dispatch modes, function modes entered before the step, tensor subclasses with their own
+dispatch, and a tensor's repr. Backward hooks of modules and parameters would not run at all. If any of these is not
+torch's own, the model runs one record at a time, so that such code sees that record alone.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _TEXTS = (Tensor.__repr__, Tensor.__format__)
 
 
 def onlooker(func: Any, tensors: Iterable[Tensor]) -> str:
-    """What would see all records in a call of a torch function; empty where nothing does."""
+    """What would see all records in this call of a torch function; empty if nothing would."""
     if func in _TEXTS:
         return "the text of a tensor, which would be that of all records"
     if saving_hooks():
@@ -41,22 +40,22 @@ def onlooker(func: Any, tensors: Iterable[Tensor]) -> str:
 
 
 def saving_hooks() -> tuple[Any, ...]:
-    """The functions of somebody's own that tensors pass through on their way to the backward pass."""
+    """The user's saved-tensor hooks that are active."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return () if hooks is None or all(_believed(hook) for hook in hooks) else tuple(hooks)
 
 
 def dispatch_modes() -> list[Any]:
-    """Dispatch modes of somebody's own that are in force."""
+    """The user's dispatch modes that are active."""
     if not torch._C._len_torch_dispatch_stack():
         return []
     return [mode for mode in _get_current_dispatch_mode_stack() if not _believed(type(mode))]
 
 
 def function_modes() -> list[Any]:
-    """Function modes of somebody's own that are in force; inside a capture, those that were entered before it.
+    """The user's function modes that are active; inside a capture, those that were entered before it.
 
-    One that is entered inside it comes before the capture, and is given what one record sees.
+    A mode that is entered inside comes before the capture and sees what one record sees.
     """
     if not torch._C._len_torch_function_stack():
         return []
@@ -64,7 +63,7 @@ def function_modes() -> list[Any]:
 
 
 def backward_hooks(model: nn.Module, parameters: Iterable[Tensor]) -> bool:
-    """Whether hooks of somebody's own wait for the backward pass of a model; inside a level they would not run."""
+    """Whether the user has registered backward hooks on a model; inside a level they would not run."""
     held = [one for each in model.modules() for one in (each._backward_hooks, each._backward_pre_hooks)]
     held += [modules._global_backward_hooks, modules._global_backward_pre_hooks]
     held += [tensor._backward_hooks or {} for tensor in parameters]
@@ -72,15 +71,17 @@ def backward_hooks(model: nn.Module, parameters: Iterable[Tensor]) -> bool:
 
 
 def in_force() -> list[Any]:
-    """What runs in any pass though no model and no loss holds it: hooks of all modules, modes, and printing options."""
+    """Code that runs in any pass although no model or loss refers to it: global module hooks, modes, and printing
+    options.
+    """
     every = [held for name, held in vars(modules).items() if name.startswith("_global_") and isinstance(held, dict)]
     return [*every, *function_modes(), *dispatch_modes(), *saving_hooks(), torch._tensor_str.PRINT_OPTS]
 
 
 def _believed(one: Any) -> bool:
-    """Whether a function or a class is torch's or ours.
+    """Whether a function or class is torch's or ours, and therefore trusted.
 
-    An object of a class of torch's is not, since it may hold code of somebody's own: a module, a scripted function.
+    An instance of a torch class is not trusted, since it may hold user code: a module, a scripted function.
     """
     if not isinstance(one, FunctionType | type):
         return False

@@ -240,9 +240,12 @@ def _runs_at(run: Callable[[], object], parameters: Mapping[str, Tensor]) -> boo
 def usable(
     loss: Loss, parameters: Mapping[str, Tensor], batch: Any, count: int = _COUNT, seed: int = 0, *ranges: int
 ) -> Any:
-    """Made-up records that the model takes: the first range of integers that it does not object to."""
+    """Made-up records that the model takes: the first range of integers that it does not object to.
+
+    The last try has ones alone: the lengths of sequences are above 0 and at most that of the longest.
+    """
     first: Exception | None = None
-    for high in ranges or _RANGES:
+    for high in (*(ranges or _RANGES), 1):
         examples = made_up(batch, count, seed, high)
         try:
             with InRange():
@@ -369,14 +372,17 @@ def not_run(error: Exception, what: str = "loss") -> BadInput:
 
 
 def made_up(batch: Any, count: int, seed: int = 0, high: int = 2) -> Any:
-    """`count` public records shaped like those of a batch: standard normal numbers, integers below `high`."""
+    """`count` public records shaped like those of a batch: standard normal numbers, integers below `high`.
+
+    Ones, where `high` is 1.
+    """
     generator = torch.Generator().manual_seed(_SEED + seed)
 
     def invent(tensor: Tensor) -> Tensor:
         shape = (count, *tensor.shape[1:])
         if tensor.is_floating_point() or tensor.is_complex():
             return torch.randn(shape, generator=generator, dtype=tensor.dtype).to(tensor.device)
-        coins = torch.randint(0, high, shape, generator=generator)
+        coins = torch.randint(0, high, shape, generator=generator) if high > 1 else torch.ones(shape, dtype=torch.long)
         if coins.ndim > 1 and high == 2:
             coins[:, 0] = 1
         return coins.to(tensor.device, tensor.dtype)

@@ -1,10 +1,10 @@
-"""Questions that code asks of a tensor of the records' own, and that are not answered by a tensor.
+"""Answers that user code gets about a per-record tensor in a form other than a tensor.
 
-Inside a `Level` a tensor has the shape and the kind of numbers of one record, and code may ask for these. How it lies
-in memory is another matter: there it lies among all records, and its strides may be multiples of their number. Code
-that goes another way for such strides would treat all records by how many there are. So the question is answered where
-the records lie one behind the other, since the strides within a record are then its own. Any other question that has an
-answer here is not known, and the model runs one record at a time.
+Inside a `Level` a tensor has the shape and dtype of one record, and code may ask for these. Strides are different: in
+memory the tensor lies among all records, and its strides may be multiples of their number. Code that branches on such a
+stride would treat all records according to how many there are. So strides are answered only where records lie one after
+another, because strides within a record do not depend on their number then. For any other question that returns
+something, the model runs one record at a time.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ KINDS = frozenset((
     "is_signed", "is_same_size", "is_inference", "is_conj", "is_neg", "get_device", "result_type", "type", "can_cast",
     "promote_types", "has_names", "__dir__",
 ))  # fmt: skip
-"""Functions that tell the shape or the kind of a tensor."""
+"""Functions that return the shape or dtype of a tensor."""
 ATTRIBUTES = frozenset((
     "shape", "ndim", "dtype", "device", "layout", "itemsize", "nbytes", "requires_grad", "retains_grad", "output_nr",
     "_version", "names", "name",
 ))  # fmt: skip
 _ROWS = type(iter(()))
-"""What a loop over a tensor runs through."""
+"""The type of the iterator that a loop over a tensor uses."""
 LYING = frozenset(("stride", "is_contiguous", "dim_order", "storage_offset"))
 
 
 def unanswered(func: Any, result: Any, tensors: Iterable[Tensor], level: Level) -> str:
-    """What was asked of records that may hang on how many there are; empty where nothing was."""
+    """The question about records whose answer may depend on how many there are; empty if there is none."""
     if not _tells(result) or _of_a_kind(func):
         return ""
     name = name_of(func)
@@ -44,7 +44,7 @@ def unanswered(func: Any, result: Any, tensors: Iterable[Tensor], level: Level) 
 
 
 def _tells(result: Any) -> bool:
-    """Whether there is anything in a result but tensors."""
+    """Whether a result contains anything other than tensors."""
     if result is None or isinstance(result, Tensor | _ROWS):
         return False
     if isinstance(result, tuple | list):

@@ -1,7 +1,7 @@
-"""Index operations made total: no index that a record brings may stop a step (soundness rule 8).
+"""Make index operations total: no index in a record may stop a step (soundness rule 8).
 
-An index outside what it points into raises on a processor and ends the process on a GPU, for all records at once. Here
-it is moved inside before the operation runs, and the record that brought it is marked: it contributes nothing.
+An index out of range raises on a CPU and ends the process on a GPU, for all records at once. Here it is clamped before
+the operation runs, and the record that held it is marked, so that it contributes nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from .level import Level
 
 Range = tuple[int, str, int, int, int | None]
 Place = Callable[[tuple[Any, ...], dict[str, Any]], Range | list[Range] | None]
-"""Where an index is among the arguments, by position and name, its least and largest value, and one more allowed."""
+"""For an operation: the position and name of its index argument, its least and largest value, and one more allowed
+value.
+"""
 PLACES: dict[Any, Place] = {}
 
 
 def bounded(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
 ) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
-    """The arguments with indices of the records' own inside their range, and (B,) whose were outside."""
+    """The arguments with per-record indices clamped into their range, and a mask (B,) of the records that were out of
+    range.
+    """
     if func is Tensor.__getitem__ or func is Tensor.__setitem__:
         return _subscript(args, kwargs, level)
     place = PLACES.get(func)
@@ -52,7 +56,7 @@ def _put_inside(
 
 
 class InRange(TorchFunctionMode):
-    """For made-up records without a level: their integers point inside whatever they point into."""
+    """A mode for made-up records outside a level: clamps their integers into the range of what they index."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs, _ = bounded(func, args, kwargs or {}, _EVERY)
@@ -60,9 +64,9 @@ class InRange(TorchFunctionMode):
 
 
 class Inside(TorchFunctionMode):
-    """For a record by itself: an index outside what it points into raises before the operation runs.
+    """A mode for a single record: an index out of range raises before the operation runs.
 
-    Some operations do not look, and read whatever lies there (`ctc_loss`); on a GPU the process would end.
+    Some operations do not check and read arbitrary memory (`ctc_loss`); on a GPU the process would end.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -74,7 +78,7 @@ class Inside(TorchFunctionMode):
 
 
 def _any(outside: Tensor) -> bool:
-    """Whether one is true, below whatever levels of `torch.func` user code has entered."""
+    """Whether any entry is true, read below the `torch.func` levels that user code has entered."""
     with torch._C._DisableFuncTorch():
         while C.is_functorch_wrapped_tensor(outside):
             outside = C.get_unwrapped(outside)
@@ -82,7 +86,7 @@ def _any(outside: Tensor) -> bool:
 
 
 class _Every(Level):
-    """No level: all indices are looked at."""
+    """Stands in for a level where there is none: all indices are checked."""
 
     def owns(self, tensor: Tensor) -> bool:
         return True
@@ -92,7 +96,7 @@ class _Every(Level):
 
 
 class _One(_Every):
-    """A single record without a level."""
+    """Stands in for a level where there is a single record."""
 
     def direct(self, tensor: Tensor) -> bool:
         return True
@@ -103,7 +107,7 @@ class _One(_Every):
 
 _EVERY = _Every(1)
 ONE_RECORD = _One(1)
-"""For code that sees one record, by itself or inside a `vmap` of somebody else's."""
+"""The level for code that sees one record, by itself or inside the user's own `vmap`."""
 
 
 def _is_index(index: Any) -> bool:
@@ -111,7 +115,7 @@ def _is_index(index: Any) -> bool:
 
 
 def _moved(index: Tensor, low: int, high: int, level: Level, allowed: int | None = None) -> tuple[Tensor, Tensor]:
-    """Indices between `low` and `high`, or equal to the one that is `allowed`; and (B,) whose had to be moved."""
+    """Indices clamped to `low` .. `high`, or equal to `allowed`, and a mask (B,) of the records that changed."""
     inside = index.clamp(low, high)
     if allowed is not None:
         inside = torch.where(index == allowed, index, inside)
@@ -122,7 +126,7 @@ def _moved(index: Tensor, low: int, high: int, level: Level, allowed: int | None
 def _subscript(
     args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
 ) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
-    """x[i, ...]: indices count from either end."""
+    """x[i, ...], whose indices count from either end."""
     tensor, given = args[0], args[1]
     items = list(given) if isinstance(given, tuple) else [given]
     if not any(_is_index(item) and level.owns(item) for item in items):
@@ -143,7 +147,7 @@ def _subscript(
 
 
 def _axes(item: Any) -> int:
-    """How many axes of the tensor one part of a subscript takes."""
+    """How many axes of the tensor one item of a subscript consumes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     return item.ndim if isinstance(item, Tensor) and item.dtype == torch.bool else 1
@@ -208,7 +212,7 @@ def _one_hot(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _ctc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Labels and lengths of connectionist temporal classification, which torch does not look at on a processor."""
+    """Labels and lengths of connectionist temporal classification, which torch does not check on a CPU."""
     values, labels = _given(args, kwargs, 0, "log_probs"), _given(args, kwargs, 1, "targets")
     if not isinstance(values, Tensor) or not isinstance(labels, Tensor) or not labels.ndim:
         return None

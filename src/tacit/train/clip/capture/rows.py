@@ -1,9 +1,9 @@
-"""Functions run for all records at once by a rule of ours, in place of torch's rule for `vmap`.
+"""Functions that run for all records at once by our own rules, in place of torch's `vmap` rules.
 
-Torch has a rule for nearly every operation. Those below are written here because torch's rule has one of three faults.
-It takes records one after another (attention on a CPU), splits an operation that has a fast kernel (a linear layer with
-its bias, cross-entropy), or ignores autocast (convolutions). Each rule is right because the function treats the rows of
-its first axis alike and apart: B records of n rows each are B n rows.
+Torch has a rule for nearly every operation. Those below replace rules that process records one after another (attention
+on a CPU), that split an operation with a fast kernel (a linear layer with its bias, cross-entropy), or that ignore
+autocast (convolutions). Each rule is correct because the function treats the rows of its first axis independently and
+identically: B records of n rows each are B n rows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ROWS: dict[Any, Rule] = {}
 
 
 def _plain(level: Level, *given: Any) -> bool:
-    """Whether no tensor lies in a level that user code has entered."""
+    """Whether no tensor is in a level that user code has entered."""
     return all(not isinstance(one, Tensor) or not level.owns(one) or level.direct(one) for one in given)
 
 
 def rowwise(function: Rule, axes: int | None = None) -> Rule:
-    """A function of (rows, ...) with `axes` axes (None: two or more) that treats its rows alike and apart."""
+    """The rule of a function of (rows, ...) with `axes` axes (None: two or more) that treats all rows independently."""
 
     def rule(level: Level, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         fits = level.direct(values) and (values.ndim >= 2 if axes is None else values.ndim == axes)
@@ -44,7 +44,9 @@ def rowwise(function: Rule, axes: int | None = None) -> Rule:
 
 
 def trailing(function: Rule) -> Rule:
-    """A function that acts on the last axes alone, or number by number, so that it takes all records as they lie."""
+    """The rule of a function that acts on the last axes only, or element by element, so it takes all records as they
+    are.
+    """
 
     def rule(level: Level, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not level.direct(values) or not _same(level, *_tensors(args, kwargs)):
@@ -62,7 +64,7 @@ def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
 
 
 def addmm(level: Level, bias: Tensor, values: Tensor, weight: Tensor, **kwargs: Any) -> Tensor:
-    """b + x W on rows of x."""
+    """b + x W for the rows of x."""
     if kwargs or not level.direct(values) or not _same(level, weight, bias) or bias.ndim != 1:
         return torch.addmm(bias, values, weight, **kwargs)
     whole = level.all(values)
@@ -98,7 +100,7 @@ def _losses(
 def attention(
     level: Level, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *rest: Any, **kwargs: Any
 ) -> Tensor:
-    """Rows of (batch, heads, length, width) do not meet, whatever the batch."""
+    """Attention on (batch, heads, length, width), which treats the rows of the batch independently."""
     given = query, key, value, attn_mask
     if any(tensor.ndim != 4 for tensor in given[:3]) or not _plain(level, *given):
         return F.scaled_dot_product_attention(query, key, value, attn_mask, *rest, **kwargs)
@@ -116,7 +118,7 @@ def attention(
 
 
 def _same(level: Level, *tensors: Tensor | None) -> bool:
-    """Whether these are the same for all records."""
+    """Whether these tensors are shared by all records."""
     return not any(tensor is not None and level.owns(tensor) for tensor in tensors)
 
 

@@ -1,15 +1,17 @@
-"""Operations that raise at the values of some records: which records, and a result with which the code can go on.
+"""Handle operations that raise at the values of some records: find the records, and return a result so that the code
+can continue.
 
-An operation on all records raises for all of them, though the values of one are the reason (a matrix that has no
-Cholesky root, a probability above 1). If the exception reached the user's code, it would stop there, or go another way,
-and what the code meant to put back behind the operation would stay changed for all later records:
+An operation on all records raises for all of them even if the values of one are the cause (a matrix without a Cholesky
+factor, a probability above 1). If user code saw that exception, it would stop or branch there. State that it meant to
+restore after the operation would then stay changed for all later records:
 
     model.eval(); root = torch.linalg.cholesky(matrix); model.train()
 
-So no exception that values cause reaches it. Constants stand in for the values of all records. If the operation raises
-with each of the constants, the values are not the reason, and the exception goes on. Otherwise the code goes on with
-what the constants give, and the pass is thrown away at its end. It runs again without the records at whose values the
-operation raises (`clip/replaced.py`). Nothing here is a list of operations.
+So no exception that values cause reaches user code. Instead the operation is tried with constants in place of the
+values of all records. If it raises with every constant, the values are not the cause, and the exception propagates.
+Otherwise the code continues with the result for the constants, and the pass is discarded at its end. It is repeated
+without the records at whose values the operation raises (`clip/replaced.py`). This works for any operation; there is no
+list of them.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ from .errors import Overwritten, Remembered, stops
 from .level import Level
 
 Run = Callable[[dict[int, Tensor]], Any]
-"""Carries out an operation with other tensors in the places of some, by their identity."""
+"""Runs an operation with some tensors replaced, given by their identity."""
 CONSTANTS: tuple[float | None, ...] = (None, 1.0, 0.0, 64.0)
-"""What stands in for the numbers of records; None: the identity matrix along the last two axes."""
+"""Values tried in place of records' values; None is the identity matrix along the last two axes."""
 
 
 def holds_records(tensor: Tensor, level: Level) -> bool:
-    """Whether records' own values are in a tensor, below whatever levels user code has entered (`torch.func`)."""
+    """Whether a tensor contains per-record values, below the `torch.func` levels that user code has entered."""
     while C.is_functorch_wrapped_tensor(tensor):
         if C.is_batchedtensor(tensor) and C.maybe_get_level(tensor) == level.number:
             return True
@@ -43,16 +45,18 @@ def holds_records(tensor: Tensor, level: Level) -> bool:
 
 
 def by_values(error: Exception) -> bool:
-    """Whether values may be the reason for an exception: not for one of ours, for want of memory, or in a trace."""
+    """Whether values may have caused an exception: not if it is one of ours, out of memory, or raised during
+    tracing.
+    """
     ours = isinstance(error, Overwritten | Remembered | TacitError)
     return not ours and not stops(error) and detect_fake_mode() is None
 
 
 def with_constants(run: Run, own: Sequence[Tensor], level: Level) -> tuple[Any, Callable[[Tensor], bool]] | None:
-    """The result of an operation at constants, and whether it runs at the values of the records that a mask keeps.
+    """The result of an operation for constants, and a test whether it runs for the records that a mask keeps.
 
-    None if values are not the reason why it raised: it raises at all of the constants, or no more at these very values
-    (how a tensor lies in memory may be the reason).
+    None if values did not cause the exception: the operation raises for all constants, or no longer raises for these
+    values (memory layout may have been the cause).
     """
     for constant in CONSTANTS:
 
@@ -81,7 +85,7 @@ def _succeeds(run: Callable[[Tensor], Any], kept: Tensor) -> bool:
 
 
 def _instead(tensor: Tensor, kept: Tensor, constant: float | None, level: Level) -> Tensor:
-    """The tensor with the values of the records that are `kept`, and a constant for all others."""
+    """The tensor with the values of `kept` records, and a constant for all others."""
     fill = torch.ones((), dtype=tensor.dtype, device=tensor.device)
     if constant is None and tensor.ndim > 1:
         fill = torch.eye(tensor.shape[-2], tensor.shape[-1], dtype=tensor.dtype, device=tensor.device)
@@ -91,9 +95,9 @@ def _instead(tensor: Tensor, kept: Tensor, constant: float | None, level: Level)
 
 
 def failing(runs: Callable[[Tensor], bool], count: int, device: torch.device) -> Tensor:
-    """(count,) which records make something raise: of those that do together, the halves are tried by themselves.
+    """A mask (count,) of the records that make something raise, found by bisection.
 
-    `runs(kept)` says whether it goes with the records that are kept.
+    `runs(kept)` says whether it succeeds with the records that are kept.
     """
     found = torch.zeros(count, dtype=torch.bool, device=device)
     left = [(0, count)]

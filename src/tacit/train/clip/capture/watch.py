@@ -1,15 +1,16 @@
-"""Watch a forward pass at the level of operations: which of them consumes a trainable parameter, and with what.
+"""Capture a forward pass at the level of operations: which of them consume a trainable parameter, and with what.
 
-Nothing is wrapped, hooked or hung on modules. The pass runs inside a `Level`, where every tensor is either a record's
-own or the same for all records, and every torch operation passes through the mode once:
+No module is wrapped or hooked. The pass runs inside a `Level`, where every tensor is either per-record or shared by all
+records, and every torch operation passes through the mode once:
 
-- an operation on tensors that are the same for all records (parameters, buffers, constants) makes a *derived* tensor,
-  such as a transposed or standardised weight. It is computed as usual and remembers the parameters it came from;
-- an operation that brings a parameter (or a derived tensor) together with a record's own tensor *consumes* it. It runs
-  with the parameter detached, its output is kept, and the output's gradient is later turned into per-example gradients.
+- an operation on shared tensors only (parameters, buffers, constants) makes a *derived* tensor, such as a transposed or
+  standardised weight. It is computed as usual, and the parameters it came from are noted;
+- an operation that combines a parameter (or a derived tensor) with a per-record tensor *consumes* the parameter. It
+  runs with the parameter detached, its output is kept, and the output's gradient is later turned into per-example
+  gradients.
 
-Detached parameters receive no gradient of the unclipped loss. Should one receive any, an operation went past unseen,
-and `gradients` names the parameter.
+Detached parameters receive no gradient of the unclipped loss. If one does, an operation was missed, and `gradients`
+reports the parameter by name.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ from .total import by_values, failing, holds_records, with_constants
 
 @dataclass(eq=False)
 class Capture(TorchFunctionMode):
-    """One watched forward pass of `level.batch` records.
+    """One captured forward pass of `level.batch` records.
 
-    `copies`: outputs are handed out as copies, since the model writes into them. `owned`: tensors of zeros, ones and
-    the like are made for each record, since the model writes records into them. `lasting`: what outlives the pass.
+    `copies`: return outputs as copies, because the model writes into them. `owned`: tensors of zeros, ones and the like
+    are made per record, because the model writes records into them. `lasting`: tensors that outlive the pass.
     """
 
     parameters: Mapping[str, Tensor]
@@ -140,9 +141,9 @@ class Capture(TorchFunctionMode):
     def _without_values(
         self, error: Exception, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool
     ) -> Any:
-        """What an operation gives that raises at the values of records, for a pass that will be thrown away.
+        """A result for an operation that raised at the values of records, in a pass that will be discarded.
 
-        Of the first such operation, it is noted at whose values it raises: what later ones are given may be worthless.
+        Only for the first such operation are the records noted: the inputs of later ones may be meaningless.
         """
         own = [tensor for tensor in flat(args, kwargs) if holds_records(tensor, self.level)]
 
@@ -160,7 +161,9 @@ class Capture(TorchFunctionMode):
         return args[0] if in_place(func, kwargs) else result
 
     def _own(self, tensor: Tensor) -> bool:
-        """Whether a tensor is a record's own; one that this pass has not made is left over from an earlier pass."""
+        """Whether a tensor is per-record; refuses one that this pass did not make, which is left over from an earlier
+        pass.
+        """
         if not self.level.owns(tensor):
             return False
         if self.level.direct(tensor):
@@ -170,12 +173,12 @@ class Capture(TorchFunctionMode):
         return True
 
     def check_own(self, results: Iterable[Tensor]) -> None:
-        """What code returns was made in this pass, as what operations are given must be."""
+        """Check that returned tensors were made in this pass, as is checked for the inputs of operations."""
         for tensor in results:
             self._own(tensor)
 
     def check_caught(self) -> None:
-        """An operation on records that raises does so for all of them; code that catches it would treat all alike."""
+        """Refuse code that caught an operation's exception: it would treat all records alike because of one."""
         if self.raised:
             raise caught()
         if self.failing is not None:
@@ -188,38 +191,38 @@ class Capture(TorchFunctionMode):
                 self.seen[id(tensor)] = weakref.ref(tensor)
 
     def enter(self, tensor: Tensor) -> Tensor:
-        """A tensor (B, ...) of all records, as one record sees it: a batch of one."""
+        """A tensor (B, ...) of all records, as code for one record sees it: a batch of one."""
         self.note(inside := self.level.one(tensor))
         self.note(alone := inside.unsqueeze(0))
         return alone
 
     def _for_each(self, result: Any) -> Any:
-        """A tensor of zeros, say, that a record's numbers may be written into."""
+        """A per-record copy of a new tensor (zeros, say), so that a record's values may be written into it."""
         if not isinstance(result, Tensor) or self.level.owns(result):
             return result
         return self.level.one(result.expand(self.level.batch, *result.shape).clone())
 
     def run(self, func: Any, *args: Any) -> Any:
-        """Run a function under the capture, for an expansion: what it was given was checked when it was called."""
+        """Run a function under the capture, for an expansion whose arguments were checked when it was called."""
         self.note(args)
         with self:
             return func(*args)
 
     def _check_written(self, written: Tensor) -> None:
-        """Data must not be written into what outlives the pass, by whatever name (`.data`, a view)."""
+        """Refuse to write records into a tensor that outlives the pass, by any alias (`.data`, a view)."""
         lasting = {_memory(tensor) for tensor in (*self.parameters.values(), *self.lasting)} - {None}
         if _memory(written) in lasting:
             raise kept_data()
 
     def _in_range(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Indices of records inside what they point into; a record with one outside will contribute nothing."""
+        """Clamp the indices of records into range; a record with one out of range will contribute nothing."""
         args, kwargs, outside = bounded(func, args, kwargs, self.level)
         if outside is not None:
             self.broken.append(outside)
         return args, kwargs
 
     def _watched(self, func: Any, args: Any, kwargs: Any, used: list[Tensor], private: bool) -> Any:
-        """An operation that sees a parameter or something derived from one."""
+        """Run an operation that reads a parameter or a tensor derived from one."""
         if private and func in EXPANSIONS:
             return EXPANSIONS[func](self, *args, **kwargs)
         if private and func not in RULES and (body := opened(func)) is not None:
@@ -277,16 +280,17 @@ class Capture(TorchFunctionMode):
         values: Tensor,
         first: Callable[[Tensor], Tensor],
     ) -> None:
-        """Record that `func` consumed the parameters in `args`; `values` will have its output's gradient."""
+        """Record that `func` consumed the parameters in `args`; `values` will receive its output's gradient."""
         whole = {id(tensor): self.level.all(tensor) for tensor in flat(args, kwargs) if self.level.direct(tensor)}
         own = frozenset(id(tensor) for tensor in whole.values())
         args, kwargs = replaced(args, whole), replaced(kwargs, whole)
         self._keep(Record(func, args, kwargs, values, tuple(used), own, values._version, first))
 
     def also(self, func: Any, args: tuple[Any, ...], values: Tensor, first: Callable[[Tensor], Tensor]) -> None:
-        """Record by hand that `func` consumed the parameters in `args`, with the gradient that `values` will have.
+        """Record explicitly that `func` consumed the parameters in `args`, with the gradient that `values` will
+        receive.
 
-        Tensors in `args` that are not parameters hold all records, first axis.
+        Tensors in `args` that are not parameters hold all records along the first axis.
         """
         used = tuple(tensor for tensor in flat(args, {}) if id(tensor) in self.sources)
         if used:
@@ -298,12 +302,12 @@ class Capture(TorchFunctionMode):
 
     @contextmanager
     def opened(self, function: Callable[..., Any] | None) -> Iterator[Any]:
-        """A checkpointed part runs here: as though it were not checkpointed."""
+        """Context for a checkpointed part of the model: it runs as if it were not checkpointed."""
         self.parts += 1
         yield None
 
     def names(self, used: Iterable[Tensor]) -> str:
-        """The parameters behind some tensors, for a message."""
+        """The names of the parameters behind some tensors, for a message."""
         found = frozenset().union(*(self.sources[id(tensor)].parents for tensor in used))
         return ", ".join(sorted(found))
 
@@ -332,7 +336,7 @@ def _same(parameter: Tensor) -> Tensor:
 
 
 def _again(source: Source, func: Any, args: Any, kwargs: Any, place: int, result: Tensor, parameter: Tensor) -> Tensor:
-    """A view of a parameter or a cast, made once more. Of other tensors it took the shape or the kind (`type_as`)."""
+    """Recompute a view or a cast of a parameter. Other tensors only contributed a shape or dtype (`type_as`)."""
     tensor = source.made(parameter)
     if len(list(flat(args, kwargs))) > 1:
         return tensor.to(result.dtype).view(result.shape)
@@ -341,7 +345,7 @@ def _again(source: Source, func: Any, args: Any, kwargs: Any, place: int, result
 
 
 def _memory(tensor: Tensor) -> int | None:
-    """What tells a tensor's memory from others'; sparse ones have none."""
+    """An identifier of a tensor's memory; None for sparse tensors, which have no single storage."""
     try:
         return tensor.untyped_storage()._cdata
     except (NotImplementedError, RuntimeError):
@@ -349,7 +353,7 @@ def _memory(tensor: Tensor) -> int | None:
 
 
 def flat(args: Any, kwargs: Any) -> Iterator[Tensor]:
-    """Tensors among arguments, also inside lists, tuples and dicts."""
+    """The tensors among arguments, also inside lists, tuples and dicts."""
     for item in (*args, *kwargs.values()):
         if isinstance(item, Tensor):
             yield item
@@ -360,7 +364,7 @@ def flat(args: Any, kwargs: Any) -> Iterator[Tensor]:
 
 
 def replaced(item: Any, bare: Mapping[int, Tensor]) -> Any:
-    """Replace some tensors among arguments."""
+    """Replace some tensors among arguments, given by their identity."""
     if isinstance(item, Tensor):
         return bare.get(id(item), item)
     if isinstance(item, dict):

@@ -1,4 +1,4 @@
-"""Where in a model something went wrong: the layer and the operation, by name and never by value."""
+"""Say where in a model something went wrong: the layer and the operation, by name, never by value."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def place_of(error: BaseException, model: nn.Module) -> str:
 
 
 def by_values(error: BaseException) -> bool:
-    """Whether code asked for the value of a tensor of the records' own."""
+    """Whether code tried to read the value of a per-record tensor."""
     return "data-dependent control flow" in str(error) or ".item()" in str(error)
 
 
 def why(error: BaseException) -> str:
-    """Why a model does not run with all records at once, in words that hold no values."""
+    """Why a model cannot run with all records at once, in words that contain no values."""
     text = str(error)
     if isinstance(error, Failing):
         return "it catches what an operation raises at some values"

@@ -1,4 +1,4 @@
-"""Whether a compiled step gives what the eager one gives."""
+"""Compare the result of a compiled step with that of the eager step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOLERANCE, ROUGH = 1e-3, 0.05
 
 
 def agree(fast: Clipped, slow: Clipped, *, rough: bool) -> bool:
-    """Norms and sums, to rounding; `rough`: in reduced precision."""
+    """Whether norms and sums agree up to rounding; `rough` compares in reduced precision."""
     return (_roughly if rough else _closely)(fast, slow)
 
 
@@ -46,7 +46,7 @@ def length(found: Clipped) -> float:
 
 
 def _off(fast: Clipped, slow: Clipped) -> Tensor:
-    """How far norms are apart, in units of the longest."""
+    """The distances between norms, in units of the largest norm."""
     there = slow.norms.isfinite()
     longest = slow.norms[there].max().clamp(min=1e-30) if bool(there.any()) else 1.0
     return (fast.norms - slow.norms).abs()[there] / longest

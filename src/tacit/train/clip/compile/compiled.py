@@ -1,10 +1,11 @@
 """The whole clipped sum as one compiled graph.
 
-The eager code is traced once per batch shape, forward, backward, norms and sums together, and the graph is compiled.
-What the trace has seen is fixed: a model whose Python code decides by anything but shapes is for eager mode.
+The eager code is traced once per batch shape (forward, backward, norms and sums together), and the graph is compiled. A
+trace is fixed. So a model whose Python code branches on anything but shapes and plain attributes of its modules must
+run in eager mode. Each combination of attribute values gets a graph of its own (`modes`).
 
-A compiler can be wrong in ways that undo the privacy (one natural way to write per-example norms compiles to zeros, and
-then nothing is clipped). So before its first use a compiled step must give the eager norms and sums on made-up
+A compiler can be wrong in ways that void the privacy: one natural way to write per-example norms compiles to zeros, and
+then nothing is clipped. So before its first use a compiled step must reproduce the eager norms and sums on made-up
 examples, or it is refused.
 """
 
@@ -27,6 +28,7 @@ from ....core import BadInput
 from ..capture.errors import stops
 from ..capture.probe import made_up, same_random
 from ..clipper import Clipper
+from ..modes import Modes
 from ..replaced import Alike, Failed, drawn_alike, repeated
 from ..rounding import ROUNDING
 from ..sums import Clipped, Forward, Terms, clipped_terms, per_example, without
@@ -38,7 +40,7 @@ from .small import Shapes, apart, pays, side_by_side
 
 Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
 Graph = Callable[..., tuple[list[Tensor], Tensor, Tensor, Tensor]]
-PIECE = 32
+PIECE, MOST_MODES = 32, 16
 # Dropout draws what the eager step draws. Rows keep the lengths they have, which our own kernels ask for: the compiler
 # would write an array twice, once in longer rows.
 OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"fallback_random": True, "comprehensive_padding": False}
@@ -46,7 +48,7 @@ OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"fallback_random": 
 
 @dataclass(eq=False)
 class Compiled:
-    """A clipper's pure function, compiled."""
+    """A clipper's clipped sum, compiled."""
 
     clipper: Clipper
     graphs: dict[Any, Graph] = field(default_factory=dict)
@@ -63,7 +65,8 @@ class Compiled:
         return found if bool(found.norms.isfinite().all()) else self.again(batch, mask, alike)
 
     def launched(self, batch: Any, mask: Tensor) -> Clipped:
-        """Without waiting for a device: the sums hold for finite norms, and the next call may overwrite all of it.
+        """Start the computation without waiting for the device. The sums are valid if all norms are finite, and the
+        next call may overwrite the result.
 
         A model that runs one record at a time is not compiled.
         """
@@ -79,10 +82,10 @@ class Compiled:
                 return self.again(batch, mask, alike)
 
     def again(self, batch: Any, mask: Tensor, alike: Alike | None = None) -> Clipped:
-        """What `launched` gives without the records that fail in it; the graph computes the others as it did.
+        """Repeat `launched` without the records that fail in it; the graph computes the others exactly as before.
 
-        Each run has the same random numbers, those that `alike` brings back, or those that come next. Where stand-ins
-        go on failing, the eager step leaves records out.
+        Every run uses the same random numbers: those that `alike` restores, or those that come next. If stand-in
+        records keep failing, the eager step leaves the records out.
         """
         if not self.clipper.structure(batch).together:
             return self.clipper(batch, mask)
@@ -98,7 +101,9 @@ class Compiled:
         return self.clipper(batch, mask) if found is None else found
 
     def _tried(self, batch: Any, mask: Tensor, exact: list[bool]) -> Clipped | Failed:
-        """One run; with sums in float64, and noted as `exact`, if it turns out that they must be."""
+        """One run. It is repeated with sums in float64, and this is recorded in `exact`, if float32 turns out too
+        rough.
+        """
         alike = drawn_alike(mask.device)
         found = self._once(batch, mask, exact=bool(exact))
         if found is not None and not exact and bool(found.norms.isnan().any()):
@@ -111,7 +116,7 @@ class Compiled:
         return Failed(failing, found) if bool(failing.any()) else found
 
     def _once(self, batch: Any, mask: Tensor, *, exact: bool) -> Clipped | None:
-        """One run, not recorded; None where it raises."""
+        """One run without recording a CUDA graph; None if it raises."""
         graph = self.graph(batch, mask, exact=exact)
         try:
             return self._run(graph.function if isinstance(graph, Replay) else graph, batch, mask)
@@ -121,20 +126,32 @@ class Compiled:
             return None
 
     def graph(self, batch: Any, mask: Tensor, *, exact: bool = False) -> Graph:
-        """The compiled step for such batches; made, and compared with the eager one, when first asked for.
+        """The compiled step for batches of this shape; compiled, and compared with the eager one, at the first request.
 
-        `exact`: with sums in float64, for batches that turn out to need them.
+        `exact` asks for sums in float64, for batches that turn out to need them.
         """
         key = describe(batch), len(mask), self.mode(), exact
         if key not in self.graphs:
+            self._check_modes(key)
             with warnings.catch_warnings():
                 for kind in (DeprecationWarning, FutureWarning):  # the compiler's own, about itself
                     warnings.simplefilter("ignore", kind)
                 self.graphs[key] = self._made(batch, mask, exact=exact)
         return self.graphs[key]
 
+    def _check_modes(self, key: tuple[Any, ...]) -> None:
+        """Refuse to compile again and again for a model attribute that a schedule keeps changing."""
+        shape, count, _, exact = key
+        known = [one for one in self.graphs if (one[0], one[1], one[3]) == (shape, count, exact)]
+        if len(known) >= MOST_MODES:
+            raise BadInput(
+                f"Attributes of the model have had {len(known)} values so far, and a step is compiled for each.",
+                fix="Keep a number that changes from step to step in a buffer (register_buffer), which a compiled step "
+                "reads, or train with Speed(compile=False).",
+            )
+
     def _made(self, batch: Any, mask: Tensor, *, exact: bool) -> Graph:
-        """Code that asks a tensor for its value, to decide by it, has none to be traced from."""
+        """Trace and compile. Code that branches on a tensor's value cannot be traced, and is refused."""
         try:
             return self._compile(batch, mask, exact=exact)
         except torch.OutOfMemoryError:
@@ -189,7 +206,7 @@ class Compiled:
         *,
         exact: bool,
     ) -> Clipped:
-        """The clipped sum from its terms, small ones side by side on a GPU."""
+        """The clipped sum from its terms; on a GPU, small gradients are joined into one array."""
         weigh = self.clipper.weigh
         shapes: dict[str, Shapes] = {}
         if pays(losses):
@@ -200,11 +217,11 @@ class Compiled:
         return replace(found, sums=apart(found.sums, shapes))
 
     def _compare(self, graph: Graph, examples: Any, mask: Tensor, piece: int) -> None:
-        """Compiled against eager on made-up examples, the eager ones `piece` at a time to save memory.
+        """Compare the compiled step with the eager one on made-up examples, `piece` of them at a time to save memory.
 
-        Norms are held against norms: a sum over many examples is large, and lost norms would pass beside it. A model
-        that draws random numbers of its own draws the same ones in both. The longest gradient alone must be as short as
-        the noise has room for.
+        Norms are compared with norms, because a lost norm would go unnoticed in a sum over many examples. A model that
+        draws random numbers draws the same ones in both. The longest gradient by itself must be as short as the noise
+        allows.
         """
         with same_random():  # a first run may be recorded, which draws random numbers too
             norms = self._run(graph, examples, mask).norms
@@ -225,7 +242,9 @@ class Compiled:
 
     @contextmanager
     def _clipping(self, norms: Tensor) -> Iterator[None]:
-        """For a while a clip norm that half of these are twice as long as: a step that never clips is to be noticed."""
+        """Use, for the duration, a clip norm that half of these norms exceed by a factor of two, so that missing
+        clipping is noticed.
+        """
         asked = self.clipper.clip_norm
         half = float(norms[norms.isfinite() & (norms > 0)].median()) / 2
         self.clipper.clip_norm = min(asked, half) if half > 0 else asked
@@ -247,19 +266,19 @@ class Compiled:
             sums, *rest = graph(trained, public, batch, mask, self.norm(mask))
         return Clipped(dict(zip(trained, sums, strict=True)), *rest)
 
-    def mode(self) -> tuple[bool, ...]:
-        """Which parts of the model are in training mode."""
-        return tuple([module.training for module in self._modules])
+    def mode(self) -> Modes:
+        """The values of the module attributes, which a graph contains as constants."""
+        return self.clipper.modes()
 
     def norm(self, like: Tensor) -> Tensor:
-        """An input of the graph, since it may move from step to step."""
+        """The clip norm as an input of the graph, since it may change from step to step."""
         if float(self.clipper.clip_norm) != self._norm[0] or self._norm[1].device != like.device:
             value = torch.tensor(self.clipper.clip_norm, dtype=torch.float32, device=like.device)
             self._norm = float(self.clipper.clip_norm), value
         return self._norm[1]
 
     def tensors(self) -> Tensors:
-        """Trained parameters, and the public rest, by name, without history; the same ones until one is elsewhere."""
+        """Trained parameters, and all other tensors, by name and detached; cached until one of them is moved."""
         if self._given is None or any(
             held.get(name) is not tensor or tensor.data_ptr() != place for held, name, tensor, place in self._lying
         ):
@@ -280,7 +299,7 @@ class Compiled:
 
 
 def _places(losses: _Losses, named: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensor of every place in a model: tied parameters have several places, a module used twice has one."""
+    """The tensor for every name in the model: tied parameters have several names, a module used twice has one."""
     found = {}
     model = losses.model
     name_of = {id(tensor): name for name, tensor in chain(model.named_parameters(), model.named_buffers())}
@@ -291,7 +310,7 @@ def _places(losses: _Losses, named: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class _Losses(nn.Module):
-    """A model with its loss, as one module whose parameters can be exchanged."""
+    """A model and its loss as one module whose parameters can be substituted."""
 
     def __init__(self, clipper: Clipper) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""A traced step rewritten so that a GPU runs it well; what it computes stays the same up to rounding.
+"""Rewrite a traced step so that a GPU runs it fast; the result stays the same up to rounding.
 
-Convolutions are fastest with channels last. So images get this layout at the start, operations keep the layout of their
-inputs, and group normalisation is written so that it keeps it too.
+Convolutions are fastest in channels-last layout. So images are converted to it at the start, operations keep the layout
+of their inputs, and group normalisation is rewritten so that it keeps the layout too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def rewritten(traced: GraphModule) -> GraphModule:
 
 
 def _elsewhere(graph: Graph) -> None:
-    """Numbers may come to lie elsewhere, or further apart: who reads memory by noted strides must be given a copy."""
+    """Apply the passes that change where or how far apart values lie in memory, which needs every recorded stride to be
+    gone or copied.
+    """
     no_copies(graph)
     without_ones(graph)
     known_sums(graph)
@@ -67,7 +69,7 @@ def _elsewhere(graph: Graph) -> None:
 
 
 def _nothing_twice(graph: Graph) -> None:
-    """Like operations on like arguments are done once, but for those whose memory is written into or handed out."""
+    """Compute equal operations on equal arguments once, except where their memory is mutated or returned."""
     own = all_written(graph) | returned(graph)
     done: dict[Any, Node] = {}
     for node in graph.nodes:
@@ -86,7 +88,7 @@ def is_random(traced: GraphModule) -> bool:
 
 
 def free_layout(traced: GraphModule) -> None:
-    """Let the compiler lay tensors out in its own way: a view that needs another layout becomes a copy."""
+    """Let the compiler choose memory layouts: turn every view into a reshape, which copies where it must."""
     for target in (aten.view.default, aten._unsafe_view.default):
         for node in traced.graph.find_nodes(op="call_function", target=target):
             node.target = aten.reshape.default
@@ -94,7 +96,7 @@ def free_layout(traced: GraphModule) -> None:
 
 
 def _images(traced: GraphModule) -> list[Node]:
-    """The convolutions of images."""
+    """The nodes that convolve images."""
     return [node for node in traced.graph.nodes if node.target is aten.convolution.default and _is_image(node)]
 
 
@@ -104,12 +106,14 @@ def _is_image(node: Node) -> bool:
 
 
 def _strided(traced: GraphModule) -> list[Node]:
-    """The operations that read memory by strides that were noted."""
+    """The operations that read memory by strides recorded in the trace."""
     return [node for node in traced.graph.nodes if node.target in STRIDED]
 
 
 def _strides_can_move(traced: GraphModule) -> bool:
-    """Whether every stride that was noted belongs to memory that is only read, in a layout that can be had again."""
+    """Whether all recorded strides belong to memory that is never mutated and is contiguous, so that it can be
+    restored.
+    """
     noted, written = _strided(traced), all_written(traced.graph)
     return all(
         node.target is aten.as_strided.default
@@ -120,7 +124,7 @@ def _strides_can_move(traced: GraphModule) -> bool:
 
 
 def _channels_last(traced: GraphModule) -> None:
-    """Lay images out with the channels last where they come in, and as before where a stride was written down."""
+    """Convert input images to channels-last, and back to contiguous before an operation with recorded strides."""
     graph = traced.graph
     for node in graph.find_nodes(op="call_function", target=aten.as_strided.default):
         with graph.inserting_before(node):
@@ -134,7 +138,9 @@ def _channels_last(traced: GraphModule) -> None:
 
 
 def _as_product(traced: GraphModule, node: Node) -> None:
-    """A convolution of images with very few channels as a product with their patches: libraries are slow at it."""
+    """Turn a convolution of images with very few channels into a product with their patches: libraries are slow at
+    it.
+    """
     image, weight, bias, stride, padding, dilation, transposed, _, groups = given(node)
     rows, channels, *kernel = weight.meta["val"].shape
     length = weight.meta["val"][0].numel()
@@ -162,7 +168,7 @@ def _as_product(traced: GraphModule, node: Node) -> None:
 def group_norm(
     values: Tensor, weight: Tensor | None, bias: Tensor | None, _n: int, _c: int, _size: int, groups: int, eps: float
 ) -> Any:
-    """Any layout in, the same layout out."""
+    """Group normalisation that returns the memory layout of its input."""
     if values.ndim != 4:
         return NotImplemented
     spread, mean = torch.var_mean(values.unflatten(1, (groups, -1)), (2, 3, 4), correction=0)
@@ -179,7 +185,7 @@ def group_norm_backward(
     gradient: Tensor, values: Tensor, mean: Tensor, scale: Tensor, weight: Tensor | None, rows: int, channels: int,
     size: int, groups: int, wanted: list[bool],
 ) -> Any:  # fmt: skip
-    """With the sums that per-example gradients of weight and bias are, too."""
+    """The backward pass of `group_norm`, with the sums that per-example gradients of weight and bias need."""
     if values.ndim != 4:
         return NotImplemented
     normal = _normal(values, mean, scale)

@@ -1,7 +1,7 @@
 """The last layer and the loss of a classifier with very many classes, in a traced step.
 
-A language model's logits and their gradient are its largest arrays by far. So each is gone through no more often than
-it must be, and the gradient is written once, in the lengths that matrix units want.
+The logits of a language model and their gradient are its largest arrays by far. So these passes read each of them as
+rarely as possible, and write the gradient once, padded to the row length that matrix units want.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ LONG, MANY = 2**13, 2**24
 
 
 def known_sums(graph: Graph) -> None:
-    r"""The gradient of a log-softmax without a sum over all classes, where one class per row has all of it.
+    r"""Compute the gradient of a log-softmax without a sum over all classes, where only the label's class has a
+    gradient.
 
-    d_k = g_k - p_k \sum_j g_j, and g is zero but at the label y, so the sum is g_y; zero for a row that is passed over.
+    d_k = g_k - p_k \sum_j g_j, and g is zero except at the label y, so the sum is g_y; zero for an ignored row.
     """
     written = all_written(graph)
     for node in graph.find_nodes(op="call_function", target=aten._log_softmax_backward_data.default):
@@ -45,9 +46,9 @@ def known_sums(graph: Graph) -> None:
 
 
 def _labels(loss: Node) -> tuple[Node, Node]:
-    """Labels, and the gradient of a loss by what it reads there, with one class each; zero where it reads nothing.
+    """The labels, and the gradient of the loss at each label's entry; zero for rows that the loss ignores.
 
-    Made of what the loss is given where it is given: labels may be changed in place.
+    Both are computed where the loss gets its arguments, since labels may be mutated later.
     """
     gradient, _, label, weight, reduction, passed_over, weights = loss.args
     label = put(loss, aten._to_copy.default, label, dtype=torch.int64)
@@ -63,7 +64,7 @@ def _labels(loss: Node) -> tuple[Node, Node]:
 
 
 def own_sums(graph: Graph) -> None:
-    """The log-softmax of long rows, and what a loss reads of it, by a kernel of our own."""
+    """Replace the log-softmax of long rows, and the loss that reads it, by our own kernel."""
     written = all_written(graph)
     for node in graph.find_nodes(op="call_function", target=aten._log_softmax.default):
         values, axis, _ = node.args
@@ -84,7 +85,7 @@ def own_sums(graph: Graph) -> None:
 
 
 def own_gradients(graph: Graph) -> None:
-    """The gradient of long rows that `known_sums` spelt out, by a kernel of our own, in rows that products want."""
+    """Replace the gradient of long rows, in the form that `known_sums` gave it, by our own kernel with padded rows."""
     for exponential in graph.find_nodes(op="call_function", target=aten.exp.default):
         if (found := _spelt_out(exponential)) is None:
             continue
@@ -105,7 +106,9 @@ def own_gradients(graph: Graph) -> None:
 
 
 def _spelt_out(exponential: Node) -> tuple[Node, Node, Node, Node] | None:
-    """Where the gradient of a log-softmax ends, with the sums of its rows, labels, and what the loss gives each row."""
+    """Match the gradient of a log-softmax: its last node, the row sums, the labels, and the gradient of each row's
+    loss.
+    """
     beyond = _uncast(operand(exponential))
     shifted = operand(beyond) if beyond.target is aten.sub.Tensor else beyond
     if beyond.target is not aten.sub.Tensor or shifted.target is not aten.sub.Tensor:
@@ -133,7 +136,7 @@ def _spelt_out(exponential: Node) -> tuple[Node, Node, Node, Node] | None:
 
 
 def _at_labels(chosen: Node, total: Node) -> bool:
-    """Whether a choice is that of the column that each row's label names; `total` has one number for a row."""
+    """Whether `chosen` selects in each row the column of its label; `total` has one number per row."""
     if chosen.target is not aten.eq.Tensor:
         return False
     every, label, shape = operand(chosen), operand(chosen, 1), tuple(value(chosen).shape)
@@ -149,21 +152,21 @@ def _only_user(node: Node, target: OpOverload) -> Node | None:
 
 
 def _uncast(node: Node) -> Node:
-    """What was cast."""
+    """The node that was cast."""
     while node.target is aten._to_copy.default:
         node = operand(node)
     return node
 
 
 def _reads_one(loss: Node) -> bool:
-    """Whether it is the loss of every row, by a label each, and nothing else is asked of it."""
+    """Whether this is the loss of every row at one label each, and nothing else is read from it."""
     if loss.target is not aten.nll_loss_forward.default or loss.args[3] != NONE:
         return False
     return value(operand(loss, 1)).dtype == torch.int64 and all(user.args[1] == 0 for user in loss.users)
 
 
 def _lost(loss: Node, found: Node) -> None:
-    r"""The loss from \log \sum_k e^{x_k} - x_y."""
+    r"""Replace the loss by \log \sum_k e^{x_k} - x_y."""
     logarithm, label, weight, _, passed_over = given(loss)
     there = put(loss, aten.ne.Scalar, label, passed_over)
     found = put(loss, aten._to_copy.default, found, dtype=value(logarithm).dtype)
@@ -177,7 +180,7 @@ def _lost(loss: Node, found: Node) -> None:
 
 
 def is_long(values: Tensor) -> bool:
-    """Whether these are rows that a GPU takes long to go through, in float32 or less."""
+    """Whether these are rows so long that reading them dominates on a GPU, in float32 or less."""
     return values.is_cuda and values.ndim == 2 and values.shape[1] >= LONG and values.dtype.itemsize <= 4
 
 
@@ -210,7 +213,8 @@ def _(values: Tensor, sums: Tensor, label: Tensor, total: Tensor, width: int, ki
 
 
 def written_once(graph: Graph) -> None:
-    """What goes into one product as it is and into another one with zeros added is written with them only, if large.
+    """Where an array enters one product as it is and another one zero-padded, write only the padded array, if it is
+    large.
 
     The zeros are multiplied with zeros that pad the other factor, usually a bfloat16 copy of a weight. The forward
     product with that weight is padded in the same way, and its output is a slice of a wider one.
@@ -228,7 +232,7 @@ def written_once(graph: Graph) -> None:
 
 
 def _with_zeros(whole: Node, pad: Node, products: list[Node], missing: int) -> None:
-    """`whole` with zeros added in `pad` and in all `products`, and as a part of that wherever else it is used."""
+    """Use the padded array in `pad` and in all `products`, and a slice of it wherever else `whole` is used."""
     shape, place = list(value(whole).shape), after(whole)
     rows = put(place, aten.reshape.default, whole, [-1, shape[-1]])
     longer = put(place, aten.constant_pad_nd.default, rows, [0, missing], 0.0)
@@ -245,7 +249,7 @@ def _with_zeros(whole: Node, pad: Node, products: list[Node], missing: int) -> N
 
 
 def _forward(weight: Node, taller: Node, missing: int) -> None:
-    """x W^T as a part of the product with the taller weight."""
+    """Compute x W^T as a slice of the product with the padded weight."""
     turned, written = put(after(taller), aten.t.default, taller), all_written(weight.graph)
     turns = [user for user in weight.users if user.target is aten.t.default]
     for node in dict.fromkeys(user for turn in turns for user in turn.users):
@@ -260,14 +264,14 @@ def _forward(weight: Node, taller: Node, missing: int) -> None:
 
 
 def _source(node: Node) -> Node:
-    """Where a view's rows come from: views that keep the last axis keep the rows, in their order."""
+    """Follow views that keep the last axis back to the array whose rows they show."""
     while is_view(node) and value(operand(node)).shape[-1:] == value(node).shape[-1:]:
         node = operand(node)
     return node
 
 
 def _zeros(pad: Node) -> int:
-    """How many zeros are added to the end of the last axis, if that is all that is added."""
+    """How many zeros are appended to the last axis; 0 if the padding does anything else."""
     _, sides, *rest = given(pad)
     filled = rest[0] if rest else 0
     return sides[1] if len(sides) == 2 and sides[0] == 0 and sides[1] > 0 and filled == 0 else 0

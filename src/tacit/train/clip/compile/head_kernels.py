@@ -58,7 +58,7 @@ def _log_sum_exp(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _with(block, largest, total):  # type: ignore[no-untyped-def]
-    """With one more block; numbers that are all minus infinity add nothing."""
+    """Update the running maximum and sum with one more block; entries of minus infinity add nothing."""
     higher = tl.maximum(largest, tl.max(block, 0))
     return higher, total * tl.exp(largest - higher) + tl.sum(tl.exp(block - higher), 0)
 

@@ -51,7 +51,7 @@ class Image:
         return self.patches.depth
 
     def slack2(self, memo: Memo) -> Tensor | float:
-        """Nothing is rounded: products of bfloat16 are exact in float32, and so are the weights."""
+        """Zero: products of bfloat16 are exact in float32, and so are the weights."""
         return self.shape.numel() * LOST**2
 
     def sway2(self, memo: Memo) -> Tensor:
@@ -81,7 +81,7 @@ class Image:
 
 
 def pays(gradient: Tensor, shape: torch.Size) -> bool:
-    """Whether the kernels are for this weight: a plain convolution of images, reduced precision, being compiled."""
+    """Whether the kernels suit this weight: a plain 2-d convolution, reduced precision, in a compiled step."""
     return len(shape) == 4 and narrow(gradient) and isinstance(gradient, FakeTensor)
 
 

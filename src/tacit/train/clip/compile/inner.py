@@ -1,7 +1,8 @@
-"""Squared norms by inner products in a compiled step on a GPU: one kernel of our own per weight (`inner_kernels`).
+"""Squared norms by inner products in a compiled step on a GPU, with one kernel of our own per weight (`inner_kernels`).
 
-The eager step writes the inner products out (`terms`), and a compiled one is compared with it before it is used. One
-launch has fewer programs than a GPU has processors, so the launches of all weights run side by side (`norms_together`).
+The eager step writes the inner products out (`terms`), and the compiled step is compared with it before it is used. One
+launch has fewer programs than a GPU has processors, so the launches for all weights run concurrently
+(`norms_together`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PROCESSORS, STREAMS = 132, 4
 
 @dataclass(frozen=True)
 class Tile:
-    """A block of positions, the numbers taken at a time, and how a program runs; `speed` is relative."""
+    """A kernel configuration: positions per block, entries read at a time, and launch settings; `speed` is relative."""
 
     block: int
     step: int
@@ -34,12 +35,12 @@ class Tile:
     speed: float
 
     def pairs(self, positions: int) -> int:
-        """How many pairs of blocks, each with itself too."""
+        """The number of pairs of blocks, including each block with itself."""
         blocks = -(-positions // self.block)
         return blocks * (blocks + 1) // 2
 
     def time(self, sequences: int, positions: int) -> float:
-        """How long all programs take, those that run side by side at once."""
+        """The estimated time of all programs, counting those that run concurrently once."""
         return -(-sequences * self.pairs(positions) // PROCESSORS) * self.block**2 / self.speed
 
 
@@ -52,8 +53,9 @@ def chosen(sequences: int, positions: int) -> Tile:
 
 
 def pays(left: Tensor, right: Tensor) -> bool:
-    """Whether the kernel is for these sides: reduced precision, being compiled, rows one after the other in memory, and
-    blocks that cover no more than all pairs of positions."""
+    """Whether the kernel suits these factors: reduced precision, a compiled step, contiguous rows, and blocks that
+    cover no more than all pairs of positions.
+    """
     if not (narrow(left) and isinstance(left, FakeTensor) and left.is_contiguous() and right.is_contiguous()):
         return False
     batch, groups, positions, _ = left.shape
@@ -77,9 +79,9 @@ def _(left: Tensor, right: Tensor, lengths: Tensor, positions: int) -> Tensor:
 def all_inner_sums(
     lefts: Sequence[Tensor], rights: Sequence[Tensor], lengths: Sequence[Tensor], positions: Sequence[int]
 ) -> list[Tensor]:
-    """`inner_sums` of several weights; the stream at hand waits for all of them.
+    """`inner_sums` of several weights, on several streams; the current stream waits for all of them.
 
-    Everything lies in memory of that stream, which hands it to nobody before it has waited.
+    All memory belongs to the current stream, which reuses none of it before it has waited.
     """
     from .inner_kernels import launch, room
 
@@ -112,9 +114,10 @@ def _streams(device: torch.device) -> list[torch.cuda.Stream]:
 
 
 def norms_together(graph: Graph) -> None:
-    """All norms by inner products of a traced step in one operation, where the last of them is made.
+    """Merge all norms by inner products of a traced step into one operation, at the place of the last of them.
 
-    What hangs on one of them moves behind it, in the order that it had: not if any of that is written into.
+    Operations that depend on one of them are moved behind it, in their order; if any of those is mutated, nothing is
+    done.
     """
     every = graph.find_nodes(op="call_function", target=torch.ops.tacit.inner_sums.default)
     if len(every) < 2:
@@ -140,7 +143,7 @@ def norms_together(graph: Graph) -> None:
 
 
 def _hanging_on(every: list[Node]) -> list[Node]:
-    """Operations before the last of these that need one of them."""
+    """The operations before the last of these nodes that depend on one of them."""
     found, node = dict.fromkeys(every), every[0]
     while node is not every[-1]:
         if not found.keys().isdisjoint(node.all_input_nodes):

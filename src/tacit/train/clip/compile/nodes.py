@@ -1,4 +1,4 @@
-"""Operations of a traced step: what they write into, and how one more is put among them."""
+"""Helpers for the nodes of a traced step: insert an operation, and find the memory that operations write or return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.fx.node import map_arg
 
 
 def put(place: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
-    """One more operation before `place`, its value known as those of traced ones are."""
+    """Insert an operation before `place`, with its example value computed as for traced nodes."""
     with place.graph.inserting_before(place):
         found = place.graph.call_function(target, args, kwargs)
     found.meta["val"] = target(*map_arg(args, value), **kwargs)
@@ -20,24 +20,24 @@ def put(place: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
 
 
 def operand(node: Node, place: int = 0) -> Node:
-    """The operation whose result is the argument in this place."""
+    """The node that is this positional argument."""
     found = node.args[place]
     assert isinstance(found, Node)
     return found
 
 
 def given(node: Node) -> tuple[Any, ...]:
-    """All arguments of an operation: others' results, numbers, lists of either."""
+    """All positional arguments of an operation: nodes, numbers, and lists of either."""
     return node.args
 
 
 def value(node: Node) -> Any:
-    """What an operation gave when it was traced."""
+    """The example value that an operation had when it was traced."""
     return node.meta["val"]
 
 
 def after(node: Node) -> Node:
-    """The first place where the value of `node` is known, and all inputs are."""
+    """The first node after `node` at which its value and all inputs of the graph are available."""
     following = node.next
     while following.op == "placeholder":
         following = following.next
@@ -45,12 +45,12 @@ def after(node: Node) -> Node:
 
 
 def all_written(graph: Graph) -> set[int]:
-    """The memory that operations write into."""
+    """The storages that operations of the graph mutate."""
     return {place for node in graph.nodes for target in _written(node) for place in storage(target)}
 
 
 def _written(node: Node) -> list[Any]:
-    """The arguments that an operation writes into: any, if it does not say."""
+    """The arguments that an operation mutates; all of them if its schema does not say."""
     if node.op != "call_function" or node.target is operator.getitem:
         return []
     if not isinstance(node.target, OpOverload):
@@ -62,12 +62,12 @@ def _written(node: Node) -> list[Any]:
 
 
 def returned(graph: Graph) -> set[int]:
-    """The memory that is handed out."""
+    """The storages that the graph returns."""
     return storage(graph.output_node().all_input_nodes)
 
 
 def storage(found: Any) -> set[int]:
-    """The memory behind a node, a value or a list of them."""
+    """The storages behind a node, a value or a list of them."""
     if isinstance(found, list | tuple):
         return set().union(*map(storage, found))
     if isinstance(found, Node):

@@ -35,7 +35,7 @@ def without_ones(graph: Graph) -> None:
 
 
 def _elementwise(node: Node) -> bool:
-    """Whether every number of the result is made of the numbers in its place, and nothing is written."""
+    """Whether every entry of the result depends on the entries at its own place only, and nothing is mutated."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload) or not isinstance(value_of(node), Tensor):
         return False
     if any(isinstance(one, list | tuple) for one in node.args) or "memory_format" in node.kwargs:
@@ -50,7 +50,7 @@ def value_of(node: Node) -> Any:
 
 
 def _dropped(place: Node, given: Any, axes: int) -> Any:
-    """An argument without the axis that lies where the result's second one does."""
+    """An argument without the axis that corresponds to the result's second one."""
     if not isinstance(given, Node) or not isinstance(value_of(given), Tensor):
         return given
     shape = list(value(given).shape)

@@ -1,7 +1,7 @@
-"""The gradient of a bias per example in a compiled step on a GPU: a sum over positions, by a kernel of its own.
+"""The per-example gradient of a bias in a compiled step on a GPU: a sum over positions, by our own kernel.
 
-The compiler would join the sum with the operation that makes the numbers, the gradient of GELU say, and run both at a
-third of the memory's speed.
+The compiler would fuse the sum with the operation that produces the values, such as the gradient of GELU, and run both
+at a third of the memory bandwidth.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MANY = 2**22
 
 
 def pays(values: Tensor) -> bool:
-    """Whether the kernel is for (B, ..., d): reduced precision, being compiled, many, one after the other."""
+    """Whether the kernel suits (B, ..., d): reduced precision, a compiled step, large and contiguous."""
     inside = isinstance(values, FakeTensor) and values.ndim > 2 and values.shape[1:-1].numel() > 1
     return inside and narrow(values) and values.is_contiguous() and values.numel() >= MANY
 

@@ -1,8 +1,8 @@
-"""A compiled step recorded once and replayed: a GPU takes hundreds of small launches as one (CUDA graphs).
+"""Record a compiled step once and replay it, so that a GPU gets hundreds of small launches as one (CUDA graphs).
 
-What is recorded reads parameters where they lie and examples from buffers of its own; results lie in memory that the
-next replay overwrites, so whoever keeps them copies them. Other parameters, or some that moved, come in another mapping
-and make a new recording.
+A recording reads parameters in place and examples from its own buffers. Results lie in memory that the next replay
+overwrites, so callers copy what they keep. Other parameters, or parameters that have moved, come as a different mapping
+and cause a new recording.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WARM = 3
 
 
 class Replay:
-    """A function (trained, public, batch, mask, clip_norm) -> tensors, launched as one piece of work."""
+    """A function (trained, public, batch, mask, clip_norm) -> tensors, launched as one CUDA graph."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -43,7 +43,7 @@ class Replay:
         return self.found
 
     def forget(self) -> None:
-        """Give the recording's memory back; the next call records anew."""
+        """Free the memory of the recording; the next call records again."""
         self.recorded, self.recording, self.found, self.inputs = (), None, None, ()
 
     def _record(self, trained: Any, public: Any, batch: Any, mask: Tensor, clip_norm: Tensor) -> None:
@@ -57,13 +57,13 @@ class Replay:
 
 
 def recordable(device: torch.device) -> bool:
-    """Whether work on this device would be recorded: torch does it on the current one, on the one stream it made."""
+    """Whether work on this device can be recorded: torch records on the current device and its own stream."""
     stream = torch.cuda.graph.default_capture_stream
     return device.index == torch.cuda.current_device() and (stream is None or stream.device == device)
 
 
 def recorded(device: torch.device, *works: Callable[[], None]) -> list[torch.cuda.CUDAGraph]:
-    """Pieces of work that share memory, to be replayed in this order; the device's random numbers stay as they were."""
+    """Graphs that share memory, to be replayed in this order; the device's random state stays as it was."""
     stream, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)
     with torch.random.fork_rng(devices=[device]):
         aside.wait_stream(stream)

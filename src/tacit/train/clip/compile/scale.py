@@ -1,4 +1,6 @@
-"""Weights times one side of a weight's outer products in a compiled step on a GPU, by a kernel (`scale_kernels`)."""
+"""Multiply one factor of a weight's outer products by the weights, in a compiled step on a GPU, by a kernel
+(`scale_kernels`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ MANY = 2**20
 
 
 def scales(values: Tensor) -> bool:
-    """Whether the kernel is for these numbers: reduced precision, being compiled, many, one after the other."""
+    """Whether the kernel suits these values: reduced precision, a compiled step, large and contiguous."""
     return narrow(values) and isinstance(values, FakeTensor) and values.is_contiguous() and values.numel() >= MANY
 
 

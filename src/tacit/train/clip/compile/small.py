@@ -1,9 +1,9 @@
-"""Small gradients of a traced step side by side: one norm and one sum, where a GPU would run two launches for each.
+"""Join the small gradients of a traced step into one array: one norm and one sum, in place of two launches for each.
 
-A network has many biases and norms, and a gradient of a few hundred numbers per record keeps a GPU busy for less time
-than its launch takes. Gradients that are written out anyway are one array with a row per record here. Their squared
-norms are added up together and their weighted sum is cut again, so every sum is made of the same numbers in the same
-order.
+A network has many biases and normalisation weights. A gradient of a few hundred entries per record occupies a GPU for
+less time than the launch takes. Gradients that are written out anyway are concatenated here, with a row per record.
+Their squared norms are computed together, and their weighted sum is split again, so every sum has the same terms in the
+same order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..sums import Terms
 from ..weigh import Weigh
 
 SMALL = 2**14
-"""Numbers of a gradient that is small."""
+"""The number of entries up to which a gradient counts as small."""
 Shapes = dict[str, torch.Size]
 
 
@@ -29,7 +29,9 @@ def pays(losses: Tensor) -> bool:
 
 
 def side_by_side(terms: Terms, weigh: Weigh) -> tuple[Terms, dict[str, Shapes]]:
-    """The terms with all small ones of a group joined in the first one's place, and whose they are, by its name."""
+    """Join all small terms of a group in place of the first; returns the terms, and for each joined one the names and
+    shapes of its parts.
+    """
     groups: dict[tuple[int, torch.dtype], dict[str, Tensor]] = {}
     for name, parts in terms.items():
         if (values := _small(parts)) is not None:
@@ -46,7 +48,7 @@ def side_by_side(terms: Terms, weigh: Weigh) -> tuple[Terms, dict[str, Shapes]]:
 
 
 def apart(sums: Mapping[str, Tensor], shapes: dict[str, Shapes]) -> dict[str, Tensor]:
-    """Sums by parameter from those of joined terms."""
+    """Split the sums of joined terms into sums per parameter."""
     found = dict(sums)
     for first, members in shapes.items():
         pieces = sums[first].split([shape.numel() for shape in members.values()])
@@ -55,7 +57,7 @@ def apart(sums: Mapping[str, Tensor], shapes: dict[str, Shapes]) -> dict[str, Te
 
 
 def _small(parts: list[Term]) -> Tensor | None:
-    """The numbers of a small gradient that is written out, and is not part of another term."""
+    """The entries of a small gradient that is written out and is no part of another term; None for any other."""
     only = parts[0]
     if len(parts) > 1 or not isinstance(only, Dense) or only.key is not None:
         return None

@@ -1,7 +1,7 @@
-"""Views in a traced step, written such that a compiler writes what they are of once.
+"""Rewrite the views of a traced step so that the compiler writes each array only once.
 
-A compiler keeps an array that a product reads as it is, and makes a new one for every view that a product reads of
-something not kept. And it does not see that a cast of a view is a view of the cast.
+The compiler keeps an array that a matrix product reads directly. For a view of an array that is not kept, it writes a
+new array for every product that reads the view. It also does not recognise that casting a view equals viewing the cast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, ate
 
 
 def is_view(node: Node) -> bool:
-    """Whether it shows all numbers of its argument in the same order: any two of these in a row are a reshape."""
+    """Whether a node shows all entries of its argument in the same order, so that two of them in a row are one
+    reshape.
+    """
     if node.target is aten.transpose.int:
         shape = value(node).shape
         first, last = sorted(axis % len(shape) for axis in given(node)[1:])
@@ -26,7 +28,7 @@ def is_view(node: Node) -> bool:
 
 
 def no_copies(graph: Graph) -> None:
-    """A copy that lies as what it is of does is that, where neither is written into or handed out."""
+    """Remove a clone whose strides equal its source's, unless either tensor is mutated or returned."""
     own = all_written(graph) | returned(graph)
     for node in graph.find_nodes(op="call_function", target=aten.clone.default):
         source = node.args[0]
@@ -37,7 +39,7 @@ def no_copies(graph: Graph) -> None:
 
 
 def casts_first(graph: Graph) -> None:
-    """Views of views are views of what is there, and a cast of a view to fewer digits is a view of the cast."""
+    """Collapse chains of views, and move a down-cast before the view that it reads."""
     written = all_written(graph)
     for node in list(graph.nodes):
         cast = _is_cast(node) and is_view(node.args[0]) and _shorter(node)
@@ -52,9 +54,10 @@ def casts_first(graph: Graph) -> None:
 
 
 def one_view(graph: Graph) -> None:
-    """Where a product reads a view of an array, all other views of it are views of that one.
+    """Where a product reads a view of an array, derive all other views of the array from that view.
 
-    If the array is a cast, what the product reads is the cast: a cast alone would not be kept.
+    If the array is a cast, the product is made to read the cast itself, since the compiler would not keep a cast
+    otherwise.
     """
     written = all_written(graph)
     for product in [node for node in graph.nodes if node.target in PRODUCTS]:
@@ -81,7 +84,7 @@ def _shorter(cast: Node) -> bool:
 
 
 def _show(node: Node, source: Node, place: Node) -> None:
-    """`source`, in the shape of `node`, in its stead."""
+    """Replace `node` by `source`, reshaped to the shape of `node`."""
     shape = list(value(node).shape)
     same = list(value(source).shape) == shape
     node.replace_all_uses_with(source if same else put(place, aten.reshape.default, source, shape))

@@ -42,6 +42,7 @@ from torch.nn.utils import parametrize
 from ..capture.onlookers import in_force
 from .code import imported, names_of
 from .held import attribute, inherited, own_names, raised, slot_of
+from .hidden import Hidden, advances
 from .kinds import (
     HOLDERS,
     SHALLOW,
@@ -115,7 +116,7 @@ class Reach:
             value, path, whole = self._left.pop()
             if isinstance(value, HOLDERS):
                 self._left += [(one, path, whole) for one in gc.get_referents(value)]
-            if plain(value) or id(value) in self._seen:
+            if plain(value) or id(value) in self._seen or (self._near and _of_sharding(value)):
                 continue
             self._seen[id(value)] = value
             self._paths[id(value)] = path
@@ -156,11 +157,17 @@ class Reach:
         self._walk()
 
     def _later(self, values: Any, path: str, whole: bool) -> None:
-        """Visit some values; where not all is walked, containers and objects of the user's own classes only."""
+        """Visit some values; where not all is walked, containers and objects of the user's own classes only.
+
+        From near, iterators too: how far they have come is compared.
+        """
         self._left += [
             (value, path, whole)
             for value in values
-            if whole or isinstance(value, CONTAINERS) or of_a_user_class(type(value))  # type: ignore[arg-type]
+            if whole
+            or isinstance(value, CONTAINERS)
+            or of_a_user_class(type(value))  # type: ignore[arg-type]
+            or (self._near and advances(type(value)))  # type: ignore[arg-type]
         ]
 
     def _visit(self, value: Any, path: str, whole: bool) -> None:
@@ -190,7 +197,10 @@ class Reach:
         whole = whole and type(value).__module__ not in SHALLOW
         known = self._container(value, path, whole) or self._callable(value, path)
         known = self._attributes(value, path, whole) or known or holds_nothing(type(value))  # type: ignore[arg-type]
-        if whole and (not known or hides(type(value))):  # type: ignore[arg-type]
+        hidden = not known or hides(type(value))  # type: ignore[arg-type]
+        if self._near and hidden:
+            self.snapshots.append(Hidden(value, strict=whole))
+        if whole and hidden:
             self.opaque.setdefault(path or "the model", f"{type(value).__module__}.{type(value).__qualname__}")
             self._later((one for one in gc.get_referents(value) if isinstance(one, CONTAINERS)), path, False)
 
@@ -381,6 +391,12 @@ class Reach:
             self._later((value.__dict__, gradient(value)), path, whole)
         if type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             self._left.append((type(value), path, whole))
+
+
+def _of_sharding(value: Any) -> bool:
+    """Whether an object is torch's own that sees to parameters in parts: it gathers them in every pass anew."""
+    kind = type(value)
+    return kind.__module__.startswith("torch.distributed.") and not isinstance(value, Tensor | torch.nn.Module)
 
 
 def handlers() -> list[Any]:
