@@ -21,6 +21,7 @@ from ..data.csv_file import ENDINGS, begins_with_header, header_of
 from ..data.csv_quotes import check_quotes
 from ..data.frames import is_frame, named, narwhals
 from .frames import arrow_of
+from .row_wise import check_rows
 
 Relation = Any
 """An ibis table expression; ibis has no types of its own that mypy could use."""
@@ -129,6 +130,8 @@ def opened(source: object) -> Opened:
     if type(source).__module__.partition(".")[0] == "ibis":
         engine = _known(_backend_of(source))
         check_names("The table", getattr(source, "columns"), engine.name)  # noqa: B009  ibis has no types
+        check_rows(source, engine.name)
+        _check_views(source, engine)
         return Opened(source, engine, "The table", _described(source, engine), folds=_folds(engine))
     if is_frame(source):
         return _frame(source)
@@ -171,6 +174,19 @@ def _backend_of(relation: Relation) -> Backend:
     if not hasattr(relation, "columns"):
         raise BadInput("An ibis table is expected, not a column or a number.")
     return found
+
+
+def _check_views(relation: Relation, engine: Backend) -> None:
+    """Refuse a text file that ibis reads: DuckDB guesses the types of its columns from values, and stops at others."""
+    if engine.name != NATIVE:
+        return
+    names = {node.name for node in relation.op().find(ibis().expr.operations.DatabaseTable)}
+    views = engine.raw_sql("select view_name, sql from duckdb_views() where not internal").fetchall()
+    if any(name in names and ("read_csv" in text or "read_json" in text) for name, text in views):
+        raise BadInput(
+            "The types of the columns would be guessed from people's values, and others would stop the engine.",
+            fix="Give the path of the .csv file itself, or its rows as a data frame.",
+        )
 
 
 def _file(path: Path) -> Opened:

@@ -13,19 +13,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..core.errors import BadInput
+from .row_wise import COMPARED, MATCHES, PATTERNS, check_pattern, family, kind_of
 from .sources import COARSE, Opened, ibis
 from .values import Column, doubled, exact_text, number_of, real
 
-ALLOWED = frozenset({
-    "And", "Or", "Not", "Xor", "Equals", "NotEquals", "Less", "LessEqual", "Greater", "GreaterEqual", "Between",
-    "InValues", "IsNull", "NotNull", "IsNan", "IsInf", "Field", "Literal", "NULL", "Lowercase", "Uppercase", "Strip",
-    "LStrip", "RStrip", "StartsWith", "EndsWith", "StringContains", "StringLength", "StringSQLLike", "StringSQLILike",
-    "ExtractYear", "ExtractMonth", "ExtractDay", "ExtractHour", "ExtractQuarter", "Coalesce", "FillNull", "IdenticalTo",
-})  # fmt: skip
+ALLOWED = COMPARED
 """Operations of ibis that look at one row and, with the rules of this module, fail on no value."""
-PATTERNS = ("StringSQLLike", "StringSQLILike")
-MATCHES = (*PATTERNS, "StartsWith", "EndsWith", "StringContains")
-"""Operations that PostgreSQL refuses for a collation of its own, and says so only when it reads a row."""
 NANO = 9
 Node = Any
 Kind = Any
@@ -97,10 +90,10 @@ def _structure(node: Node) -> Any:
 
 def _total(node: Node, table: Opened) -> Node:
     operations = ibis().expr.operations
-    name = type(node).__name__
-    if name not in ALLOWED:
+    name = kind_of(node, ALLOWED)
+    if name is None:
         raise BadInput(
-            f"A condition may not use {name}.",
+            f"A condition may not use {type(node).__name__}.",
             fix="Compare columns with constants; prepare anything else in the table itself, row by row.",
         )
     if isinstance(node, operations.Field) and node.rel != table.relation.op():
@@ -108,7 +101,7 @@ def _total(node: Node, table: Opened) -> Node:
     if isinstance(node, operations.Field):
         table.column(node.name)  # refuses kinds that an engine cannot read
     if name in PATTERNS:
-        _check_pattern(node)
+        check_pattern(node)
     if name in MATCHES:
         node = _spelt(node, table)
     if name.startswith("Extract") and node.arg.dtype.is_timestamp() and node.arg.dtype.scale in COARSE:
@@ -130,15 +123,6 @@ def _varies(part: Node) -> bool:
     return bool(part.dtype.is_string() and type(part).__name__ != "Literal")
 
 
-def _check_pattern(node: Node) -> None:
-    """A pattern of a column, or one that ends with half an escape, is an error for some values and not for others."""
-    text = node.pattern.value if type(node.pattern).__name__ == "Literal" else None
-    if not isinstance(text, str) or node.escape is not None:
-        raise BadInput("A pattern is a constant text without an escape character of its own.")
-    if (len(text) - len(text.rstrip("\\"))) % 2:
-        raise BadInput("A pattern may not end with a single backslash.", fix="Write it twice.")
-
-
 def _aligned(node: Node, table: Opened) -> Node:
     """The node with its parts of one kind; parts that no cast can bring together are refused."""
     operations = ibis().expr.operations
@@ -146,7 +130,7 @@ def _aligned(node: Node, table: Opened) -> Node:
     lists = [part for part in node.__args__ if isinstance(part, tuple)]
     parts += [item for part in lists for item in part if isinstance(item, operations.Value)]
     kinds = [part.dtype for part in parts if not part.dtype.is_null()]
-    if len({_family(kind) for kind in kinds}) > 1:
+    if len({family(kind) for kind in kinds}) > 1:
         raise BadInput("A condition may only compare values of one kind: an engine would cast them, and could fail.")
     if len(kinds) < 2 or not (kinds[0].is_numeric() or kinds[0].is_timestamp()):
         return node
@@ -191,9 +175,3 @@ def _times(parts: list[Node]) -> dict[Node, Node]:
     if not all(isinstance(part.value, datetime) for part in constants):
         raise BadInput("A time is compared with times.")
     return {part: constant(part.value, kind).op() for part in constants}
-
-
-def _family(kind: Kind) -> str:
-    """Kinds that engines compare without a cast that may fail on a value."""
-    names = ("boolean", "numeric", "string", "date", "timestamp", "time")
-    return next((name for name in names if getattr(kind, f"is_{name}")()), str(kind))
