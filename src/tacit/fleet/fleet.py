@@ -28,7 +28,7 @@ from ..loss import Plan
 from ..loss.clipping import FLAT
 from ..loss.sampling import POISSON
 from ..train.clip.arrays import float32_products, ordinary_modes
-from ..train.clip.capture.coins import drawn_from
+from ..train.clip.capture.coins import devices_in_use, drawn_from
 from ..train.clip.rounding import MOST, ROUNDING, at_most
 from .certified import Clip
 from .device import Batch, Compiled, Gradients, fixed_size
@@ -294,7 +294,7 @@ def _gradients(models: Stack, batch: Batch, clip_norm: float | None, most: int =
 
 
 def _make(make_model: Callable[[], nn.Module], seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=devices_in_use()):
         if torch.cuda.is_available():
             torch.manual_seed(seed)
         else:  # the same numbers; seeding devices that are not there takes longer than making a small model

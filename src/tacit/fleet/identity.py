@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..train.clip.capture.coins import devices_in_use
 from .fleet import Fleet
 
 LIBRARIES = ("torch", "numpy", "builtins", "tacit")
@@ -62,7 +63,7 @@ def template(fleet: Fleet) -> nn.Module:
     """One untrained model of the fleet."""
     if isinstance(fleet.start, nn.Module):
         return fleet.start
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=devices_in_use()):
         torch.manual_seed(0)
         return fleet.start()
 

@@ -83,7 +83,7 @@ class Coins:
         """Draw a coin that does not depend on how many numbers were drawn for records, in this process or in others."""
         assert self.seed is not None
         number = sum(map(len, self.drawn.values()))
-        with torch.random.fork_rng(devices=_devices()):
+        with torch.random.fork_rng(devices=devices_in_use()):
             seed_torch(self.seed + number)
             return draw()
 
@@ -119,9 +119,7 @@ def rewound() -> None:
 
 
 def from_here() -> Callable[[], AbstractContextManager[None]]:
-    """A context factory that restores the present state of coins and of the generators of Python and numpy, to repeat a
-    part.
-    """
+    """A context that restores the present state of coins and of Python's and numpy's generators, to repeat a part."""
     coins, states = _NOW.get(), _states()
     places = {} if coins is None else dict(coins.places)
 
@@ -307,7 +305,8 @@ def _processor_only() -> bool:
     return not torch.accelerator.is_available()
 
 
-def _devices() -> list[int]:
+def devices_in_use() -> list[int]:
+    """GPUs whose generators this process has begun to use."""
     return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
 
 
