@@ -33,8 +33,9 @@ OTHER = 4
 
 @dataclass(frozen=True)
 class Counted:
-    """Bounds for one parameter, each (K, B) in float64: `length` of the per-example gradients, `reach` (the sum of the
-    lengths of their parts), and `links`, the number of additions that an entry of the sum passes through.
+    """Bounds for one parameter, (K, B) in float64: `length` bounds the norm of each per-example gradient from above,
+    and `reach` is the sum of the norms of its parts. `links` is the number of additions that an entry of the sum passes
+    through.
     """
 
     length: Tensor

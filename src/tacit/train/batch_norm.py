@@ -51,7 +51,7 @@ def freeze_batch_norm(model: nn.Module) -> nn.Module:
 
 
 class Frozen:
-    """The batch normalisations of a model that are in eval mode now; `keep` puts them back after `model.train()`."""
+    """The batch normalisations of a model that are in eval mode; `keep` returns them to it after `model.train()`."""
 
     def __init__(self, model: nn.Module) -> None:
         self.layers = [layer for _, layer in _layers(model) if not layer.training]
@@ -69,7 +69,7 @@ def _layers(model: nn.Module) -> Iterator[tuple[str, _BatchNorm]]:
 
 
 class GroupNormThen(nn.GroupNorm):
-    """Group normalisation, then the modules that the layer in its place ran after normalising, under their names."""
+    """Group normalisation, followed by the modules that the replaced layer ran after normalising, under their names."""
 
     def forward(self, input: Tensor) -> Tensor:
         found = super().forward(input)
@@ -95,7 +95,7 @@ def replace_batch_norm(model: nn.Module, *, channels: int = 16) -> nn.Module:
 
 
 def _replaced(module: nn.Module, channels: int, known: dict[int, nn.Module]) -> nn.Module:
-    """A layer that is used in several places stays one layer."""
+    """Replace a layer; one that is used in several places stays a single layer."""
     if id(module) in known:
         return known[id(module)]
     if isinstance(module, _BatchNorm):
@@ -125,7 +125,7 @@ def _group_norm(layer: _BatchNorm, channels: int) -> nn.GroupNorm:
 
 
 def _only_modules_follow(layer: _BatchNorm) -> bool:
-    """Whether a layer's own forward is its normalisation and then its modules in order, on made-up numbers.
+    """Whether a layer's forward is its normalisation followed by its modules in order, tested on made-up inputs.
 
     A copy of the layer with random parameters and statistics is run in training and in eval mode.
     """
@@ -140,7 +140,7 @@ def _only_modules_follow(layer: _BatchNorm) -> bool:
 
 
 def _space(layer: _BatchNorm) -> tuple[int, ...]:
-    """Axes beside examples and channels of an input that the layer takes."""
+    """The number of axes, besides examples and channels, of an input for this layer."""
     if isinstance(layer, nn.BatchNorm1d):
         return ()
     return (4, 4, 4) if isinstance(layer, nn.BatchNorm3d) else (4, 4)

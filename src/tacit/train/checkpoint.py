@@ -1,4 +1,4 @@
-"""Secrets on disk: written whole, readable by their owner alone, and destroyed when the run is over."""
+"""Write secrets to disk atomically, readable by their owner only, and destroy them when the run is over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .packing import packed, unpacked
 
 
 def write(state: Mapping[str, Any], path: str | Path) -> Path:
-    """Mode 0600 from the first byte; a crash leaves the old file or the new one, never a half, never both."""
+    """Write atomically, with mode 0600 from the first byte: a crash leaves the old file or the new one."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     with unwritten(path, partial):
@@ -42,13 +42,13 @@ def read(path: str | Path) -> dict[str, Any]:
 GONE = ".gone"
 CHUNK = 2**20
 MOST = 2**40
-"""Bytes: more than any model that one process trains."""
+"""An upper limit in bytes, larger than any model that one process trains."""
 
 
 def destroy(path: str | Path) -> None:
-    """Overwrite and remove: the noise of the run must not outlive it.
+    """Overwrite and remove the file: the noise of the run must not outlive it.
 
-    It is given another name first, so that nobody takes what is half overwritten for a checkpoint.
+    It is renamed first, so that a half-overwritten file is never taken for a checkpoint.
     """
     path = Path(path)
     forget(path)
@@ -58,7 +58,7 @@ def destroy(path: str | Path) -> None:
 
 
 def forget(path: Path) -> None:
-    """Remove what a process left that ended while it destroyed this checkpoint; a disk that is full keeps nothing."""
+    """Remove what is left of a checkpoint whose destruction was interrupted."""
     path = path.with_name(path.name + GONE)
     if path.exists():
         with contextlib.suppress(OSError), path.open("r+b") as file:

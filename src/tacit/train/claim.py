@@ -30,7 +30,7 @@ GPU_SUMS = "rounding of sums over records on a GPU beyond 1/128 of the clip norm
 
 
 def warn_delta(delta: float, public_size: int) -> None:
-    """A delta of 1/n allows a mechanism that publishes one whole record."""
+    """Warn about a large delta: 1/n allows a mechanism that publishes one whole record."""
     if check.delta(delta) * public_size >= 1:
         warnings.warn(
             f"delta {small(delta)} is not below 1/n = {small(1 / public_size)}: it allows one record to be published "
@@ -41,7 +41,7 @@ def warn_delta(delta: float, public_size: int) -> None:
 
 
 def small_delta(public_size: int) -> float:
-    """The delta used where none is given: 1e-5, or less where the data are many: a power of ten at most 1/(10 n)."""
+    """The default delta: 1e-5, or a power of ten at most 1/(10 n) if that is less."""
     return min(1e-5, 10.0 ** math.floor(-math.log10(10 * public_size)))
 
 
@@ -51,7 +51,7 @@ def claimed_delta(plan: Plan) -> float:
 
 
 def evidence(step: PrivateStep, delta: float) -> Evidence:
-    """The whole plan's bound: a run stopped early, by looking at its own output, claims no less (soundness rule 3)."""
+    """Evidence for the whole plan: a run stopped early, by looking at its output, claims no less (soundness rule 3)."""
     plan = step.plan
     not_covered = (*NOT_COVERED, FLOATING) if step.noise == "float32" else NOT_COVERED
     if step.noise == "float32" and next(iter(step.parameters.values())).is_cuda:
@@ -95,5 +95,5 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
 
 
 def _records(step: PrivateStep) -> str:
-    """How records were run, for whoever reads the evidence."""
+    """How records were run, in words for the evidence."""
     return f"one at a time: {step.alone_because}" if step.alone_because else "all at once, each as if alone"

@@ -1,10 +1,10 @@
-"""One charge, one run: its processes agree, its continuations are those of one run, and a ledger numbers them.
+"""One charge, one run: all processes agree, every continuation belongs to the same run, and a ledger numbers them.
 
 Before the first step all processes compare what they were given (`terms`), and ten times in a run their parameters and
-the optimizer's settings. A saved state names its terms and its data by a keyed hash, and goes on under these alone. A
-ledger that offers `fence` numbers the continuations and keeps a hash of the parameters at the same ten steps. A
-continuation that differs from an earlier one there, or that another one has overtaken, is refused. Without such a
-ledger nobody can know of a copy of the state, and the evidence says so.
+the optimizer's settings. A saved state contains its terms and a keyed hash of its data, and can be continued only with
+these. A ledger that offers `fence` numbers the continuations and stores a hash of the parameters at the same ten steps.
+It refuses a continuation that differs from an earlier one there, or that a later one has overtaken. Without such a
+ledger a copy of the state cannot be detected, and the evidence says so.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from .step import PrivateStep
 
 PLACES = 10
-"""How often in a run processes compare their parameters, and a ledger is told a mark: public, as it must be."""
+"""How often in a run processes compare parameters and report a hash to the ledger; a public number."""
 UNFENCED = "a copy of the saved state that was taken up a second time: no ledger numbered the continuations of this run"
 
 
 @dataclass(eq=False)
 class Course:
-    """What makes the steps of a `PrivateStep` one run. `key` makes hashes of data that tell nothing without it.
+    """What makes the steps of a `PrivateStep` one run. `key` is for hashes of data, which reveal nothing without it.
 
     `paid`: a ledger was charged for the run, or may have been when its connection was lost.
     """
@@ -49,7 +49,7 @@ class Course:
     _data: tuple[Any, Any, int | None, Collate | None] | None = None
 
     def agree(self, step: PrivateStep) -> None:
-        """Compare all terms but the data's, before anything is exchanged that could hang or be silently mixed."""
+        """Compare all terms except the data's, before any exchange that could hang or silently mix runs."""
         self.terms = terms(step)
         seed = "" if step.cryptographic else hashed(step.position.secret.hex())
         ledger = "none" if step.ledger is None else type(step.ledger).__name__
@@ -65,10 +65,10 @@ class Course:
         return hmac.new(self.key, secret, hashlib.sha256).hexdigest()
 
     def take(self, step: PrivateStep, data: Any, users: Any, most: int | None, collate: Collate | None) -> None:
-        """Name the data: to the other processes, and to the state that this run goes on from.
+        """Identify the data, to the other processes and to the state that this run continues from.
 
-        Also where one draw says who takes part in several steps: on records in another order, a run that is taken up
-        within a pass would let somebody take part twice.
+        Also needed where one draw decides about several steps: if a run were resumed within a pass on records in
+        another order, a record could take part twice.
         """
         self._data = (data, users, most, collate)
         if step._workers.count == 1 and DATA not in self.terms and step.plan.steps_per_draw == 1:
@@ -86,14 +86,14 @@ class Course:
             )
 
     def whole_terms(self) -> Terms:
-        """All terms, the data's too where there are data; hashing them is put off until somebody asks."""
+        """All terms, including the data's if there are data; these are hashed only on demand."""
         if DATA not in self.terms and self._data is not None:
             data, users, most, collate = self._data
             self.terms[DATA] = data_term(data, users, most, self.key, collate)[0]
         return self.terms
 
     def enter(self, step: PrivateStep) -> None:
-        """Pay for the whole plan, under one key however often the run goes on, and take a number."""
+        """Charge for the whole plan, under one key however often the run is resumed, and take a number."""
         if step.ledger is None:
             return
         ledger, event, key = step.ledger, step.plan.event, f"train-{step.run}"
@@ -116,7 +116,7 @@ class Course:
             step._workers.once(lambda: ledger.charge(event, key=key, purpose="training"))
 
     def check(self, step: PrivateStep) -> None:
-        """At the public places of a run, before the step there."""
+        """Compare processes and report to the ledger at the public steps of a run, before the step there."""
         if not step.done or step.done % max(1, step.plan.steps // PLACES):
             return
         self.compare(step)
@@ -130,7 +130,7 @@ class Course:
             check_same(step._workers.all_of(now))
 
     def end(self, step: PrivateStep) -> None:
-        """The last report, when evidence is made: a continuation that was overtaken gets none."""
+        """Report to the ledger when evidence is made; a continuation that was overtaken gets no evidence."""
         fence = _fence(step)
         if self.number is not None and step.rank == 0 and fence is not None:
             now, last = mark(step.parameters), step.done >= step.plan.steps
@@ -150,13 +150,13 @@ class Course:
 
 
 def _fence(step: PrivateStep) -> Fence | None:
-    """The ledger, where it numbers continuations."""
+    """The ledger, if it numbers continuations."""
     ledger: object = step.ledger
     return ledger if isinstance(ledger, Fence) else None
 
 
 def _held_by_all(step: PrivateStep) -> dict[str, Tensor]:
-    """What every process holds whole: all trained parameters, or, where those are cut up, what is not."""
+    """The tensors that every process holds whole: all trained parameters, or those that are not sharded."""
     if not step.sharded:
         return step.parameters
     every = {**dict(step.model.named_parameters()), **dict(step.model.named_buffers())}

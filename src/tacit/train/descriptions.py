@@ -1,10 +1,10 @@
-"""Functions, objects and models as text, so that two processes can see whether they were given the same.
+"""Describe functions, objects and models as text, so that processes can compare what they were given.
 
-A description says what code does and which plain values it uses: numbers, texts, tensors and arrays by their content,
-and containers of them. Trained parameters are left out, since all processes start with those of the first. So are names
-that tell one process from another: a rank, a device, a folder, a logger that only the first process has. Numbers of
-devices in texts are left out too. What is left out is a matter of convenience: a plan, its sampling and its noise are
-always compared by their exact values (`terms`).
+A description covers what code does and which plain values it uses: numbers, texts, tensors and arrays by content, and
+containers of them. Trained parameters are left out, since all processes start with those of the first. So are names
+that may differ between processes: a rank, a device, a folder, a logger that only the first process has. Device numbers
+in texts are left out too. These omissions only avoid false alarms: a plan, its sampling and its noise are always
+compared by exact value (`terms`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import torch
 from torch import Tensor, nn
 
 DEPTH = 6
-"""How far functions inside functions are followed."""
+"""How deeply nested functions are followed."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""Where an object lies in memory, which its description may tell."""
+"""A memory address in a repr."""
 DEVICE = re.compile(r"\b(cuda|xpu|hpu|npu|mps|cpu):\d+")
 CALLED = 2
-"""How far functions of the same module that a function calls are followed."""
+"""How deeply calls to functions of the same module are followed."""
 OWN_TO_A_PROCESS = (
     "rank", "device", "device_id", "process_index", "pid", "host", "hostname", "port", "seed", "main", "master",
     "process", "logger", "log", "writer", "tracker", "pbar", "bar", "console", "verbose", "quiet", "path", "dir",
     "folder", "file", "filename", "time", "timestamp", "started", "start", "now", "t0", "run_id", "run_name", "environ",
 )  # fmt: skip
-"""Names of variables, or their last words, that may well differ between processes that do the same."""
+"""Variable names, or their last words, that may differ between processes that do the same."""
 Plain = str | int | float | complex | bool | bytes | None
 
 
@@ -42,8 +42,9 @@ def hashed(text: str) -> str:
 
 
 def model_term(model: nn.Module) -> str:
-    """Its layers with their settings, modes, attributes and hooks, its parameters and buffers by shape and kind, and
-    the code of classes that are not torch's own."""
+    """A model's layers with settings, modes, attributes and hooks, its parameters and buffers by shape and dtype, and
+    the code of classes that are not torch's.
+    """
     parts = [_text(model)]
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         parts.append(f"{name} {tuple(tensor.shape)} {tensor.dtype} {tensor.requires_grad}")
@@ -56,7 +57,7 @@ def model_term(model: nn.Module) -> str:
 
 
 def described(value: Any, depth: int = 0) -> str:
-    """A function by its name, code, defaults and what it uses; an object by its class and plain attributes."""
+    """Describe a function by its name, code, defaults and used values, an object by its class and plain attributes."""
     if depth > DEPTH:
         return "..."
     if isinstance(value, functools.partial):
@@ -81,23 +82,23 @@ def described(value: Any, depth: int = 0) -> str:
 
 
 def _held(name: object, value: Any, depth: int) -> str:
-    """A value by the name that it is held under; nothing of one that may be a process's own."""
+    """Describe a value held under a name; empty if the name may differ between processes."""
     return "" if isinstance(name, str) and _own_to_a_process(name) else described(value, depth)
 
 
 def _text(value: nn.Module) -> str:
-    """What a module prints, without addresses and numbers of devices."""
+    """A module's repr, without memory addresses and device numbers."""
     return DEVICE.sub(r"\1", ADDRESS.sub("", repr(value)))
 
 
 def _module(value: nn.Module, depth: int) -> str:
-    """A module that is used, such as a loss; buffers of one with parameters may be the model's, and are set later."""
+    """Describe a module in use, such as a loss; its buffers only if it has no parameters."""
     own = [] if any(True for _ in value.parameters()) else [_tensor(each) for each in value.buffers()]
     return hashed(f"{_text(value)} {_attributes(value, depth + 1)} {own}")
 
 
 def _tensor(value: Any) -> str:
-    """By its content; by its shape alone where it is trained, cut up among processes, or not numbers."""
+    """Describe a tensor by its content; by its shape alone if it is trained, sharded or not numeric."""
     if not isinstance(value, Tensor):
         value = np.asarray(value)
         body = value.tobytes() if not value.dtype.hasobject else b""
@@ -110,7 +111,9 @@ def _tensor(value: Any) -> str:
 
 
 def _function(value: FunctionType, depth: int) -> str:
-    """Functions of the same module that it calls are followed; other globals may be a process's own."""
+    """Describe a function. Functions of the same module that it calls are followed; other globals may differ by
+    process.
+    """
     code, defaults = value.__code__, value.__defaults__ or ()
     first = code.co_argcount - len(defaults)
     cells = zip(code.co_freevars, value.__closure__ or (), strict=True)
@@ -171,7 +174,7 @@ def _filled(cell: Any) -> bool:
 
 
 def _code(code: CodeType) -> str:
-    """A hash of what the code does; where it stands in its file does not matter."""
+    """A hash of what the code does, independent of its position in the file."""
     inner = [_code(item) if isinstance(item, CodeType) else _constant(item) for item in code.co_consts]
     return hashed(repr((code.co_code.hex(), code.co_names, inner)))
 

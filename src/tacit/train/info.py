@@ -12,11 +12,12 @@ from .scale.totals import Part
 
 @dataclass(frozen=True)
 class StepInfo:
-    """For the operator's eyes: mean `loss` and share `clipped` (None for an empty sample), and how many `examples`.
+    """Information about a step for the operator only: mean `loss` and share `clipped` (None for an empty sample), and
+    the number of `examples`.
 
-    `clipped`: whose gradient was scaled down. `idle`: how many contributed nothing, because their label
-    names no output, the loss raises at their values, or their gradient is not finite, longer than 2^64 or zero. Numbers
-    below 2^-63 count as zero, since float32 may not tell them from it.
+    `clipped`: the share of gradients that were scaled down. `idle`: how many examples contributed nothing, because
+    their label names no output, the loss raises at their values, or their gradient is not finite, longer than 2^64 or
+    zero. Values below 2^-63 count as zero, since float32 may flush their squares.
     """
 
     loss: float | None
@@ -26,7 +27,7 @@ class StepInfo:
 
     @classmethod
     def of(cls, count: int, parts: list[Part]) -> StepInfo:
-        """Of a sample of `count` units."""
+        """Summarise the parts of a sample of `count` units."""
         if not count:
             return cls(None, None)
         losses, gave = 0.0, 0

@@ -18,7 +18,7 @@ from .step import PrivateStep
 
 @dataclass(frozen=True)
 class Kept:
-    """Where a run is kept; `lasting`: also when it has ended, until whoever asked for it has its results on disk."""
+    """Where a run is kept. `lasting`: the file stays after the end, until its owner has the results on disk."""
 
     path: Path
     lasting: bool
@@ -38,7 +38,7 @@ class Kept:
         checkpoints.write({**step.state_dict(), **told}, self.path)
 
     def take_up(self, step: PrivateStep, mean: Average) -> list[StepInfo]:
-        """Put step and average where the file says; returns what the steps so far told. Nothing where there is none."""
+        """Restore step and average from the file and return the history so far; empty if there is no file."""
         check_whole(step)
         checkpoints.forget(self.path)
         if not self.path.exists():

@@ -192,7 +192,7 @@ def fit(
 
 
 def fingerprint(model: nn.Module) -> str | None:
-    """SHA-256 of all parameters: which model an evidence is about. None where parts of them lie elsewhere."""
+    """SHA-256 of all parameters, to say which model evidence is about. None if the parameters are sharded."""
     code = hashlib.sha256()
     for name, tensor in model.named_parameters():
         if type(tensor.data) is not Tensor:
@@ -205,7 +205,7 @@ def fingerprint(model: nn.Module) -> str | None:
 def _run(
     step: PrivateStep, mean: Average, batches: Iterator[Batch], history: list[StepInfo], kept: Kept | None, hook: Any
 ) -> None:
-    """Take all steps that are left; what was done is on disk before the first of them, and at public places."""
+    """Take all remaining steps; the state is on disk before the first of them, and again at public steps."""
     every, first = max(1, step.plan.steps // CHECKPOINTS), step.done
     fresh = kept is not None and not kept.path.exists()
     if kept is not None and first < step.plan.steps:

@@ -27,7 +27,7 @@ SCHEMA = "tacit.packed/1"
 DEPTH = 32
 SUM = 32
 HEAD = 256
-"""Bytes that the first line may have at most."""
+"""The maximal length of the first line in bytes."""
 KINDS = {
     str(kind).removeprefix("torch."): kind
     for kind in (
@@ -119,7 +119,7 @@ def _tensor(value: Tensor, tensors: list[Tensor]) -> list[Any]:
 
 
 def _decoded(value: Any, body: memoryview, at: int, depth: int) -> tuple[Any, int]:
-    """The value, and where the next tensor starts."""
+    """The value, and the offset of the next tensor."""
     tag, content = value
     if depth > DEPTH:
         raise ValueError

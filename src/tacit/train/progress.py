@@ -1,7 +1,7 @@
-"""How far a run is, for its operator: one quiet line on standard error.
+"""A progress line on standard error for the operator.
 
 Examples per second and losses come from the private data without noise, so they are for the operator alone. The epsilon
-shown is what the steps so far have cost, not a claim (soundness rule 3).
+shown is the cost of the steps so far, not a claim (soundness rule 3).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from .step import PrivateStep
 
 PARTS = 10
-"""Epsilon is read so many times in a run, and a file gets so many lines; a terminal's line moves every second."""
+"""How often epsilon is computed in a run, and how many lines a file gets; a terminal's line is updated every second."""
 
 
 @dataclass(eq=False)
 class Progress:
-    """Called after every step with the step and what it told; of several processes the first writes.
+    """Called after every step with the step and its `StepInfo`; of several processes only the first writes.
 
-    `also` is called before it, in all of them.
+    `also` is called before it, in all processes.
     """
 
     delta: float
@@ -37,7 +37,7 @@ class Progress:
     _epsilon: float = field(default=0.0, init=False)
 
     def start(self, step: PrivateStep) -> None:
-        """Before the first step, which may take its time."""
+        """Called before the first step, which may take long."""
         device = next(iter(step.parameters.values())).device
         if step.rank == 0 and step.speed.compiles(step.plan.steps, device):
             self._write("compiling the step, which may take minutes, once", last=True)

@@ -1,4 +1,4 @@
-"""How a model's records are run and clipped, parameter by parameter: what a private step would do, before any step."""
+"""How a private step would run and clip a model's records, parameter by parameter; computed before any step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .sample.examples import Examples
 from .step import cross_entropy
 
 SHOWN = 8
-"""Records of a batch that are looked at: their shapes only."""
+"""How many records of a batch are used; only their shapes are read."""
 AT_ONCE, ALONE, REFUSED = "all at once, each as if alone", "one at a time", "refused"
 
 
@@ -42,7 +42,7 @@ class ParameterProof:
 
 @dataclass(frozen=True)
 class Proof:
-    """How `records` are run, `why` where not all at once, how much slower that is, and each parameter's rule."""
+    """How `records` are run, `why` if not all at once, how much slower that is, and the rule of each parameter."""
 
     records: str
     why: str
@@ -51,7 +51,7 @@ class Proof:
 
 
 def proof(model: nn.Module, batch: Any, loss: Loss | None = None) -> Proof:
-    """What a private step does with records that are shaped like those of `batch`; looks at their shapes only."""
+    """Describe what a private step does with records shaped like those of `batch`; only their shapes are read."""
     named = dict(model.named_parameters())
     trained: dict[str, Tensor] = {name: tensor for name, tensor in named.items() if tensor.requires_grad}
     clipper = Clipper(model, averaged(loss or cross_entropy), trained, 1.0)
@@ -80,7 +80,7 @@ def _part(name: str, tensor: Tensor, found: dict[str, ParameterProof], structure
 
 
 def _rules(clipper: Clipper, batch: Any, structure: Structure) -> dict[str, ParameterProof]:
-    """The rules of a pass over made-up records."""
+    """The rules that a pass over made-up records uses."""
     count = size(batch)
     forward = structure.forward(clipper.losses, made_up(batch, count), clipper.parameters, clipper.constants())
     capture = Capture(forward.parameters, Level(count, structure.traced), structure.copies, structure.owned)
@@ -97,7 +97,7 @@ def _used(terms: Terms) -> list[str]:
 
 
 def _operations(capture: Capture, name: str) -> tuple[str, ...]:
-    """Operations that consumed the parameter, or what was derived from it, in order."""
+    """The operations that consumed the parameter, or a tensor derived from it, in order."""
     found = [
         name_of(record.function)
         for record in capture.records
@@ -111,7 +111,7 @@ def _words(parts: Iterable[Term]) -> str:
 
 
 def _term(term: Term) -> str:
-    """How the per-record gradient's length is found, in words."""
+    """How the norm of the per-record gradient is computed, in words."""
     if isinstance(term, Outer):
         positions = term.left.shape[2]
         if positions == 1:

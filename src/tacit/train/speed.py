@@ -1,4 +1,4 @@
-"""How fast, never how private: settings that cannot change the claim."""
+"""Settings that change the speed of training and cannot change its privacy claim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from ..core import BadInput, check
 
 COMPILE_FROM = 500
-"""Steps from which "auto" compiles."""
+"""The number of steps from which "auto" compiles."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Speed:
             raise BadInput("A compiled step keeps its activations.", fix="Choose either compile or checkpointing.")
 
     def compiles(self, steps: int, device: torch.device) -> bool:
-        """As asked; "auto" compiles long runs on a GPU, where it pays most and costs a minute once."""
+        """Whether to compile: as requested, or for "auto" on a GPU and for long runs, since it costs a minute once."""
         if self.compile == "auto":
             return device.type == "cuda" and steps >= COMPILE_FROM and not self.checkpointing
         return bool(self.compile)

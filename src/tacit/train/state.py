@@ -1,4 +1,4 @@
-"""The state of a private run: all that a bit-exact continuation needs, and a secret (see `checkpoint`)."""
+"""The state of a private run: everything that a bit-exact continuation needs. It is a secret (see `checkpoint`)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 SCHEMA = "tacit.private-step/2"
 DAMAGED = KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, AssertionError
-"""What torch and Python raise for states whose parts are missing or of the wrong type."""
+"""Exceptions that torch and Python raise for states with missing parts or wrong types."""
 
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """Where a run is: its name, the number of steps `done`, the clip norm, the `secret` and the key of the current
+    """Where a run is: its name, the number of steps `done`, the clip norm, the `secret`, the key of the current
     `sample`, and the past of correlated `noise`. `source` names the source of randomness and says whether it is
-    cryptographic."""
+    cryptographic.
+    """
 
     run: str
     done: int
@@ -36,13 +37,13 @@ class Position:
 
 
 def check_whole(step: PrivateStep) -> None:
-    """One process cannot write down what all of them hold."""
+    """Refuse to save sharded state: one process cannot write what only all of them hold."""
     if step.sharded:
         raise BadInput("A run with parameters cut up among processes is not saved.", fix="Train it without checkpoint.")
 
 
 def saved(step: PrivateStep) -> dict[str, Any]:
-    """Tensors and plain values only."""
+    """The state as tensors and plain values."""
     check_whole(step)
     step.check_unbroken()
     device, model, at = step.device, step.model.state_dict(), step.position
@@ -69,7 +70,7 @@ def saved(step: PrivateStep) -> dict[str, Any]:
 
 
 def restore(step: PrivateStep, state: dict[str, Any]) -> None:
-    """Put a step where `saved` was called; other settings, or a damaged state, are refused before anything is moved."""
+    """Restore a step to the saved state; other settings, or a damaged state, are refused before anything changes."""
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         found = state.get("schema") if isinstance(state, dict) else None
         raise BadInput(f"The state has schema {str(found)[:60]!r}; this version reads {SCHEMA!r}.")
@@ -83,7 +84,7 @@ def restore(step: PrivateStep, state: dict[str, Any]) -> None:
 
 
 def _compare(step: PrivateStep, state: dict[str, Any]) -> None:
-    """Other terms than the run began with; the optimizer may also be as it was when the state was saved."""
+    """Refuse other terms than the run began with; the optimizer may also be as it was when the state was saved."""
     check_continues(state["terms"], terms(step), state["optimizer_terms"])
     fresh, step.course.key = step.position.secret, state["data_key"]
     if not step.cryptographic and state["start"] and step.course.seed_mark(fresh) != state["start"]:

@@ -1,4 +1,4 @@
-"""Data frames in training: encoded by a schema, which is public or said not to be."""
+"""Data frames in training, encoded by a schema that is public, or marked as read off the data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = 4096
 
 @dataclass(frozen=True)
 class Made:
-    """How a model by name was trained, so that the training can be repeated."""
+    """How a model given by name was trained, so that the training can be repeated."""
 
     kind: str
     plan: Plan
@@ -39,7 +39,7 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class Tabular:
-    """What a training is given in place of a data frame. `data` and the rest stay as they were where there is none."""
+    """What a training uses in place of a data frame; without a frame, `data` and the rest stay as they were."""
 
     data: Any
     plan: Plan
@@ -73,7 +73,7 @@ class Tabular:
 
     @property
     def facts(self) -> str:
-        """What was read off the data, in words; nothing where all is public."""
+        """What was read off the data, in words; empty if everything is public."""
         derived = () if self.schema is None else self.schema.derived
         return OWN_FACTS.format(named(derived)) if derived else ""
 
@@ -102,9 +102,9 @@ class Tabular:
 
 
 def _whole(data: Any, schema: Schema | str | Path | None) -> Any:
-    """A frame with its labels, where they were given as a pair with a schema; anything else as it is.
+    """A frame joined with its labels, if they were given as a pair with a schema; anything else unchanged.
 
-    A pair without a schema is a pair of arrays: its columns must be numbers.
+    A pair without a schema is a pair of arrays, whose columns must be numbers.
     """
     if not holds_frame(data) or is_frame(data) or (schema is None and isinstance(data, tuple)):
         return data
@@ -120,7 +120,7 @@ def _whole(data: Any, schema: Schema | str | Path | None) -> Any:
 
 
 def schema_of(schema: Schema | str | Path | None, data: Any) -> Schema | None:
-    """A schema, one from a file, or one read off the data around the name of its label."""
+    """A schema: as given, read from a file, or inferred from the data and the name of the label column."""
     if isinstance(schema, Path) or (isinstance(schema, str) and schema.endswith(".toml")):
         return Schema.read(schema)
     if isinstance(schema, str):
@@ -136,7 +136,7 @@ def schema_of(schema: Schema | str | Path | None, data: Any) -> Schema | None:
 
 
 def encoded(data: Any, schema: Schema | None) -> Any:
-    """Validation data, or data to predict for: a frame by the schema, anything else as it is."""
+    """Data for validation or prediction: a frame encoded by the schema, anything else unchanged."""
     if not is_frame(data):
         return data
     if schema is None:
@@ -145,14 +145,14 @@ def encoded(data: Any, schema: Schema | None) -> Any:
 
 
 def features(data: Any, schema: Schema | None) -> Any:
-    """The features of a frame, whose label column may be missing; or an array."""
+    """The features of a frame, whose label column may be missing, or of an array."""
     if is_frame(data):
         return encoded(data, None if schema is None else schema.with_(columns=schema.features, label=None))[0]
     return np.asarray(data, dtype=np.float32) if not isinstance(data, torch.Tensor) else data.float()
 
 
 def probabilities(model: nn.Module, x: Any) -> NDArray[np.float64]:
-    """The softmax of a model's outputs, some rows at a time."""
+    """The softmax of a model's outputs, computed for some rows at a time."""
     place = next(model.parameters())
     records = torch.as_tensor(x)
     with torch.no_grad():

@@ -38,12 +38,13 @@ SHORT = 60
 """Values up to this length are shown in a refusal; longer ones are compared by their hash."""
 DATA = "data"
 LOOKED_AT, READ = 16, 4
-"""Records of a data set of somebody else's kind that are compared, and how often each is read: a data set that draws
-one record in ten at random by itself passes for a constant one with probability 0.002."""
+"""How many records of an unknown kind of data set are compared, and how often each is read. A data set that randomises
+one record in ten passes for a constant one with probability 0.002.
+"""
 
 
 def terms(step: PrivateStep) -> Terms:
-    """All terms but the data's, which `batches` gets."""
+    """All terms except the data's, which are known to `batches` only."""
     plan = {f"plan.{item.name}": repr(getattr(step.plan, item.name)) for item in fields(step.plan) if item.compare}
     speed = {f"speed.{item.name}": repr(getattr(step.speed, item.name)) for item in fields(step.speed)}
     found = {
@@ -73,7 +74,7 @@ def optimizer_terms(optimizer: torch.optim.Optimizer, parameters: Mapping[str, T
 
 
 def versions() -> Terms:
-    """Another version may round otherwise, so that a step done again would draw other noise."""
+    """The versions of libraries: another version may round differently, and a repeated step would draw other noise."""
     return {
         "version.tacit": __version__,
         "version.torch": torch.__version__,
@@ -127,7 +128,7 @@ def _update(code: hmac.HMAC, data: Any) -> None:
 
 
 def _update_records(code: hmac.HMAC, records: list[Any] | Rows, collate: Collate | None) -> None:
-    """Records in memory; one that cannot be read is known by that alone, since it contributes nothing."""
+    """Hash records in memory; all unreadable records hash alike, since they contribute nothing."""
     for row in range(len(records)):
         try:
             _update(code, record(records[row], collate))
@@ -136,9 +137,9 @@ def _update_records(code: hmac.HMAC, records: list[Any] | Rows, collate: Collate
 
 
 def _update_some(code: hmac.HMAC, records: Any, count: int, key: bytes, collate: Collate | None) -> None:
-    """Some records of a map-style data set, unless it draws at random by itself: then they say nothing.
+    """Hash some records of a map-style data set, unless it is random by itself: they identify nothing then.
 
-    What it draws from the usual generators is the same here in every process, and put back afterwards.
+    The usual random generators start from the same state in every process, and are restored afterwards.
     """
     chosen = np.random.default_rng(list(key)).permutation(count)[:LOOKED_AT]
     with _drawing():
@@ -149,7 +150,7 @@ def _update_some(code: hmac.HMAC, records: Any, count: int, key: bytes, collate:
 
 @contextlib.contextmanager
 def _drawing() -> Iterator[None]:
-    """Put the usual generators back where they were."""
+    """Restore the usual random generators afterwards."""
     kept, own = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng(devices=[]):
@@ -172,13 +173,13 @@ def _read_record(records: Any, place: int, key: bytes, collate: Collate | None) 
 
 
 def differing(every: list[Terms]) -> list[str]:
-    """Names of the terms that are not the same in all of several descriptions."""
+    """Names of the terms that are not equal in all of several descriptions."""
     names = dict.fromkeys(name for found in every for name in found)
     return [name for name in names if len({found.get(name) for found in every}) > 1]
 
 
 def check_same(every: list[Terms]) -> None:
-    """Refuse processes that do not agree; every one of them raises the same sentence."""
+    """Refuse processes that do not agree; all of them raise the same sentence."""
     if not (names := differing(every)):
         return
     told = "; ".join(_told(name, [found.get(name, "absent") for found in every]) for name in names[:4])
@@ -188,7 +189,7 @@ def check_same(every: list[Terms]) -> None:
 
 
 def check_continues(saved: Terms, now: Terms, current: Terms) -> None:
-    """Refuse to go on under other terms than the saved run began with; `current` are the optimizer's when saved."""
+    """Refuse to continue under other terms than the saved run began with; `current` are the optimizer's when saved."""
     moved = [name for name in current if now.get(name) == current[name]]
     names = [name for name in differing([saved, now]) if name != DATA and name not in moved]
     if names:

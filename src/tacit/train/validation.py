@@ -1,4 +1,4 @@
-"""How good a trained model is on records it was not trained on; bad validation data are found before the first step."""
+"""Evaluate a trained model on records it was not trained on; bad validation data are found before the first step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRIED = 2
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Records for judging a model: by the share of right labels, or by the mean `loss` where there are no labels."""
+    """Validation records, for the share of right labels, or for the mean `loss` if there are no labels."""
 
     examples: Examples
     loss: Loss | None
@@ -36,7 +36,7 @@ class Validation:
     def of(cls, data: Any, model: nn.Module, loss: Loss | None, collate: Collate | None = None) -> Validation:
         """Read `data` as training data are read, and try the model on made-up records of their shapes.
 
-        A model whose parameters are cut up among processes is not tried: to run it would move them.
+        A model with sharded parameters is not tried, because running it would gather them.
         """
         found = cls(Examples.of(data, collate), loss)
         if not found.examples.count:
@@ -48,7 +48,7 @@ class Validation:
         return found
 
     def _try(self, model: nn.Module, rows: Any) -> None:
-        """Made-up records first; rows of the data only for a model that cannot run on such."""
+        """Try made-up records first; rows of the data only for a model that cannot run on made-up ones."""
         for batch, last in ((made_up(rows, TRIED), False), (rows, True)):
             try:
                 self._judged(model, _on(model, batch))
@@ -61,9 +61,9 @@ class Validation:
                     raise BadInput(f"On validation data: {told}", fix=str(told.fix)) from error
 
     def utility(self, model: nn.Module) -> dict[str, float]:
-        """{"accuracy": share} or {"loss": mean}; nothing, with a warning, if a record of the data stops the model.
+        """{"accuracy": share} or {"loss": mean}; empty, with a warning, if a record of the data stops the model.
 
-        The training is paid for by now: its model and evidence must not be lost for that.
+        The training is already paid for, so its model and evidence must not be lost because of that.
         """
         try:
             return self._measured(model)
@@ -82,7 +82,7 @@ class Validation:
         return {name: total / max(count, 1)}
 
     def _judged(self, model: nn.Module, batch: Any) -> tuple[str, float, int]:
-        """Name of the figure, its sum over the batch, and over how many it is a mean."""
+        """The name of the figure, its sum over the batch, and the count that it is a mean over."""
         pair = batch if isinstance(batch, tuple | list) and len(batch) == 2 else None
         if pair is not None and isinstance(pair[1], Tensor):
             outputs, labels = model(pair[0]), pair[1]
@@ -109,7 +109,9 @@ def _classified(outputs: Any, labels: Tensor) -> bool:
 
 
 def accuracy(model: nn.Module, data: Any) -> float:
-    """Share of labels, ignored ones (-100) left out, that are the largest output; one that names no output is wrong."""
+    """The share of labels that equal the largest output, without ignored ones (-100); others outside the classes are
+    wrong.
+    """
     found = Validation(Examples.of(data), None)._measured(model)
     return found["accuracy"] if found else 0.0
 
@@ -121,7 +123,7 @@ def _on(model: nn.Module, batch: Any) -> Any:
 
 @contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode without gradients; every module gets its own mode back."""
+    """Eval mode without gradients; every module's own mode is restored."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""The weights of a model in a file of safetensors: tensors by name, no code."""
+"""Write the weights of a model to a safetensors file: tensors by name, no code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.manifest import sha256
 
 
 def write_weights(model: nn.Module, path: Path) -> str:
-    """Write them and return the file's SHA-256, by which evidence names them."""
+    """Write the file and return its SHA-256, by which evidence refers to the weights."""
     try:
         from safetensors import SafetensorError
         from safetensors.torch import save_file

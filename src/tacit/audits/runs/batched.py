@@ -198,10 +198,11 @@ def answers(
 
 
 def _some(jobs: Sequence[Job], among: Sequence[Result]) -> list[int]:
-    """Places of runs to compare: the last, the last with another coin, one by chance, and two that scored the same.
+    """Pick which runs to repeat in isolation: the last run, the last run whose canary coin differs, one at random, and
+    one pair with equal scores.
 
-    The first is the one run that would be right if all used its generator. The chance is that of the words, so that no
-    other randomness is drawn.
+    The last run is used rather than the first, which would be right even if all runs shared its generator. The random
+    choice comes from that run's own words, so no other randomness is drawn.
     """
     good = [place for place, result in enumerate(among) if not result.problem]
     if not good:

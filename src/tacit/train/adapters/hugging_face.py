@@ -30,9 +30,11 @@ except ImportError:
     raise MissingExtra("hf", "pip install 'tacit[hf]'") from None
 
 SECRET = "_private.secret"
-"""What a run goes on from. Files whose name starts so are left out when the Trainer pushes its folder to the hub."""
+"""The file from which a run resumes. Files with this prefix are left out when the Trainer pushes its folder to the
+hub.
+"""
 NOISELESS = ("loss", "train_loss")
-"""What the Trainer would print and write into its state, its trackers and the model's card."""
+"""Values without noise that the Trainer would print and write into its state, its trackers and the model card."""
 
 
 class PrivateTrainer(Trainer):
@@ -104,7 +106,7 @@ class PrivateTrainer(Trainer):
         return self.private is not None and self.private.done == self.plan.steps
 
     def start(self) -> PrivateStep:
-        """The step at its beginning, or where the run's secret was written."""
+        """The step at its beginning, or at the position stored in the run's secret file."""
         if self.private is not None:
             raise BadInput("A private run is trained once.", fix="Make a new PrivateTrainer.")
         optimizer: Any = getattr(self.optimizer, "optimizer", self.optimizer)
@@ -120,22 +122,24 @@ class PrivateTrainer(Trainer):
         return self.private
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """Theirs, then the secret: one file, so that no older one tells what later noise was."""
+        """Save the Trainer's checkpoint, then overwrite the one secret file, so that no older file reveals later
+        noise.
+        """
         super()._save_checkpoint(*args, **kwargs)
         if self.private is not None:
             checkpoints.write(self.private.state_dict(), self._secret)
 
     def get_train_dataloader(self) -> Any:
-        """One item for each step of the plan; who takes part is drawn when the item is asked for."""
+        """One item per step of the plan; the sample is drawn when the item is requested."""
         return _Samples(self)
 
     def num_examples(self, dataloader: Any) -> int:
         return int(self.plan.public_size)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any) -> Tensor:
-        """Noisy gradients where `backward` would leave plain ones; the Trainer's own optimizer takes the step.
+        """Set noisy gradients where `backward` would leave plain ones; the Trainer's own optimizer then takes the step.
 
-        What is handed back would be logged, so it is nothing.
+        Returns zero, because the returned loss would be logged.
         """
         model.train()
         assert self.private is not None
@@ -143,7 +147,7 @@ class PrivateTrainer(Trainer):
         return torch.zeros((), device=self.args.device)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Epsilon so far where the loss would stand."""
+        """Log epsilon so far in place of the loss."""
         if self.private is not None and any(name in logs for name in NOISELESS):
             spent = self.plan.spent(self.private.done, self.delta).epsilon
             logs = {**_noisy(logs), "epsilon_so_far": spent, "delta": self.delta}
@@ -211,7 +215,7 @@ def _own_loss(trainer: PrivateTrainer) -> bool:
 
 
 class _Samples:
-    """What the Trainer takes for a data loader."""
+    """The data loader that the Trainer sees."""
 
     def __init__(self, trainer: PrivateTrainer) -> None:
         self.trainer = trainer
@@ -228,7 +232,7 @@ class _Samples:
 
 
 class _Items:
-    """A data set whose items are what the Trainer's collator makes of each of them alone, as tensors."""
+    """A data set whose items are the Trainer's collator applied to each item alone, as tensors."""
 
     def __init__(self, trainer: PrivateTrainer) -> None:
         self.data: Any = trainer.train_dataset
@@ -246,7 +250,7 @@ class _Items:
 
 
 def _within(given: Any, data: Any) -> bool:
-    """Whether a data set is another one, or is made of it (`Subset`, `ConcatDataset`)."""
+    """Whether a data set is the other one, or is built from it (`Subset`, `ConcatDataset`)."""
     parts = [getattr(given, "dataset", None), *(getattr(given, "datasets", None) or ())]
     return given is data or any(_within(part, data) for part in parts if part is not None)
 
@@ -264,7 +268,7 @@ def _noisy(logs: Mapping[str, float]) -> dict[str, float]:
 
 
 def per_example(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """Cross-entropy per example: of a classifier, or of next words, averaged over those that are not ignored.
+    """Cross-entropy per example: of a classifier, or of next tokens, averaged over those that are not ignored.
 
     A label that names no output is ignored.
     """

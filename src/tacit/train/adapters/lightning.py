@@ -4,8 +4,9 @@
     trainer = lightning.Trainer(callbacks=[private])
     trainer.fit(module, private.batches(data))
 
-Lightning calls `training_step` once for each step of the plan. In its place the callback hands back a constant; after
-the backward pass of that, which does nothing, it puts the noisy gradients where Lightning's own would be.
+Lightning calls `training_step` once per step of the plan. The callback replaces it by one that returns a constant, so
+Lightning's backward pass does nothing. Afterwards the callback writes the noisy gradients where Lightning expects its
+own.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class PrivateCallback(Callback):
         records_per_user: int | None = None,
         collate: Collate | None = None,
     ) -> _Samples:
-        """What `trainer.fit` takes for a data loader: one item per step, drawn when it is asked for."""
+        """The data loader for `trainer.fit`: one item per step, drawn when it is requested."""
         asked = {"users": users, "records_per_user": records_per_user, "collate": collate}
         self._samples = _Samples(self, data, asked)
         return self._samples
@@ -123,7 +124,7 @@ class PrivateCallback(Callback):
         return torch.zeros((), requires_grad=True)
 
     def _losses(self, module: LightningModule, batch: Any) -> Any:
-        """What the module's own `training_step` returns, the losses or a dict with them; it must log nothing."""
+        """The losses that the module's own `training_step` returns, alone or in a dict; it must log nothing."""
         vars(module)["log"] = _told
         try:
             found = self._own(batch, 0)
@@ -132,7 +133,7 @@ class PrivateCallback(Callback):
         return found["loss"] if isinstance(found, dict) and "loss" in found else found
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Noisy gradients in place of none; Lightning's optimizer and schedules take the step."""
+        """Write the noisy gradients; Lightning's optimizer and schedules take the step."""
         if trainer.accumulate_grad_batches != 1 or self._sample is None:
             raise BadInput("Private steps accumulate by themselves.", fix="Leave accumulate_grad_batches at 1.")
         step, sample, self._sample = self._step(), self._sample, None

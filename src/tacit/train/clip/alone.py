@@ -1,8 +1,8 @@
-"""One record at a time: exact by construction for any model that ordinary autograd takes, and slow.
+"""Run one record at a time: exact by construction for any model that ordinary autograd supports, and slow.
 
-Every record is run as a batch of one, with random numbers of its own, and everything that it could have written into
-is put back before the next one runs (`isolation`). An exception is the record's own business: it then contributes
-nothing.
+Every record runs as a batch of one with its own random numbers, and everything that it could have changed is restored
+before the next one runs (`isolation`). If a record raises an exception, it contributes nothing, and no other record is
+affected.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def clipped_alone(
     *,
     shared: bool = False,
 ) -> Clipped:
-    """What `clipped_sum` gives, for a loss of one record at a time; `around` reaches all that user code can reach.
+    """Compute what `clipped_sum` computes, one record at a time; `around` holds all state that user code can reach.
 
-    `shared`: random numbers that no record has a part in are the step's (`coins.replayed`), not the record's own.
-    The norm of a record that raises is infinite.
+    `shared`: random draws that no record takes part in are the step's (`coins.replayed`), not the record's own. The
+    norm of a record that raises is infinite.
     """
     found = []
     around = around or Surroundings(loss, parameters)
@@ -72,8 +72,9 @@ def clipped_alone(
 def _terms(loss: Loss, one: Any, parameters: Mapping[str, Tensor], here: Tensor) -> tuple[Terms | None, Tensor]:
     """The gradient of one record, written out, and its loss.
 
-    None, and no finite loss, where its values make user code raise, return another number of losses, or write into a
-    parameter. A loss that is not finite says nothing about the gradient: all at once, such a record contributes too.
+    Returns None and a loss that is not finite where the record's values make user code raise, return another number of
+    losses, or write into a parameter. A loss that is not finite does not by itself exclude a record, just as in a joint
+    pass.
     """
     before = [tensor._version for tensor in parameters.values()]
     nothing = None, torch.full((1,), torch.nan, dtype=torch.float32, device=here.device)
@@ -122,7 +123,7 @@ def alone(loss: Loss, batch: Any, parameters: Mapping[str, Tensor]) -> list[tupl
 
 
 def _row(batch: Any, place: int) -> Any:
-    """One record as a batch of one, in memory of its own: a view would lead to the others."""
+    """One record as a batch of one, in its own memory: a view would give access to the others."""
     return mapped(lambda tensor: tensor[place : place + 1].clone(), batch)
 
 

@@ -1,4 +1,4 @@
-"""How per-example numbers are multiplied, added up and kept: in float32 at least, and in memory that is used again."""
+"""Products, sums and buffers of per-example arrays: computed in float32 or better, in memory that is reused."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ SETTINGS: tuple[Any, ...] = (
     torch.backends.cuda.matmul, _MKLDNN.matmul, _CUDNN.conv, _CUDNN.rnn, _MKLDNN.conv, _MKLDNN.rnn,
 )  # fmt: skip
 PART = 1024
-"""Squares that are added up in float32; their sums are added up in float64."""
+"""How many squares are added up in float32; the partial sums are added up in float64."""
 
 
 def square(values: Tensor) -> Tensor:
-    """Squared norm of everything but the first axis, in float64."""
+    """Squared norms over all axes but the first, in float64."""
     return squares(flat(values))
 
 
 def squares(values: Tensor) -> Tensor:
-    """Squared norm along the last axis, in float64; off by a share of at most (PART + 4) ROUND, and underflow."""
+    """Squared norms along the last axis, in float64; relative error at most (PART + 4) ROUND, apart from underflow."""
     values = wide(values)
     count = values.shape[-1]
     whole = count // PART
@@ -47,7 +47,7 @@ def squares(values: Tensor) -> Tensor:
 
 
 def summed(weight: Tensor, values: Tensor) -> Tensor:
-    r"""\sum_i c_i v_i of rows (B, d), as short sums of rows; in float64 where the weights are."""
+    r"""\sum_i c_i v_i of rows (B, d), computed as short partial sums; in float64 if the weights are."""
     if weight.dtype == torch.float64 != values.dtype:
         parts = zip(weight.split(SHORT), values.split(SHORT), strict=True)
         return added(some @ rows.double() for some, rows in parts)
@@ -60,9 +60,9 @@ def summed(weight: Tensor, values: Tensor) -> Tensor:
 
 
 def crossed(left: Tensor, right: Tensor, length: int, room: Room | None = None) -> Tensor:
-    r"""\sum_k l_k r_k^T of rows (groups, K, p) and (groups, K, d) or without groups; on a processor as short sums.
+    r"""\sum_k l_k r_k^T of rows (groups, K, p) and (groups, K, d), or without groups; on a CPU as short partial sums.
 
-    In float64 where one of the sides is. What is added lies in kept memory where there is any.
+    In float64 if one of the factors is. The summands are written to reused memory where there is some.
     """
     if left.is_cuda:
         return product(left.mT, right) if left.ndim > 2 else left.mT @ right
@@ -83,7 +83,7 @@ def crossed(left: Tensor, right: Tensor, length: int, room: Room | None = None) 
 
 
 def added(parts: Iterator[Tensor]) -> Tensor:
-    """The sum of some tensors, made one after the other."""
+    """The sum of some tensors, added one after the other."""
     found = next(parts)
     for one in parts:
         found.add_(one)
@@ -91,27 +91,27 @@ def added(parts: Iterator[Tensor]) -> Tensor:
 
 
 def flat(values: Tensor) -> Tensor:
-    """(B, numbers) in float32 at least, a single number too."""
+    """(B, entries) in float32 or better, also for a single number."""
     return wide(values).flatten(1) if values.ndim > 1 else wide(values).unsqueeze(1)
 
 
 def wide(values: Tensor) -> Tensor:
-    """Float32 at least: norms and sums are never made in reduced precision (soundness rule 11)."""
+    """In float32 or better: norms and sums are never computed in reduced precision (soundness rule 11)."""
     return values.float() if values.dtype in REDUCED else values
 
 
 def narrow(values: Tensor) -> bool:
-    """Whether products take these numbers as they are: a GPU multiplies them exactly and adds up in float32."""
+    """Whether products may take these values as they are: a GPU multiplies them exactly and accumulates in float32."""
     return values.dtype == torch.bfloat16 and values.is_cuda
 
 
 def coarse(values: Tensor) -> float:
-    """How much products round such float32 numbers by, both factors together, where TF32 or bfloat16 is allowed."""
+    """The relative rounding error of a float32 product's two factors together, where TF32 or bfloat16 is allowed."""
     return COARSE[matmul_precision()] if values.dtype == torch.float32 else 0.0
 
 
 def matmul_precision() -> str:
-    """What `torch.get_float32_matmul_precision` says, which raises where the newer settings of torch are in use."""
+    """`torch.get_float32_matmul_precision`, which raises if torch's newer settings are in use, without raising."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -120,28 +120,31 @@ def matmul_precision() -> str:
 
 
 def products() -> tuple[str, ...]:
-    """How torch multiplies and convolves float32 numbers, by its newer settings (`torch.backends`)."""
+    """How torch multiplies and convolves float32, according to its newer settings (`torch.backends`)."""
     return tuple(one.fp32_precision for one in SETTINGS)
 
 
 def set_products(kinds: Iterable[str]) -> None:
-    """Put the newer settings back."""
+    """Restore the newer settings."""
     for one, kind in zip(SETTINGS, kinds, strict=True):
         one.fp32_precision = kind
 
 
 @contextmanager
 def ordinary_modes(device: torch.device) -> Iterator[None]:
-    """Operations as they are written, whatever surrounds a step: autocast would make sums over records in half
-    precision, for which the noise has no room, and `torch.no_grad` would hide gradients."""
+    """Run operations without autocast and with gradients, whatever surrounds a step.
+
+    Autocast would sum over records in half precision, for which the noise has no margin, and `torch.no_grad` would hide
+    gradients.
+    """
     with torch.inference_mode(False), torch.autocast(device.type, enabled=False), torch.enable_grad():
         yield
 
 
 def uncompiled(model: nn.Module) -> AbstractContextManager[Any]:
-    """Parts of a model that the user compiled run as they are written, so that every operation is seen.
+    """Run parts of a model that the user compiled in eager mode, so that every operation is seen.
 
-    Nothing changes for models without such parts: `torch.cond` compiles what it runs, and gives no gradient otherwise.
+    Models without such parts are left alone: `torch.cond` compiles what it runs, and has no gradient otherwise.
     """
     dynamo = sys.modules.get("torch._dynamo")  # not loaded where nothing is compiled
     if dynamo is None or not any(isinstance(one, dynamo.OptimizedModule) or _calls(one) for one in model.modules()):
@@ -155,13 +158,13 @@ def _calls(module: nn.Module) -> bool:
 
 
 def full_float32() -> AbstractContextManager[None]:
-    """Products and convolutions of float32 numbers without TF32 or bfloat16, whatever was set before."""
+    """Multiply and convolve float32 without TF32 or bfloat16, whatever was set before."""
     return float32_products(tf32=False)
 
 
 @contextmanager
 def float32_products(*, tf32: bool) -> Iterator[None]:
-    """Products and convolutions of float32 numbers with TF32, or without, whatever was set before."""
+    """Multiply and convolve float32 with TF32, or without, whatever was set before."""
     try:
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     except RuntimeError:  # the newer settings are in use, and torch does not translate them
@@ -189,30 +192,30 @@ def _by_newer_settings(tf32: bool) -> Iterator[None]:
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Products of a batch of matrices, in float32 at least."""
+    """Batched matrix products, in float32 or better."""
     if narrow(left) and left.is_cuda:
         return torch.bmm(left, right, out_dtype=torch.float32)
     return torch.bmm(wide(left), wide(right))
 
 
 def diagonal(values: Tensor) -> Tensor:
-    """(B, T) from (B, T, T), as a slice: torch.diagonal makes the compiler warn."""
+    """(B, T) from (B, T, T) by slicing: torch.diagonal makes the compiler warn."""
     return values.flatten(1)[:, :: values.shape[-1] + 1]
 
 
 def aligned(values: Tensor) -> Tensor:
-    """Zeros added to the last axis up to a multiple of eight numbers: matrix units are slow on any other length."""
+    """Pad the last axis with zeros to a multiple of eight: matrix units are slow for any other length."""
     missing = -values.shape[-1] % ALIGNED
     return F.pad(values, (0, missing)) if missing else values
 
 
 def kept_only(values: Tensor, kept: Tensor) -> Tensor:
-    """Zero, whatever they were, for the examples that are not kept."""
+    """Set the examples that are not kept to zero, whatever their values (NaN included)."""
     return torch.where(kept.view(-1, *(1,) * (values.ndim - 1)), values, 0)
 
 
 class Room:
-    """Memory for gradients that are written out, kept from step to step: to map it anew costs as much as to fill it."""
+    """Memory for written-out gradients, kept from step to step: mapping it again costs as much as filling it."""
 
     def __init__(self) -> None:
         self.blocks: list[Tensor] = []
@@ -220,7 +223,7 @@ class Room:
         self.top: Tensor | None = None
 
     def clear(self) -> None:
-        """All of it is free again; the next step asks for the same sizes in the same order."""
+        """Mark all of it as free; the next step asks for the same sizes in the same order."""
         self.used = 0
 
     def take(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -234,8 +237,11 @@ class Room:
         return block[:count].view(shape)
 
     def hold(self, values: Tensor) -> None:
-        """Keep the highest that a step had on the heap: freed memory above what is kept goes back to the system, and
-        the next step would ask for it again, page by page. Blocks mapped by themselves lie far above any heap."""
+        """Keep the highest heap allocation of a step alive.
+
+        Free heap memory above the last kept block is returned to the system, and the next step would have to map it
+        again page by page. Blocks that are mapped separately lie far above any heap.
+        """
         if values.untyped_storage().nbytes() >= MAPPED:
             return
         higher = 1 if self.top is None else values.data_ptr() - self.top.data_ptr()

@@ -1,11 +1,11 @@
-"""Run a batch again without the records that made it fail, such that all others are computed as they were.
+"""Repeat a batch without the records that made it fail, such that all other records are computed exactly as before.
 
 A record whose gradient is not finite, or at whose values an operation raises, contributes nothing. Leaving it out must
-not change what the others contribute, not even by rounding. Another way of computing them (eager in place of compiled,
-one at a time in place of all at once) rounds otherwise. The difference is small for each record, but all of them have
-it at once: 512 equal records moved a sum in bfloat16 by 2.3 clip norms. A unit that is barely on may even go off. So
-the same computation runs again on a batch of the same size, in which another record stands in the failing one's place,
-with weight zero. That record is made up, so that whether it fails in its turn depends on no other record.
+not change the contributions of the others, not even by rounding. Computing them in another way (eager instead of
+compiled, one at a time instead of all at once) rounds differently. The difference is small per record but affects all
+of them at once: 512 equal records moved a sum in bfloat16 by 2.3 clip norms, and a unit near its threshold may even
+switch off. So the same computation runs again on a batch of the same size, with a stand-in record of weight zero in
+place of the failing one. The stand-in is made up, so whether it fails in turn does not depend on any other record.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from .sums import Clipped
 from .tree import mapped, tensors
 
 PUBLIC, TRIES = 4, 16
-"""How many stand-ins are tried, and how many of them are made up. With dropout, one may fail in some place; should all
-of the made-up ones do so, rows of the batch that do not fail are taken."""
+"""How many stand-ins are made up, and how many are tried in all. With dropout a stand-in may fail by chance; if all
+made-up ones do, rows of the batch that do not fail are used.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Failed:
-    """A run without a result. `places`, (B,): because of which rows, where that is known; `found`: what it gave."""
+    """A run without a result. `places` (B,) are the rows that caused it, where known; `found` is what it returned."""
 
     places: Tensor | None = None
     found: Clipped | None = None
@@ -42,11 +43,11 @@ Tried = Callable[[Any, Tensor], Clipped | Failed]
 
 
 def repeated(tried: Tried, runs: Callable[[Any], bool], batch: Any, mask: Tensor, alike: Alike) -> Clipped | None:
-    """The clipped sum without the records that fail; None where something else fails, or stand-ins go on failing.
+    """The clipped sum without the records that fail; None if something else fails, or stand-ins keep failing.
 
-    `tried(batch, mask)` is the computation; `runs(batch)` says whether it raises at no record. Both are given the same
-    random numbers every time, those that `alike` brings back. They are the numbers of the run that failed: with others,
-    every record would have been given two chances to fail because one did.
+    `tried(batch, mask)` is the computation; `runs(batch)` says whether it raises for no record. Both get the same
+    random numbers every time, which `alike` restores: those of the run that failed. With fresh numbers, one failing
+    record would give every other record a second chance to fail.
     """
     out, first, turn = torch.zeros_like(mask), None, 0
     while turn < TRIES:
@@ -68,7 +69,7 @@ def repeated(tried: Tried, runs: Callable[[Any], bool], batch: Any, mask: Tensor
 
 
 def _sought(runs: Callable[[Any], bool], alike: Alike, rows: Any, instead: Any, mask: Tensor) -> Tensor:
-    """Which rows make a run raise, with stand-ins in the places of others; none if the stand-ins make it raise."""
+    """The rows that make a run raise, tested with stand-ins in place of others; none if the stand-ins raise too."""
 
     def go(kept: Tensor) -> bool:
         with alike():
@@ -80,14 +81,14 @@ def _sought(runs: Callable[[Any], bool], alike: Alike, rows: Any, instead: Any, 
 
 
 def replaced(batch: Any, out: Tensor, instead: Any) -> Any:
-    """The batch with the one row of `instead` in the place of all rows that are `out`."""
+    """The batch with the single row of `instead` in place of all rows marked `out`."""
     index = torch.where(out, len(out), torch.arange(len(out), device=out.device))
     given = iter(tensors(instead))
     return mapped(lambda tensor: torch.cat((tensor, next(given))).index_select(0, index.to(tensor.device)), batch)
 
 
 def _standing_in(batch: Any, good: Tensor, turn: int) -> Any:
-    """A row that stands in for those that fail, another one in every turn: made up, or later one that is `good`."""
+    """A stand-in row for those that fail, a new one every turn: made up at first, later one of the `good` rows."""
     places = good.nonzero().flatten().tolist() if turn >= PUBLIC else []
     if not places:
         return made_up(batch, 1, turn)
@@ -96,19 +97,19 @@ def _standing_in(batch: Any, good: Tensor, turn: int) -> Any:
 
 
 def _nothing(found: Clipped) -> Clipped:
-    """Zero sums, for a batch in which no record is left."""
+    """Zero sums, for a batch without any remaining record."""
     sums = {name: torch.zeros_like(total) for name, total in found.sums.items()}
     return replace(found, sums=sums, norms=torch.full_like(found.norms, torch.inf))
 
 
 def told(found: Clipped, first: Clipped | None, out: Tensor) -> Clipped:
-    """What the last run gave. Records that were left out have an infinite norm, and the loss of the `first` run."""
+    """The result of the last run; records that were left out get an infinite norm and the loss of the `first` run."""
     losses = torch.full_like(found.losses, torch.nan) if first is None else first.losses
     return replace(found, norms=torch.where(out, torch.inf, found.norms), losses=torch.where(out, losses, found.losses))
 
 
 def drawn_alike(device: torch.device) -> Alike:
-    """A context in which torch draws the numbers that it would draw now, as often as it is entered."""
+    """A context that makes torch draw, each time it is entered, the numbers that it would draw now."""
     state = torch.get_rng_state()
     generator = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else None
     there = None if generator is None else generator.get_state()

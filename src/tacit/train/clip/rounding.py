@@ -23,9 +23,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 ROUND, ROUND64 = 2.0**-24, 2.0**-53
 LOST = 2.0**-63
-"""A number below it has a square that float32 may take for zero."""
+"""Values below this have a square that float32 may flush to zero."""
 LARGE = 2.0**64
-"""A record whose gradient is longer counts as not finite: its square would overflow float32."""
+"""A gradient longer than this counts as not finite: its square would overflow float32."""
 OWN = {"float32": 2.0**-12, "bfloat16": 2.0**-7}
 SUMS = 2.0**-6
 PRODUCTS, PARTS = SUMS / 2 * (15 / 16), SUMS / 2 / 16
@@ -33,39 +33,39 @@ PRODUCTS, PARTS = SUMS / 2 * (15 / 16), SUMS / 2 / 16
 ROUNDING = {precision: own + SUMS for precision, own in OWN.items()}
 """How far rounding may carry a contribution beyond the clip norm, sums included: what the noise has room for."""
 MOST = 512
-"""Records of a sample, where nobody says."""
+"""Assumed sample size where none is given."""
 SHORT, LONG, LONGER = 64, 128, 4096
-"""Lengths of short sums: of gradients, of outer products at least, and of those in float64."""
+"""Lengths of partial sums: of gradients, of outer products at least, and of sums in float64."""
 LENGTHS = (128, 192, 256, 384, 512)
 UNIT = 1.01 * 2.0**-8
-"""Rounding to bfloat16, and a little for what a compiler rounds once more or less."""
+"""Relative rounding of bfloat16, with a margin for one rounding more or less in compiled code."""
 COARSE = {"highest": 0.0, "high": 1.01 * 2.0**-10, "medium": 1.01 * 2.0**-7}
-"""Rounding of both factors of a float32 product where torch may make it in TF32 or bfloat16."""
+"""Relative rounding of both factors of a float32 product where torch may use TF32 or bfloat16."""
 FUSED, TENSOR = 16, 2.0**-23
-"""Matrix units add 16 products at a time to a float32 number, and may cut it off rather than round it."""
+"""Matrix units add 16 products at a time to a float32 number, and may truncate rather than round."""
 
 
 def cut(count: int, most: int) -> int:
-    """The length of the short sums that a product over `count` rows is made of: as long as a sample's size allows."""
+    """The length of the partial sums of a product over `count` rows: as long as the sample size allows."""
     allowed = [length for length in LENGTHS if links(count, length) * most * ROUND <= PRODUCTS]
     return max(allowed, default=LONG)
 
 
 def links(count: int, length: int) -> int:
-    """Additions and other roundings that a number passes through in a sum of `count`, cut into sums of `length`."""
+    """Roundings that an entry passes through in a sum of `count` terms, cut into partial sums of `length`."""
     return min(count, length) + (math.ceil(count / length) if count > length else 0) + 4
 
 
 def at_most(expected: float, rate: float = 0.0) -> int:
-    """More records than a sample of this expected size ever has, in data of up to a tenth more than expected.
+    """An upper bound on the size of samples of this expected size, for data up to a tenth larger than expected.
 
-    Not proven of random samples: a step whose sample is larger takes its own size in place of this.
+    Not proven for random samples: a step whose sample is larger uses its actual size instead.
     """
     return math.ceil(1.1 * expected + (8 * math.sqrt(1.1 * expected) + 8) * (rate < 1))
 
 
 def sum_kind(most: int, physical: int) -> torch.dtype:
-    """The type of number in which the sums of physical batches are added up."""
+    """The dtype in which the sums of physical batches are accumulated."""
     return torch.float64 if most * (math.ceil(most / physical) + 1) * ROUND > PARTS else torch.float32
 
 
@@ -80,10 +80,11 @@ def inner_error(lengths: int, positions: int, kind: torch.dtype) -> float:
 
 
 def borne(sway: Tensor, weight: Tensor, clip_norm: float | Tensor, most: int) -> Tensor:
-    """Weights such that float64 moves the sum by at most C SUMS/2 whatever the records are.
+    """Reduce weights such that, in float64, rounding moves the sum by at most C SUMS/2 for any records.
 
-    `sway` (groups, B) is how far rounding may move it, per unit of weight and of rounding; `most` bounds the records of
-    a sample. Only where a gradient is a billionth of its parts, or so, does it shorten anything.
+    `sway` (groups, B) is how far rounding may move the sum, per unit of weight and of rounding; `most` bounds the
+    number of records in a sample. It reduces a weight only where a gradient is about a billion times smaller than its
+    parts.
     """
     moved, room = _moved(sway, weight) * ROUND64, clip_norm * (PRODUCTS / most)
     return torch.where(moved > room, weight * (room / moved), weight)
@@ -95,10 +96,10 @@ def needs_float64(sway: Tensor, weight: Tensor, mask: Tensor, clip_norm: float |
 
 
 def _moved(sway: Tensor, weight: Tensor) -> Tensor:
-    """Per record, over its groups; records of no weight may have any numbers."""
+    """The bound per record, over its groups; records of weight zero may have any values."""
     return torch.where(weight > 0, sway * weight, 0.0).square().sum(0).sqrt()
 
 
 def traced(values: Tensor) -> bool:
-    """Whether this is being traced: then no step may depend on what the numbers are."""
+    """Whether the code is being traced; it must not branch on values then."""
     return isinstance(values, FakeTensor)

@@ -1,4 +1,4 @@
-"""How much slower one record at a time is, measured on made-up records: a number for warnings, and for nothing else."""
+"""Measure, on made-up records, how much slower one record at a time is: a number for warnings only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Slowness:
 
 
 def measured(clipper: Clipper, batch: Any) -> Slowness | None:
-    """One record at a time against all at once, or where that does not run, against the plain batch; None without."""
+    """The time of one record at a time, relative to all at once, or to a plain batch if that fails; None if both do."""
     examples = made_up(batch, RECORDS)
     mask = torch.ones(RECORDS, dtype=torch.bool, device=tensors(examples)[0].device)
     with same_random(), InRange():
@@ -61,7 +61,7 @@ def _plain(clipper: Clipper, examples: Any) -> None:
 
 
 def _seconds(run: Callable[[], Any]) -> float:
-    """Of the second run: the first may load things."""
+    """The time of the second run: the first may have to load code."""
     run()
     began = time.perf_counter()
     run()

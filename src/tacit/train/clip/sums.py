@@ -1,13 +1,13 @@
-r"""The clipped sum of per-example gradients: the one thing of the private data that noise is added to.
+r"""The clipped sum of per-example gradients: the only function of the private data that noise is added to.
 
     S = \sum_i m_i min(1, C / |G_i|) G_i,     G_i = gradient of loss_i by all trainable parameters together
 
-with m_i = 0 for padding and for examples whose gradient is not finite (soundness rule 8), or with other weights of the
-same bound (`Weigh`). One forward and one backward pass; no per-example gradient is written out unless that is the
-cheaper way to its norm.
+Here m_i = 0 for padding and for examples whose gradient is not finite (soundness rule 8); other weights with the same
+bound are possible (`Weigh`). It takes one forward and one backward pass, and writes a per-example gradient out only if
+that is the cheaper way to its norm.
 
-Guarantee: one example changes S by at most `clip_norm` under add-remove and zero-out, 2 `clip_norm` under replace.
-Each loss is computed as if its record were alone (`Level`), so loss_i depends on example i and on nothing else.
+Guarantee: one example changes S by at most `clip_norm` under add-remove and zero-out, 2 `clip_norm` under replace. Each
+loss is computed as if its record were alone (`Level`), so loss_i depends on example i and on nothing else.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ Add = Callable[[Mapping[str, Tensor], Terms, Tensor, Weigh], dict[str, Tensor]]
 
 @runtime_checkable
 class Spread(Protocol):
-    """An `Add` that adds up over several processes: all of them must call it equally often."""
+    """An `Add` that sums over several processes: all of them must call it equally often."""
 
     def __call__(
         self, parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor, weigh: Weigh
     ) -> dict[str, Tensor]: ...
 
     def spread(self, sums: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Add up sums that are made already."""
+        """Sum over processes what each has summed already."""
 
 
 @dataclass(frozen=True, eq=False)
 class Clipped:
     """`sums` by parameter name, and per example its gradient `norms` and `losses` (for the operator only).
 
-    A norm is infinite where a gradient is not finite, or user code raised. `shortened`: whose gradient was scaled down,
-    in whole or in part.
+    A norm is infinite if the gradient is not finite or user code raised. `shortened` marks the examples whose gradient
+    was scaled down, in whole or in part.
     """
 
     sums: dict[str, Tensor]
@@ -88,7 +88,7 @@ def clipped_sum(
     add: Add | None = None,
     room: Room | None = None,
 ) -> Clipped:
-    """Clip every example's gradient to `clip_norm` and add up those the mask keeps, by `add` or as they are."""
+    """Clip every example's gradient to `clip_norm`, and sum those that the mask keeps, by `add` if given."""
     terms, losses, kept = per_example(forward, mask)
     if room is not None:
         room.clear()
@@ -98,7 +98,7 @@ def clipped_sum(
 
 
 def without(found: Clipped, kept: Tensor) -> Clipped:
-    """Tell the operator that records outside `kept` contributed nothing: their norm is 0, unless it is not finite."""
+    """Report that records outside `kept` contributed nothing: their norm becomes 0, unless it is not finite."""
     return replace(found, norms=torch.where(kept | ~found.norms.isfinite(), found.norms, 0.0))
 
 
@@ -115,8 +115,8 @@ def clipped_terms(
 ) -> Clipped:
     """The clipped sum from its terms.
 
-    `exact` is for graphs, in which no branch is taken; the caller looks at the norms. True: sums are made in float64.
-    False: as the graph's sizes ask for, and where float32 turns out too rough for the records, all norms are NaN.
+    `exact` is for graphs, which cannot branch; their caller inspects the norms. True: sums are in float64. False: in
+    the dtype that the sizes of the graph ask for, and all norms are NaN if float32 turns out too rough for the records.
     """
     memo: Memo = {}
     sized(chain.from_iterable(terms.values()), weigh.most)
@@ -148,9 +148,9 @@ def for_sums(
     kind: torch.dtype,
     exact: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Weights in float64 if the sum needs that, of `kind` if not, and whether that is too rough after all.
+    """The weights, in float64 if the sum needs that and of `kind` otherwise, and whether `kind` is too rough after all.
 
-    `exact`: whether they are in float64, whatever the records need.
+    `exact` decides for or against float64, whatever the records need.
     """
     if weight.is_cuda:
         return weight.to(kind), torch.zeros_like(mask.any())
@@ -162,14 +162,14 @@ def for_sums(
 
 
 def shown(squares: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
-    """Norms of whole gradients, infinite where they count as not finite, and whose are finite."""
+    """Norms of whole gradients, infinite where they count as not finite, and a mask of the finite ones."""
     norms = squares.sum(0).sqrt()
     kept = norms <= LARGE
     return torch.where(kept, norms, torch.inf).to(torch.promote_types(losses.dtype, torch.float32)), kept
 
 
 def weighted_sums(parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor, weigh: Weigh) -> dict[str, Tensor]:
-    """The clipped sum of every parameter, in float64 where the weights are; zero for one that no operation used."""
+    """The clipped sum of every parameter, in float64 if the weights are; zero for one that no operation used."""
     return {
         name: weighted(terms[name], weight[weigh.group(name)])
         if name in terms
@@ -179,25 +179,25 @@ def weighted_sums(parameters: Mapping[str, Tensor], terms: Terms, weight: Tensor
 
 
 def group_squares(terms: Terms, losses: Tensor, weigh: Weigh = FLAT, memo: Memo | None = None) -> Tensor:
-    """Squared norms of every group of parameters, (groups, B), in float64, never too little (`terms`)."""
+    """Squared norms of every group of parameters, (groups, B), in float64, never too small (`terms`)."""
     memo = {} if memo is None else memo
     return _grouped(terms, torch.zeros_like(losses, dtype=torch.float64), weigh, lambda parts: norm2(parts, memo))
 
 
 def group_slack(terms: Terms, squares: Tensor, weigh: Weigh, memo: Memo) -> Tensor:
-    """How far rounding may carry each group's contribution beyond its norm, per unit of weight: (groups, B)."""
+    """How much rounding may enlarge each group's contribution beyond its norm, per unit of weight: (groups, B)."""
     return _grouped(terms, torch.zeros_like(squares[0]), weigh, lambda parts: slack2(parts, memo)).sqrt()
 
 
 def group_sway(terms: Terms, squares: Tensor, weigh: Weigh, memo: Memo) -> Tensor:
-    """How far rounding of sums may move them on a processor, per unit of weight and of rounding: (groups, B)."""
+    """How far rounding may move the sums on a CPU, per unit of weight and of rounding: (groups, B)."""
     if squares.is_cuda:
         return torch.zeros_like(squares)
     return _grouped(terms, torch.zeros_like(squares[0]), weigh, lambda parts: sway2(parts, memo)).sqrt()
 
 
 def _grouped(terms: Terms, zero: Tensor, weigh: Weigh, of: Callable[[list[Term]], Tensor | float]) -> Tensor:
-    """Numbers of all parameters, added up by group."""
+    """Values of all parameters, summed by group."""
     found = [zero for _ in weigh.shares]
     for name, parts in terms.items():
         found[weigh.group(name)] = found[weigh.group(name)] + of(parts)
@@ -211,14 +211,14 @@ def short(terms: Terms, most: int) -> bool:
 
 
 def longest(terms: Terms) -> int:
-    """The most additions that a number passes through in any sum."""
+    """The largest number of additions that an entry passes through in any sum."""
     return max((term.links for parts in terms.values() for term in parts), default=0)
 
 
 def per_example(forward: Forward, mask: Tensor) -> tuple[Terms, Tensor, Tensor]:
-    """Run forward and backward once and turn every record into terms of per-example gradients.
+    """Run forward and backward once and turn every captured operation into terms of per-example gradients.
 
-    Returns the terms, the losses, and the mask without those whose values point outside a table.
+    Returns the terms, the losses, and the mask without records that hold an index out of range.
     """
     level = Level(len(mask), forward.traced)
     capture = Capture(forward.parameters, level, forward.copies, forward.owned, forward.lasting)
@@ -230,7 +230,7 @@ def per_example(forward: Forward, mask: Tensor) -> tuple[Terms, Tensor, Tensor]:
 
 
 def watched(forward: Forward, capture: Capture) -> Tensor:
-    """(B,) losses of all records, each computed as a batch of one, while the capture looks on."""
+    """Losses (B,) of all records, each computed as a batch of one, under the capture."""
     level = capture.level
     with torch.enable_grad(), level.entered(), checkpointed(capture), nested(capture):
         one = mapped(capture.enter, forward.batch)
@@ -243,14 +243,14 @@ def watched(forward: Forward, capture: Capture) -> Tensor:
 
 
 def unbroken(capture: Capture, mask: Tensor) -> Tensor:
-    """The mask without records that brought an index outside its range."""
+    """The mask without records that held an index out of range."""
     for outside in capture.broken:
         mask = mask & ~outside.to(mask.device)
     return mask
 
 
 def by_parameter(capture: Capture, gradients: Iterable[Tensor | None], batch: int) -> Terms:
-    """Terms of the parameters that a capture's records consumed, from the gradients of the records' outputs."""
+    """Terms of the parameters that the captured operations consumed, from the gradients of the operations' outputs."""
     found = _by_parameter(capture, _by_source(capture, gradients, batch))
     capture.check_caught()
     return found
@@ -280,9 +280,9 @@ def _by_source(capture: Capture, gradients: Iterable[Tensor | None], batch: int)
 
 
 def _by_parameter(capture: Capture, by_source: dict[int, list[Term]]) -> Terms:
-    """Carry the terms of derived tensors back to the parameters they came from.
+    """Propagate the terms of derived tensors back to the parameters they came from.
 
-    A sum is never rounded to reduced precision on that way: one example may move a rounded sum by more than its share.
+    A sum is never rounded to reduced precision here: one example may move a rounded sum by more than its share.
     """
     names = {id(tensor): name for name, tensor in capture.parameters.items()}
     found: Terms = {name: list(by_source[key]) for key, name in names.items() if key in by_source}

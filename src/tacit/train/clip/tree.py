@@ -47,5 +47,5 @@ def size(batch: Any) -> int:
 
 
 def describe(batch: Any) -> tuple[Any, ...]:
-    """Shapes of one example and kinds of numbers: what a structure or a compiled step is good for."""
+    """Shapes of one example and dtypes: the key under which structures and compiled steps are cached."""
     return tuple((tensor.shape[1:], tensor.dtype, str(tensor.device)) for tensor in tensors(batch))

@@ -33,7 +33,7 @@ class Weigh:
 
     @classmethod
     def of(cls, clipping: Clipping, names: Iterable[str]) -> Weigh:
-        """What a plan's clipping means for parameters of these names."""
+        """The weights that a plan's clipping prescribes for parameters of these names."""
         if isinstance(clipping, PerLayer):
             given = list(dict(clipping.weights))
             layers = {name: _layer(name, given) for name in names}
@@ -62,7 +62,7 @@ FLAT = Weigh()
 
 
 def _layer(name: str, given: list[str]) -> str:
-    """The module that holds a parameter, or the longest of the given paths that covers it."""
+    """The module that holds a parameter, or the longest of the given paths that contains it."""
     if not given:
         return name.rpartition(".")[0]
     covering = [path for path in given if name == path or name.startswith(f"{path}.")]

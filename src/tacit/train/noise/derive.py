@@ -27,7 +27,7 @@ Derive = Callable[[Tensor, Tensor, Tensor], None]
 
 
 def derived(seen: Tensor, keys: Tensor, found: Tensor | None = None) -> Tensor:
-    """Eight words of key from those of `seen`, on its device, under two keys: 16 words there."""
+    """Derive the eight words of a key from the words of `seen`, on its device, under two keys (16 words)."""
     found = torch.empty(8, dtype=torch.int32, device=seen.device) if found is None else found
     _ours(seen.device)(seen.contiguous().view(torch.int32), keys, found)
     return found
@@ -40,7 +40,7 @@ def words_of(keys: bytes, device: torch.device) -> Tensor:
 
 @lru_cache
 def _ours(device: torch.device) -> Derive:
-    """The kernel where there is one and it gives what the eager code gives; the eager code elsewhere."""
+    """The kernel if there is one and it agrees with the eager code; the eager code otherwise."""
     if device.type != "cuda":
         return eager
     from .kernels import derive
@@ -58,7 +58,7 @@ def _ours(device: torch.device) -> Derive:
 
 
 def eager(seen: Tensor, keys: Tensor, found: Tensor) -> None:
-    """As torch operations, on any device."""
+    """The derivation as torch operations, on any device."""
     blocks = torch.nn.functional.pad(seen, (0, -len(seen) % PER_BLOCK)).view(-1, PER_BLOCK)
     number = torch.arange(len(blocks), device=seen.device)
     mixed = stream_of(keys[:8], _long(number, blocks[:, 0]), (blocks[:, 1], blocks[:, 2]))[:, :4]

@@ -1,7 +1,8 @@
-r"""Which sum it was, in a few words under a secret key: a sum that differs in one bit has others (soundness rule 12).
+r"""A fingerprint of a sum under a secret key, a few words long: sums that differ in one bit have different ones
+(soundness rule 12).
 
-A part of the sum is words m_rl of 32 bits, in rows r and columns l (`lanes`). With secret u_r, v_l, w_l of 64 bits, and
-all numbers modulo 2^64, its fingerprint is made twice, each time with keys of its own:
+A part of the sum is a table of 32-bit words m_rl, in rows r and columns l (`lanes`). With secret u_r, v_l, w_l of 64
+bits, and all arithmetic modulo 2^64, its fingerprint is computed twice, with independent keys:
 
     g_l = \sum_r u_r m_rl,     h = \sum_l (v_l (g_l mod 2^32) + w_l floor(g_l / 2^32))
 
@@ -33,25 +34,25 @@ Fingerprint = Callable[[Joined, Tensor, Tensor], None]
 
 
 def fingerprint(joined: Joined, keys: Tensor, found: Tensor | None = None) -> Tensor:
-    """Four words for each part of the sum, under the first eight words of `keys`; into `found` where it is given."""
+    """Four words for each part of the sum, under the first eight words of `keys`; written to `found` if given."""
     found = torch.empty(length(joined), dtype=torch.int32, device=joined.device) if found is None else found
     _ours(joined.device)(joined, keys, found)
     return found
 
 
 def length(joined: Joined) -> int:
-    """How many words a fingerprint has."""
+    """The number of words of a fingerprint."""
     return 4 * joined.parts.shape[1]
 
 
 def blocks(joined: Joined) -> int:
-    """Blocks of the stream that the keys take: four numbers for every column, two for every row."""
+    """Blocks of the stream that the keys need: four numbers per column, two per row."""
     return -(-(4 * joined.lanes + 2 * joined.rows) // 8)
 
 
 @lru_cache
 def _ours(device: torch.device) -> Fingerprint:
-    """The kernel where there is one and it gives what the eager code gives; the eager code elsewhere."""
+    """The kernel if there is one and it agrees with the eager code; the eager code otherwise."""
     if device.type != "cuda":
         return eager
     from .kernels import fingerprint as kernel
@@ -70,7 +71,7 @@ def _ours(device: torch.device) -> Fingerprint:
 
 
 def eager(joined: Joined, keys: Tensor, found: Tensor) -> None:
-    """As torch operations, on any device; numbers of 64 bits wrap around."""
+    """The fingerprint as torch operations, on any device; 64-bit integers wrap around."""
     made = stream_of(keys[:8], torch.arange(FIRST, FIRST + blocks(joined), device=joined.device)).view(torch.int64)
     lanes, made = joined.lanes, made.flatten()
     columns, rows = made[: 4 * lanes].view(2, 2, lanes), made[4 * lanes :][: 2 * joined.rows].view(-1, 2)
@@ -85,5 +86,5 @@ def eager(joined: Joined, keys: Tensor, found: Tensor) -> None:
 
 
 def _word(number: Tensor) -> Tensor:
-    """The lower 32 bits, without a sign."""
+    """The lower 32 bits, unsigned."""
     return number.to(torch.int64) & LOW

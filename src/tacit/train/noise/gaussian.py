@@ -70,7 +70,7 @@ def eager_into(joined: Joined, words: Tensor, scale: float, share: float) -> Non
 
 
 def put(pieces: Iterator[Tensor], rows: list[Tensor], share: float = 0.0) -> None:
-    """rows <- share * rows + the pieces one after the other, each while it is in the processor's cache."""
+    """rows <- share * rows + the pieces in order, each while it is in the CPU's cache."""
     piece, used, length = torch.empty(0), 0, 0
     for row in rows:
         start, end = 0, len(row)
@@ -89,7 +89,7 @@ def put(pieces: Iterator[Tensor], rows: list[Tensor], share: float = 0.0) -> Non
 
 @lru_cache
 def kernel(device: torch.device) -> Noise:
-    """The kernel where there is one and it makes the eager noise; the eager code elsewhere."""
+    """The kernel if there is one and it reproduces the eager noise; the eager code otherwise."""
     if device.type != "cuda":
         return eager
     from .kernels import noise
@@ -106,7 +106,7 @@ def kernel(device: torch.device) -> Noise:
 
 @lru_cache
 def kernel_into(device: torch.device) -> Noise:
-    """The kernel for joined arrays, after it has made the eager noise in some of odd sizes."""
+    """The kernel for joined arrays, after it has reproduced the eager noise in arrays of odd sizes."""
     from .kernels import noise_into
 
     sizes = 5, 2 * PAIRS, 0, 700, 70_001
@@ -123,14 +123,14 @@ def kernel_into(device: torch.device) -> Noise:
 
 
 def on_processor(key: bytes, count: int) -> Tensor:
-    """With the processor's own ChaCha20."""
+    """Noise on a CPU, with its own ChaCha20 implementation."""
     flat = torch.empty(count, dtype=torch.float32)
     put(Pieces()(key, count), [flat])
     return flat
 
 
 class Pieces:
-    """The stream's numbers piece by piece, on a processor: a piece and its scratch memory stay in the cache."""
+    """The numbers of the stream piece by piece on a CPU, where a piece and its scratch memory fit in the cache."""
 
     def __init__(self) -> None:
         self._made: dict[int, _Piece] = {}
@@ -152,7 +152,7 @@ class Pieces:
 
 
 class _Piece:
-    """Memory for some pairs, looked at in several ways: making a view costs as much as some thousand numbers."""
+    """Memory for some pairs, with its views: making a view costs as much as some thousand numbers."""
 
     def __init__(self, pairs: int) -> None:
         self.zeros, self.stream = bytes(12 * pairs), bytearray(12 * pairs)
@@ -164,7 +164,7 @@ class _Piece:
         self.cosines, self.sines = self.both
 
     def made(self, cipher: Any, scale: float) -> Tensor:
-        """The next numbers of the stream; its words become uniform numbers where they lie."""
+        """The next numbers of the stream; its words are converted to uniform numbers in place."""
         cipher.update_into(self.zeros, self.stream)
         np.right_shift(self.words, ELEVEN, out=self.words)
         uniform = torch.add(HALF, self.uniform.copy_(self.whole), alpha=2.0**-53, out=self.uniform)

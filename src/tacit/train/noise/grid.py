@@ -31,7 +31,7 @@ from .keys import Keystream
 from .rounded import Rounded
 
 FINE = 2.0**-10
-"""Rounding may lengthen a contribution by about half of this share, and the noise spans its inverse in grid steps."""
+"""Rounding may lengthen a contribution by about half of this share; the noise spans the inverse, in grid steps."""
 
 
 class Grid:

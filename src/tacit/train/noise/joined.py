@@ -1,7 +1,8 @@
-"""Arrays that a kernel takes as one, where they lie: tables on their device say where each begins.
+"""Several arrays that a kernel treats as one, without copying: tables on their device say where each begins.
 
-A recorded kernel (CUDA graph) holds the address of a table and reads it when it is replayed, so tables are filled after
-recording, with the places of the arrays that were recorded. Whoever records keeps tables and arrays for as long.
+A recorded kernel (CUDA graph) contains the address of a table and reads the table when it is replayed. So tables are
+filled after recording, with the addresses of the arrays that were recorded. Whoever records must keep tables and arrays
+alive as long as the recording.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from torch import Tensor
 from ...core import BadInput
 
 TILE = 512
-"""Numbers that one program of the noise kernel makes at a time; `owners` has an entry for each so many."""
+"""Entries that one program of the noise kernel makes at a time; `owners` has one entry for each tile."""
 LANES, FEWEST, MOST = 1024, 8, 1024
-"""A part is at most `rows` times `lanes` words; rows are at least FEWEST, and as many as make about MOST parts."""
+"""A part has at most `rows` times `lanes` words; rows are at least FEWEST, and enough for about MOST parts."""
 
 
 class Joined:
-    """Arrays of float32 of given sizes as one long array.
+    """Float32 arrays of given sizes as one long array.
 
-    `places` are addresses, `starts` say where arrays begin in the whole, `owners` name the array in which every TILE-th
-    number lies. `parts` (3, count) are array, first number and length of pieces that each lie in one array.
+    `places` are addresses, `starts` say where each array begins in the whole, and `owners` give the array that holds
+    every TILE-th entry. `parts` (3, count) list array, first entry and length of pieces that each lie in one array.
     """
 
     def __init__(self, sizes: Sequence[int], device: torch.device, lanes: int = LANES) -> None:
@@ -42,7 +43,7 @@ class Joined:
         self.arrays: list[Tensor] = []
 
     def at(self, arrays: Sequence[Tensor]) -> Joined:
-        """From now on these arrays; work that was launched before meets the ones before."""
+        """Use these arrays from now on; work that was launched before uses the former ones."""
         plain = all(one.dtype == torch.float32 and one.is_contiguous() for one in arrays)
         if not plain or [one.numel() for one in arrays] != self.sizes:
             raise BadInput("Joined arrays are contiguous, of float32 and of the sizes that were given.")
@@ -51,6 +52,6 @@ class Joined:
         return self
 
     def pieces(self) -> Iterator[Tensor]:
-        """The parts themselves."""
+        """The parts as tensors."""
         for number, first, length in self.parts.T.tolist():
             yield self.arrays[number].narrow(0, first, length)

@@ -1,8 +1,8 @@
 """Kernels for NVIDIA GPUs: the noise of `gaussian`, the keys of `derive` and the fingerprints of `fingerprint`.
 
-Nothing but finished numbers goes through memory: one thread makes a ChaCha20 block of angles and the two blocks of
-radii that belong to it, 32 normal numbers. Each kernel gives what the eager code of its module gives, which is tried on
-the device before it is used.
+Only finished numbers are written to memory: one thread computes a ChaCha20 block of angles and the two blocks of radii
+that belong to it, 32 normal numbers. Each kernel is compared with the eager code of its module on the device before it
+is used.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _into(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _spread(places, starts, owners, first, left, count, made, share, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Numbers from `first` of the whole on, `left` of them at most, to the arrays that they belong to."""
+    """Write entries from `first` of the whole on, at most `left` of them, to the arrays that they belong to."""
     lane = tl.arange(0, 16 * ROWS)
     end = tl.minimum(tl.minimum(left, 16 * ROWS), count - first)
     owner = tl.load(owners + tl.minimum(first, count - 1) // (16 * ROWS))
@@ -159,7 +159,7 @@ def _turned(word):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _sixteen(v, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Sixteen numbers of every thread, laid out one after the other."""
+    """Sixteen values of every thread, laid out contiguously."""
     a0, a1, a2, a3 = tl.join(v[0], v[8]), tl.join(v[1], v[9]), tl.join(v[2], v[10]), tl.join(v[3], v[11])
     a4, a5, a6, a7 = tl.join(v[4], v[12]), tl.join(v[5], v[13]), tl.join(v[6], v[14]), tl.join(v[7], v[15])
     b0, b1, b2, b3 = tl.join(a0, a4), tl.join(a1, a5), tl.join(a2, a6), tl.join(a3, a7)

@@ -22,11 +22,11 @@ from .joined import Joined
 
 KINDS = ("float32", "grid")
 PADDING = 1 / 64
-"""The share of a sum's memory that may lie behind it (a vocabulary is padded to a multiple of eight)."""
+"""The share of a sum's storage that may lie behind it (a vocabulary is padded to a multiple of eight)."""
 
 
 class Release:
-    """Adds noise to a sum, divides by the public expected batch and hands the result to the optimizer."""
+    """Add noise to a sum, divide by the public expected batch size, and hand the result to the optimizer."""
 
     def __init__(self, plan: Plan, parameters: Mapping[str, Tensor], precision: str, noise: str) -> None:
         if noise not in KINDS:
@@ -49,7 +49,7 @@ class Release:
         return Grid(self.count, self.plan.clip_norm, self.plan.noise_multiplier, self.own_rounding)
 
     def noise(self, key: bytes | Tensor, clip_norm: float) -> Tensor | None:
-        """What one step adds, already divided; none where it is independent, and added to the sum as it is made."""
+        """The noise of one step, already divided; None if it is independent, and is added while it is drawn."""
         if self.plan.bands == 1:
             return None
         flat = torch.empty(self.count, dtype=torch.float32, device=self.device)
@@ -58,7 +58,7 @@ class Release:
         return flat
 
     def __call__(self, total: list[Tensor], flat: Tensor | None, key: bytes | Tensor, clip_norm: float) -> None:
-        """Gradients from a sum by parameter; an empty one stands for zero."""
+        """Set gradients from a sum by parameter; an empty list stands for zero."""
         expected = self.plan.expected_batch
         if flat is not None:
             noisy = self.views(flat)
@@ -76,41 +76,41 @@ class Release:
         self.hand_over(noisy)
 
     def into(self, joined: Joined, key: bytes | Tensor, clip_norm: float) -> None:
-        """Independent noise into a device's sums, which become gradients where they lie."""
+        """Add independent noise to a device's sums in place, which turns them into gradients."""
         add(joined, key, self._scale(clip_norm), 1 / self.plan.expected_batch)
 
     def joined(self, sums: list[Tensor]) -> Joined:
-        """Sums as one array, until the next are."""
+        """The sums as one array; valid until the next call."""
         self._tables = self._tables or self.tables()
         return self._tables.at(sums)
 
     def tables(self) -> Joined:
-        """Tables for sums, to keep."""
+        """Tables for sums that the caller keeps."""
         return Joined([tensor.numel() for tensor in self.parameters], self.device)
 
     def hand_over(self, noisy: list[Tensor]) -> None:
-        """Gradients for the optimizer."""
+        """Give the gradients to the optimizer."""
         for parameter, gradient in zip(self.parameters, noisy, strict=True):
             parameter.grad = gradient if gradient.dtype is parameter.dtype else gradient.to(parameter.dtype)
 
     def steady(self) -> bool:
-        """Whether noise is independent from step to step, of one scale, and on no grid."""
+        """Whether noise is independent from step to step, of constant scale, and not on a grid."""
         return self.grid is None and self.plan.bands == 1 and not isinstance(self.plan.clipping, Adaptive)
 
     def _scale(self, clip_norm: float) -> float:
         return self.plan.noise_multiplier * clip_norm * (1 + self.rounding) / self.plan.expected_batch
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        """Parts of one flat draw, in the shapes of the parameters."""
+        """Slices of one flat draw, in the shapes of the parameters."""
         parts = flat.split([tensor.numel() for tensor in self.parameters])
         return [part.view(tensor.shape) for part, tensor in zip(parts, self.parameters, strict=True)]
 
     def own(self, total: list[Tensor]) -> list[Tensor]:
-        """The sums in memory of their own, as a rule where they lie already: the gradients are made in it.
+        """The sums in memory of their own, usually where they are already; they become the gradients in place.
 
-        They were the last memory that the step asked for, and while they stay, as autograd's gradients do, what lies
-        below is not given back to the system to be asked for again. Nothing but gradients lies in it: whoever saves one
-        saves all that its memory holds.
+        They were the last allocation of the step. While they stay, like autograd's gradients, the memory below them is
+        not returned to the system and mapped again. That memory must hold gradients only, because saving a tensor saves
+        its whole storage.
         """
         if not total:
             return [torch.zeros(tensor.shape, dtype=torch.float32, device=self.device) for tensor in self.parameters]
@@ -127,7 +127,7 @@ class Release:
 
 
 def _wiped(sums: list[Tensor]) -> bool:
-    """Whether sums in one memory lie side by side and all but fill it; what little lies behind them becomes zero."""
+    """Whether sums in one storage are adjacent and nearly fill it; the little behind them is set to zero."""
     memory = sums[0].untyped_storage()
     start, size = memory.data_ptr(), memory.nbytes()
     spans = sorted((tensor.data_ptr() - start, tensor.data_ptr() - start + tensor.nbytes) for tensor in sums)

@@ -31,7 +31,7 @@ from ...core import BadInput, Source
 BITS = 320
 """Precision of the tables' fixed-point arithmetic; thresholds keep 128."""
 REACH = 14
-"""Tables end so many standard deviations out: beyond lies less than 2^-140."""
+"""Tables end this many standard deviations out; the probability beyond is less than 2^-140."""
 NARROW = Fraction(9)
 Whole = NDArray[np.int64]
 
@@ -69,7 +69,9 @@ class _Table:
         self.high = np.array([end >> 64 for end in ends], dtype=np.uint64)
 
     def __call__(self, count: int, source: Source) -> Whole:
-        """How many thresholds are at most the random number; equal high words are told apart by the low ones."""
+        """Count the thresholds that are at most the random number; ties in the high words are broken by the low
+        ones.
+        """
         high, low = source.words(2 * count).reshape(2, count)
         place = np.searchsorted(self.high, high, side="right").astype(np.int64)
         tied = np.flatnonzero((place > 0) & (self.high[place - 1] == high))

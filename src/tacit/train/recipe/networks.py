@@ -1,8 +1,9 @@
-r"""Models of tables by name, and a learning rate that follows from a plan.
+"""Models for tables by name, and a learning rate that follows from a plan.
 
 Records of a `Schema` have features of magnitude at most 1, so one rule serves all tables. With T steps of expected
-batch size b and noise multiplier z, the noise adds up to lr sqrt(T) z / b in every weight. The rule lets that be
-NOISE, and the way that clipped gradients can go, lr T, be WAY at most: public numbers alone decide.
+batch size b and noise multiplier z, the accumulated noise in every weight is lr sqrt(T) z / b. The rule makes that
+equal to NOISE, but keeps the distance that clipped gradients can cover, lr T, at most WAY. It depends on public numbers
+only.
 """
 
 from __future__ import annotations

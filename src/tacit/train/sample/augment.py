@@ -61,7 +61,7 @@ class Augment:
 
     @property
     def ours(self) -> bool:
-        """Whether the function keeps records apart by construction and draws from the device's own numbers only."""
+        """Whether the function keeps records apart by construction and draws from the device's generator only."""
         return isinstance(self.function, FlipAndCrop)
 
     def __call__(self, rows: Any) -> Several:
@@ -81,7 +81,7 @@ class Augment:
         return Several(mapped(lambda tensor: tensor.unflatten(0, (count, self.times)), many), shares)
 
     def _version(self, rows: Any) -> tuple[Any, Tensor]:
-        """One version of every record, and whose values the function took: the others contribute nothing."""
+        """One version of every record, and a mask of the records whose values the function accepted."""
         return each(self.function, rows)
 
     def check(self, rows: Any) -> None:
@@ -92,7 +92,7 @@ class Augment:
 
 @dataclass(frozen=True)
 class FlipAndCrop:
-    """See `flip_and_crop`. Every record has a flip and a shift of its own, and is looked up by its own place."""
+    """See `flip_and_crop`. Every record has its own flip and shift, and is gathered by its own index."""
 
     padding: int = 4
 

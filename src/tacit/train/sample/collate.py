@@ -1,7 +1,7 @@
-"""Make tensors of single records, and pad sequences to lengths that are public.
+"""Convert single records to tensors, and pad sequences to public lengths.
 
-A record is never seen beside another here: how long it becomes depends on that record and on public lengths alone, so
-that no text's length touches the gradient of another.
+A record is never processed together with another here. Its padded length depends on that record and on public lengths
+alone, so that the length of a text does not affect the gradient of another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..clip.tree import mapped
 Field = str | int
 Description = tuple[tuple[str, tuple[int, ...]], ...]
 PADS: Mapping[Field, float] = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "labels": -100, 0: 0}
-"""Fields of a record that are sequences, and what they are filled up with, where nothing is said."""
+"""The fields of a record that are sequences by default, and the values that pad them."""
 FIX = (
     "Give items of tensors and numbers, all of one shape: images of one size, and texts padded to public lengths by "
     "collate=tacit.train.Buckets((32, 64, 128))."
@@ -88,7 +88,7 @@ def _with(sample: Any, found: Mapping[Any, Tensor]) -> Any:
 
 
 def _like(sample: tuple[Any, ...] | list[Any], fields: Iterable[Any]) -> Any:
-    """Fields as a tuple; a named one keeps its names."""
+    """Fields as a tuple; a named tuple keeps its names."""
     named = isinstance(sample, tuple) and type(sample) is not tuple
     return type(sample)(*fields) if named else tuple(fields)
 
@@ -129,7 +129,7 @@ def as_record(value: Any) -> Any:
 
 
 def _dense(value: Tensor) -> Tensor:
-    """An ordinary tensor with the same numbers: one of another sort cannot stand in a batch beside the others."""
+    """An ordinary dense tensor with the same values: other kinds cannot be stacked with the rest of a batch."""
     if value.is_meta or value.is_nested:
         raise BadInput("A record holds a tensor that is nested or without memory.")
     value = value.detach()
@@ -152,12 +152,12 @@ def array(values: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _numeric(value: list[Any]) -> bool:
-    """Whether a list is one array of numbers, of any depth, and not several fields of a record."""
+    """Whether a list is one array of numbers, of any depth, rather than several fields of a record."""
     return all(isinstance(one, int | float | np.number) or (isinstance(one, list) and _numeric(one)) for one in value)
 
 
 def _plain(batch: Any) -> Any:
-    """What collators of transformers give (a mapping of their own) as a plain dict."""
+    """The mapping that transformers' collators return, as a plain dict."""
     return dict(batch) if isinstance(batch, Mapping) else batch
 
 
@@ -178,9 +178,9 @@ def describe(sample: Any, buckets: Buckets | None) -> Description:
 
 
 def fitted(pattern: Any, sample: Any) -> Any:
-    """The record in the order and with the kinds of numbers of a pattern that it shares names with.
+    """The record in the field order and with the dtypes of a pattern that has the same names.
 
-    Whole numbers may stand where the pattern has others; the reverse would cut them off, and is refused.
+    Integers may be converted to the pattern's floats; the reverse would truncate, and is refused.
     """
     if isinstance(pattern, Tensor):
         if sample.numel() and _rank(sample.dtype) > max(_rank(pattern.dtype), 1):
@@ -192,12 +192,12 @@ def fitted(pattern: Any, sample: Any) -> Any:
 
 
 def _rank(kind: torch.dtype) -> int:
-    """Truth values and whole numbers, fractions, complex numbers: each holds the ones before."""
+    """The order of dtypes by what they can represent: booleans and integers, then floats, then complex numbers."""
     return 3 if kind.is_complex else 2 if kind.is_floating_point else 1
 
 
 def pattern_of(samples: list[Any]) -> Any:
-    """Zeros with the shapes of the first of some alike records, and kinds of numbers that `usual_kind` says."""
+    """Zeros with the shapes of the first of some similar records, and the dtypes that `usual_kind` gives."""
     first = samples[0]
     if isinstance(first, Tensor):
         kinds = [one.dtype for one in samples if one.numel()]  # an empty list does not say of what it is
@@ -209,7 +209,7 @@ def pattern_of(samples: list[Any]) -> Any:
 
 
 def usual_kind(kinds: list[torch.dtype]) -> torch.dtype:
-    """The widest kind of numbers among those that at least two records have, so that no record decides it alone."""
+    """The widest dtype that at least two records have, so that no single record decides it."""
     counts = Counter(kinds)
     often = [kind for kind, count in counts.items() if count > 1] or kinds[:1]
     try:
@@ -219,5 +219,5 @@ def usual_kind(kinds: list[torch.dtype]) -> torch.dtype:
 
 
 def stacked(samples: list[Any]) -> Any:
-    """One batch of records that are alike."""
+    """One batch of records with equal shapes."""
     return default_collate(samples)

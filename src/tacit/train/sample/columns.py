@@ -1,8 +1,8 @@
 """Data given as columns: tensors, arrays or lists with an element per record, in tuples and mappings.
 
-What is a column, and which kind of numbers it holds, follows from types and lengths and from what most of some records
-look like. No single record decides it: where one holds something else, records are read one by one, and that one
-contributes nothing (soundness rule 8).
+Whether something is a column, and its dtype, follow from types and lengths and from what most of some inspected records
+look like. No single record decides it. Where one record holds something else, records are read one by one, and that
+record contributes nothing (soundness rule 8).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .collate import array
 from .items import reader
 
 FIELDS = 4
-"""A list of more tensors than this is a list of records, and not of columns."""
+"""A list of more tensors than this is a list of records, not of columns."""
 Constant = str | int | float | complex | None
 
 
 class Rows:
-    """Records of columns that are lists of unequal length, as tokenizers give them, or go to a collate one by one."""
+    """Records from columns that are ragged lists, as tokenizers return them, or that a `collate` reads one by one."""
 
     def __init__(self, columns: Any, count: int) -> None:
         self.columns, self.count = columns, count
@@ -52,8 +52,9 @@ class Rows:
 
 
 def _at(column: Any, row: int) -> Any:
-    """An element by its place, also of a column that has labels for its rows (pandas), or that marks missing values
-    beside them (Arrow, NumPy's masked arrays): those become None."""
+    """An element by position, also of a column with row labels (pandas) or with a mask of missing values (Arrow,
+    NumPy's masked arrays); missing values become None.
+    """
     if isinstance(column, np.ma.MaskedArray):
         return column[row].tolist()
     if hasattr(column, "to_pylist"):
@@ -62,22 +63,23 @@ def _at(column: Any, row: int) -> Any:
 
 
 def has_columns(data: Any) -> bool:
-    """Tensors or arrays with a row per record, or a tuple, short list or mapping of such; not a list of records."""
+    """Whether data are tensors or arrays with a row per record, or a tuple, short list or mapping of these."""
     if isinstance(data, list):
         return 0 < len(data) <= FIELDS and all(isinstance(one, Tensor | np.ndarray) and one.ndim for one in data)
     return isinstance(data, Tensor | np.ndarray | tuple | Mapping)
 
 
 def are_tensors(columns: Any) -> bool:
-    """Whether no column is left that did not become a tensor: lists of unequal length, or words."""
+    """Whether every column has become a tensor; ragged lists and texts have not."""
     if isinstance(columns, dict | tuple):
         return all(map(are_tensors, columns.values() if isinstance(columns, dict) else columns))
     return isinstance(columns, Tensor | Constant)
 
 
 def as_tensors(data: Any) -> Any:
-    """Arrays, series of data frames and lists of numbers become tensors; double-precision numbers become float32, and
-    labels of any width int64. Columns of something else stay as they are, and so do constants."""
+    """Convert arrays, series of data frames and lists of numbers to tensors, float64 to float32 and labels to int64.
+    Other columns and constants stay as they are.
+    """
     if isinstance(data, Tensor):
         return _in_memory(data)
     if isinstance(data, Mapping):
@@ -112,12 +114,12 @@ def _in_memory(data: Tensor) -> Tensor:
 
 
 def _holds_columns(data: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether there is something with rows in it; if not, it is a column of numbers itself."""
+    """Whether a sequence contains something with rows; if not, it is itself a column of numbers."""
     return any(isinstance(one, tuple | list | Mapping) or getattr(one, "ndim", 0) for one in data)
 
 
 def _listed(values: list[Any]) -> Any:
-    """One element for each record: a tensor where all are of the kind that most are, else the list."""
+    """A column given as a list: a tensor if all elements have the type that most have, else the list."""
     try:
         found = _stacked(values)
         pattern = reader(values, len(values), None).pattern if values else None

@@ -1,6 +1,6 @@
-"""Who takes part in a step: one way to draw for each `Sampling` of a plan (`tacit.loss.sampling`), in index space.
+"""Draw who takes part in a step: one function for each `Sampling` of a plan (`tacit.loss.sampling`), in index space.
 
-Each is what the plan's event says, and no two are accounted alike: the draw is part of the proof.
+Each draws exactly what the plan's event assumes. They are accounted for differently, so the draw is part of the proof.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ Index = NDArray[np.int64]
 
 @dataclass(eq=False)
 class Sampler:
-    """Draws the units of every step of a plan; steps of one draw share a key, and with it one order of the units."""
+    """Draw the units of every step of a plan; steps that belong to one draw share a key, and so one order of the
+    units.
+    """
 
     plan: Plan
     count: int
     _pass: tuple[bytes, list[Index]] = field(default=(b"", []), repr=False)
 
     def __post_init__(self) -> None:
-        """Where the number of units is public, a fixed size is a share of exactly that number."""
+        """Where the number of units is public, a fixed sample size is a share of exactly that number."""
         if self.plan.sampling.exact and self.count != self.plan.public_size:
             raise BadInput(
                 f"Batches of a fixed size need exactly public_size = {self.plan.public_size} {self.plan.unit}s.",
@@ -45,7 +47,7 @@ class Sampler:
             )
 
     def __call__(self, order: int, key: bytes) -> Index:
-        """The units of step number `order`; `key` is its draw's own."""
+        """The units of step number `order`; `key` belongs to the draw that the step is part of."""
         if self._pass[0] != key:
             self._pass = key, DRAWS[type(self.plan.sampling)](self.plan, self.count, Keystream(key))
         return self._pass[1][order % len(self._pass[1])]
@@ -74,7 +76,9 @@ def poisson(count: int, rate: float, source: Source) -> Index:
 
 
 def without_replacement(count: int, batch: int, source: Source) -> Index:
-    """A uniform set of `batch` indices, in order: the first distinct ones of a uniform sequence, or all but such."""
+    """A uniform random set of `batch` indices, sorted: the first distinct ones of a uniform sequence, or its
+    complement.
+    """
     if 2 * batch > count:
         kept = np.ones(count, dtype=bool)
         kept[without_replacement(count, count - batch, source)] = False
@@ -108,4 +112,4 @@ DRAWS: dict[type[Sampling], Draw] = {
     Allocated: lambda plan, count, source: allocated(count, plan.steps_per_pass, source),
     InCycles: lambda plan, count, source: shuffled(count, plan.steps_per_pass, source),
 }
-"""For every kind of sampling, the units of all steps of one draw: of a single step, or of a pass."""
+"""For every kind of sampling, a function that draws the units of all steps of one draw: a single step, or a pass."""

@@ -30,14 +30,14 @@ from .items import Group, Loader, reader
 from .sizes import size_for
 
 MOVED = 2**31
-"""Bytes of data that are kept on a GPU beside the model."""
+"""The largest data, in bytes, that are kept on a GPU beside the model."""
 AT_ONCE = 1024
-"""Rows of a physical batch at most, where nobody says."""
+"""The largest default size of a physical batch."""
 
 
 @runtime_checkable
 class MapStyle(Protocol):
-    """A data set that knows its length and gives an item for a number."""
+    """A data set with a length and an item for each number."""
 
     def __len__(self) -> int: ...
 
@@ -46,7 +46,7 @@ class MapStyle(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Data with a length that can be asked for some of its rows: tensors (`direct`), or records read by a `loader`."""
+    """Data with a length, from which rows can be requested: tensors (`direct`), or records read by a `loader`."""
 
     data: Any
     count: int
@@ -55,9 +55,10 @@ class Examples:
 
     @classmethod
     def of(cls, data: Any, collate: Collate | None = None, workers: int = 0) -> Examples:
-        """Tensors or arrays with a row per record, a tuple or dict of them; a list of records; or a map-style data set.
+        """From tensors or arrays with a row per record, a tuple or dict of them, a list of records, or a map-style data
+        set.
 
-        `collate` is given every record by itself (see `Buckets`), read by so many `workers`.
+        `collate` is given every record by itself (see `Buckets`); records are read by this many `workers`.
         """
         if isinstance(data, TensorDataset):
             data = data.tensors
@@ -76,9 +77,10 @@ class Examples:
         )
 
     def on(self, device: torch.device) -> Examples:
-        """With its tensors on a GPU if that is where the model is and they are of moderate size: rows are picked there.
+        """The data with its tensors moved to the model's GPU if they are of moderate size, so that rows are gathered
+        there.
 
-        Decided by shapes alone.
+        The decision depends on shapes alone.
         """
         found = tensors(self.data) if self.direct and device.type == "cuda" else []
         if not found or sum(one.numel() * one.element_size() for one in found) > MOVED:
@@ -96,11 +98,11 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The sample of one step, not yet loaded. Made by `PrivateStep.batches`, spent by one call of the step.
+    """The sample of one step, not yet loaded. Made by `PrivateStep.batches`, consumed by one call of the step.
 
     `index` holds a row number for each unit, or several with their `shares` in the unit's gradient. Physical batches
-    have `physical` units at most; `fixed`, they have exactly as many, or one of the `smaller` sizes where that holds
-    all that is left. A sample has `slots` of them at most, but for one in a billion or so.
+    have at most `physical` units; if `fixed`, they have exactly that many, or one of the `smaller` sizes if that holds
+    the rest. Except with a probability of about one in a billion, a sample has at most `slots` physical batches.
     """
 
     examples: Examples
@@ -114,11 +116,11 @@ class Batch:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of physical batches that are filled up, ascending."""
+        """The sizes of padded physical batches, ascending."""
         return (*self.smaller, self.physical)
 
     def cuts(self) -> list[tuple[int, int, int]]:
-        """Where each physical batch starts and ends in the sample, and its size once it is filled up."""
+        """Start, end and padded size of each physical batch."""
         ends = [
             (start, min(start + self.physical, len(self.index))) for start in range(0, len(self.index), self.physical)
         ]
@@ -127,7 +129,7 @@ class Batch:
     def parts(self, first: int = 0, every: int = 1, *, even: bool = False) -> Iterator[tuple[Any, Tensor]]:
         """Physical batches with their masks, all or every n-th; none for an empty sample.
 
-        `even`: as many whatever the `first`, the last one perhaps of a single masked example.
+        `even`: yield equally many for every `first`; the last may then be a single masked example.
         """
         stride = every * self.physical
         last = math.ceil(len(self.index) / stride) * stride if even else len(self.index)
@@ -143,11 +145,11 @@ class Batch:
             yield _part(rows, np.ones(len(index), dtype=np.bool_), shares, missing)
 
     def _missing(self, count: int) -> int:
-        """How many masked examples fill a physical batch up."""
+        """How many masked examples pad a physical batch of `count`."""
         return size_for(count, self.sizes) - count if self.fixed else int(count == 0)
 
     def _loaded(self, loader: Loader, starts: range) -> Iterator[tuple[Any, Tensor]]:
-        """Records are read in order; a physical batch goes out when it is full of records of one length."""
+        """Read records in order; a physical batch is emitted when it is full of records of one length."""
         whole = np.arange(len(self.index))
         order = np.concatenate([whole[start : start + self.physical] for start in starts] or [whole[:0]])
         waiting: dict[int | None, Waiting] = {}
@@ -198,7 +200,7 @@ class Waiting:
         self.good, self.places = np.concatenate((self.good, group.good)), np.concatenate((self.places, places))
 
     def take(self, count: int) -> tuple[Any, NDArray[np.bool_], Index]:
-        """The first `count` of them, which then wait no longer."""
+        """Remove and return the first `count` records."""
         found = mapped(lambda tensor: tensor[:count], self.rows), self.good[:count], self.places[:count]
         self.rows = mapped(lambda tensor: tensor[count:], self.rows)
         self.good, self.places = self.good[count:], self.places[count:]
@@ -206,31 +208,31 @@ class Waiting:
 
 
 def _part(rows: Any, good: NDArray[np.bool_], shares: NDArray[np.float32] | None, missing: int) -> tuple[Any, Tensor]:
-    """A physical batch with its mask; what fills it up, and what could not be read, is masked."""
+    """A physical batch with its mask; padding and unreadable records are masked."""
     mask = torch.from_numpy(_filled(good, missing))
     return (rows if shares is None else Several(rows, torch.from_numpy(_filled(shares, missing)))), mask
 
 
 def _on(device: torch.device, index: Index, places: dict[torch.device, Tensor]) -> Tensor:
-    """The index on a device, sent there once."""
+    """The index on a device, transferred once."""
     if device not in places:
         places[device] = torch.from_numpy(index).to(device, non_blocking=True)
     return places[device]
 
 
 def _picked(tensor: Tensor, index: Tensor) -> Tensor:
-    """tensor[index], rows at a time."""
+    """tensor[index], gathered by rows."""
     rows = tensor.index_select(0, index.flatten())
     return rows if index.ndim == 1 else rows.unflatten(0, index.shape)
 
 
 def _filled(rows: NDArray[Any], missing: int) -> NDArray[Any]:
-    """With so many rows of zeros at the end."""
+    """The rows with `missing` rows of zeros appended."""
     return rows if not missing else np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), dtype=rows.dtype)))
 
 
 def check_count(count: int, public_size: int) -> None:
-    """The plan's public size must be near the truth, or its rate and the averaging are about other data."""
+    """Refuse data whose size is far from the plan's public size: its rate and averages would be about other data."""
     if count == 0 or abs(count - public_size) > 0.1 * public_size:
         raise BadInput(
             f"The data's size differs from the plan's public_size of {public_size} by more than 10 %.",
@@ -239,7 +241,7 @@ def check_count(count: int, public_size: int) -> None:
 
 
 def physical_size(expected: float, asked: int | None) -> int:
-    """Rows of a physical batch: what was asked, or enough for 39 samples of 40, up to AT_ONCE."""
+    """Rows of a physical batch: as requested, or enough for 39 of 40 samples, up to AT_ONCE."""
     if asked is not None:
         return asked
     return min(AT_ONCE, math.ceil((expected + 2 * math.sqrt(expected) + 1) / 8) * 8)

@@ -39,7 +39,9 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """Reads units by the numbers of their records; `pattern` is a record of zeros, for those that cannot be read."""
+    """Read units by the numbers of their records; `pattern` is a record of zeros, used for those that cannot be
+    read.
+    """
 
     data: Any
     collate: Collate | None
@@ -51,7 +53,7 @@ class Reader:
         return self.collate if isinstance(self.collate, Buckets) else None
 
     def groups(self, index: Index, *, together: bool = False) -> list[Group]:
-        """The units of `index`, (units,) or (units, records), by their length; `together`: all of the largest."""
+        """The units of `index`, (units,) or (units, records), grouped by length; `together`: padded to the largest."""
         table = index.reshape(len(index), -1)
         units = [[self._read(int(row)) for row in rows] for rows in table]
         lengths = [self._length(unit) for unit in units]
@@ -98,7 +100,7 @@ def _cut(shape: tuple[int, ...], tensor: Tensor) -> Tensor:
 
 
 def reader(data: Any, count: int, collate: Collate | None) -> Reader:
-    """Look at some records, spread over the data, and take what most of them look like."""
+    """Inspect some records, spread over the data, and take the form that most of them have."""
     buckets = collate if isinstance(collate, Buckets) else None
     found: dict[Description, list[Any]] = {}
     failed: BaseException | None = None
@@ -122,7 +124,7 @@ def reader(data: Any, count: int, collate: Collate | None) -> Reader:
 
 
 def looked_at(count: int) -> Index:
-    """Rows spread over the data, the first and the last among them."""
+    """Row numbers spread over the data, including the first and the last."""
     return np.unique(np.linspace(0, count - 1, LOOKED_AT).astype(np.int64))
 
 
@@ -134,7 +136,7 @@ def _unread(error: BaseException | None) -> BadInput:
 
 
 class _Chunks(Dataset[list[Group]]):
-    """What worker processes are asked for: the groups of some units, with random numbers that depend on the seed."""
+    """The work items of worker processes: groups of some units, with random numbers that depend on the seed."""
 
     def __init__(self, source: Reader) -> None:
         self.source = source
@@ -148,7 +150,7 @@ class _Chunks(Dataset[list[Group]]):
 
 
 class Loader:
-    """Reads units in order, ahead of time by `workers` processes, which stay for the whole run."""
+    """Read units in order, ahead of time by `workers` processes, which live for the whole run."""
 
     def __init__(self, source: Reader, workers: int) -> None:
         self.source, self.workers = source, workers
@@ -169,7 +171,7 @@ class Loader:
         yield from self._loader
 
     def _start(self) -> DataLoader[list[Group]]:
-        """Start the processes, and see that they can read what this one can."""
+        """Start the processes, and check that they can read what this one can."""
         found: DataLoader[list[Group]] = DataLoader(
             _Chunks(self.source),
             batch_size=None,

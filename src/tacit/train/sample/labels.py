@@ -1,4 +1,4 @@
-"""Labels that name no output: a value of one person, so nothing may stop because of it (soundness rule 8)."""
+"""Ignore labels that name no output: a label is one person's value, so it must not stop anything (soundness rule 8)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 from torch import Tensor
 
 IGNORED = -100
-"""The label that cross-entropy passes over: its loss is 0, and so is its gradient."""
+"""The label that cross-entropy ignores: its loss is 0, and so is its gradient."""
 
 
 def known(logits: Any, labels: Any) -> tuple[Any, Any]:
-    """What cross-entropy takes, (B, classes, ...) and (B, ...), with labels outside 0 .. classes - 1 ignored.
+    """The arguments of cross-entropy, (B, classes, ...) and (B, ...), with labels outside 0 .. classes - 1 ignored.
 
-    Shares of all classes stay as they are. So do things of a wrong kind, which torch names: no value decides that.
+    Class probabilities as labels stay as they are. So do arguments of a wrong type, which torch reports without looking
+    at values.
     """
     if not (isinstance(logits, Tensor) and isinstance(labels, Tensor)) or logits.ndim < 2 or labels.is_floating_point():
         return logits, labels

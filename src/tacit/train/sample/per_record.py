@@ -1,8 +1,8 @@
-"""A user's function of a batch, run for every record as if it were alone.
+"""Run a user's function of a batch for every record as if it were alone.
 
 The function sees a batch of one. Where possible, all records run at once inside a `Level`, in which no record can reach
-another. Otherwise one record runs after the other with random numbers of its own. A record at whose values the function
-raises is left out (soundness rule 8).
+another. Otherwise records run one after the other, each with its own random numbers. A record at whose values the
+function raises is left out (soundness rule 8).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Function = Callable[[Any], Any]
 
 
 def each(function: Function, rows: Any) -> tuple[Any, Tensor]:
-    """What the function makes of every record, and (B,) whose values it took."""
+    """The function's result for every record, and a mask (B,) of the records that it accepted."""
     found = _tried_together(function, rows)
     if found is not None:
         return found
@@ -42,7 +42,7 @@ def each(function: Function, rows: Any) -> tuple[Any, Tensor]:
 
 
 def _tried_together(function: Function, rows: Any) -> tuple[Any, Tensor] | None:
-    """All records at once; None where that does not go."""
+    """All records at once; None if that is not possible."""
     for owned in (False, True):
         try:
             with torch.no_grad():
@@ -56,9 +56,9 @@ def _tried_together(function: Function, rows: Any) -> tuple[Any, Tensor] | None:
 
 
 def _without_failing(function: Function, rows: Any, *, owned: bool) -> tuple[Any, Tensor]:
-    """All records at once. Those at whose values an operation raises are left out, and nothing changes for the others.
+    """All records at once, without those at whose values an operation raises; nothing changes for the others.
 
-    A made-up record stands in for them, and all random numbers fall as they fell before.
+    A made-up record stands in for them, and all random draws are repeated.
     """
     device = tensors(rows)[0].device
     out, alike, back = torch.zeros(size(rows), dtype=torch.bool, device=device), drawn_alike(device), rewinding()
@@ -94,9 +94,9 @@ def together(function: Function, rows: Any, *, owned: bool = False) -> tuple[Any
 
 
 def alone(function: Function, rows: Any, *, shared: bool = False) -> tuple[Any, Tensor]:
-    """One record after the other; made-up records say what shape a result has.
+    """One record after the other; made-up records determine the shape of a result.
 
-    `shared`: random numbers that no record has a part in are the step's, as they are where all records run at once.
+    `shared`: random draws that no record takes part in are the step's, as in a joint run.
     """
     usual, around = _usual(function, rows), Surroundings(function)
     found, taken, coins = [], [], replayed if shared else call
@@ -112,7 +112,7 @@ def alone(function: Function, rows: Any, *, shared: bool = False) -> tuple[Any, 
 
 
 def check_apart(function: Function, rows: Any) -> None:
-    """Made-up records: one of them changed, none of the others may change; nor may their order change any of them."""
+    """Check with made-up records that changing one does not change the results of others, nor does their order."""
     first = made_up(rows, 3)
     for seed in range(4):
         batches = first, first, _changed(first), _changed(first, start=True)
@@ -139,7 +139,7 @@ def check_apart(function: Function, rows: Any) -> None:
 
 
 def _check_forgetful(function: Function, first: Any) -> None:
-    """Made-up records one after the other, forwards and backwards, each with the same random numbers."""
+    """Check that made-up records give the same results in forward and in reverse order, with equal random numbers."""
     rows = [_row(first, place) for place in range(3)]
     forwards = [_drawn_alike(function, row) for row in rows]
     backwards = [_drawn_alike(function, row) for row in reversed(rows)][::-1]
@@ -162,7 +162,7 @@ def _equal(found: list[list[Tensor]], others: list[list[Tensor]]) -> bool:
 
 
 def _on_batch(function: Function, batch: Any, seed: int) -> list[Tensor] | None:
-    """On a whole batch, as its author means it; None where it does not run so, which it never has to."""
+    """The results on a whole batch, as the author intended; None if the function does not run on one."""
     with same_random(seed), torch.no_grad(), InRange():
         found = _tried(function, mapped(Tensor.clone, batch))
     return None if found is None else tensors(found)
@@ -193,7 +193,7 @@ def _usual(function: Function, rows: Any) -> Any:
 
 
 def _unless_stopped(around: Surroundings, seed: int, run: Callable[[], Any]) -> Any:
-    """The result of a run, or None where it came to what cannot be put back."""
+    """The result of a run, or None if it reached state that cannot be restored."""
     try:
         return around.run(seed, run)
     except Stopped:

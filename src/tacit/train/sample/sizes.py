@@ -1,8 +1,8 @@
-"""How a sample is cut into parts of fixed sizes, such that few slots are left empty.
+"""Choose the fixed sizes of the parts that a sample is cut into, such that little padding is computed.
 
-A compiled step is made for parts of a fixed size, and what does not fill one is padding that is computed for nothing.
-Sizes are chosen before the first step from public numbers alone: the expected size of a sample and how far one lies
-from it as a rule. All parts of a sample have the largest size but the last, which has the smallest that holds it.
+A compiled step is made for parts of a fixed size, and computing the padding is wasted. Sizes are chosen before the
+first step from public numbers alone: the expected size of a sample and its standard deviation. All parts of a sample
+have the largest size except the last, which has the smallest size that holds it.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 PADDING = 0.1
-"""The share of empty slots from which more than one size is worth its compiling."""
+"""The share of padding above which a second size is worth its compilation."""
 LADDER_FROM = 20_000
-"""Steps from which it is: compiling one more size takes as long as some thousand steps."""
+"""The number of steps from which several sizes pay: compiling one takes as long as some thousand steps."""
 PART = 1 / 8
-"""What one more part costs beside its slots, as a share of the largest: sums of its own, for one."""
+"""The extra cost of one more part, as a share of the largest size: it has sums of its own, for example."""
 MOST_SIZES, FAR, LIKELY = 3, 6, 2
 
 
 def part_sizes(expected: float, deviation: float, most: int, steps: int = 0) -> tuple[int, ...]:
-    """Sizes in ascending order, none above `most`; several only for at least LADDER_FROM `steps`."""
+    """Sizes in ascending order, at most `most`; more than one only for at least LADDER_FROM `steps`."""
     return _sizes(float(expected), float(deviation), int(most), steps >= LADDER_FROM)
 
 
 def parts_at_most(expected: float, deviation: float, largest: int) -> int:
-    """More parts than a sample ever has, nearly."""
+    """An upper bound on the number of parts of a sample, exceeded almost never."""
     return max(1, math.ceil((expected + FAR * deviation) / largest))
 
 
 def size_for(count: int, sizes: tuple[int, ...]) -> int:
-    """The smallest size that holds so many; `sizes` ascend, and the last one does."""
+    """The smallest of the ascending `sizes` that is at least `count`."""
     return next(size for size in sizes if size >= count)
 
 
@@ -56,7 +56,7 @@ def _sizes(expected: float, deviation: float, most: int, long: bool) -> tuple[in
 
 
 def _samples(expected: float, deviation: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Sizes of samples and their chances, about."""
+    """Sample sizes and their approximate probabilities."""
     if deviation == 0:
         return np.array([max(1, math.ceil(expected))]), np.ones(1)
     first = max(1, math.floor(expected - FAR * deviation))
@@ -68,12 +68,12 @@ def _samples(expected: float, deviation: float) -> tuple[NDArray[np.int64], NDAr
 
 
 def _slots(counts: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.int64]:
-    """How many slots samples of these sizes take."""
+    """How many slots, padding included, samples of these sizes occupy."""
     whole, rest = np.divmod(counts, sizes[-1])
     ladder = np.array((0, *sizes))
     return whole * sizes[-1] + ladder[np.searchsorted(ladder, rest)]
 
 
 def _padding(counts: NDArray[np.int64], chance: NDArray[np.float64], sizes: tuple[int, ...]) -> float:
-    """The share of slots that stay empty."""
+    """The expected share of padding."""
     return float(1 - counts @ chance / (_slots(counts, sizes) @ chance))

@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Samples units by the plan; `people` says which records are whose where a unit is a user."""
+    """Sample units by the plan; `people` maps records to users if the unit is a user."""
 
     examples: Examples
     people: Users | None

@@ -1,8 +1,8 @@
-"""Whose records are whose, where the unit of privacy is a user.
+"""Map records to users, where the unit of privacy is a user.
 
 Which user a record belongs to depends on its own id alone: no other id may merge two users or split one. So ids are
-never put into one array of a common type: 64-bit numbers beside one missing value would become fractions and lose
-digits, and numbers beside one word would become words.
+never put into one array of a common type. There, 64-bit integers beside one missing value would become floats and lose
+digits, and numbers beside one text would become texts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Users:
 
 
 def user_codes(ids: ArrayLike | Iterable[Any]) -> NDArray[np.int64]:
-    """A number for every record's user; -1 where the id is missing. Only an array has a type of its own."""
+    """A number for every record's user; -1 if the id is missing. Ids that are not an array are read one by one."""
     kind = getattr(ids, "dtype", None)
     masked = isinstance(ids, np.ma.MaskedArray)  # what lies under a mask is nobody's id
     if isinstance(kind, np.dtype) and not kind.hasobject and not masked:
@@ -77,7 +77,7 @@ def user_codes(ids: ArrayLike | Iterable[Any]) -> NDArray[np.int64]:
 
 
 def _listed(ids: Any) -> Iterable[Any]:
-    """The ids as Python's own values; an Arrow column gives scalars otherwise, of which a missing one is no None."""
+    """The ids as Python values; an Arrow column would yield scalars, whose missing value is not None."""
     for name in ("to_pylist", "tolist"):
         if hasattr(ids, name):
             found: Iterable[Any] = getattr(ids, name)()
@@ -86,10 +86,10 @@ def _listed(ids: Any) -> Iterable[Any]:
 
 
 def _word(name: Any) -> str | None:
-    """An id as text. Numbers that are equal have one word, so they stay one user.
+    """An id as text. Equal numbers give the same text, so they stay one user.
 
-    Missing values are None, or differ from themselves (NaN, NaT), or do not say whether they do (pandas.NA). An id that
-    cannot be written down is missing too: whatever an id does here, nothing may be told by it.
+    Missing values are None, or unequal to themselves (NaN, NaT), or refuse the comparison (pandas.NA). An id that
+    cannot be converted to text counts as missing too: nothing may be revealed by how an id behaves here.
     """
     try:
         if name is None or not bool(name == name):

@@ -1,7 +1,8 @@
-"""How a step is run: part by part, anywhere, or on a GPU as a few recorded pieces of work.
+"""How a step is executed: part by part on any device, or on a GPU as a few recorded graphs.
 
-Either way the private gradients end up in the parameters, and the noise has a key that is made of all that was seen. An
-identical replay of a step repeats its noise, and any other step draws other noise (soundness rule 12).
+Either way the private gradients are written to the parameters, and the key of the noise depends on everything that the
+step computed. An identical replay of a step repeats its noise, and any other step draws other noise (soundness rule
+12).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .workers import Workers
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """What the key of one step's noise is made of, beside what the step computes."""
+    """The inputs of the key of one step's noise, apart from what the step computes."""
 
     secret: Secret
     step: int
@@ -40,25 +41,27 @@ class Keys:
         return self.step.to_bytes(8, "little"), self.plan
 
     def of(self, seen: list[Tensor]) -> bytes:
-        """The key where a processor has seen norms, losses and which sum it was."""
+        """The key, from norms, losses and a fingerprint of the sum in the CPU's memory."""
         return self.secret.key(b"noise", *self.named, digest(torch.from_numpy(self.index), *seen))
 
     def two(self) -> bytes:
-        """What a device needs to derive the key itself."""
+        """The two keys from which a device derives the key itself."""
         drawn = *self.named, hashlib.sha256(self.index.tobytes()).digest()
         return self.secret.key(b"norms", *drawn) + self.secret.key(b"noise", *drawn)
 
 
 @dataclass(frozen=True, eq=False)
 class Executed:
-    """What a step gave besides its gradients: of every part norms and losses, and the key of the noise, if known."""
+    """The results of a step besides its gradients: norms and losses of every part, and the key of the noise, if
+    known.
+    """
 
     parts: list[Part]
     key: bytes | Tensor | None = None
 
 
 class Parted:
-    """Part by part; `own` are the parameters, or parts of parameters, that this process updates."""
+    """Execution part by part; `own` are the parameters, or shards of them, that this process updates."""
 
     def __init__(self, totals: Totals, release: Release, workers: Workers, own: Mapping[str, Tensor]) -> None:
         self.totals, self.release, self.workers, self.own = totals, release, workers, own
@@ -77,14 +80,14 @@ class Parted:
         return Executed(settled.parts, key)
 
     def slowly(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:
-        """With what is not finite left out, where a recorded step has found some."""
+        """Repeat the step without the records that are not finite, after a recorded step has found some."""
         summed = self.totals.slowly(batch, coins())
         key = self.noise_key(batch, summed, keys)
         self.release(summed.total, None, key, self._clip_norm)
         return Executed(summed.parts, key)
 
     def noise_key(self, batch: Batch, summed: Summed, keys: Keys) -> bytes | Tensor:
-        """Of norms, losses and which sum it was; made on a GPU that has the whole sum."""
+        """The key from norms, losses and a fingerprint of the sum; derived on the GPU if it holds the whole sum."""
         total = summed.total
         if total and total[0].is_cuda and self.workers.count == 1 and self.release.grid is None:
             return self.device_key(batch, summed, keys)
@@ -92,7 +95,7 @@ class Parted:
         return keys.of(summed.seen + [mark.cpu() for each in every for mark in each])
 
     def device_key(self, batch: Batch, summed: Summed, keys: Keys) -> Tensor:
-        """The key, made on the device that holds the sum."""
+        """The key, derived on the device that holds the sum."""
         device = summed.total[0].device
         words = words_of(keys.two(), device)
         mark = fingerprint(self.release.joined(self.release.own(summed.total)), words)
@@ -104,14 +107,16 @@ class Parted:
 
 
 class Recorded:
-    """The usual step on a GPU, recorded; not `graphs`, the same work piece by piece, on any device."""
+    """Execution of the usual step on a GPU as recorded graphs. Without `graphs`, the same work runs eagerly, on any
+    device.
+    """
 
     def __init__(self, parted: Parted, *, graphs: bool = True) -> None:
         self.parted, self.graphs = parted, graphs
         self.whole: Whole | None = None
 
     def takes(self, batch: Batch) -> bool:
-        """Whether this is the usual case."""
+        """Whether this batch is the usual case that can be recorded."""
         return fits(self.parted.totals, self.parted.release, batch)
 
     def __call__(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:

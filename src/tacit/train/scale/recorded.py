@@ -1,10 +1,10 @@
-"""A whole step as a few pieces of work for a GPU: from the numbers of a sample's rows to the gradients.
+"""A whole step as a few CUDA graphs, from the row numbers of a sample to the gradients.
 
-For every part of the sample one graph picks its rows, makes their augmented versions, clips and adds them up. A last
-one derives the key, makes the noise and adds it to the sums, which become the gradients in place. All are recorded
-(CUDA graphs). The processor sends row numbers and two keys, launches everything, and waits for the norms alone, which
-it must see. This is for the usual case: data on the device, noise that is independent from step to step and of one
-scale, augmentation by a function of ours or none.
+For every part of the sample one graph gathers its rows, augments them, clips and sums. A last graph derives the key,
+draws the noise and adds it to the sums, which become the gradients in place. The CPU sends row numbers and two keys,
+launches everything, and waits only for the norms, which it must inspect. This is for the usual case: data on the
+device, noise that is independent from step to step and of constant scale, and augmentation by one of our own functions
+or none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Work = Callable[[], None]
 
 
 class Whole:
-    """Steps on one set of examples, in parts like those of `batch`; not `recorded` it does the same piece by piece."""
+    """Steps on one set of examples, in parts like those of `batch`; without `recorded` the same work runs eagerly."""
 
     def __init__(self, totals: Totals, release: Release, batch: Batch, *, recorded: bool) -> None:
         assert totals.compiled is not None
@@ -69,13 +69,13 @@ class Whole:
         self.second: Work
 
     def suits(self, batch: Batch) -> bool:
-        """Whether this was made for such batches."""
+        """Whether this was built for such batches."""
         return self.examples is batch.examples and self.sizes == batch.sizes and self.slots == batch.slots
 
     def __call__(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part] | None:
-        """Hand the gradients over; what else the step gave, in the processor's memory.
+        """Run the step, set the gradients, and return what else it computed, in the CPU's memory.
 
-        None, and no gradients, where a norm is not finite: the step is to be done slowly.
+        None, and no gradients, if a norm is not finite: the step must then be repeated by `slowly`.
         """
         for parameter in self.release.parameters:
             parameter.grad = None  # the last step's lie where this one adds up
@@ -108,13 +108,13 @@ class Whole:
         return parts
 
     def _part(self, slot: int, count: int, size: int) -> Part:
-        """Where a part's norms and losses arrive, and its mask."""
+        """The buffers for a part's norms and losses, and its mask."""
         norms, losses = self.seen_here[slot, :, :size]
         mask = self.full[size] if count == size else self.places_here[size] < count
         return Clipped({}, norms, losses, self.shortened_here[slot, :size]), mask
 
     def _send(self, slot: int, index: Any, size: int) -> None:
-        """A part's row numbers to the device."""
+        """Copy a part's row numbers to the device."""
         count, numbers = len(index), self.rows_sent[slot]
         numbers[:count] = index
         numbers[count : size + 2] = 0
@@ -122,19 +122,19 @@ class Whole:
         self.chosen[size].copy_(self.numbers[slot, : size + 2], non_blocking=True)
 
     def _leave(self, count: int) -> None:
-        """Norms, losses and who was shortened, on their way to the processor."""
+        """Start copying norms, losses and clipping flags to the CPU."""
         self.seen_here[:count].copy_(self.seen[:count], non_blocking=True)
         self.shortened_here[:count].copy_(self.shortened[:count], non_blocking=True)
         if self.recorded:
             self._mark()
 
     def _mark(self) -> None:
-        """Where the device has come so far, all of it has arrived."""
+        """Record an event; when the device has reached it, all results have arrived."""
         self.arrived = self.arrived or torch.cuda.Event()
         self.arrived.record(torch.cuda.current_stream(self.totals.device))
 
     def _prepare(self) -> None:
-        """All pieces of work; made anew when what they read lies elsewhere, or a part's mode has changed."""
+        """Build all graphs; again if what they read has moved, or a part's mode has changed."""
         trained, public = self.compiled.tensors()
         shown = [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in tensors(self.examples.data)]
         state = self.compiled.mode(), self.compiled.clipper.clip_norm, shown
@@ -171,7 +171,9 @@ class Whole:
         self.lying, self.state, self.read = trained, state, (public, graphs, clip_norm)
 
     def _kinds(self) -> list[tuple[int, bool]]:
-        """Size of a part and whether it is a step's first; the largest begins: the sums lie where it makes them."""
+        """Part sizes, each with whether it comes first in a step; the largest first, since its graph allocates the
+        sums.
+        """
         begin = [(size, True) for size in reversed(self.sizes)]
         return begin + [(size, False) for size in self.sizes if self.slots > 1]
 
@@ -184,7 +186,7 @@ class Whole:
         return graph
 
     def _add(self, sums: list[Tensor], first: bool, largest: bool) -> None:
-        """To the step's sums, which lie where the largest part makes them when it is the first."""
+        """Add to the step's sums, which are the buffers of the largest part when that part comes first."""
         if first and (largest or not self.recorded):
             self.sums = []
             self.sums = self.release.own(sums)
@@ -194,7 +196,7 @@ class Whole:
             torch._foreach_add_(self.sums, sums)
 
     def _show(self, seen: list[Tensor], first: bool, slot: Tensor) -> None:
-        """Norms, losses and who was shortened, in the place of their part; zero in places that stay empty."""
+        """Store norms, losses and clipping flags in the slot of their part; zeros in unused entries."""
         if first:
             self.marked.zero_()
         norms, losses, shortened = seen

@@ -1,13 +1,13 @@
-r"""Parameters that torch has cut up among processes (FSDP2, `fully_shard`): private steps on such a model.
+r"""Private steps on models whose parameters torch has sharded among processes (FSDP2, `fully_shard`).
 
-Between steps every process holds its part of the parameters and of the optimizer's state. For a step all processes put
-the parameters together, and each clips its own examples with whole gradients, so norms need nobody else. The sum of a
-parameter is reduced and scattered as soon as it is made, and a process adds noise to its own part alone:
+Between steps every process holds its shard of the parameters and of the optimizer's state. For a step all processes
+gather the parameters, and each clips its own examples with whole gradients, so norms need no communication. The sum of
+each parameter is reduced and scattered as soon as it is computed, and a process adds noise to its own shard alone:
 
-    process r    (\sum_{all i} c_i G_i)_r + N(0, (z C)^2 I)_r,      the parts' noise under keys of their own
+    process r    (\sum_{all i} c_i G_i)_r + N(0, (z C)^2 I)_r,      the shards' noise under keys of their own
 
-so that together they release one noisy sum, with one event. A process without a physical batch of its own in a round
-takes part with an example that is masked: all processes meet in every sum.
+Together they release one noisy sum, with one event. A process that has no physical batch left in a round takes part
+with a masked example, because all processes must meet in every reduction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .workers import Workers
 
 @dataclass(frozen=True, eq=False)
 class Scattered:
-    """This process's part of the sums over all processes, one parameter after the other."""
+    """This process's shard of the sums over all processes, one parameter after the other."""
 
     trained: Mapping[str, DTensor]
 
@@ -47,7 +47,9 @@ class Scattered:
         return {name: self._scattered(name, mine) for name, mine in sums.items()}
 
     def _scattered(self, name: str, mine: Tensor) -> Tensor:
-        """On a processor in float64: one process's records may need that, and all must send the same type of number."""
+        """Reduce and scatter one sum. On a CPU in float64: one process may need it, and all must send the same
+        dtype.
+        """
         mine, cut = mine if mine.is_cuda else mine.double(), self.trained[name]
         spread = DTensor.from_local(mine.contiguous(), cut.device_mesh, [Partial()], run_check=False)
         return spread.redistribute(placements=cut.placements).to_local()
@@ -55,7 +57,7 @@ class Scattered:
 
 @dataclass(frozen=True, eq=False)
 class Sharded(Workers):
-    """This process among those that share the `trained` parameters of a model, cut up in its `modules`."""
+    """This process among those that share the `trained` parameters of a model, sharded in its `modules`."""
 
     trained: Mapping[str, DTensor] | None = None
     model: nn.Module | None = None
@@ -63,7 +65,7 @@ class Sharded(Workers):
 
     @classmethod
     def of_parts(cls, model: nn.Module, trained: Mapping[str, Tensor], here: Workers) -> Sharded:
-        """The processes `here`, which share all trained parameters."""
+        """For the processes `here`, which together hold all trained parameters."""
         cut = {name: tensor for name, tensor in trained.items() if isinstance(tensor, DTensor)}
         if len(cut) < len(trained) or any(
             tensor.device_mesh.size() != here.count or tensor.device_mesh.ndim != 1 for tensor in cut.values()
@@ -88,7 +90,7 @@ class Sharded(Workers):
 
     @contextmanager
     def whole(self) -> Iterator[dict[str, Tensor]]:
-        """Parameters put together, by name; the same tensors every time."""
+        """Gathered parameters by name; the same tensors every time."""
         assert self.model is not None
         modules = [module for module in self.model.modules() if isinstance(module, FSDPModule)]
         for module in modules:
@@ -133,6 +135,6 @@ class Sharded(Workers):
             own[name].grad = None
 
     def start(self, tensors: object) -> None:
-        """Cut-up parameters are what they were when they were cut up; buffers are the first process's."""
+        """Take the buffers of the first process; sharded parameters keep the values they were sharded with."""
         assert self.model is not None
         super().start(self.model.buffers())

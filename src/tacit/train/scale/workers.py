@@ -25,7 +25,7 @@ LOST = "Another process of this run has ended or cannot be reached."
 
 @contextmanager
 def reached() -> Iterator[None]:
-    """Around every exchange between processes: one that is gone ends the others with one sentence."""
+    """Context around every exchange between processes: if one process is gone, the others end with one sentence."""
     try:
         yield
     except RuntimeError:  # what gloo and NCCL raise, with addresses in their text
@@ -35,12 +35,12 @@ def reached() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Workers:
-    """This process among `count`; alone, every method gives back what it was given."""
+    """This process among `count`; with a single process every method returns its argument."""
 
     rank: int = 0
     count: int = 1
     even: ClassVar[bool] = False
-    """Whether all processes must have as many physical batches."""
+    """Whether all processes must have equally many physical batches."""
 
     @classmethod
     def here(cls) -> Workers:
@@ -51,7 +51,7 @@ class Workers:
 
     @classmethod
     def of(cls, model: nn.Module, trained: Mapping[str, Tensor]) -> Workers:
-        """Those that train this model; its parameters may be cut up among them (FSDP2)."""
+        """The processes that train this model, whose parameters may be sharded among them (FSDP2)."""
         here = cls.here()
         if not any(type(tensor).__name__ == "DTensor" for tensor in model.parameters()):
             return here
@@ -61,11 +61,11 @@ class Workers:
 
     @property
     def add(self) -> Add | None:
-        """How clipped gradients are added up, if not as they are."""
+        """The function that sums clipped gradients over processes; None if there is nothing to add."""
         return None
 
     def agreed(self, value: T) -> T:
-        """The first process's value, everywhere."""
+        """The first process's value, in all processes."""
         if self.count == 1:
             return value
         box = [value]
@@ -74,7 +74,7 @@ class Workers:
         return box[0]
 
     def all_of(self, value: T) -> list[T]:
-        """What each process has, in the order of their ranks."""
+        """The values of all processes, by rank."""
         if self.count == 1:
             return [value]
         box: list[Any] = [None] * self.count
@@ -83,14 +83,14 @@ class Workers:
         return box
 
     def start(self, tensors: Iterable[Tensor]) -> None:
-        """Parameters and buffers as the first process has them."""
+        """Set parameters and buffers to those of the first process."""
         if self.count > 1:
             for tensor in tensors:
                 with reached():
                     dist.broadcast(tensor.detach(), 0)
 
     def once(self, act: Callable[[], T]) -> T:
-        """Done by the first process alone, its result given to all; if it fails there, it fails everywhere."""
+        """Call `act` in the first process and give its result to all; if it fails there, it fails everywhere."""
         failure, found = None, None
         if self.rank == 0:
             try:
@@ -103,7 +103,7 @@ class Workers:
         return cast(T, found)
 
     def total(self, sums: list[Tensor], like: Sequence[Tensor], kind: torch.dtype) -> list[Tensor]:
-        """Sums over all processes, by one all-reduce of one flat vector."""
+        """Sums over all processes, by one all-reduce of a flat vector."""
         if self.count == 1:
             return sums
         sums = sums or [torch.zeros_like(tensor, dtype=kind) for tensor in like]
@@ -115,7 +115,7 @@ class Workers:
 
     @contextmanager
     def whole(self) -> Iterator[Any]:
-        """While parameters are used: they are put together where they are cut up."""
+        """Context in which parameters are used; sharded ones are gathered."""
         yield None
 
     def together(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -123,11 +123,11 @@ class Workers:
         return dict(trained)
 
     def own(self, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The part of every parameter that this process adds noise to: all of it."""
+        """The shard of every parameter that this process adds noise to: here, all of it."""
         return dict(trained)
 
     def key(self, key: bytes | Tensor) -> bytes | Tensor:
-        """The key of this process's noise: the same everywhere, since all add the same."""
+        """The key of this process's noise: here the same everywhere, since all processes add the same noise."""
         return key
 
     def hand_over(self, own: Mapping[str, Tensor]) -> None:

@@ -1,9 +1,8 @@
-"""Random draws that are shared by all records, such as the coin of LayerDrop or `random.random()` in a model: one for a
-whole step.
+"""Random draws that are shared by all records, such as LayerDrop's coin or `random.random()` in a model: one per step.
 
-A step may run in several parts, and which part a record is in depends on who else is in the sample. If a shared draw
-(here: a coin) were made anew for each part, it would carry that dependence into the record's contribution: one more
-record in front moves one record of every part to the next. So all parts of a step see the same coins.
+A step may run in several parts, and which part a record is in depends on who else is in the sample. A shared draw
+(here: a coin) that were made anew for each part would carry that dependence into the record's contribution. For
+example, one more record in front moves one record of every part to the next. So all parts of a step see the same coins.
 """
 
 from __future__ import annotations

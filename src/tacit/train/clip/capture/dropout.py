@@ -29,7 +29,5 @@ class NoDropout(TorchFunctionMode):
 
 
 def _rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3) -> Tensor:
-    """`rrelu` without randomness: it draws one number per negative value, so a record's draws depend on other
-    records.
-    """
+    """`rrelu` without randomness: it draws per negative value, so a record's draws depend on those of others."""
     return F.leaky_relu(input, (lower + upper) / 2)

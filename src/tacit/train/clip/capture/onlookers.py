@@ -1,9 +1,9 @@
 """Detect user code that would be shown the tensors of all records, from below a `Level`.
 
 Inside a level user code sees one record. Torch itself works on tensors that hold all of them, and passes those to some
-user code: saved-tensor hooks, dispatch modes, function modes entered before the step, tensor subclasses with their own
-dispatch, and a tensor's repr. Backward hooks of modules and parameters would not run at all. If any of these is not
-torch's own, the model runs one record at a time, so that such code sees that record alone.
+user code. That code is: saved-tensor hooks, dispatch modes, function modes entered before the step, tensor subclasses
+with their own dispatch, and whatever reads a tensor's repr. Backward hooks of modules and parameters would not run at
+all. If any of these is not torch's own, the model runs one record at a time, so that such code sees that record alone.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ def backward_hooks(model: nn.Module, parameters: Iterable[Tensor]) -> bool:
 
 
 def in_force() -> list[Any]:
-    """Code that runs in any pass although no model or loss refers to it: global module hooks, modes, and printing
-    options.
-    """
+    """Code that runs in any pass though no model or loss refers to it: global hooks, modes and printing options."""
     every = [held for name, held in vars(modules).items() if name.startswith("_global_") and isinstance(held, dict)]
     return [*every, *function_modes(), *dispatch_modes(), *saving_hooks(), torch._tensor_str.PRINT_OPTS]
 

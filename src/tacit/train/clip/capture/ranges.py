@@ -19,18 +19,14 @@ from .level import Level
 
 Range = tuple[int, str, int, int, int | None]
 Place = Callable[[tuple[Any, ...], dict[str, Any]], Range | list[Range] | None]
-"""For an operation: the position and name of its index argument, its least and largest value, and one more allowed
-value.
-"""
+"""Where an operation has its index (position and name), the index's least and largest value, and one more allowed."""
 PLACES: dict[Any, Place] = {}
 
 
 def bounded(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], level: Level
 ) -> tuple[tuple[Any, ...], dict[str, Any], Tensor | None]:
-    """The arguments with per-record indices clamped into their range, and a mask (B,) of the records that were out of
-    range.
-    """
+    """The arguments with per-record indices clamped into range, and a mask (B,) of the records that were not."""
     if func is Tensor.__getitem__ or func is Tensor.__setitem__:
         return _subscript(args, kwargs, level)
     place = PLACES.get(func)

@@ -44,9 +44,7 @@ def rowwise(function: Rule, axes: int | None = None) -> Rule:
 
 
 def trailing(function: Rule) -> Rule:
-    """The rule of a function that acts on the last axes only, or element by element, so it takes all records as they
-    are.
-    """
+    """The rule of a function that acts on the last axes only, or element by element: no reshaping is needed."""
 
     def rule(level: Level, values: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not level.direct(values) or not _same(level, *_tensors(args, kwargs)):

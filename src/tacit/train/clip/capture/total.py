@@ -45,9 +45,7 @@ def holds_records(tensor: Tensor, level: Level) -> bool:
 
 
 def by_values(error: Exception) -> bool:
-    """Whether values may have caused an exception: not if it is one of ours, out of memory, or raised during
-    tracing.
-    """
+    """Whether values may have caused an exception: not for one of ours, out of memory, or during tracing."""
     ours = isinstance(error, Overwritten | Remembered | TacitError)
     return not ours and not stops(error) and detect_fake_mode() is None
 

@@ -161,9 +161,7 @@ class Capture(TorchFunctionMode):
         return args[0] if in_place(func, kwargs) else result
 
     def _own(self, tensor: Tensor) -> bool:
-        """Whether a tensor is per-record; refuses one that this pass did not make, which is left over from an earlier
-        pass.
-        """
+        """Whether a tensor is per-record; refuses one that an earlier pass made."""
         if not self.level.owns(tensor):
             return False
         if self.level.direct(tensor):

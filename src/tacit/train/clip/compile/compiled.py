@@ -101,9 +101,7 @@ class Compiled:
         return self.clipper(batch, mask) if found is None else found
 
     def _tried(self, batch: Any, mask: Tensor, exact: list[bool]) -> Clipped | Failed:
-        """One run. It is repeated with sums in float64, and this is recorded in `exact`, if float32 turns out too
-        rough.
-        """
+        """One run; repeated with sums in float64, which `exact` then notes, if float32 turns out too rough."""
         alike = drawn_alike(mask.device)
         found = self._once(batch, mask, exact=bool(exact))
         if found is not None and not exact and bool(found.norms.isnan().any()):
@@ -242,9 +240,7 @@ class Compiled:
 
     @contextmanager
     def _clipping(self, norms: Tensor) -> Iterator[None]:
-        """Use, for the duration, a clip norm that half of these norms exceed by a factor of two, so that missing
-        clipping is noticed.
-        """
+        """Use a clip norm that half of these norms exceed by a factor of two, so that missing clipping is noticed."""
         asked = self.clipper.clip_norm
         half = float(norms[norms.isfinite() & (norms > 0)].median()) / 2
         self.clipper.clip_norm = min(asked, half) if half > 0 else asked

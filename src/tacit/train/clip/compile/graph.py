@@ -52,9 +52,7 @@ def rewritten(traced: GraphModule) -> GraphModule:
 
 
 def _elsewhere(graph: Graph) -> None:
-    """Apply the passes that change where or how far apart values lie in memory, which needs every recorded stride to be
-    gone or copied.
-    """
+    """Apply the passes that change where values lie in memory: recorded strides must be gone, or read from a copy."""
     no_copies(graph)
     without_ones(graph)
     known_sums(graph)
@@ -111,9 +109,7 @@ def _strided(traced: GraphModule) -> list[Node]:
 
 
 def _strides_can_move(traced: GraphModule) -> bool:
-    """Whether all recorded strides belong to memory that is never mutated and is contiguous, so that it can be
-    restored.
-    """
+    """Whether all recorded strides refer to contiguous memory that is never mutated, so that a copy can replace it."""
     noted, written = _strided(traced), all_written(traced.graph)
     return all(
         node.target is aten.as_strided.default
@@ -138,9 +134,7 @@ def _channels_last(traced: GraphModule) -> None:
 
 
 def _as_product(traced: GraphModule, node: Node) -> None:
-    """Turn a convolution of images with very few channels into a product with their patches: libraries are slow at
-    it.
-    """
+    """Turn a convolution of images with very few channels, at which libraries are slow, into a product with patches."""
     image, weight, bias, stride, padding, dilation, transposed, _, groups = given(node)
     rows, channels, *kernel = weight.meta["val"].shape
     length = weight.meta["val"][0].numel()

@@ -106,9 +106,7 @@ def own_gradients(graph: Graph) -> None:
 
 
 def _spelt_out(exponential: Node) -> tuple[Node, Node, Node, Node] | None:
-    """Match the gradient of a log-softmax: its last node, the row sums, the labels, and the gradient of each row's
-    loss.
-    """
+    """Match the gradient of a log-softmax: its last node, the row sums, the labels, and each row's loss gradient."""
     beyond = _uncast(operand(exponential))
     shifted = operand(beyond) if beyond.target is aten.sub.Tensor else beyond
     if beyond.target is not aten.sub.Tensor or shifted.target is not aten.sub.Tensor:

@@ -53,9 +53,7 @@ def chosen(sequences: int, positions: int) -> Tile:
 
 
 def pays(left: Tensor, right: Tensor) -> bool:
-    """Whether the kernel suits these factors: reduced precision, a compiled step, contiguous rows, and blocks that
-    cover no more than all pairs of positions.
-    """
+    """Whether the kernel suits these factors: reduced precision, compiled, contiguous rows, and no wasted blocks."""
     if not (narrow(left) and isinstance(left, FakeTensor) and left.is_contiguous() and right.is_contiguous()):
         return False
     batch, groups, positions, _ = left.shape

@@ -1,6 +1,4 @@
-"""Multiply one factor of a weight's outer products by the weights, in a compiled step on a GPU, by a kernel
-(`scale_kernels`).
-"""
+"""Multiply a factor of a weight's outer products by the weights in compiled GPU steps (`scale_kernels`)."""
 
 from __future__ import annotations
 

@@ -29,9 +29,7 @@ def pays(losses: Tensor) -> bool:
 
 
 def side_by_side(terms: Terms, weigh: Weigh) -> tuple[Terms, dict[str, Shapes]]:
-    """Join all small terms of a group in place of the first; returns the terms, and for each joined one the names and
-    shapes of its parts.
-    """
+    """Join all small terms of a group in place of the first; also returns the names and shapes that were joined."""
     groups: dict[tuple[int, torch.dtype], dict[str, Tensor]] = {}
     for name, parts in terms.items():
         if (values := _small(parts)) is not None:

@@ -17,9 +17,7 @@ VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, ate
 
 
 def is_view(node: Node) -> bool:
-    """Whether a node shows all entries of its argument in the same order, so that two of them in a row are one
-    reshape.
-    """
+    """Whether a node shows all entries of its argument in the same order: two of them in a row are one reshape."""
     if node.target is aten.transpose.int:
         shape = value(node).shape
         first, last = sorted(axis % len(shape) for axis in given(node)[1:])

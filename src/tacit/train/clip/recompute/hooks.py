@@ -1,8 +1,8 @@
-"""Checkpointed parts of a model (torch.utils.checkpoint) while a capture watches it.
+"""Intercept the checkpointed parts of a model (torch.utils.checkpoint) while a capture watches it.
 
-The capture decides what becomes of a part: it runs as though it were not checkpointed, or it is run again under the
-capture's eyes. A part must not run again unseen: with parameters in place of their detached copies it would save other
-tensors than the first time.
+The capture decides what happens to a part: it runs as if it were not checkpointed, or its recomputation runs under the
+capture too. A part must not be recomputed unobserved: with parameters in place of their detached copies it would save
+other tensors than in its first run.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from torch.utils import checkpoint
 from ....core import BadInput
 
 GENERATOR = "_checkpoint_without_reentrant_generator"
-"""What torch calls around the first run of a part, with the function for the second run as its first argument.
+"""The generator that torch runs around the first run of a part; its first argument is the function to recompute.
 
-Torch promises nothing about it: `followed` tries whether it is so."""
+Its name is internal to torch, so `followed` tests whether the assumption holds.
+"""
 
 
 SAVER = "_NoopSaveInputs"
 
 
 class Part(Protocol):
-    """A part that will run again: `begin` is called inside its first run, `again` in place of later ones."""
+    """A part that will be recomputed: `begin` is called inside its first run, `again` in place of the later ones."""
 
     def begin(self) -> None: ...
 
@@ -39,13 +40,13 @@ class Part(Protocol):
 
 
 class Watcher(Protocol):
-    """What a capture makes of a part that is about to run: None runs it as it is."""
+    """A capture's decision about a part that is about to run; None runs it unchanged."""
 
     def opened(self, function: Callable[..., Any] | None) -> AbstractContextManager[Part | None]: ...
 
 
 class _Reentrant:
-    """In place of the older way to checkpoint, which hides its operations from the first run's autograd."""
+    """Replacement for the older (reentrant) checkpointing, whose first run hides its operations from autograd."""
 
     @staticmethod
     def apply(*_: Any) -> Any:
@@ -56,7 +57,7 @@ class _Reentrant:
 
 
 class AsItIs:
-    """No part runs again: for ordinary autograd."""
+    """A watcher for ordinary autograd: no part is recomputed."""
 
     @contextmanager
     def opened(self, function: Callable[..., Any] | None) -> Iterator[None]:
@@ -65,7 +66,7 @@ class AsItIs:
 
 @contextmanager
 def checkpointed(watcher: Watcher) -> Iterator[None]:
-    """While the model runs in this thread, its checkpointed parts are the watcher's."""
+    """Send the checkpointed parts of a model that runs in this thread to the watcher."""
     with _replaced("CheckpointFunction", lambda _: _Reentrant):
         if not followed():  # what such a part gives is refused in the backward pass, where torch notices (`lost`)
             yield
@@ -76,7 +77,7 @@ def checkpointed(watcher: Watcher) -> Iterator[None]:
 
 @contextmanager
 def _saving() -> Iterator[None]:
-    """Older torch (2.11) saves a part's arguments by an autograd function, which it does not take inside a `Level`."""
+    """Older torch (2.11) saves a part's arguments by an autograd function, which does not work inside a `Level`."""
     if not hasattr(checkpoint, SAVER):
         yield
         return
@@ -86,7 +87,7 @@ def _saving() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class _Saver:
-    """In place of torch's function: nothing that it is given by `_told` is a record's own."""
+    """Replacement for that function: `_told` gives it no per-record tensors."""
 
     theirs: Any
 
@@ -97,7 +98,7 @@ class _Saver:
 
 @contextmanager
 def _replaced(name: str, made: Callable[[Any], Any]) -> Iterator[None]:
-    """Something of torch's module exchanged for what is made of it."""
+    """Temporarily replace an attribute of torch's checkpoint module by what `made` makes of it."""
     theirs = getattr(checkpoint, name)
     setattr(checkpoint, name, made(theirs))
     try:
@@ -107,7 +108,7 @@ def _replaced(name: str, made: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def _told(watcher: Watcher, theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Torch's generator around a part's first run, with the watcher told of parts in this thread."""
+    """Wrap torch's generator around a part's first run, so that the watcher is told about parts in this thread."""
     thread = threading.get_ident()
 
     def ours(function: Callable[..., Any], preserve: bool, context: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
@@ -131,7 +132,7 @@ def _told(watcher: Watcher, theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A tensor that torch is not to save by itself: inside a `Level` it would not know how."""
+    """A tensor wrapped so that torch does not save it itself, which would fail inside a `Level`."""
 
     tensor: Tensor
 
@@ -145,7 +146,7 @@ def _unpacked(again: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _beside(args: tuple[Any, ...]) -> Tensor:
-    """An empty tensor on the device of the others, which tells torch whose random numbers to keep."""
+    """An empty tensor on the device of the arguments, by which torch decides whose random state to keep."""
     device = next((given.device for given in args if isinstance(given, Tensor)), torch.device("cpu"))
     with torch._C.DisableTorchFunction():
         return torch.empty(0, device=device)
@@ -153,7 +154,7 @@ def _beside(args: tuple[Any, ...]) -> Tensor:
 
 @dataclass(eq=False)
 class _Trial:
-    """A watcher and its part in one: what they were told."""
+    """A watcher and a part that record how they were called, for `followed`."""
 
     function: Any = None
     began: bool = False
@@ -174,7 +175,7 @@ class _Trial:
 
 @cache
 def followed() -> bool:
-    """Whether this torch tells of parts as is assumed here, tried once on one of our own."""
+    """Whether this version of torch calls the hooks as assumed here; tried once on a part of our own."""
     trial, x = _Trial(), torch.tensor([3.0], requires_grad=True)
     try:
         with torch.enable_grad(), _replaced(GENERATOR, lambda theirs: _told(trial, theirs)):
@@ -186,7 +187,7 @@ def followed() -> bool:
 
 
 def lost() -> BadInput:
-    """The one sentence for parts that ran again unseen."""
+    """The one sentence for parts that were recomputed unobserved."""
     return BadInput(
         f"The model computes parts of it again, and how torch {torch.__version__} does that is not known here.",
         fix="Run the parts as they are, without torch.utils.checkpoint, or use torch 2.11 to 2.13.",

@@ -56,7 +56,7 @@ what the noise makes room for. Another order of adding up is far below it, other
 
 @dataclass(eq=False)
 class Slot:
-    """An operation that consumed parameters; in a checkpointed part its `record` is there only from time to time."""
+    """An operation that consumed parameters; in a checkpointed part, `record` exists only during a recomputation."""
 
     names: frozenset[str]
     leaf: Tensor | None
@@ -79,7 +79,7 @@ class Slot:
 
 @dataclass(eq=False)
 class Part:
-    """A checkpointed part and the `slots` that it fills when it runs again."""
+    """A checkpointed part and the `slots` that its recomputation fills."""
 
     capture: Again
     function: Callable[..., Any]
@@ -90,12 +90,12 @@ class Part:
     coins: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def begin(self) -> None:
-        """Save something under torch's eyes: asking for it runs the part again, whatever else it saves."""
+        """Save something through autograd: asking for it triggers the recomputation, whatever else the part saves."""
         self.handle = _saved().grad_fn
         self.coins = from_here()
 
     def again(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it under a capture of its own, and fill the slots."""
+        """Recompute the part under its own capture, and fill the slots."""
         _saved()
         parent = self.capture
         level = parent.level
@@ -116,14 +116,14 @@ class Part:
 
 
 def _saved() -> Tensor:
-    """A number that autograd saves something for, made where no capture looks."""
+    """A tensor for which autograd saves something, made outside any capture."""
     with torch._C.DisableTorchFunction():
         return torch.zeros((), requires_grad=True).exp()
 
 
 @dataclass(eq=False)
 class Again(Capture):
-    """A capture that forgets what happens in checkpointed parts, and watches it again when gradients arrive."""
+    """A capture that drops what happens in checkpointed parts, and captures it again when gradients arrive."""
 
     slots: list[Slot] = field(default_factory=list)
     within: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -151,7 +151,7 @@ class Again(Capture):
 
     @contextmanager
     def opened(self, function: Callable[..., Any] | None) -> Iterator[Part | None]:
-        """A checkpointed part runs here, and will run again; parts within parts do not."""
+        """Context for a checkpointed part that will be recomputed; parts nested inside it are not."""
         if self.part is not None or function is None:
             yield None
             return
@@ -226,14 +226,14 @@ class Again(Capture):
             other.done()
 
     def close(self) -> None:
-        """Hooks and what they hold would keep each other alive."""
+        """Remove the hooks, which form reference cycles with what they hold."""
         for hook in self.hooks:
             hook.remove()
         self.hooks, self.slots, self.records, self.again, self.others = [], [], [], [], None
 
 
 def _leaves(losses: Tensor, known: list[Tensor]) -> list[Tensor]:
-    """Where else gradients end, at inputs that ask for their own: without them they would stop short of some slots."""
+    """Other leaves of the graph, inputs that require a gradient: without them the backward pass would stop early."""
     seen, found, todo = set(), [], [losses.grad_fn]
     while todo:
         node = todo.pop()
@@ -246,7 +246,7 @@ def _leaves(losses: Tensor, known: list[Tensor]) -> list[Tensor]:
 
 @torch.no_grad()
 def _mark(output: Tensor) -> Tensor:
-    """What an operation gave, in a few numbers: length, sum, a sum weighted by place, and how far all may be off."""
+    """A summary of an operation's output: norm, sum, a position-weighted sum, and how far these may be off."""
     values = output.detach().flatten().float()
     length = values.norm()
     places = torch.linspace(-1, 1, len(values), device=values.device)
@@ -255,7 +255,7 @@ def _mark(output: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _check_same(first: list[Any], again: list[Tensor]) -> None:
-    """Other numbers than the first time are refused; rounding, on a GPU that adds up in any order, is not."""
+    """Refuse a recomputation that differs from the first run by more than rounding."""
     if not first:
         return
     theirs, ours = torch.stack(first), torch.stack(again)
@@ -268,7 +268,7 @@ def _check_same(first: list[Any], again: list[Tensor]) -> None:
 
 
 def _groups(slots: list[Slot]) -> dict[frozenset[str], list[Slot]]:
-    """Operations that share a parameter, however indirectly, by the names that each of them uses."""
+    """Group the operations that share a parameter, directly or indirectly, keyed by the names that they use."""
     found: dict[str, list[Slot]] = {}
     for slot in slots:
         touched = {id(found[name]): found[name] for name in slot.names if name in found}
@@ -285,7 +285,7 @@ def clipped_again(
     *,
     within: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Clipped:
-    """What `clipped_sum` gives, with the memory that checkpointing leaves; parts run again `within` a context."""
+    """Compute what `clipped_sum` computes, with checkpointing's memory; parts are recomputed `within` a context."""
     known = forward.parameters, Level(len(mask), forward.traced), forward.copies, forward.owned, forward.lasting
     capture = Again(*known, within=within)
     try:

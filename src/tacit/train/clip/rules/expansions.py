@@ -1,6 +1,6 @@
-"""Fused operations run as simpler ones that have rules, in place of the original.
+"""Run fused operations as simpler operations that have rules.
 
-An expansion is called outside the capture with the capture as its first argument, and enters it where a parameter is
+An expansion is called outside the capture, with the capture as its first argument, and enters it where a parameter is
 consumed.
 """
 
@@ -60,7 +60,7 @@ def batch_norm(
 def aten_batch_norm(
     capture: Capture, input: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *rest: Any
 ) -> Tensor:
-    """torch.batch_norm, which has another order of arguments and says last whether cuDNN may be used."""
+    """torch.batch_norm, which orders its arguments differently and ends with a flag for cuDNN."""
     return batch_norm(capture, input, mean, var, weight, bias, *rest[:3])
 
 
@@ -78,7 +78,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """Rows looked up, then their sum, mean or maximum; those of the padding do not count."""
+    """Look rows up, then take their sum, mean or maximum; padding rows do not count."""
     if index.ndim != 2 or scale_grad_by_freq:
         raise NoRule(
             "An embedding bag with offsets or scale_grad_by_freq cannot be followed.",
@@ -123,20 +123,20 @@ def simple_cell(kind: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
 def _cell(
     capture: Capture, x: Tensor, hidden: Tensor, w_in: Tensor, w_state: Tensor, *biases: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """What a cell makes of its input and of its state, before they meet."""
+    """The contributions of a cell's input and of its state, before they are combined."""
     b_in, b_state = biases or (None, None)
     return capture.run(F.linear, x, w_in, b_in), capture.run(F.linear, hidden, w_state, b_state)
 
 
 def lstm(capture: Capture, x: Tensor, hx: Any, weights: Sequence[Tensor], *rest: Any) -> Any:
-    """torch.lstm, written out in time."""
+    """torch.lstm, unrolled in time."""
     before = [] if isinstance(hx, Tensor) else list(zip(*hx, strict=True))  # packed sequences are refused below
     output, states = _stack(capture, x, before, weights, rest, _run_lstm)
     return output, *(torch.stack(part) for part in zip(*states, strict=True))
 
 
 def gru(capture: Capture, x: Tensor, hx: Tensor, weights: Sequence[Tensor], *rest: Any) -> Any:
-    """torch.gru, written out in time."""
+    """torch.gru, unrolled in time."""
     output, states = _stack(capture, x, [(state,) for state in hx], weights, rest, _run_gru)
     return output, torch.stack([state for (state,) in states])
 
@@ -157,7 +157,7 @@ def simple(kind: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
 def _stack(
     capture: Capture, x: Tensor, states: list[State], weights: Sequence[Tensor], rest: tuple[Any, ...], run: Any
 ) -> tuple[Tensor, list[State]]:
-    """Layers upon layers, each in one or two directions; `rest` as torch passes it."""
+    """Stacked layers, each in one or two directions; `rest` as torch passes it."""
     if len(rest) != 6 or not isinstance(rest[0], bool):
         raise NoRule("A recurrent layer on packed sequences cannot be clipped.", fix="Pad the sequences and mask them.")
     biased, layers, dropout, training, both, batch_first = rest
@@ -207,7 +207,7 @@ def _one_way(capture: Capture, x: Tensor, state: State, weights: Sequence[Tensor
 
 
 def _whole(level: Level, values: Tensor) -> Tensor:
-    """(T, B rows, d): all records' of (T, rows, d), time first."""
+    """(T, B rows, d): all records of (T, rows, d), time first."""
     return level.all(values).transpose(0, 1).flatten(1, 2)
 
 
@@ -217,7 +217,7 @@ def _first(values: Tensor, rows: int) -> Tensor:
 
 
 def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
-    """All times, in float32 at least; what comes out is of the state's kind."""
+    """All time steps, in float32 or better; the result has the dtype of the state."""
     hidden, cell = state
     wider = (None if part is None else wide(part) for part in (gates, hidden, cell, weight, bias))
     with torch.autocast(gates.device.type, enabled=False):
@@ -226,7 +226,7 @@ def _run_lstm(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) 
 
 
 def _run_gru(gates: Tensor, state: State, weight: Tensor, bias: Tensor | None) -> Any:
-    """n = tanh(x_n + r h_n): the state's part of the gates is scaled by r, so it is tapped by itself."""
+    """n = tanh(x_n + r h_n): the state's part of this gate is scaled by r, so it is captured separately."""
     tap = torch.zeros_like(gates).requires_grad_()
     states = [state]
     for now, extra in zip(gates.unbind(0), tap.unbind(0), strict=True):

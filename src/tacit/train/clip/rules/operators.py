@@ -1,8 +1,8 @@
-"""One short rule per operation: the per-example gradients of the parameters it consumed.
+"""One short rule per operation: the per-example gradients of the parameters that it consumed.
 
 A rule is called as rule(record, gradient, batch) and yields (tensor, term) for every parameter among the arguments.
-`gradient` is the loss gradient of the operation's output, (B, ...): all records, first axis, and behind it the shape
-that one record has, which as a rule is a batch of one. Tensors of the records' own among the arguments are alike.
+`gradient` is the loss gradient of the operation's output, of shape (B, ...): all records first, then the shape for one
+record, which usually is a batch of one. Per-record tensors among the arguments have the same form.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def uses(record: Record, tensor: Any) -> bool:
 
 
 def every(record: Record, tensor: Tensor, batch: int) -> Tensor:
-    """(B, ...) of an argument: one that is the same for all records is repeated without a copy."""
+    """An argument as (B, ...); one that is shared by all records is expanded without a copy."""
     return tensor if id(tensor) in record.own else tensor.expand(batch, *tensor.shape)
 
 
@@ -229,7 +229,7 @@ def _aligned(tensor: Tensor, axes: int) -> Tensor:
 
 @rule(torch.cat, torch.concat, torch.concatenate)
 def joined(record: Record, gradient: Tensor, batch: int) -> Found:
-    """Parameters beside a record's own numbers (a class token): each gets its part of the gradient."""
+    """Parameters concatenated with per-record values (a class token): each gets its slice of the gradient."""
     parts, axis = record.args[0], argument(record, 1, "dim", 0)
     axis = axis % (gradient.ndim - 1) + 1
     place = 0
@@ -241,7 +241,7 @@ def joined(record: Record, gradient: Tensor, batch: int) -> Found:
 
 
 def owned(record: Record) -> list[Tensor]:
-    """Arguments of the records' own, each once."""
+    """The per-record arguments, each once."""
     from ..capture.watch import flat
 
     found = {id(tensor): tensor for tensor in flat(record.args, record.kwargs) if id(tensor) in record.own}
@@ -249,9 +249,9 @@ def owned(record: Record) -> list[Tensor]:
 
 
 def fallback(record: Record, gradient: Tensor, batch: int) -> Found:
-    """No rule: differentiate the operation by its parameters for one record, under vmap for all.
+    """Without a rule: differentiate the operation by its parameters for one record, under `vmap` for all.
 
-    In float32 at least: autocast, which made the kinds of its arguments agree, is over.
+    In float32 or better: autocast, which made the dtypes of its arguments agree, is no longer active.
     """
     from ..capture.watch import flat, replaced
 

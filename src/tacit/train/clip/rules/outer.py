@@ -2,9 +2,10 @@ r"""Sums of outer products, one per example: the gradient of a linear layer or a
 
     G_i = \sum_t l_it r_it^T                                A_i = \sum_t |l_it| |r_it| >= |G_i|
 
-Its squared norm is either that of G_i written out, and then what is added is c_i times these same numbers, or a sum of
-inner products, q_i = \sum_{ts} (l_t . l_s)(r_t . r_s). Positions may cancel: G_i may be far shorter than A_i, and q_i
-less than its own rounding, which is at most k A_i^2 (`inner_error`). So q_i + k A_i^2 counts, never too little.
+The squared norm of G_i is computed in one of two ways. Either G_i is written out, and the sum then adds c_i times these
+same numbers. Or it is a sum of inner products, q_i = \sum_{ts} (l_t . l_s)(r_t . r_s). Positions may cancel: G_i may be
+far shorter than A_i, and q_i smaller than its own rounding error, which is at most k A_i^2 (`inner_error`). So q_i + k
+A_i^2 is used, which is never too small.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ Memo = dict[tuple[int, torch.Size, torch.dtype], Tensor]
 class Outer:
     """Sums of outer products, one per group: `left` (B, groups, T, p), `right` (B, groups, T, d), `shape` of W.
 
-    W is read as (groups, p, d), row by row. `keys` name the two sides among all terms of a step. Layers that share an
-    input (queries, keys and values) or an output's gradient (both weights of an LSTM) share its inner products. Those
-    that a compiled step adds up in a kernel are excepted: computing about half of each again costs what keeping all of
-    them does.
+    W is read as (groups, p, d), row by row. `keys` identify the two factors among all terms of a step. Layers that
+    share an input (queries, keys and values) or an output gradient (both weights of an LSTM) share its inner products.
+    The exception are inner products that a compiled step adds up in a kernel: recomputing half of them costs as much as
+    keeping all.
     """
 
     left: Tensor
@@ -63,7 +64,7 @@ class Outer:
     _both2: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Under autocast one side is kept in reduced precision, and the product was made of both in it."""
+        """Under autocast one factor is kept in reduced precision, and the product was computed from both in it."""
         self._sizes = self.left.shape[-1], self.right.shape[-1]
         if self.left.dtype != self.right.dtype:
             least = min(self.left.dtype, self.right.dtype, key=lambda kind: kind.itemsize)
@@ -72,7 +73,7 @@ class Outer:
             self.left, self.right = aligned(self.left), aligned(self.right)
 
     def norm2(self, memo: Memo) -> Tensor:
-        r"""|G|^2 by the cheaper of two forms, never too little: q + k A^2, or the square of G written out and kept."""
+        """|G|^2, never too small, by the cheaper of two forms: q + k A^2, or the square of G written out and kept."""
         self._squared = self._measured(memo) if self._squared is None else self._squared
         return self._squared
 
@@ -109,9 +110,9 @@ class Outer:
         return (left * right).sum(2).flatten()
 
     def slack2(self, memo: Memo) -> Tensor | float:
-        r"""What is added beyond c_i G_i, and what underflow hides, squared and per unit of weight.
+        r"""The squared error, per unit of weight, of what is added beyond c_i G_i and of what underflow hides.
 
-        In reduced precision on a GPU u^2 \sum_{ts} |l_t| |l_s| |r_t.r_s|, where l is the side that is rounded.
+        In reduced precision on a GPU it is u^2 \sum_{ts} |l_t| |l_s| |r_t.r_s|, where l is the factor that is rounded.
         """
         least = self.shape.numel() * LOST**2
         if self.left.shape[2] == 1:
@@ -138,7 +139,7 @@ class Outer:
         return _both(unit(self.left) ** 2 * bound, 3 * most * (other2 + length2 + self.left.shape[1:3].numel() * most))
 
     def sway2(self, memo: Memo) -> Tensor:
-        """How far rounding of the sum over examples may move it, per unit of weight and of ROUND, squared."""
+        """How far rounding may move the sum over examples, per unit of weight and of ROUND, squared."""
         if self._by_inner() or self.left.shape[2] == 1:
             return self.links**2 * self.reach(memo).square()
         return self.links**2 * self.norm2(memo)
@@ -160,7 +161,7 @@ class Outer:
         return links(len(pieces[0]), SHORT) + len(pieces)
 
     def _length(self) -> int:
-        """Of the short sums that the sum over examples is made of; shorter ones where positions may cancel."""
+        """The length of the partial sums over examples; shorter where positions may cancel."""
         batch, _, positions, _ = self.left.shape
         return cut(batch, self.most) if positions == 1 else LONG
 
@@ -184,11 +185,11 @@ class Outer:
         return self._cut(crossed(left, right, self._length())).reshape(self.shape)
 
     def _kind(self) -> torch.dtype:
-        """What inner products are made of: bfloat16 as it is on a GPU, anything else in float64."""
+        """The dtype of inner products: bfloat16 as it is on a GPU, anything else in float64."""
         return torch.bfloat16 if narrow(self.left) else torch.float64
 
     def _sides2(self, memo: Memo) -> tuple[Tensor, Tensor]:
-        """Squared lengths of the rows of both sides, (B, groups) where there is one position."""
+        """Squared norms of the rows of both factors; (B, groups) if there is one position."""
         if self._both2 is None:
             if self.left.shape[1] == 1:
                 left, right = self.keys or (None, None)
@@ -202,18 +203,18 @@ class Outer:
         return inner_is_cheaper(positions, rows, self.right.shape[-1], batch * groups, self.left.device.type)
 
     def _rounded(self) -> int:
-        """The side that carries the weights: the one with fewer numbers."""
+        """The factor that is multiplied by the weights: the one with fewer entries."""
         return 0 if self.left.numel() <= self.right.numel() else 1
 
     def _cut(self, found: Tensor) -> Tensor:
-        """Without what was added to the two sides to align them."""
+        """Remove the zeros that were added to align the two factors."""
         return found[..., : self._sizes[0], : self._sizes[1]]
 
     def dense(self) -> Tensor:
         return torch.cat(self._pieces()).view(-1, *self.shape)
 
     def _pieces(self) -> list[Tensor]:
-        """G written out and kept, some examples at a time: memory in moderate pieces is reused, not mapped anew."""
+        """G written out and kept, some examples at a time: memory in moderate pieces is reused, not mapped again."""
         if self._written is None:
             rows = len(self.left)
             if self.left.device.type == "cpu":
@@ -223,7 +224,7 @@ class Outer:
         return self._written
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:
-        """Some examples' G, one row each, in kept memory where there is any."""
+        """G of some examples, one row each, in reused memory if there is some."""
         groups = self.left.shape[1]
         if self.room is None or narrow(left):
             return self._cut(product(left, right)).reshape(len(left) // groups, -1)
@@ -232,7 +233,7 @@ class Outer:
         return torch.bmm(left, right, out=place).view(len(left) // groups, -1)
 
     def _inner(self, side: int, memo: Memo) -> Tensor:
-        """Inner products of one side's rows, made once for all terms that share it."""
+        """Inner products of one factor's rows, computed once for all terms that share it."""
         values = (self.left, self.right)[side]
         key = None if self.keys is None else (self.keys[side], values.shape, values.dtype)
         if key is None or key not in memo:
@@ -265,7 +266,7 @@ class Outer:
 
 
 def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
-    """`square`, made once for all terms that share the values; not where one of them may have rounded them."""
+    """`square`, computed once for all terms that share the values; not where one of them may have rounded them."""
     if key is None or values.dtype in REDUCED:
         return square(values)
     place = key, torch.Size((len(values), values.shape[1:].numel())), values.dtype
@@ -275,20 +276,20 @@ def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
 
 
 def unit(values: Tensor) -> float:
-    """How much what is added rounds one of its factors by, or both together: bfloat16, TF32, or not to speak of."""
+    """The relative rounding of one factor, or of both together, in the sum: bfloat16, TF32, or negligible."""
     return UNIT if narrow(values) else coarse(values)
 
 
 def coarsened(share: float, size2: Tensor, least: float) -> Tensor | float:
-    """What rounding of factors adds, as a share of a squared length, and what underflow hides."""
+    """What rounding of factors adds, as a share of a squared norm, and what underflow hides."""
     return _both(share**2 * size2, torch.full_like(size2, least)) if share else least
 
 
 def _in_range(found: Tensor, largest: Tensor) -> Tensor:
-    """Infinite where a factor is longer than LARGE: what underflows in the other would count."""
+    """Infinite where a factor is longer than LARGE: underflow in the other factor would matter there."""
     return torch.where(largest <= LARGE**2, found, torch.inf)
 
 
 def _both(first: Tensor, second: Tensor) -> Tensor:
-    """At least (a + b)^2, from a^2 and a b^2 that is far smaller as a rule."""
+    """An upper bound on (a + b)^2 from a^2 and b^2, where b is usually far smaller."""
     return (1 + EVEN) * first + (1 + 1 / EVEN) * second

@@ -37,7 +37,7 @@ from .outer import Memo, Outer, coarsened, once
 
 @dataclass(eq=False)
 class Dense:
-    """Written out: `values` is (B, *shape). `key` names them where another term is made of the same numbers."""
+    """Written-out gradients: `values` is (B, *shape). `key` identifies them if another term has the same values."""
 
     values: Tensor
     key: int | None = None
@@ -77,7 +77,7 @@ class Dense:
         return self.values
 
     def only(self, kept: Tensor) -> Dense:
-        """Zero, whatever they were, for the examples that are not kept."""
+        """Zero for the examples that are not kept, whatever their values."""
         return Dense(kept_only(self.values, kept))
 
 
@@ -92,13 +92,13 @@ class Gather:
     _lengths: Tensor | None = field(default=None, repr=False)
 
     def norm2(self, memo: Memo) -> Tensor:
-        """Rows looked up more than once are added up first, in a slot of their own per example."""
+        """The squared norm; rows looked up more than once are added up first, in one slot each per example."""
         if self.index.shape[1] == 1:
             return square(self.rows)
         return square(self._added(wide(self.rows)))
 
     def exact2(self) -> Tensor:
-        """The squared norm, added up in float64."""
+        """The squared norm, accumulated in float64."""
         return self._added(self.rows.double()).flatten(1).square().sum(1)
 
     def _added(self, rows: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class Gather:
         return torch.zeros_like(rows).scatter_add(1, slot, rows)
 
     def lengths(self) -> Tensor:
-        """Of every row, (B, T), in float64."""
+        """The norm of every row, (B, T), in float64."""
         self._lengths = squares(self.rows).sqrt() if self._lengths is None else self._lengths
         return self._lengths
 
@@ -128,7 +128,7 @@ class Gather:
         return self.rows.shape[1]
 
     def slack2(self, memo: Memo) -> Tensor | float:
-        """A row looked up m times is rounded in m - 1 additions, each by a share of the sum of all lengths."""
+        """A row looked up m times is rounded in m - 1 additions, each relative to the sum of all norms."""
         least = self.rows.shape[1:].numel() * LOST**2
         if self.index.shape[1] == 1:
             return least
@@ -143,7 +143,7 @@ class Gather:
         return links(SHORT, SHORT)
 
     def weighted(self, weight: Tensor) -> Tensor:
-        """Added up in float64 on a processor where a row is looked up very often."""
+        """The weighted sum; in float64 on a CPU where a row is looked up very often."""
         rows, index = (wide(self.rows) * weight[:, None, None]).flatten(0, 1), self.index.flatten()
         if not rows.is_cuda and (traced(rows) or _often(index)):
             rows = rows.double()
@@ -160,10 +160,10 @@ class Gather:
 
 @dataclass(eq=False)
 class Viewed:
-    """Terms of a `tensor` that holds each element of `parameter` at most once: a transpose, a slice, a cast.
+    """Terms of a `tensor` that contains each element of `parameter` at most once: a transpose, a slice, a cast.
 
-    `made` makes it once more, from a copy: hooks that user code hung on the tensor would change the sum of all records
-    behind the measured norms, and so would what it wrote into it.
+    `made` recomputes the tensor from a copy of the parameter. Hooks on the tensor, or writes into it by user code,
+    would otherwise change the sum over all records after norms have been measured.
     """
 
     terms: list[Term]
@@ -218,9 +218,9 @@ class Viewed:
 class Term(Protocol):
     """Per-example gradients of one parameter in some form.
 
-    `reach` is the sum of the lengths of an example's parts, before any of them cancel. `depth` is how many additions
-    one of its numbers passes through when the gradient is written out, `links` when the sum over examples is made.
-    `whole`: there is one part, so that none cancels.
+    `reach` is the sum of the norms of an example's parts, before any of them cancel. `depth` is how many additions an
+    entry passes through when the gradient is written out, `links` when the sum over examples is computed. `whole`:
+    there is only one part, so nothing can cancel.
     """
 
     def norm2(self, memo: Memo) -> Tensor: ...
@@ -248,7 +248,7 @@ class Term(Protocol):
 
 
 def sized(terms: Iterable[Term], most: int) -> None:
-    """Tell these terms how many examples a sample may hold."""
+    """Tell these terms how many examples a sample may contain."""
     for term in terms:
         if isinstance(term, Outer):
             term.most = most
@@ -257,12 +257,12 @@ def sized(terms: Iterable[Term], most: int) -> None:
 
 
 def _often(index: Tensor) -> bool:
-    """Whether a row is looked up more often than a short sum is long; an index outside the table raises elsewhere."""
+    """Whether a row is looked up more often than a partial sum is long; an index out of range raises elsewhere."""
     return len(index) > SHORT and int(index.clamp(min=0).bincount().max()) > SHORT
 
 
 def housed(terms: Iterable[Term], room: Room) -> None:
-    """Let what these terms write out lie in kept memory."""
+    """Let these terms write into reused memory."""
     for term in terms:
         if isinstance(term, Outer):
             term.room = room
@@ -272,7 +272,7 @@ def housed(terms: Iterable[Term], room: Room) -> None:
 
 
 def pulled(tensor: Tensor, parameter: Tensor, terms: Sequence[Term]) -> Tensor:
-    """Per-example gradients of a derived tensor, carried back to one of its parameters."""
+    """Per-example gradients of a derived tensor, propagated back to one of its parameters."""
     values = total(terms).to(tensor.dtype)
     return torch.autograd.grad(tensor, parameter, values, retain_graph=True, is_grads_batched=True)[0]
 
@@ -286,7 +286,7 @@ def total(terms: Sequence[Term]) -> Tensor:
 
 
 def join(terms: Sequence[Term]) -> list[Term]:
-    """Fewer terms with the same sum: like forms are joined."""
+    """Fewer terms with the same sum: terms of the same form are concatenated."""
     if len(terms) == 1:
         return list(terms)
     joined: list[Term] = []
@@ -304,7 +304,7 @@ def join(terms: Sequence[Term]) -> list[Term]:
 
 
 def _tied(terms: Sequence[Term]) -> tuple[Outer, Gather] | None:
-    """The one mixture that is not written out: a table that is looked up, and multiplied with (tied weights)."""
+    """The one mixture that need not be written out: a table that is looked up and multiplied with (tied weights)."""
     if len(terms) == 2 and isinstance(terms[0], Outer) and isinstance(terms[1], Gather):
         return (terms[0], terms[1]) if terms[0].left.shape[1] == 1 else None
     return None
@@ -326,7 +326,7 @@ def norm2(terms: Sequence[Term], memo: Memo | None = None) -> Tensor:
 def slack2(terms: Sequence[Term], memo: Memo) -> Tensor | float:
     r"""Squared bound on what rounding adds to the sum of the terms: (\sum_j s_j)^2 <= m \sum_j s_j^2.
 
-    Terms that are written out one by one are rounded once more each, where their sum may cancel.
+    Terms that are written out one by one are each rounded once more, where their sum may cancel.
     """
     if len(terms) == 1:
         return terms[0].slack2(memo)
@@ -360,7 +360,7 @@ def cross(outer: Outer, gather: Gather) -> Tensor:
 
 
 def _join_outer(terms: Sequence[Outer]) -> Outer:
-    """Joined along t; what aligned the sides was zeros, and is cut off again."""
+    """Concatenated along t, without the zeros that aligned the factors."""
     rows, columns = terms[0]._sizes
     left = torch.cat([term.left[..., :rows] for term in terms], dim=2)
     right = torch.cat([term.right[..., :columns] for term in terms], dim=2)
