@@ -22,6 +22,7 @@ from ..core.errors import BadInput, NotFinished
 from .keys import By, Key, Keys
 from .sources import NATIVE, Opened, ibis
 from .terms import Held, People, Person, Share, Term
+from .turns import turn
 from .values import Column, Value, clipped, engines_own, outside, respelt, spelling, whole
 
 SALT = "tacit.query/1"
@@ -110,7 +111,8 @@ def spelt(row: tuple[Any, ...]) -> tuple[str, ...]:
 def executed(table: Opened, expression: Any) -> Any:
     """An Arrow table. What an engine says when it fails may hold data, so only the kind of the error is told."""
     try:
-        return table.backend.to_pyarrow(expression)
+        with turn(table.backend):
+            return table.backend.to_pyarrow(expression)
     except Exception as error:
         if isinstance(error, MemoryError | BadInput):
             raise

@@ -22,6 +22,7 @@ from ..data.csv_quotes import check_quotes
 from ..data.frames import is_frame, named, narwhals
 from .frames import arrow_of
 from .row_wise import check_rows
+from .turns import turn
 
 Relation = Any
 """An ibis table expression; ibis has no types of its own that mypy could use."""
@@ -128,17 +129,22 @@ def opened(source: object) -> Opened:
         text = os.fspath(source)
         return _database(text) if "://" in text or ".duckdb" in text else _file(Path(text))
     if type(source).__module__.partition(".")[0] == "ibis":
-        engine = _known(_backend_of(source))
-        check_names("The table", getattr(source, "columns"), engine.name)  # noqa: B009  ibis has no types
-        check_rows(source, engine.name)
-        _check_views(source, engine)
-        return Opened(source, engine, "The table", _described(source, engine), folds=_folds(engine))
+        engine = _backend_of(source)
+        with turn(engine):
+            return _expression(source, _known(engine))
     if is_frame(source):
         return _frame(source)
     raise BadInput(
         f"A table cannot be made of {type(source).__name__}.",
         fix="Give a Parquet or CSV file, a data frame, a database URL, or an ibis table.",
     )
+
+
+def _expression(source: Any, engine: Backend) -> Opened:
+    check_names("The table", source.columns, engine.name)
+    check_rows(source, engine.name)
+    _check_views(source, engine)
+    return Opened(source, engine, "The table", _described(source, engine), folds=_folds(engine))
 
 
 def duckdb() -> Backend:
@@ -230,7 +236,8 @@ def check_texts(relation: Relation, engine: Backend, path: Path, columns: Contai
     if not read:
         return
     try:
-        engine.to_pyarrow(relation.aggregate([column.name(f"c{k}") for k, column in enumerate(read)]))
+        with turn(engine):
+            engine.to_pyarrow(relation.aggregate([column.name(f"c{k}") for k, column in enumerate(read)]))
     except Exception as error:  # drivers have their own kinds; what they say holds the text
         if isinstance(error, MemoryError):
             raise
