@@ -31,16 +31,22 @@ delta = 1e-5
 lr = {lr}
 """
 CODE = """
-import time, warnings
+import os, time, warnings
 import torch
 from torch import nn
 
 def line():
     return nn.Linear(3, 2)
 
+def ready(path):
+    return os.path.exists(path) and os.path.getsize(path) > 6000
+
 class Slow(nn.Linear):
     def forward(self, x):
-        time.sleep(0.04)
+        while "SLOWLY" in os.environ:
+            time.sleep(0.04)
+            if not ready("killed.unfinished/checkpoint.secret"):
+                break
         return super().forward(x)
 
 def slow():
@@ -82,8 +88,9 @@ def files(folder="."):
 
 def command(*words):
     return subprocess.Popen(
-        [sys.executable, "-m", "tacit", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-m", "tacit", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "SLOWLY": "1"},
+    )  # fmt: skip
 
 
 def test_a_finished_folder_is_refused_and_again_takes_a_new_one(tacit_):
@@ -121,9 +128,8 @@ def test_a_killed_training_is_resumed_to_the_same_files_and_another_one_is_kept_
     write(make="slow", steps=120)
     running = command("train", "run.toml", "--seed", "1", "--out", "killed")
     checkpoint = Path("killed.unfinished/checkpoint.secret")
-    for _ in range(1200):
-        if checkpoint.exists() and checkpoint.stat().st_size > 6000:  # some steps are in it
-            break
+    while not checkpoint.exists() or checkpoint.stat().st_size <= 6000:  # some steps are in it, and the model waits
+        assert running.poll() is None
         time.sleep(0.02)
     assert "another run" in tacit_("train", "run.toml", "--seed", 1, "--out", "killed")[2]
     os.kill(running.pid, signal.SIGKILL)
@@ -214,15 +220,15 @@ def test_nothing_of_a_record_is_in_the_words_of_a_failure(tacit_):
     be resumed, and no result is there.
     """
     write(make="loud")
-    done = command("train", "run.toml", "--out", "a").communicate()
-    assert "planted" not in done[0] + done[1]
-    assert "ValueError was raised in own.py, line 25, in forward." in done[1]
-    assert "Traceback" not in done[1]
+    out, err = command("train", "run.toml", "--out", "a").communicate()
+    assert "planted" not in out + err
+    assert "ValueError was raised in own.py, line 31, in forward." in err
+    assert "Traceback" not in err
     assert not Path("a").exists()
     assert files("a.unfinished") == ["checkpoint.secret", "lock", "settings.json"]
-    shown = command("train", "run.toml", "--out", "b", "--debug").communicate()
+    _, err = command("train", "run.toml", "--out", "b", "--debug").communicate()
     for word in ("planted-stdout", "planted-stderr", "planted-child", "planted-text", "Traceback"):
-        assert word in shown[1]
+        assert word in err
 
 
 def test_a_lock_is_held_once_and_given_back(tmp_path):
