@@ -102,6 +102,37 @@ def arguments_of(item: Any) -> list[str]:
         return []
 
 
+def mixed() -> dict[str, list[str]]:
+    """Words of the list that explain arguments of types which have nothing in common: they fit one of them at most."""
+    kinds: dict[str, dict[str, set[str]]] = {}
+    for room in ROOMS:
+        module = importlib.import_module(room)
+        for name in own_names(room):
+            for argument in arguments_of(getattr(module, name)):
+                if argument in ARGUMENTS and f"{name}({argument})" not in ARGUMENTS:
+                    found = inspect.signature(getattr(module, name)).parameters[argument].annotation
+                    kinds.setdefault(argument, {})[f"{room}.{name}"] = _alternatives(str(found))
+    told = {argument: [found for found in users.values() if found != {"Any"}] for argument, users in kinds.items()}
+    return {argument: sorted(kinds[argument]) for argument, all_of in told.items() if not _share(all_of)}
+
+
+def _share(kinds: list[set[str]]) -> bool:
+    return not kinds or bool(set.intersection(*kinds))
+
+
+def _alternatives(annotation: str) -> set[str]:
+    """The types that an argument may have, without None; names for one type count as that type."""
+    return {ALIASES.get(part, part) for part in annotation.strip("'").split(" | ")} - {"None"}
+
+
+ALIASES = {
+    "Rng": "Source", "Random": "Source", "Randomness": "Source",
+    "Checkpoint": "Path", "Claim": "Stated", "Flags": "ArrayLike", "NDArray[np.bool_]": "ArrayLike",
+    "int": "float", "Limits": "tuple[float, float]",
+}  # fmt: skip
+"""Other names for a type, as they stand in signatures."""
+
+
 def meaning(function: str, argument: str) -> str:
     return ARGUMENTS.get(f"{function}({argument})") or ARGUMENTS.get(argument, "")
 

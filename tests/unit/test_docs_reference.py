@@ -29,6 +29,18 @@ def test_what_is_not_explained_is_counted(monkeypatch):
     assert reference.unexplained("tacit.mechanism") == ["bare(unheard_of)"]
 
 
+@pytest.mark.slow
+def test_words_for_an_argument_fit_its_type():
+    """`speed` of `Adaptive` is a number: the words about a `Speed` were shown for it, too."""
+    assert reference.mixed() == {}
+
+
+def test_types_without_a_common_one_are_noticed(monkeypatch):
+    monkeypatch.setattr(reference, "ROOMS", ("tacit", "tacit.train"))
+    monkeypatch.delitem(reference.ARGUMENTS, "Adaptive(speed)")
+    assert list(reference.mixed()) == ["speed"]
+
+
 @pytest.mark.parametrize("room", reference.ROOMS)
 def test_every_room_has_a_page_that_names_all(room):
     path = DOCS / "api" / f"{room.rpartition('.')[2]}.md"
