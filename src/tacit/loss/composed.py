@@ -19,7 +19,7 @@ from .closed import Direction, head_of, tail_of
 from .noise import Array
 from .pairs import Pair
 from .quadrature import NotMet
-from .readers import Fast, Sure, deltas_at_most, direction, heads_and_tails
+from .readers import APART, Fast, Sure, deltas_at_most, direction, heads_and_tails
 from .renyi import TILTS, Renyi, delta_at, divergences, improved
 from .saddle import GAP
 
@@ -143,7 +143,7 @@ class Composed(PrivacyLoss):
         return np.asarray(np.max([deltas_at_most(way, epsilons) for way in self._directions], axis=0))
 
     def advantage(self) -> Interval:
-        return self.delta(0.0)
+        return self._advantage
 
     @held
     def tradeoff(self, fpr: float) -> Interval:
@@ -157,7 +157,10 @@ class Composed(PrivacyLoss):
         ways = self._directions
         curves = [_smaller(way.tail(fpr), back.head(fpr)) for way, back in zip(ways, reversed(ways), strict=True)]
         best = curves[0] if len(curves) == 1 else _larger(*curves)
-        return Interval(max(self._honest(best).lower, fpr), max(best.upper, fpr))
+        lower, upper = max(self._honest(best).lower, fpr), max(best.upper, fpr)
+        if upper - lower > APART * (upper - fpr):
+            upper = max(min(upper, fpr + self._advantage.upper), lower)
+        return Interval(lower, upper)
 
     @held
     def tradeoffs(self, fprs: Array) -> Array:
@@ -196,6 +199,10 @@ class Composed(PrivacyLoss):
     def symmetric(self) -> bool:
         """Whether both directions are the same."""
         return all(release.remove == release.add for release, _ in self.releases)
+
+    @cached
+    def _advantage(self) -> Interval:
+        return self.delta(0.0)
 
     @cached
     def _directions(self) -> tuple[Direction, ...]:

@@ -30,6 +30,9 @@ MODEST = 100.0
 SMALL = 1e-2
 """A gap below which Renyi divergences could not help much; nor where a lattice without lower end, which looks at the
 same moments, has an epsilon of at most 1."""
+APART = 0.01
+"""Ends of a true-positive rate that are apart by more than this share of its distance from guessing are sharpened."""
+Power = Callable[[float], Interval]
 WIDE = 1.05
 """Ends that are apart by more than this factor are read in another way, too, where there is one."""
 
@@ -48,16 +51,16 @@ class Fast:
             return self.saddle.epsilon(delta, known)
         except FAILED as error:
             found = error.found if isinstance(error, Wide) else Interval(0.0, math.inf)
-        other = _read(lambda: self.lattice.epsilon(delta, known))
-        return Interval(max(found.lower, other.lower), min(found.upper, other.upper))
+        return _both(found, _read(lambda: self.lattice.epsilon(delta, known)))
 
     def delta(self, epsilon: float) -> Interval:
         if self.lattice.largest <= epsilon:
             return Interval(0.0, 0.0)
         try:
             return self.saddle.delta(epsilon)
-        except FAILED:
-            return self.lattice.delta(epsilon)
+        except FAILED as error:
+            found = error.found if isinstance(error, Wide) else Interval(0.0, 1.0)
+        return _both(found, self.lattice.delta(epsilon))
 
     def deltas(self, epsilons: Array) -> Array:
         """Upper ends of delta at many rising epsilons."""
@@ -70,10 +73,20 @@ class Fast:
         return found
 
     def tail(self, fpr: float) -> Interval:
-        return self.lattice.tail(fpr)
+        return self._power(self.lattice.tail, self.saddle.tail, fpr)
 
     def head(self, fpr: float) -> Interval:
-        return self.lattice.head(fpr)
+        return self._power(self.lattice.head, self.saddle.head, fpr)
+
+    def _power(self, coarse: Power, sharp: Power, fpr: float) -> Interval:
+        """From the lattice, whose profile serves all rates, and where its ends are far apart from contours, too."""
+        found = _power(lambda: coarse(fpr))
+        if found.upper - found.lower <= APART * (found.upper - fpr) or not 0 < fpr < 1:
+            return found
+        try:
+            return _both(found, sharp(fpr))
+        except FAILED:
+            return found
 
 
 @dataclass(frozen=True)
@@ -102,10 +115,10 @@ class Sure:
         return Interval(min(found.lower, most), min(found.upper, most))
 
     def tail(self, fpr: float) -> Interval:
-        return _power(lambda: self.reader.tail(fpr), fpr)
+        return _power(lambda: self.reader.tail(fpr))
 
     def head(self, fpr: float) -> Interval:
-        return _power(lambda: self.reader.head(fpr), fpr)
+        return _power(lambda: self.reader.head(fpr))
 
 
 @dataclass(frozen=True)
@@ -206,7 +219,12 @@ def _read(read: Callable[[], Interval]) -> Interval:
         return Interval(0.0, math.inf)
 
 
-def _power(read: Callable[[], Interval], fpr: float) -> Interval:
+def _both(one: Interval, other: Interval) -> Interval:
+    """What two certified readings of one number say together."""
+    return Interval(max(one.lower, other.lower), min(one.upper, other.upper))
+
+
+def _power(read: Callable[[], Interval]) -> Interval:
     found = _read(read)
     return Interval(min(found.lower, 1.0), min(found.upper, 1.0))
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.interval import Interval
-from .contour import EASY, Contour, contour
+from . import power
+from .cached import cached
+from .contour import EASY, WORK, Contour, contour
 from .jumps import jump_contour
 from .noise import Array, GaussianNoise
 from .pairs import Location, Pair
@@ -32,6 +37,13 @@ UNKNOWN = Interval(0.0, math.inf)
 STEEP = 200.0
 """Half the squared distance of the places of one step, in units of the noise, beyond which the lattice is asked alone:
 of 40 random events none had a contour."""
+DELTAS = -30.0, -10.0
+"""Logarithms of deltas for which a contour is drawn first."""
+MOST_LINES, MODEST, LONGEST = 12, 10_000_000, 4000
+"""For trade-off curves: contours at most, (node, frequency) pairs of each, and frequencies, as each is read often."""
+SHARP, FAINT, FARTHEST, SHORT = 1e-5, 1e-16, 600.0, 0.1
+"""For them, too: the relative gap of delta up to which a contour serves other epsilons than its own; a delta and an
+epsilon at which they end; and how far to go where none could be drawn."""
 DIGITS = 16.0
 """The log of how much larger than delta the integrand may be before rounding hides the answer."""
 
@@ -137,20 +149,103 @@ class Saddle:
             found[place] = near.upper
         return found
 
-    def _line(self, epsilon: float) -> tuple[Contour, Interval]:
-        """A contour for delta(epsilon), and its ends there."""
-        log_delta = -30.0
-        for _ in range(4):
-            total = Sum.of(self.pairs, self.gaussian, log_delta)
-            tilted = _best(total, epsilon)
-            log_bound = tilted.log_m + one_conversion(tilted.tilt) - tilted.tilt * epsilon
-            line = contour(total, tilted, max(log_delta, log_bound - 8.0), epsilon)
+    def tail(self, fpr: float) -> Interval:
+        """inf over epsilon >= 0 of delta(epsilon) + e^epsilon fpr. Raises NotMet as `delta` does."""
+        return power.tail(self._near, fpr)
+
+    def head(self, fpr: float) -> Interval:
+        """inf over epsilon >= 0 of 1 - e^-epsilon (1 - delta(epsilon) - fpr). Raises NotMet as `delta` does."""
+        return power.head(self._near, fpr)
+
+    def _near(self, epsilon: float) -> tuple[Interval, float]:
+        """Ends of delta, and its derivative without proof, from one of the contours for trade-off curves.
+
+        Raises NotMet where none of them is sharp.
+        """
+        before = bisect_right(self._lines, epsilon, key=lambda item: item[0])
+        for _, line, gap in self._lines[max(before - 1, 0) : before + 1]:
             found = _delta(line, epsilon)
+            if found.upper - found.lower <= gap * found.upper:
+                return found, line.sums(epsilon)[1]
+        raise NotMet
+
+    @cached
+    def _lines(self) -> list[tuple[float, Contour, float]]:
+        """Contours for trade-off curves by rising epsilon, each with the gap up to which it serves other epsilons.
+
+        The next one is drawn where the last one no longer does, so readings do not depend on what was read before.
+        """
+        lines: list[tuple[float, Contour, float]] = []
+        epsilon, failed = 0.0, 0
+        while len(lines) + failed < MOST_LINES and failed < 2 and epsilon < FARTHEST:
+            try:
+                line, found = self._line(epsilon, MODEST)
+            except NotMet:
+                epsilon, failed = 2 * epsilon + SHORT, failed + 1
+                continue
+            if found.upper <= FAINT or line.u.size > LONGEST:
+                break
+            gap = max(SHARP, 3 * (found.upper - found.lower) / found.upper)
+            lines.append((epsilon, line, gap))
+            epsilon = _served(line, epsilon, gap)
+        return lines
+
+    def _line(self, epsilon: float, work: int = WORK) -> tuple[Contour, Interval]:
+        """A contour for delta(epsilon), and its ends there: the sharpest, where none has the usual gap.
+
+        What is cut for a small delta may leave losses so large that only one for a larger delta can be drawn.
+        """
+        best: tuple[Contour, Interval] | None = None
+        for line in self._drawn(epsilon, work):
+            found = _delta(line, epsilon)
+            if best is None or found.upper - found.lower < best[1].upper - best[1].lower:
+                best = line, found
             if found.upper - found.lower <= GAP * found.upper:
                 return line, found
+        if best is None:
+            raise NotMet
+        if best[1].upper - best[1].lower > ENOUGH * best[1].upper:
+            raise Wide(best[1])
+        return best
+
+    def _drawn(self, epsilon: float, work: int) -> Iterator[Contour]:
+        """Contours for delta(epsilon): plain ones that follow what is found, or else that of large losses."""
+        log_delta, met = DELTAS[0], False
+        for turn in range(4):
+            total = Sum.of(self.pairs, self.gaussian, log_delta)
+            try:
+                tilted = _best(total, epsilon)
+                log_bound = tilted.log_m + one_conversion(tilted.tilt) - tilted.tilt * epsilon
+                line = contour(total, tilted, max(log_delta, log_bound - 8.0), epsilon, work=work)
+            except NotMet:
+                if met or turn + 1 >= len(DELTAS):
+                    break
+                log_delta = DELTAS[turn + 1]
+                continue
+            met = True
+            yield line
+            found = _delta(line, epsilon)
             close = found.lower > 0.5 * found.upper
             log_delta = math.log(found.lower) if close else max(min(log_bound, log_delta) - 8.0, -650.0)
-        raise NotMet
+        for log_delta in DELTAS[::-1] if epsilon > 0 and not met else ():
+            with suppress(NotMet):
+                yield jump_contour(Sum.of(self.pairs, self.gaussian, log_delta), log_delta, epsilon, GAP)
+
+
+def _served(line: Contour, epsilon: float, gap: float) -> float:
+    """An epsilon up to which a contour serves, where it was drawn for one below: by steps that double, then halve."""
+    total, slope = line.sums(epsilon)
+    step, good, doubling = max(total / -slope, 1e-9) if slope < 0 else SHORT, epsilon, True
+    for _ in range(24):
+        found = _delta(line, good + step)
+        if found.upper > FAINT and found.upper - found.lower <= gap * found.upper:
+            good += step
+            step = 2 * step if doubling else step
+        else:
+            doubling, step = False, step / 2
+            if step < 0.1 * (good - epsilon):
+                break
+    return good + step
 
 
 def _delta(line: Contour, epsilon: float) -> Interval:
