@@ -210,7 +210,7 @@ def test_mutant_tensors_of_an_earlier_pass_are_taken(monkeypatch: pytest.MonkeyP
     found = []
     for value in (0.0, 2.0):
         clipper.structures.clear()
-        clipper.structures[(describe((x, y)), True)] = Structure()
+        clipper.structures[clipper.key((x, y))] = Structure()
         model.kept.clear()
         clipper((x + value, y), torch.ones(3, dtype=torch.bool))
         found.append(clipper((x, y), torch.ones(3, dtype=torch.bool)).sums["last.weight"])

@@ -208,7 +208,7 @@ class Clipper:
 
     def structure(self, batch: Any) -> Structure:
         """What a probe on public, made-up examples of this shape finds; kept."""
-        key = describe(batch), switches(self.modes())
+        key = self.key(batch)
         if key not in self.structures:
             with self.products():
                 found = probe(self._looked_at, self.parameters, batch, self.constants(), self.model)
@@ -217,6 +217,10 @@ class Clipper:
             self._check_reach(found, batch)
             self.structures[key], self.shapes[key] = found, made_up(batch, 1)
         return self.structures[key]
+
+    def key(self, batch: Any) -> tuple[Any, Modes]:
+        """What decides how a batch is run: its shapes, and the model's switches."""
+        return describe(batch), switches(self.modes())
 
     def look_again(self, seed: int) -> None:
         """Compare once more, at the present weights, on other made-up records; what does not agree runs alone."""
