@@ -19,7 +19,6 @@ from tacit.train.clip import Clipper
 from tacit.train.clip.capture.probe import Structure
 from tacit.train.clip.capture.watch import Capture
 from tacit.train.clip.isolation import Surroundings
-from tacit.train.clip.tree import describe
 from train_keeping import (
     ARRAY,
     BY_NUMPY,
@@ -59,7 +58,7 @@ def clipper_of(way: str) -> Clipper:
 def known(clipper: Clipper) -> Clipper:
     """Without the probe, which finds that this loss decides by values, whatever it keeps and wherever."""
     structure = Structure(together=False)
-    clipper.structures[describe(RECORDS), True] = structure
+    clipper.structures[clipper.key(RECORDS)] = structure
     clipper._check_reach(structure, RECORDS)
     return clipper
 
