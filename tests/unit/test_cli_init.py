@@ -29,6 +29,7 @@ def test_from_a_table_to_a_trained_model(tacit_):
     assert status == 0
     assert found["left_out"] == ["number"]
     assert "'number' is left out" in err
+    assert "If it is a quantity, keep it by its public range: --range number=LO,HI." in " ".join(err.split())
     schema = Schema.read("people.schema.toml")
     assert schema["age"].range == (0, 120)
     assert schema.derived == ("job", "ill")

@@ -55,7 +55,10 @@ def init(
     told = described_by(describe or ())
     files = write(path, schema, found.rows, _folder(out), asked_for(told, _ask) if asked else told)
     for name in set(facts.drop) - set(given.drop):
-        note(f"Column {name!r} is left out: nearly every record has a value of its own, so it names records.")
+        note(
+            f"Column {name!r} is left out: nearly every record has a value of its own, so it seems to name records. "
+            f"If it is a quantity, keep it by its public range: --range {name}=LO,HI."
+        )
     for name in _left(schema, found):
         if name not in facts.drop:
             note(f"Column {name!r} is left out: it holds one value only.")
