@@ -27,17 +27,18 @@ def tacit(capsys, monkeypatch, tmp_path):
 
 
 def test_settings_and_sizes_in_one_command(tacit, tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.study.gap_settings.EPOCHS", (1, 10, 200))
-    status, out, _ = tacit("gap", "run.toml", "--seed", "1", "--references", "2", "--json")
+    monkeypatch.setattr("tacit.study.gap_settings.EPOCHS", (1, 5, 80))
+    status, out, told = tacit("gap", "run.toml", "--seed", "1", "--references", "2", "--json")
     assert status == 0
+    assert "setting 10 of 10: middle, 60 records" in told
     found = json.loads(out)
     names = [row["name"] for row in found["settings"]]
     assert names[:3] == ["middle", "4 hidden units", "256 hidden units"]
-    assert {"1 epochs", "200 epochs", "weight decay 0", "weight decay 0.01"} < set(names)
+    assert {"1 epochs", "80 epochs", "weight decay 0", "weight decay 0.01"} < set(names)
     assert [row["members"] for row in found["settings"][-3:]] == [15, 30, 60]
     by_name = dict(zip(names, found["settings"], strict=True))
-    assert by_name["200 epochs"]["gap"] > by_name["1 epochs"]["gap"] + 0.1
-    assert by_name["200 epochs"]["auc"]["value"] > by_name["1 epochs"]["auc"]["value"]
+    assert by_name["80 epochs"]["gap"] > by_name["1 epochs"]["gap"] + 0.1
+    assert by_name["80 epochs"]["auc"]["value"] > by_name["1 epochs"]["auc"]["value"]
     assert -1 <= found["rank_correlation"] <= 1
     assert (tmp_path / "tacit-gap" / "gap.svg").read_text().count("<circle") == len(names)
 
@@ -51,8 +52,10 @@ def test_a_training_of_ones_own_is_compared_over_sizes(tacit, tmp_path):
     (tmp_path / "run.toml").write_text(
         '[data]\nsource = "people.csv"\nlabel = "ill"\n[model]\nfit = "gap_of_a_tree:fit"\n[output]\nseed = 3\n'
     )
-    status, out, _ = tacit("gap", "run.toml", "--references", "2")
+    status, out, told = tacit("gap", "run.toml", "--references", "2")
     assert status == 0
+    assert "setting 1 of 4: fit, 15 records, and 2 reference models" in told
+    assert "setting 4 of 4: fit, 120 records" in told
     assert "fit, 15 records" in out
     assert "fit, 120 records" in out
 

@@ -158,6 +158,15 @@ def test_an_attack_that_guesses_is_said_to_guess():
     assert "no better than guessing at this rate (guessing finds 0.1), though better at others (area" in words
 
 
+def test_an_area_barely_above_a_half_is_shown_above_a_half():
+    """It read: an attack does better than guessing (area under the curve at least 0.500, guessing has 0.5)."""
+    rate = (0.0001, Estimate(0.1, 0.0, 0.2, 0.95, 3000))
+    for lower, shown in ((0.5004, "0.5004"), (0.50004, "0.50004"), (0.5019, "0.501")):
+        item = replace(measurement(), auc=Estimate(0.6, lower, 0.8, 0.95, 3000), tpr_at_fpr=(rate,))
+        words = replace(WHOLE, measurements=(item,)).sentence
+        assert f"(area under the curve at least {shown}, guessing has 0.5)" in words
+
+
 def test_an_attack_that_finds_everybody_is_never_said_to_guess():
     """With 300 outsiders no rate of 1 in 100 is certain: of a perfect attack it was said that it guesses."""
     found = measure(Scores(np.r_[np.ones(300), np.zeros(300)], np.arange(600) < 300, attack="a", randomised=False))

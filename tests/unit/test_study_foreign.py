@@ -1,6 +1,7 @@
 """Models and tables that nobody here wrote: odd answers, records that are written into, boosters, frozen parts."""
 
 import importlib
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from tacit.study import asking
 from tacit.study.asking import Pool
 from tacit.study.augmented_queries import Copies, towards_label
 from tacit.study.cloning import refit
-from tacit.study.foreign_models import _told
+from tacit.study.foreign_models import _run, _told
 from tacit.study.forms import Form
 from tacit.study.models import is_regressor, own_answers
 from tacit.study.outputs import Reading
@@ -181,6 +182,26 @@ def test_outputs_of_onnx_sessions():
     np.testing.assert_array_equal(_told([label, column]), column[:, 0])
     np.testing.assert_array_equal(_told([label]), label)
     np.testing.assert_array_equal(_told([column, column]), column)
+
+
+@pytest.mark.parametrize(("batch", "asked"), [(1, [1] * 7), (3, [3, 3, 3]), (10, [10]), (7, [7]), ("rows", [7])])
+def test_onnx_models_of_one_batch_size_are_asked_in_such_batches(batch, asked):
+    """torch.onnx.export fixes the rows of its example: such a model ended in InvalidArgument."""
+    sizes = []
+
+    class Session:
+        def get_inputs(self):
+            return [SimpleNamespace(name="x", shape=[batch, 2], type="tensor(float)")]
+
+        def run(self, names, fed):
+            sizes.append(len(fed["x"]))
+            return [fed["x"] * 2, [{0: float(row[0])} for row in fed["x"]]]
+
+    x = np.arange(14.0).reshape(7, 2)
+    table, maps = _run(Session(), {"x": x})
+    assert sizes == asked
+    np.testing.assert_array_equal(table, 2 * x)
+    assert maps == [{0: float(row[0])} for row in x]
 
 
 def test_labels_of_any_series():

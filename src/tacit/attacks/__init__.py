@@ -15,6 +15,7 @@ from .quantile import Accusations, accuse, quantile
 from .records import distribution, exposed, memorisation, models_needed
 from .registry import ATTACKS, Attack, References, attack, fitting, named
 from .relative import rmia, rmia_offline
+from .sample_size import outsiders_needed
 from .shadow import shadow
 from .snapshots import snapshots, with_snapshots
 from .targets import joined, known_split, leave_one_out
@@ -60,6 +61,7 @@ __all__ = [
     "natural",
     "near_duplicates",
     "null",
+    "outsiders_needed",
     "planted_leak",
     "population",
     "quantile",

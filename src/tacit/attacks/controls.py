@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import Control, Observations, Scores, Source, source
+from .sample_size import records_needed
 from .targets import AnyAttack
 
 CONFIDENCE = 0.999
@@ -36,9 +37,17 @@ def planted_leak(attack: AnyAttack, target: Observations, references: Observatio
     passed = found.lower > 0.5
     inside = target.need("member").astype(bool).mean()
     side = "members" if inside < 0.5 else "outsiders" if inside > 0.5 else "members and outsiders"
-    right = (found.value or 0.0) > 0.5
-    few = f". The area is right and too few records show it: more {side} are needed" if right and not passed else ""
+    few = "" if passed else _too_few(found.value or 0.0, side)
     return Control("planted leak", "members given away: the area is above 0.5", text + few, passed)
+
+
+def _too_few(area: float, side: str) -> str:
+    """What a planted leak that is found, and not for certain, would need."""
+    if area <= 0.5:
+        return ""
+    needed = records_needed(area, CONFIDENCE)
+    number = "" if needed is None else f", about {needed:,}"
+    return f". The area is right and too few records show it: more {side} are needed{number}"
 
 
 def direction(scores: Sequence[Scores]) -> tuple[Control, ...]:

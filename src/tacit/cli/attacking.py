@@ -168,12 +168,14 @@ def _found(evidence: Evidence, path: str, scores: str) -> Result:
         "members": tried[0].members,
         "nonmembers": tried[0].nonmembers,
         "verdict": evidence.verdict.value,
+        "not_covered": list(evidence.not_covered),
         "evidence": path,
         "scores": scores,
     }
     rows = [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
     status = NO_ANSWER if evidence.verdict == "uninformative" else STATUS_OF_VERDICT[evidence.verdict.value]
     lines = [evidence.sentence, *assumed(() if evidence.upper is None else evidence.upper.assumptions)]
+    lines += [f"Not covered: {text}." for text in evidence.not_covered]
     return Result(data, [*rows, ("evidence", path)], lines, status, _table(evidence.measurements))
 
 

@@ -68,7 +68,7 @@ def tpr_at(scores: Scores, fpr: float, confidence: float = 0.95) -> Estimate:
     fewer_in, fewer_out = _fewer_above(scores, nonmembers[int(m * fpr + 1e-9) - 1])
     if m * fpr < 3 * fewer_out:
         return Estimate(None, 0.0, 1.0, confidence, m, "n too small")
-    strict = _ranks(m, fewer_out, fpr, lambda chance_below: chance_below >= each)
+    strict = strict_rank(m, fpr, each, fewer_out)
     loose = _ranks(m, fewer_out, fpr, lambda chance_below: chance_below > 1 - each) + 1
     # strictly above the strict threshold, at or above the loose one: a tie never helps
     sure = _above(members, nonmembers[strict - 1], "right") if strict else 0
@@ -113,6 +113,11 @@ def _fewer_above(scores: Scores, threshold: float) -> tuple[float, float]:
         scores.clusters.effect(functools.partial(influence, side), side) for side in (scores.member, ~scores.member)
     )
     return inside, outside
+
+
+def strict_rank(count: int, fpr: float, confidence: float, fewer: float = 1.0) -> int:
+    """The last rank among `count` non-members whose true false-positive rate is below `fpr` with this confidence."""
+    return _ranks(count, fewer, fpr, lambda chance_below: chance_below >= confidence)
 
 
 def _ranks(count: int, fewer: float, fpr: float, holds: Callable[[float], bool]) -> int:

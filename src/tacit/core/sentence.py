@@ -123,8 +123,9 @@ def _guessing(evidence: Evidence, fpr: float, estimate: Estimate, scale: int) ->
 
 def _area(evidence: Evidence) -> str:
     """How much better than guessing over all thresholds: few outsiders show little at one low rate, and much here."""
-    least = _whole(1000 * max(item.auc.lower for item in evidence.attacks)) / 1000
-    return f"(area under the curve at least {least:.3f}, guessing has 0.5)"
+    found = max(item.auc.lower for item in evidence.attacks)
+    digits = next((k for k in range(3, 9) if _whole(10**k * found) > 5 * 10 ** (k - 1)), 3)
+    return f"(area under the curve at least {_whole(10**digits * found) / 10**digits:.{digits}f}, guessing has 0.5)"
 
 
 def _limit(claim: Claim | None, fpr: float, estimate: Estimate, scale: int) -> str:

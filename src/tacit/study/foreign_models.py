@@ -5,6 +5,7 @@ None of these is imported here: a model of a library can only be given where the
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -71,7 +72,7 @@ def _onnx(session: Any) -> Answer:
     """Outputs of an ONNX session: class shares where it gives some, else its first output."""
 
     def answer(x: Any) -> Any:
-        found = session.run(None, _fed(session, x))
+        found = _run(session, _fed(session, x))
         dictionaries = [part for part in found if isinstance(part, list) and part and isinstance(part[0], dict)]
         if dictionaries:
             keys = sorted(dictionaries[0][0])
@@ -79,6 +80,27 @@ def _onnx(session: Any) -> Answer:
         return _told([np.asarray(part) for part in found])
 
     return answer
+
+
+def _run(session: Any, fed: dict[str, Array]) -> list[Any]:
+    """All outputs. A model that was exported for batches of one size is asked in such batches, the last one filled up.
+
+    Exporters fix the number of rows of their example unless they are told otherwise.
+    """
+    sizes = {item.shape[0] for item in session.get_inputs() if item.shape and isinstance(item.shape[0], int)}
+    rows = min((len(part) for part in fed.values()), default=0)
+    if len(sizes) != 1 or sizes == {rows} or min(sizes) < 1:
+        return list(session.run(None, fed))
+    (size,) = sizes
+    parts = []
+    for first in range(0, rows, size):
+        places = np.minimum(np.arange(first, first + size), rows - 1)
+        told = session.run(None, {name: part[places] for name, part in fed.items()})
+        parts.append([output[: rows - first] for output in told])
+    return [
+        [*itertools.chain(*each)] if isinstance(each[0], list) else np.concatenate(each)
+        for each in zip(*parts, strict=True)
+    ]
 
 
 def _told(outputs: list[Array]) -> Array:

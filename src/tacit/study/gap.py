@@ -6,7 +6,7 @@ a model without a gap can still leak: the rows show both, over model size, epoch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -51,11 +51,13 @@ def leakage_by_gap(
     references: int = 8,
     confidence: float = 0.95,
     rng: Source | int | np.random.Generator | None = None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> list[Setting]:
     """Train every setting on a random half of `data` (or on so many records: `sizes`) and attack it.
 
     `trainings` gives a name to each fit(x, y, rng) or estimator; all see the same members, so that rows differ by their
     setting alone. Every row quotes its `combined` attack, which is chosen on reference models and not on the row.
+    `note` is told the name of each setting before it is trained.
     """
     if not trainings:
         raise BadInput("Name at least one training.")
@@ -73,6 +75,7 @@ def leakage_by_gap(
             if not 2 <= check.whole("size", size) <= half:
                 raise BadInput(f"A training set must have 2 to {half} records here.")
             label = f"{name}, {size} records" if sizes else name
+            note(label)
             rows.append(_one(label, fit, x, y, order[:size], order[half:], references, confidence, chance))
     return rows
 

@@ -6,6 +6,7 @@ by its own setting alone.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -62,15 +63,29 @@ def hidden_layer(classes: int, width: int, epochs: int, decay: float) -> Callabl
     return fit
 
 
-def sweep(fit: Callable[..., Any] | None, x: Array, y: Array, *, references: int, rng: Source) -> list[Setting]:
-    """Every setting of built-in networks, and training-set sizes; of a given training its sizes alone."""
+def sweep(
+    fit: Callable[..., Any] | None,
+    x: Array,
+    y: Array,
+    *,
+    references: int,
+    rng: Source,
+    note: Callable[[str], None] = lambda text: None,
+) -> list[Setting]:
+    """Every setting of built-in networks, and training-set sizes; of a given training its sizes alone.
+
+    `note` is told which setting of how many is trained next.
+    """
     half = len(y) // 2
     sizes = sorted({max(2, half // part) for part in PARTS})
+    made = {"fit": fit} if fit is not None else networks(int(y.max()) + 1)
+    count, place = len(sizes) if fit is not None else len(made) + len(sizes) - 1, itertools.count(1)
+    more: dict[str, Any] = {"references": references, "rng": rng}
+    more["note"] = lambda name: note(f"setting {next(place)} of {count}: {name}, and {references} reference models")
     if fit is not None:
-        return leakage_by_gap({"fit": fit}, (x, y), sizes=sizes, references=references, rng=rng)
-    made = networks(int(y.max()) + 1)
-    rows = leakage_by_gap(made, (x, y), references=references, rng=rng)
-    return rows + leakage_by_gap({"middle": made["middle"]}, (x, y), sizes=sizes[:-1], references=references, rng=rng)
+        return leakage_by_gap(made, (x, y), sizes=sizes, **more)
+    rows = leakage_by_gap(made, (x, y), **more)
+    return rows + leakage_by_gap({"middle": made["middle"]}, (x, y), sizes=sizes[:-1], **more)
 
 
 def agreement(rows: list[Setting]) -> float | None:

@@ -19,6 +19,7 @@ from ..attacks import (
     measure,
     named,
     null,
+    outsiders_needed,
     planted_leak,
 )
 from ..attacks.controls import direction
@@ -37,7 +38,7 @@ FPRS = (0.01, 0.001, 0.0001)
 WITHOUT_REFERENCES = ("loss", "modified-entropy")
 WITH_REFERENCES = ("lira", "rmia", "student", "combined")
 NOT_COVERED = ("measured on observed members and non-members: no statement about differential privacy",)
-
+SHOWN_AT = "whether an attack beats guessing where it wrongly accuses"
 NO_REFERENCES = (
     "attacks with reference models, which find more: give fit(x, y, rng), the training of another model like this one"
 )
@@ -103,9 +104,10 @@ def attack(
     baseline, blind = blind_baseline(
         seen.need("features"), pooled.member[kept], randomness, label=pooled.y[kept], confidence=confidence
     )
+    found = measured(scores, confidence, fpr)
     evidence = Evidence(
         subject=type(target).__name__,
-        measurements=(*measured(scores, confidence, fpr), baseline),
+        measurements=(*found, baseline),
         groups=() if groups is None else tuple(disparity(scores[-1], randomness, confidence=confidence)),
         controls=(
             *controls(chosen[-1], *given[id(chosen[-1])], randomness),
@@ -113,7 +115,7 @@ def attack(
             *(() if test is None else (test,)),
             *direction(scores),
         ),
-        not_covered=(*NOT_COVERED, *_understated(others)),
+        not_covered=(*NOT_COVERED, *_understated(others), *too_few(found)),
         threat={
             "released": "final model",
             "attacker sees": _sight(looks, told[1].records if told[0] is not seen else 0),
@@ -134,11 +136,16 @@ def attack(
 def read_scores(path: str) -> Evidence:
     """Evidence from a file of scores: what they say, without a model to test the experiment with."""
     found = scores_file.read(path)
+    shown = measured(found, 0.95)
     return Evidence(
         subject=found[0].attack,
-        measurements=measured(found, 0.95),
+        measurements=shown,
         controls=direction(found),
-        not_covered=(*NOT_COVERED, "scores were read from a file: no control could be run that asks the model"),
+        not_covered=(
+            *NOT_COVERED,
+            *too_few(shown),
+            "scores were read from a file: no control could be run that asks the model",
+        ),
         threat={"released": "unknown", "attacker sees": "unknown"},
         provenance={**provenance(source(None)), "randomness": "none: the scores were read from a file"},
         scores=tuple(found),
@@ -171,6 +178,16 @@ def _understated(others: Observations | None) -> tuple[str, ...]:
     if others is None:
         return (NO_REFERENCES,)
     return unnamed(others.models)
+
+
+def too_few(found: Sequence[Measurement]) -> tuple[str, ...]:
+    """How many outsiders would show that some attack beats guessing, at the largest rate where the sample cannot."""
+    for fpr in sorted({fpr for item in found for fpr, _ in item.tpr_at_fpr}, reverse=True):
+        if any(dict(item.tpr_at_fpr)[fpr].lower > fpr for item in found):
+            continue
+        needed = [count for item in found if (count := outsiders_needed(item, fpr)) is not None]
+        return (f"{SHOWN_AT} 1 in {round(1 / fpr):,} outsiders: that takes at least {min(needed):,}",) if needed else ()
+    return ()
 
 
 def _looks(chosen: Sequence[AnyAttack]) -> bool:
