@@ -416,26 +416,12 @@ def test_a_run_that_was_refused_holds_no_record(tmp_path):
     assert not [value for value in held if len(value) == 200 or (value.base is not None and len(value.base) == 200)]
 
 
-def own_class():
-    from torch import nn
-
-    class Own(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.last = nn.Linear(3, 2)
-
-        def forward(self, x):
-            return self.last(x)
-
-    return Own()
-
-
 BAD = {
     "choose": ({"choose": "best"}, "first, random, spread or typical"),
     "rounds": ({"rounds": "3"}, "rounds must be"),
     "student": ({"student": "best"}, "best"),
     "broken student": ({"student": lambda x, y, rng: 1 / 0}, "student raised ZeroDivisionError"),
-    "class in a function": ({"teacher": own_class}, "of one class"),
+    "progress": ({"progress": 3}, "progress must be a function"),
     "teacher that leaves": ({"teacher": lambda x, y, rng: exit(3)}, "teacher raised SystemExit"),
 }
 

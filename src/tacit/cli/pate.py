@@ -153,7 +153,7 @@ def _told(
     released: Bound | None,
     payer: Spender | None,
 ) -> Result:
-    from ..pate.student import Constant
+    from ..pate.student import Constant, NotTaught
 
     bound, design = done.bound_, done.design_
     data: dict[str, Any] = {
@@ -171,13 +171,15 @@ def _told(
         ("epsilon", f"{bound.epsilon:.6g} at delta {small(bound.delta)}, one {bound.unit}"),
         ("answered", f"{done.answered_} of {design.queries} queries; the claim pays for {design.answers} answers"),
         ("teachers", f"{data['teacher_accuracy']:.2%} right on average (for you alone: no noise covers this)"),
-        ("student", "no public record was left to test it" if accuracy is None else f"{accuracy:.2%} right"),
+        ("student", "was not tested" if accuracy is None else f"{accuracy:.2%} right"),
         *(() if released is None else (("released", f"{released.epsilon:.6g}: the data-dependent bound, with noise"),)),
         *((name, path) for name, path in written.items() if path is not None),
     ]
     lines = assumed(dict.fromkeys((*bound.assumptions, *(() if released is None else released.assumptions))))
     if done.advice_ is not None:
         lines.append(done.advice_)
+    if isinstance(done._student, NotTaught):
+        lines.append(f"{done._student.told} No model is written.")
     if isinstance(done._student, Constant):
         lines.append("No two answers differ, so the student says the same of everybody, and no model is written.")
     if written["model"] is not None:

@@ -27,6 +27,8 @@ from .private_value import PrivateValue
 
 FEWER = np.concatenate((np.arange(1.5, 12.0, 0.5), np.geomspace(12.0, 120.0, 40)))
 """Orders of our own curve."""
+MOST = 2**32
+"""Votes for one class: more do not fit on the grid."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ def analyse(
     counts = counts[: made.queries]
     if isinstance(aggregator, InteractiveGNMax):
         raise BadInput("Votes alone do not say what an interactive run costs: it depends on its student.")
+    if not isinstance(aggregator, GNMax | LNMax | ConfidentGNMax):
+        raise BadInput(f"The data-dependent cost of {type(aggregator).__name__} is not known.")
     passed, dependent, independent = _papers(counts, aggregator)
     return Analysis(
         made.bound,
@@ -85,10 +89,16 @@ def analyse(
 
 def vote_counts(votes: ArrayLike) -> Counts:
     """Votes as whole numbers (queries, classes)."""
-    found = np.asarray(votes)
+    try:
+        found = np.asarray(votes)
+    except ValueError:  # rows of several lengths
+        found = np.zeros(0)
     whole = found.dtype.kind in "iu" or (found.dtype.kind == "f" and bool(np.all(found == np.floor(found))))
-    if found.ndim != 2 or found.shape[1] < 2 or not len(found) or not whole or int(found.min()) < 0:
-        raise BadInput("votes must be whole numbers of shape (queries, classes), with at least two classes.")
+    whole = whole and bool(((found >= 0) & (found <= MOST)).all())
+    if found.ndim != 2 or found.shape[1] < 2 or not len(found) or not whole:
+        raise BadInput(
+            f"votes must be whole numbers from 0 to {MOST:,} of shape (queries, classes), with at least two classes."
+        )
     return found.astype(np.int64)
 
 

@@ -102,16 +102,20 @@ def joint_curve(agreement: Floats, threshold: float, noise: float, answer: Float
     largest value is at an end:
 
         max_{t' in t +- 1} log(P0^a P0'^{1-a} + P1^a P1'^{1-a} e^{(a-1) answer})/(a - 1)
+
+    It is never above a/(2 noise^2) + answer, the cost of a Gaussian check and an answer; that stands where NaN would.
     """
     a = np.asarray(orders, dtype=np.float64)[None]
     here = [part[:, None] for part in log_shares(agreement, threshold, noise)]
     found = np.zeros_like(answer)
     for move in (-1.0, 1.0):
         there = [part[:, None] for part in log_shares(np.asarray(agreement) + move, threshold, noise)]
-        passed = a * here[0] + (1 - a) * there[0] + (a - 1) * answer
-        failed = a * here[1] + (1 - a) * there[1]
-        found = np.maximum(found, np.logaddexp(passed, failed) / (a - 1))
-    return found
+        with np.errstate(invalid="ignore", over="ignore"):
+            passed = a * here[0] + (1 - a) * there[0] + (a - 1) * answer
+            failed = a * here[1] + (1 - a) * there[1]
+            found = np.maximum(found, np.logaddexp(passed, failed) / (a - 1))
+    plain = a / (2 * noise * noise) + answer
+    return np.where(np.isnan(found), plain, np.minimum(found, plain))
 
 
 def _log1mexp(x: Floats) -> Floats:

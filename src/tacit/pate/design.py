@@ -8,11 +8,12 @@ from ..core import Adjacency, BadInput, Bound, Event, check
 from ..core.events import Compose
 from ..loss import privacy_loss
 from ..loss.conditions import upper_bound
-from .aggregators import Aggregator
+from .aggregators import Aggregator, LNMax
 
 METHOD = "privacy accounting"
 ONE_TEACHER = (
-    "every record, or every user where users are given, is seen by one teacher, and shards do not depend on it"
+    "every record, or every user where users are given, is seen by one teacher, and shards do not depend on it; "
+    "nothing else that teachers share (start weights, scaling of features, settings) was made from private records"
 )
 PUBLIC_INPUTS = (
     "the inputs that are asked about are public, and so are the classes and the numbers of teachers and queries"
@@ -85,7 +86,7 @@ def designed(
     asked = available if queries is None else check.whole("queries", queries)
     if not 0 < asked <= available:
         raise BadInput(f"{asked} queries are wanted and there are {available} public records.")
-    if check.delta(delta) == 0 and type(aggregator).__name__ != "LNMax":
+    if check.delta(delta) == 0 and not isinstance(aggregator, LNMax):
         raise BadInput("Gaussian noise needs a delta above 0.", fix="Use LNMax, which is pure.")
     most = asked if answers is None else check.whole("answers", answers)
     made = Design(aggregator, asked, min(most, asked), float(delta), Adjacency.of(adjacency), unit, assumes=assumes)

@@ -22,13 +22,18 @@ from .release import Release, releasing
 from .rounds import Chances, ask
 from .shards import shards, with_appended
 from .smooth import Cost
-from .student import Student, student_of
+from .student import NotTaught, Student, student_of
 from .teachers import Teachers, train
+from .trainings import Fit, Network, as_training
 from .trying import assumed, tried
 
 Array = NDArray[Any]
 PRIVATE = ("_teachers", "_votes", "_noise")
 """Parts of a run that must not leave with the student."""
+ONE_BY_ONE = (
+    "No fleet can train this network (batch norm, recurrent layers and shared or frozen parameters are reasons), so "
+    "the teachers are trained one at a time, which takes longer."
+)
 
 
 class PATE:
@@ -97,19 +102,21 @@ class PATE:
         places, learning, *more = chance.spawn(5)
         by = Chances(*more)
         shard = shards(len(given.y), self.teachers, users=given.users, rng=places)
-        how = self._tried(given)
+        teacher, how = self._tried(given)
+        design = replace(design, assumes=assumed(teacher))
         self.classes_, self._given = given.classes, given.forgotten()  # what is kept or sent on carries no records
         self._charge(design, len(given.y))
         self._teachers = train(
-            self.teacher, given.x, given.y, shard, teachers=self.teachers, classes=len(given.classes), rng=learning,
+            teacher, given.x, given.y, shard, teachers=self.teachers, classes=len(given.classes), rng=learning,
             progress=self.progress,
         )  # fmt: skip
         found = ask(self._teachers, self.teachers, design, given.public_x, how, self.choose, self.rounds, by)
         self.labels_, self.queries_, self._answered = found.labels, found.queries, found.answered
         self._student, self._votes = found.student, found.votes
         self._seeded, self._randomness, self._noise = not chance.cryptographic, chance.name, by.noise
-        if self.warns and self.advice_ is not None:
-            warnings.warn(self.advice_, UserWarning, stacklevel=2)
+        for told in (self.advice_, found.student.told if isinstance(found.student, NotTaught) else None):
+            if self.warns and told is not None:
+                warnings.warn(told, UserWarning, stacklevel=2)
         return self
 
     def predict(self, x: Any) -> Array:
@@ -226,18 +233,21 @@ class PATE:
         return designed(
             self.aggregator, available=len(given.public_x), queries=self.queries, answers=self.answers,
             epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, unit=given.unit,
-            assumes=assumed(self.teacher, given.public_x, len(given.classes)),
         )  # fmt: skip
 
-    def _tried(self, given: Given) -> Student:
+    def _tried(self, given: Given) -> tuple[Network | Fit, Student]:
         """Refuse settings and code that cannot work, before anything is paid for or any record is looked at."""
         check_choice(self.choose)
         check.whole("rounds", self.rounds)
+        if self.progress is not None and not callable(self.progress):
+            raise BadInput(f"progress must be a function of two numbers, got {type(self.progress).__name__}.")
         how = student_of(self.student, self.teacher)
-        tried(self.teacher, given.public_x, len(given.classes))
-        if self.student is not None:
-            how.tried(given.public_x, len(given.classes))
-        return how
+        teacher = tried(self.teacher, given.public_x, len(given.classes))
+        how.tried(given.public_x, len(given.classes))
+        given_network = isinstance(as_training(self.teacher, given.public_x, len(given.classes)), Network)
+        if self.warns and given_network and not isinstance(teacher, Network):
+            warnings.warn(ONE_BY_ONE, UserWarning, stacklevel=3)
+        return teacher, how
 
     def _charge(self, design: Design, records: int) -> None:
         """Fix the claim and pay for it; no noise was drawn yet."""

@@ -72,6 +72,11 @@ def numbers(x: Any) -> Array:
 
 def features(x: Any) -> Array:
     """Records as an array. Lists become float64 whatever they hold; arrays keep their type, which is the caller's."""
+    if callable(getattr(x, "tocsr", None)):
+        raise BadInput("Records are a sparse matrix.", fix="Give an array: x.toarray().")
+    if callable(getattr(x, "detach", None)):  # a tensor
+        x = x.detach().cpu()
+        x = x.float() if "bfloat16" in str(x.dtype) else x
     if not isinstance(x, list | tuple):
         return np.asarray(x)
     try:

@@ -66,12 +66,12 @@ def private_predictions(
     event, scale = _priced(check.positive("epsilon", epsilon), check.delta(delta), count, terms.neighbours)
     if check.whole("teachers", teachers) > len(given.y):
         raise BadInput(f"There are {teachers} teachers and only {len(given.y)} records.", fix="Use fewer teachers.")
-    tried(teacher, given.public_x, len(given.classes))
+    how = tried(teacher, given.public_x, len(given.classes))
 
     def draw(chance: Source) -> Any:
         places, learning, noise = chance.spawn(3)
         shard = shards(len(given.y), teachers, users=given.users, rng=places)
-        made = train(teacher, given.x, given.y, shard, teachers=teachers, classes=len(given.classes), rng=learning)
+        made = train(how, given.x, given.y, shard, teachers=teachers, classes=len(given.classes), rng=learning)
         counts = made.counts(given.public_x)
         if isinstance(scale, Fraction):
             chosen = [permuted(Distances(row, scale), noise) for row in counts]
@@ -80,7 +80,7 @@ def private_predictions(
         return np.asarray(given.classes[np.array(chosen, dtype=np.int64)])
 
     asked_for = _question(given, teachers)
-    notes = (asked_for, *assumed(teacher, given.public_x, len(given.classes)))
+    notes = (asked_for, *assumed(how))
     return _same(Offer("private_predictions", event, terms.neighbours, notes=notes).drawn(draw, terms), asked_for)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,8 @@ class Given:
 
 def distinct(classes: Sequence[Any]) -> Array:
     """A public list of at least two different labels."""
+    if isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
+        raise BadInput(f"classes must be a list of labels, got {type(classes).__name__}.", fix="Give classes=[0, 1].")
     named = [item.item() if isinstance(item, np.generic) else item for item in classes]
     spelled = {name(item) for item in named}
     if len(named) < 2 or len(spelled) < len(named) or None in spelled:

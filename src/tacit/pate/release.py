@@ -26,11 +26,13 @@ from ..mechanism.draws import rounded_normal
 from .aggregators import GRID, Counts, multiplier
 from .analysis import converted
 from .design import Design
-from .smooth import FINE, ROOM, Cost
+from .smooth import ROOM, Cost
 
 SHARE = 0.2
 """beta times the order: how fast a smooth sensitivity may change."""
 MOST_MOVED = 4096
+FINEST, WIDEST = 40, 45
+"""Powers of two: grid steps in one unit of a released divergence, and steps that its noise may span, at most."""
 INSTANCE = (
     "it bounds how far outputs on these records stand out against those on any neighbouring data set, "
     "and says nothing of other data sets"
@@ -129,10 +131,13 @@ class Smoothed(Release):
         return ApproximateDP(float(np.min(found[np.isfinite(found)])), delta / 10)
 
     def drawn(self, cost: Cost, counts: Counts, chance: Source) -> float:
-        scale = cost.sensitivity(counts, self.beta) * self.noise
-        middle = math.ceil((cost.total(counts) * (1 + ROOM) + scale * self.quantile) * FINE)
-        noisy = middle + int(rounded_normal(Fraction(scale) * FINE, 1, chance)[0])
-        return max(float(Fraction(noisy, FINE)), 0.0)
+        """The grid has room for the widest noise that any votes could need, so no votes make the draw fail."""
+        widest = cost.largest_sensitivity(len(counts)) * self.noise
+        fine = Fraction(2) ** min(FINEST, WIDEST - math.frexp(widest)[1])
+        scale = (cost.sensitivity(counts, self.beta) + float(4 / fine)) * self.noise  # middle is rounded to the grid
+        middle = math.ceil(Fraction(cost.total(counts) * (1 + ROOM) + scale * self.quantile) * fine)
+        noisy = middle + int(rounded_normal(Fraction(scale) * fine, 1, chance)[0])
+        return max(float(noisy / fine), 0.0)
 
 
 def smoothed(epsilon: float, order: float, confidence: float) -> Smoothed:
@@ -174,7 +179,7 @@ def releasing(
 
 def usual_order(design: Design) -> float:
     """A public choice: above the best order of the data-independent cost, since agreement makes a run cheaper."""
-    return round(1 + 2.8 * math.log(1 / design.delta) / design.epsilon, 1)
+    return max(round(1 + 2.8 * math.log(1 / design.delta) / design.epsilon, 1), 1.1)
 
 
 def _scaled(ratio: float, order: float) -> float:

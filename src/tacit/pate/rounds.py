@@ -12,7 +12,7 @@ from ..core import Source
 from .aggregators import NOT_ANSWERED, Belief, Counts
 from .asking import next_queries
 from .design import Design
-from .student import Predict, Student, constant
+from .student import NotTaught, Predict, Student, constant
 from .teachers import Teachers
 
 Rows = NDArray[np.int64]
@@ -51,20 +51,32 @@ def ask(
     """Ask `design.queries` of the public inputs in so many rounds; each teaches a student that the next may look at."""
     found = Asked.nothing(len(public_x), teachers.classes)
     for part in np.array_split(np.arange(design.queries), max(1, min(rounds, design.queries))):
-        known = found.student if found.queries.size else None
+        known = found.student if _taught_before(found) else None
         rows = next_queries(public_x, part.size, found.queries, choose, known, by.choosing)
         _round(found, teachers.counts(public_x[rows]), members, design, public_x, rows, by.noise)
         found.queries = np.concatenate((found.queries, rows))
-        found.student = how.taught(public_x, found.labels, teachers.classes, by.teaching.generator())
+        found.student = _taught(how, public_x, found.labels, teachers.classes, by.teaching)
     return found
+
+
+def _taught(how: Student, public_x: Any, labels: Rows, classes: int, chance: Source) -> Predict:
+    """A student. The labels are paid for and public, so an error of its training must not lose them."""
+    try:
+        return how.taught(public_x, labels, classes, chance.generator())
+    except (Exception, SystemExit) as error:
+        return NotTaught(type(error).__name__)
 
 
 def _round(
     found: Asked, counts: Counts, members: int, design: Design, public_x: Any, rows: Rows, noise: Source
 ) -> None:
     belief = None
-    if design.aggregator.asks_student and found.queries.size:
+    if design.aggregator.asks_student and _taught_before(found):
         belief = Belief(found.student(public_x[rows]), members)
     told = design.aggregator.told(counts, noise, design.answers - int(found.answered.sum()), belief)
     found.labels[rows], found.answered[rows] = told.labels, told.answered
     found.votes.append((counts, belief))
+
+
+def _taught_before(found: Asked) -> bool:
+    return bool(found.queries.size) and not isinstance(found.student, NotTaught)

@@ -46,9 +46,9 @@ def search(
     queries: int | None = None,
     accuracy: float = 0.0,
     adjacency: Adjacency | str = "add-remove",
-    noise_answer: Sequence[float] | None = None,
-    noise_select: Sequence[float] | None = None,
-    threshold: Sequence[float] | None = None,
+    noise_answer: ArrayLike | None = None,
+    noise_select: ArrayLike | None = None,
+    threshold: ArrayLike | None = None,
 ) -> list[Found]:
     """Rank aggregation rules that stay within epsilon by how many right answers they are expected to give.
 
@@ -61,18 +61,34 @@ def search(
     counts, right = vote_counts(votes), np.asarray(labels)
     if right.shape != (len(counts),):
         raise BadInput("There must be one public label for each row of votes.")
+    if right.dtype.kind not in "iufb" or not ((right >= 0) & (right < counts.shape[1])).all():
+        raise BadInput(f"labels must be columns of the votes: whole numbers from 0 to {counts.shape[1] - 1}.")
+    check.probability("accuracy", accuracy)
+    if check.delta(delta) == 0:
+        raise BadInput("Gaussian noise needs a delta above 0.")
+    if not counts.any():
+        raise BadInput("Nobody voted: all votes are 0.")
     teachers, asked = int(counts.sum(axis=1).max()), len(counts) if queries is None else check.whole("queries", queries)
     neighbours, limit = Adjacency.of(adjacency), check.positive("epsilon", epsilon)
-    answers = list(noise_answer or (share * teachers for share in ANSWER))
+    answers = _tried("noise_answer", noise_answer, teachers, ANSWER)
     rules: list[Aggregator] = [GNMax(noise) for noise in answers]
-    pairs = product(
-        threshold or [share * teachers for share in THRESHOLD], noise_select or [share * teachers for share in SELECT]
-    )
-    rules += [ConfidentGNMax(level, select, noise) for (level, select), noise in product(list(pairs), answers)]
+    levels = _tried("threshold", threshold, teachers, THRESHOLD)
+    selects = _tried("noise_select", noise_select, teachers, SELECT)
+    rules += [ConfidentGNMax(*values) for values in product(levels, selects, answers)]
     shares = {noise: right_shares(counts, right, noise) for noise in answers}
     found = [_judged(rule, counts, shares, asked, delta, neighbours, limit) for rule in rules]
     kept = [item for item in found if item is not None and item.accuracy >= accuracy]
     return sorted(kept, key=lambda item: -item.expected_answers * (2 * item.accuracy - 1))
+
+
+def _tried(name: str, given: ArrayLike | None, teachers: int, shares: Sequence[float]) -> list[float]:
+    """The values that are tried: those given, or shares of the number of teachers."""
+    if given is None:
+        return [share * teachers for share in shares]
+    values = np.asarray(given)
+    if values.dtype.kind not in "iuf" or not values.size:
+        raise BadInput(f"{name} must be numbers of votes to try.", fix=f"Give {name}=[10.0, 20.0].")
+    return [float(value) for value in values.ravel()]
 
 
 def right_shares(counts: Counts, labels: NDArray[np.int64], noise: float) -> NDArray[np.float64]:

@@ -10,13 +10,16 @@ Reference: Sohn et al. 2020 (FixMatch); Berthelot et al. 2020 (ReMixMatch, distr
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .student import NetworkShares, Predict, Student, Supervised, constant
+from ..core import BadInput, check
+from .alone import NetworkShares, used
+from .names import numbers
+from .student import Predict, Student, Supervised, constant
 from .trainings import Network, as_training
 
 if TYPE_CHECKING:
@@ -49,8 +52,24 @@ class FixMatch(Student):
     weak: Augment | None = None
     strong: Augment | None = None
 
+    def __post_init__(self) -> None:
+        check.probability("certainty", self.certainty)
+        check.nonnegative("weight", self.weight)
+        check.whole("ratio", self.ratio)
+        check.probability("average", self.average, one=False)
+
     def tried(self, x: Any, classes: int) -> None:
         Supervised(self.how).tried(x, classes)
+        how, count = as_training(self.how, x, classes), np.arange(max(4 * classes, 32))
+        if not isinstance(how, Network):
+            return
+        labels = np.where(count % 2 == 0, count // 2 % classes, -1)
+        try:
+            self._trained(replace(how, steps=2), x[count % len(x)], labels, np.random.default_rng(0))
+        except Exception as error:
+            raise BadInput(
+                f"The student raised {type(error).__name__} when tried on public records with made-up labels."
+            ) from error
 
     def taught(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
         found = np.unique(labels[labels >= 0])
@@ -79,13 +98,14 @@ class FixMatch(Student):
         from ..fleet.fleet import _make
         from .augmentations import usual
 
-        model = _make(how.make, int(rng.integers(2**63))).to(how.device).train()
-        kept = copy.deepcopy(model)
-        records = torch.as_tensor(np.asarray(x, dtype=np.float32), device=how.device)
+        model = _make(how.make, int(rng.integers(2**63))).to(how.device)
+        parameters = used(model, x, how.device)
+        kept = copy.deepcopy(model.train())
+        records = torch.as_tensor(numbers(x).astype(np.float32), device=how.device)
         target = torch.as_tensor(labels, device=how.device)
         weak, strong = usual(records)
         changes = self.weak or how.augment or weak, self.strong or strong
-        optimizer = how.descent()(list(model.parameters()))
+        optimizer = how.descent()(parameters)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, how.steps)
         generator = torch.Generator(how.device).manual_seed(int(rng.integers(2**62)))
         sizes = how.batch_size, self.ratio * how.batch_size

@@ -31,8 +31,6 @@ from .dependence import TIE, Floats, gaps, gaussian_curve, joint_curve
 
 STEPS = 4
 """Steps of the lead in one vote."""
-FINE = 2**40
-"""Grid steps in one unit of Renyi divergence, on which it is released."""
 ROOM = 1e-9
 """Relative room for the rounding of sums, which floating point computes to about 1e-12."""
 
@@ -79,6 +77,10 @@ class Cost:
         """f."""
         return float(self.table[self._place(counts)].sum())
 
+    def largest_sensitivity(self, queries: int) -> float:
+        """A public number that S never exceeds, whatever the votes on so many queries are."""
+        return float(self._jumps().max()) * queries * (1 + ROOM) + self._rounding(queries)
+
     def sensitivity(self, counts: Counts, beta: float) -> float:
         """S, a little enlarged."""
         place, jump = self._place(counts), self._jumps()
@@ -86,7 +88,7 @@ class Cost:
         while ceiling * math.exp(-beta * distance) > most:
             most = max(most, float(jump[place].sum()) * math.exp(-beta * distance))
             jump, distance = widened(jump), distance + 1
-        return most * (1 + ROOM) + 4 / FINE
+        return most * (1 + ROOM) + self._rounding(len(counts))
 
     def distance(self, counts: Counts, limit: float, most: int) -> int:
         """How many teachers must change before the cost can be above `limit`, minus 1: -1 where it is now; at most
@@ -101,6 +103,10 @@ class Cost:
                 break
             table = wider
         return most
+
+    def _rounding(self, queries: int) -> float:
+        """A public number above the error of f in floating point."""
+        return float(self.table.max()) * queries * 2.0**-45
 
     def _jumps(self) -> Floats:
         """The largest change of psi when one vote changes, for every entry of the table."""

@@ -5,24 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core import BadInput
+from .alone import NetworkShares, trained
 from .trainings import Fit, Network, as_training
 from .trying import tried
-
-if TYPE_CHECKING:
-    from torch import nn
 
 Array = NDArray[Any]
 Labels = NDArray[np.int64]
 Shares = NDArray[np.float64]
 Predict = Callable[[Any], Shares]
 """Records to shares (records, classes)."""
-AT_ONCE = 2048
 
 
 class Student(ABC):
@@ -43,7 +40,7 @@ class Supervised(Student):
     how: Any
 
     def tried(self, x: Any, classes: int) -> None:
-        tried(self.how, x, classes, "student")
+        tried(self.how, x, classes, "student", fleet=False)
 
     def taught(self, x: Any, labels: Labels, classes: int, rng: np.random.Generator) -> Predict:
         rows = np.flatnonzero(labels >= 0)
@@ -73,30 +70,6 @@ def constant(answer: int | None, classes: int) -> Predict:
     return Constant(np.full(classes, 1.0 / classes) if answer is None else np.eye(classes)[answer])
 
 
-def trained(how: Network, x: Any, y: Labels, rng: np.random.Generator) -> nn.Module:
-    """One module, by ordinary training: the steps and batches of a teacher."""
-    import torch
-
-    from ..fleet.disjoint import endless
-    from ..fleet.fleet import _make
-
-    model = _make(how.make, int(rng.integers(2**63))).to(how.device)
-    optimizer = how.descent()(list(model.parameters()))
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, how.steps)
-    records = torch.as_tensor(np.asarray(x, dtype=np.float32), device=how.device)
-    labels = torch.as_tensor(np.asarray(y, dtype=np.int64), device=how.device)
-    generator = torch.Generator(how.device).manual_seed(int(rng.integers(2**62)))
-    order = torch.as_tensor(endless(np.arange(len(y)), how.steps * how.batch_size, rng), device=how.device)
-    model.train()
-    for rows in order.split(how.batch_size):
-        batch = records[rows] if how.augment is None else how.augment(records[rows], generator)
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(batch), labels[rows]).backward()
-        optimizer.step()
-        schedule.step()
-    return model.eval()
-
-
 @dataclass(frozen=True, eq=False)
 class Constant:
     """Equal shares for all inputs."""
@@ -105,6 +78,20 @@ class Constant:
 
     def __call__(self, asked: Any) -> Shares:
         return np.tile(self.shares, (len(asked), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class NotTaught:
+    """Stands for a student whose training raised `error` after the labels were paid for; it says nothing."""
+
+    error: str
+
+    def __call__(self, asked: Any) -> NoReturn:
+        raise BadInput(self.told, fix="Teach another one: labels_ holds the released labels, -1 where there is none.")
+
+    @property
+    def told(self) -> str:
+        return f"The student raised {self.error} when it was taught; the released labels are kept."
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,23 +104,6 @@ class ModelShares:
 
     def __call__(self, asked: Any) -> Shares:
         return shares_of(self.model, asked, self.classes, self.found)
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkShares:
-    """A module's softmax shares."""
-
-    model: nn.Module
-    classes: int
-    device: str = "cpu"
-
-    def __call__(self, asked: Any) -> Shares:
-        import torch
-
-        with torch.no_grad():
-            parts = torch.as_tensor(np.asarray(asked, dtype=np.float32)).split(AT_ONCE)
-            found = [self.model(part.to(self.device)).float().softmax(1)[:, : self.classes].cpu() for part in parts]
-        return torch.cat(found).numpy().astype(np.float64) if found else np.zeros((0, self.classes))
 
 
 def shares_of(model: Any, asked: Any, classes: int, found: Labels) -> Shares:
@@ -159,4 +129,4 @@ def _softened(answer: Shares) -> Shares:
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
-__all__ = ["Fit", "Predict", "Student", "Supervised", "student_of"]
+__all__ = ["Fit", "NetworkShares", "Predict", "Student", "Supervised", "student_of"]

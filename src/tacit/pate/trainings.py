@@ -42,6 +42,10 @@ class Network:
     precision: str = "float32"
     compiled: bool = False
 
+    def __post_init__(self) -> None:
+        check.whole("steps", self.steps)
+        check.whole("batch_size", self.batch_size)
+
     def descent(self) -> MakeOptimizer:
         """What makes the optimizer."""
         if self.optimizer is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..core import Adjacency, BadInput, check
 from ..data import NAMES, Records
 from ..pate import PATE, Aggregator, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Network
-from ..pate.student import student_of
+from ..pate.student import NotTaught, student_of
 from ..pate.trainings import as_training
 from .holdout import in_value_order, training_rows
 from .run_file import RunFile
@@ -107,7 +107,7 @@ class PateRun:
     def student_accuracy(self) -> float | None:
         """On public records that were not asked about."""
         rows = self.held_out
-        if not rows.size:
+        if not rows.size or isinstance(self.estimator._student, NotTaught):
             return None
         return float(np.mean(self.estimator.predict(self.records.x[rows]) == self.records.y[rows]))
 
