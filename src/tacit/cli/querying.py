@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..core import AnswerStore
 from ..core.errors import Argument, BadInput
 from ..core.files import shown, written
 from ..core.files import text as read_text
@@ -163,10 +164,16 @@ class Wanted:
 def _answered(question: Query[Any], wanted: Wanted) -> Result:
     if wanted.preview:
         return _priced(question, wanted.epsilon, wanted.delta)
+    again = _is_kept(question.ledger, wanted.key)
     answer = question.release(epsilon=wanted.epsilon, delta=wanted.delta, key=wanted.key, rng=seeded(wanted.seed))
     if wanted.out is not None:
         _write(answer, Path(wanted.out))
-    return _told(answer, wanted.epsilon, wanted.delta)
+    return _told(answer, wanted.epsilon, wanted.delta, again)
+
+
+def _is_kept(ledger: object, key: str | None) -> bool:
+    """Whether the ledger has an answer under the key: it is given again, and nothing is charged."""
+    return key is not None and isinstance(ledger, AnswerStore) and ledger.stored(key) is not None
 
 
 def _check_one(*, others: bool, **alone: str | None) -> None:
@@ -291,12 +298,13 @@ def _priced(question: Query[Any], epsilon: float, delta: float) -> Result:
     return Result(found, rows, assumed(price.assumptions))
 
 
-def _told(answer: Answer, epsilon: float, delta: float) -> Result:
+def _told(answer: Answer, epsilon: float, delta: float, again: bool) -> Result:
     lost = answer.lost
     data = {
         "answers": list(answer.rows()),
         "epsilon": epsilon,
         "delta": delta,
+        "repeated": again,
         "adjacency": answer.adjacency.value,
         "event": answer.event.to_json(),
         "receipt": None if answer.receipt is None else answer.receipt.to_json(),
@@ -309,9 +317,11 @@ def _told(answer: Answer, epsilon: float, delta: float) -> Result:
     if lost is not None and lost.value is not None:
         rows.append(("cut by limits", f"{lost.value:.1%} of people ({lost.lower:.1%} to {lost.upper:.1%})"))
     rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}, {answer.adjacency.value}"))
+    if again:
+        rows.append(("charged now", "nothing: this is the answer that was kept under the key"))
     lines: list[str] = []
     if lost is not None and lost.lower is not None and lost.lower > MANY_CUT:
         lines.append(CUT)
     left = "nothing was charged: no ledger" if answer.receipt is None else f"epsilon {number(answer.receipt.remaining)}"
-    rows.append(("remaining", left))
+    rows.append(("remaining then" if again else "remaining", left))
     return Result(data, rows, [*lines, *assumed(answer.assumptions)], table=answer.lines(most=1000))

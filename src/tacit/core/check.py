@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, KeysView
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import Argument, BadInput
+from .errors import Argument, BadInput, Words
 
 LEAST, MOST = 1e-100, 1e100
 """What a positive number may be: its square and the square's inverse are still numbers."""
+HUGE = 10_000
+"""Bits of a whole number that an error still shows."""
+LONGEST = 80
+"""Characters of an argument that an error shows."""
 LARGEST_WHOLE = 2**53
 """Up to here a float holds every whole number."""
 
@@ -20,9 +26,9 @@ def positive(name: str, value: float) -> float:
     """A finite number above 0, neither absurdly small nor absurdly large."""
     number = _number(name, value)
     if not (number > 0 and math.isfinite(number)):
-        raise BadInput((Argument(name), f" must be a finite number above 0, got {value!r}."))
+        raise BadInput((Argument(name), f" must be a finite number above 0, got {told(value)}."))
     if not LEAST <= number <= MOST:
-        raise BadInput((Argument(name), f" must be between {LEAST:g} and {MOST:g}, got {value!r}."))
+        raise BadInput((Argument(name), f" must be between {LEAST:g} and {MOST:g}, got {told(value)}."))
     return number
 
 
@@ -30,7 +36,7 @@ def real(name: str, value: float) -> float:
     """A finite number."""
     number = _number(name, value)
     if math.isinf(number):
-        raise BadInput((Argument(name), f" must be a finite number, got {value!r}."))
+        raise BadInput((Argument(name), f" must be a finite number, got {told(value)}."))
     return number
 
 
@@ -39,7 +45,7 @@ def nonnegative(name: str, value: float, *, infinite: bool = False) -> float:
     number = _number(name, value)
     if not number >= 0 or (math.isinf(number) and not infinite):
         raise BadInput(
-            (Argument(name), f" must be a{'' if infinite else ' finite'} number at or above 0, got {value!r}.")
+            (Argument(name), f" must be a{'' if infinite else ' finite'} number at or above 0, got {told(value)}.")
         )
     return number
 
@@ -51,7 +57,7 @@ def probability(name: str, value: float, *, zero: bool = True, one: bool = True)
     if not inside:
         span = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
         fix = "A rate is a probability: the batch size over the number of records." if name == "rate" else ""
-        raise BadInput((Argument(name), f" must be in {span}, got {value!r}."), fix=fix)
+        raise BadInput((Argument(name), f" must be in {span}, got {told(value)}."), fix=fix)
     return number
 
 
@@ -64,9 +70,9 @@ def whole(name: str, value: int, *, least: int = 1) -> int:
     """A whole number at or above `least` and at most 2^53; 2.0 counts, 2.5 and True do not."""
     number = _number(name, value)
     if math.isinf(number) or number != math.floor(number) or number < least:
-        raise BadInput((Argument(name), f" must be a whole number of at least {least}, got {value!r}."))
+        raise BadInput((Argument(name), f" must be a whole number of at least {least}, got {told(value)}."))
     if number > LARGEST_WHOLE:
-        raise BadInput((Argument(name), f" must be at most 2^53, got {value!r}."))
+        raise BadInput((Argument(name), f" must be at most 2^53, got {told(value)}."))
     return int(value)
 
 
@@ -96,13 +102,46 @@ def flags(name: str, values: Iterable[object]) -> NDArray[np.bool_]:
         raise BadInput((Argument(name), " must hold 0 or 1 in every row.")) from None
 
 
+def told(value: object) -> str:
+    """How an error shows an argument: a number or a text as it is; of anything else its type, since it may hold data.
+
+    Whoever passes a column of a table where a number or a name belongs must not find people's values in the error.
+    """
+    if isinstance(value, int) and value.bit_length() > HUGE:
+        return "a whole number of very many digits"  # Python refuses to write it
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | Decimal | Fraction | np.generic):
+        text = repr(value)
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+    kind = type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def text(name: str, value: object, *, fix: Words = "") -> str:
+    """A text that is not empty, such as the name of a column."""
+    if not isinstance(value, str) or not value:
+        raise BadInput((Argument(name), f" must be a text, got {told(value)}."), fix=fix)
+    return value
+
+
+def texts(name: str, values: object, *, fix: Words = "") -> tuple[str, ...]:
+    """At least one text, all different: a list, a tuple, or the columns of a data frame; never a column's values."""
+    listed = isinstance(values, list | tuple | KeysView) or type(values).__name__ == "Index"
+    if not listed or not isinstance(values, Iterable):
+        raise BadInput((Argument(name), f" must be a list of names, got {told(values)}."), fix=fix)
+    found = tuple(text(name, value, fix=fix) for value in values)
+    if not found or len(set(found)) < len(found):
+        raise BadInput((Argument(name), " must be a list of different names."), fix=fix)
+    return found
+
+
 def _number(name: str, value: float) -> float:
-    if isinstance(value, bool | str | bytes):
-        raise BadInput((Argument(name), f" must be a number, got {value!r}."))
+    several = hasattr(value, "__len__") and getattr(value, "ndim", 1) != 0  # an array of no dimensions is a number
+    if several or isinstance(value, bool | np.bool_):
+        raise BadInput((Argument(name), f" must be a number, got {told(value)}."))
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise BadInput((Argument(name), f" must be a number, got {value!r}.")) from None
+        raise BadInput((Argument(name), f" must be a number, got {told(value)}.")) from None
     if math.isnan(number):
         raise BadInput((Argument(name), " must be a number, got NaN."))
     return number

@@ -6,6 +6,7 @@ then takes all lines up to the next one for one value: other people's rows are g
 
 from __future__ import annotations
 
+import lzma
 import re
 import zlib
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ def check_quotes(path: Path, separator: str) -> None:
                         fix="Close it, write a quote within quotes twice, and take line breaks out of values; or use "
                         "Parquet.",
                     )
-    except (OSError, EOFError, zlib.error):
+    except (OSError, EOFError, zlib.error, lzma.LZMAError):
         raise BadInput(f"{path.name} cannot be read to its end.", fix="Is it a whole file?") from None
 
 

@@ -95,6 +95,15 @@ class Sqlite(Store):
                 "one name only.",
                 fix="Remove the other name, or copy the file.",
             )
+        if not self._queue.exists():  # nobody waits at a file that is no ledger, so none is made beside it
+            with self._sentences(), self.engine.connect() as connection:
+                if not sa.inspect(connection).has_table("tacit_entry"):
+                    raise BadInput(f"{self.shown} is not a ledger.", fix="Make one with `tacit ledger init`.")
+
+    @property
+    def _queue(self) -> Path:
+        """The lock file at which spenders wait."""
+        return Path(f"{self.path}.lock")
 
     def make(self, row: Any, state: str) -> None:
         self._create()
@@ -123,7 +132,7 @@ class Sqlite(Store):
     def _sentences(self) -> Iterator[None]:
         try:
             yield
-        except exc.SQLAlchemyError as error:
+        except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # the second: damage that SQLite quotes
             self._raise(error, writing=False)
 
     def _guards(self) -> list[str]:
@@ -147,7 +156,7 @@ class Sqlite(Store):
         if not own.acquire(timeout=self.wait):
             raise self._locked()
         try:
-            with queued(Path(f"{self.path}.lock"), self.wait):
+            with queued(self._queue, self.wait):
                 yield
         except TimeoutError:
             raise self._locked() from None

@@ -11,13 +11,34 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Adjacency, Answer, AnswerStore, BadInput, Charger, Event, Mismatch, Receipt, Scoped, Source, source
+from ..core import (
+    Adjacency,
+    Answer,
+    AnswerStore,
+    BadInput,
+    Charger,
+    Event,
+    Mismatch,
+    Receipt,
+    Scoped,
+    Source,
+    check,
+    source,
+)
 from ..core.answer import DATA_DEPENDENT, Value
 
 Random = Source | int | np.random.Generator | None
 Error = float | NDArray[np.float64] | None
 UNCHARGED = "no ledger was charged: other releases from the same data add to this one"
 SEEDED = "drawn from a seed: an experiment, not a private release"
+
+
+def check_ledger(ledger: object) -> None:
+    """Refuse what cannot be charged."""
+    if isinstance(ledger, str | os.PathLike):
+        raise BadInput("ledger is an open ledger, not the place of one.", fix="Give tacit.Ledger(place).")
+    if ledger is not None and not callable(getattr(ledger, "charge", None)):
+        raise BadInput(f"ledger must be an open ledger, got {check.told(ledger)}.", fix="Give tacit.Ledger(place).")
 
 
 @dataclass(frozen=True)
@@ -46,8 +67,7 @@ class Terms:
     adjacency: Adjacency | str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.ledger, str | os.PathLike):
-            raise BadInput("ledger is an open ledger, not the place of one.", fix="Give tacit.Ledger(place).")
+        check_ledger(self.ledger)
 
     @property
     def neighbours(self) -> Adjacency:

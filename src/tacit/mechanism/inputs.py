@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import BadInput
+from ..core import BadInput, check
 from ..core.errors import Argument
 from .columns import array_of_column
 
@@ -138,10 +138,10 @@ def clamped(values: object, bounds: tuple[float, float], *, missing: float | Non
 
 def span(bounds: object) -> tuple[float, float]:
     """Two finite numbers, the lower one first."""
-    try:
-        lower, upper = (float(end) for end in bounds)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        raise BadInput("bounds must be two numbers (lower, upper), known without looking at the data.") from None
+    ends = bounds.ravel().tolist() if isinstance(bounds, np.ndarray) else bounds
+    if not isinstance(ends, list | tuple) or len(ends) != 2:
+        raise BadInput("bounds must be two numbers (lower, upper), known without looking at the data.")
+    lower, upper = (check.real("bounds", end) for end in ends)
     if not (lower < upper and math.isfinite(upper - lower)):
         raise BadInput((Argument("bounds"), f" must be finite, lower before upper, got ({lower:g}, {upper:g})."))
     return lower, upper

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,9 @@ from ..core import Estimate
 from ..core.errors import BadInput
 from ..core.shown import aligned, significant, table
 from .aggregates import Figure
+
+PLAIN = ("value", "error")
+"""Names of the columns of an only aggregate."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,10 +71,12 @@ class Answer(Released):
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The keys, then for every aggregate its values and errors: `value` and `error` where there is one only."""
+        """The keys, then for every aggregate its values and errors: `value` and `error` where there is one only.
+
+        Where a key has one of these two names, an only aggregate has its own name, as it has among several.
+        """
         found: dict[str, Any] = {name: list(values) for name, values in self.keys.items()}
-        for name, figure in self.figures.items():
-            value, error = ("value", "error") if len(self.figures) == 1 else (name, f"{name}_error")
+        for (value, error), figure in zip(titles(self.keys, self.figures), self.figures.values(), strict=True):
             found |= {value: figure.value, error: figure.error}
         return found
 
@@ -184,6 +189,22 @@ def body_of(
         names = ("value", "lower", "upper", "confidence", "n", "note")
         share = {name: getattr(lost, name) for name in names}
     return {"keys": dict(keys), "figures": parts, "lost": share}
+
+
+def titles(keys: Iterable[str], aggregates: Iterable[str]) -> list[tuple[str, str]]:
+    """The names of the columns that hold the values and the errors of every aggregate."""
+    names, own = list(aggregates), set(keys)
+    return [PLAIN] if len(names) == 1 and not own & set(PLAIN) else [(name, f"{name}_error") for name in names]
+
+
+def check_titles(keys: Sequence[str], aggregates: Sequence[str]) -> None:
+    """Refuse an answer with two columns of one name: the second would overwrite the first."""
+    names = [*keys, *(name for pair in titles(keys, aggregates) for name in pair)]
+    if twice := next((name for k, name in enumerate(names) if name in names[:k]), None):
+        raise BadInput(
+            f"The answer would have two columns named {twice!r}.",
+            fix="Give the aggregates other names: aggregate(rows=count(), people=users()).",
+        )
 
 
 def check_name(name: str) -> str:

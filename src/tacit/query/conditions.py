@@ -22,6 +22,11 @@ COMPARISON = re.compile(
     r"\s*(?P<column>`[^`]+`|[^\s=<>!`]+)\s*(?P<sign><=|>=|!=|==|=|<|>)\s*(?P<value>[^\s=<>!].*?)\s*", re.DOTALL
 )
 WHOLE = re.compile(r"[+-]?[0-9]+")
+CODE = re.compile(r"^\s*[+-]?0[0-9]")
+"""How a text begins that has leading zeros."""
+EXACT = 2.0**53
+NUMBERED = ("duckdb", "pyspark")
+"""Engines that read numbers in texts without failing at other texts."""
 SEVERAL = re.compile(r"[=<>]|!=|\s(and|or|&&|\|\|)\s", re.IGNORECASE)
 """What a value without quotes may not hold: it would be a second comparison, read as a text."""
 NO_COLUMN = "A condition must compare a column of the table, for each row alone."
@@ -66,7 +71,8 @@ class Comparison:
             if not _is_number(text):
                 raise BadInput(f"Column {self.column!r} holds numbers and is compared with a text.")
             if kind.is_string() and self.sign in ("=", "==", "!="):
-                return compare(found, text)
+                same = _same(table, self.column, text)
+                return ~same if self.sign == "!=" else same
             if kind.is_integer() and WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
                 return compare(found, whole(int(text)))  # beyond 2^53 double precision takes neighbours for equal
             return compare(number_of(table, self.column), real(float(text)))
@@ -158,6 +164,19 @@ def _is_number(text: str) -> bool:
         return abs(float(text)) < 1e300
     except ValueError:
         return False
+
+
+def _same(table: Opened, column: str, text: str) -> Column:
+    """Whether a column of texts holds a number: as it is written, or in another spelling, as 30 and 30.0.
+
+    A code with leading zeros (a postal code) equals its own spelling alone.
+    """
+    found = table.column(column)
+    spelt = found == text
+    if table.engine not in NUMBERED or CODE.match(text) or abs(float(text)) > EXACT:
+        return spelt
+    equal = (number_of(table, column) == real(float(text))) & ~found.re_search(CODE.pattern)
+    return spelt | equal.fill_null(False)
 
 
 def _truth(text: str, column: str) -> bool:

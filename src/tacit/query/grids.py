@@ -78,7 +78,7 @@ class Grid:
 
 def bounds_of(given: object, column: str) -> tuple[float, float] | str:
     """Two finite numbers, or the word "private"."""
-    if given == PRIVATE and isinstance(given, str):
+    if isinstance(given, str) and given == PRIVATE:
         return PRIVATE
     if given is None:
         raise BadInput(

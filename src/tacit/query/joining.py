@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..core import check
 from ..core.errors import BadInput
 from ..data.frames import is_frame
 from .sources import Opened, check_names, opened
@@ -20,8 +21,8 @@ def joined(table: Opened, frame: object, on: str | Sequence[str]) -> Opened:
 
     The public table has one row for each value at most: otherwise one person's row would become many.
     """
-    names = [on] if isinstance(on, str) else list(on)
-    if not names or not is_frame(frame):
+    names = [on] if isinstance(on, str) else list(check.texts("on", on))
+    if not is_frame(frame):
         raise BadInput("A public table is a data frame, joined on at least one column.")
     public = opened(frame)
     for name in names:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from ..core.check import told
 from ..core.errors import Argument, BadInput
 from .sources import Opened, ibis
 from .values import Column, exact_text, number_of, real, whole
@@ -53,9 +54,10 @@ class ByColumn:
                 return _truth(value)
             if kind.is_date():
                 return _day(value)
-            return value if isinstance(value, str) else str(_one(_present(value)))
+            return _text(value)
         except (TypeError, ValueError, KeyError):
-            raise BadInput(f"A key of column {self.name!r} is not of its type, {kind}.") from None
+            fix = 'Write it as the column does, in quotes: "30" or "30.0".' if kind.is_string() else ""
+            raise BadInput(f"A key of column {self.name!r} is not of its type, {kind}.", fix=fix) from None
 
     def shown(self, value: Any) -> Any:
         return value.isoformat() if isinstance(value, date) else value
@@ -120,11 +122,11 @@ def known_keys(table: Opened, by: Sequence[By], given: object, words: Mapping[st
     if given is None:
         lists |= {item.name: words[item.name] for item in columns if item.name in words}
     elif isinstance(given, Mapping):
-        lists |= _of_mapping(given, columns)
+        lists |= {name: listed(values) for name, values in of_mapping("keys", given, [c.name for c in columns]).items()}
     elif len(columns) == 1:
-        lists[columns[0].name] = _listed(given)
+        lists[columns[0].name] = listed(given)
     elif len(columns) == len(by):
-        return _tuples(table, columns, _listed(given))
+        return _tuples(table, columns, listed(given))
     else:
         raise BadInput(
             ("Give ", Argument("keys"), ' of several columns as a dictionary, like {"city": ["Basel", "Bern"]}.')
@@ -140,16 +142,20 @@ def known_keys(table: Opened, by: Sequence[By], given: object, words: Mapping[st
     return Keys(tuple(itertools.product(*typed)), True)
 
 
-def _of_mapping(given: Mapping[Any, Any], columns: Sequence[ByColumn]) -> dict[str, tuple[Any, ...]]:
-    names = [item.name for item in columns]
+def of_mapping(argument: str, given: object, names: Sequence[str]) -> dict[str, Any]:
+    """A dictionary from names of columns to lists; None is an empty one."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise BadInput((Argument(argument), " must be a dictionary from columns to lists."))
     if odd := next((name for name in given if name not in names), None):
         raise BadInput(
-            (Argument("keys"), f" names {odd!r}, which is not grouped by."), fix=f"Grouped by: {', '.join(names)}."
+            (Argument(argument), f" names {told(odd)}, which is not asked about."), fix=f"Columns: {', '.join(names)}."
         )
-    return {name: _listed(values) for name, values in given.items()}
+    return dict(given)
 
 
-def _listed(given: object) -> tuple[Any, ...]:
+def listed(given: object) -> tuple[Any, ...]:
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__") or _labelled(given):
         raise BadInput((Argument("keys"), ' must be a list of all that should be released, like ["Basel", "Bern"].'))
     return tuple(given)
@@ -195,17 +201,11 @@ def _day(value: Any) -> date:
     return value if isinstance(value, date) else date.fromisoformat(value)
 
 
-def _present(value: Any) -> Any:
-    if value is None or value != value:  # NaN is what pandas puts for a missing text
-        raise ValueError
-    return value
-
-
-def _one(value: Any) -> Any:
-    """A single value: a tuple or an array as text would be a key that nobody holds."""
-    if hasattr(value, "__iter__"):
-        raise ValueError
-    return value
+def _text(value: Any) -> str:
+    """A text as it is written. A number has several texts (30, 30.0, 030), and a wrong one is a key that nobody has."""
+    if not isinstance(value, str):
+        raise TypeError
+    return str(value)
 
 
 def _truth(value: Any) -> bool:

@@ -23,7 +23,7 @@ from .aggregates import Figure
 from .answer import body_of
 from .bounding import Shape, query, totals
 from .consistency import agreed
-from .keys import By, ByBin
+from .keys import By, ByBin, listed
 from .pricing import Noise, down
 from .question import Query
 from .sources import Opened
@@ -170,7 +170,7 @@ def domain_of(
                     *("them in ", Argument("schema"), "."),
                 ),
             )
-        values.append(tuple(dict.fromkeys(item.typed(table, value) for value in given)))
+        values.append(tuple(dict.fromkeys(item.typed(table, value) for value in listed(given))))
     found = Domain(tuple(by), tuple(values))
     sizes = sorted(found.sizes)[-ways:]
     if not 1 <= ways <= len(by) or int(np.prod(sizes)) > most:

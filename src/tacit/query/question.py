@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from ..core import Adjacency, BadInput, Charger, Event, Mismatch, NotFinished, Scoped, Source
+from ..core import Adjacency, BadInput, Charger, Event, Mismatch, NotFinished, Scoped, Source, check
 from ..core.errors import Argument
 from ..loss.conditions import conditions
 from ..mechanism.charging import Account, Offer, Random, Terms
 from ..mechanism.scales import each_failure
-from .answer import Answer
+from .answer import Answer, check_titles
 from .bounding import Shape, executed
 from .sources import ibis
 from .total import constants
@@ -28,8 +28,8 @@ Prices = TypeVar("Prices")
 
 
 CALLER = (
-    "a row holds facts of its own person only",
-    "bounds, keys, edges and limits that were given were chosen without looking at the data",
+    "a row holds facts of its own person only, also where the table is a view or was computed from others",
+    "bounds, keys, edges, limits and joined tables that were given are public: chosen without looking at the data",
 )
 """What no code can see of a table."""
 
@@ -66,9 +66,12 @@ class Query(ABC, Generic[Prices]):
     ledger: Charger | None = field(default=None, kw_only=True)
     confidence: float = field(default=0.95, kw_only=True)
 
+    def __post_init__(self) -> None:
+        check_titles([item.name for item in self.shape.by], list(self._asked))
+
     def preview(self, *, epsilon: float, delta: float = 0.0) -> Price:
         """Price the answer from public numbers: no data are read, nothing is charged."""
-        found = self._prices(epsilon, delta)
+        found = self._prices(check.positive("epsilon", epsilon), check.delta(delta))
         errors = self._errors(found)
         single = next(iter(errors.values())) if len(errors) == 1 else errors
         remaining = getattr(_behind(self.ledger), "remaining", None)
@@ -81,7 +84,7 @@ class Query(ABC, Generic[Prices]):
         The same key gives the same answer again, bit for bit and free; a key of another question is refused.
         """
         self._check_ledger()
-        found = self._prices(epsilon, delta)
+        found = self._prices(check.positive("epsilon", epsilon), check.delta(delta))
         self._check_form(found)
         terms = Terms(self.ledger, key, rng)
         errors = list(self._errors(found).values())

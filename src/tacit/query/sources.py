@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..core import check
 from ..core.errors import BadInput, MissingExtra, NotFinished
 from ..core.files import shown
 from ..data.csv_file import ENDINGS, begins_with_header, header_of
@@ -23,6 +24,7 @@ from ..data.frames import is_frame, named, narwhals
 from .frames import arrow_of
 from .row_wise import check_rows
 from .turns import turn
+from .unpacked import readable
 
 Relation = Any
 """An ibis table expression; ibis has no types of its own that mypy could use."""
@@ -87,7 +89,7 @@ class Opened:
 
         Lengths of time, and seconds with a time zone, are refused: the engine raises where it cannot hold one.
         """
-        if not isinstance(name, str) or name not in self.columns:
+        if check.text("column", name, fix=f"Give the name of one: {named(self.columns)}.") not in self.columns:
             raise BadInput(f"{self.name} has no column {name!r}.", fix=f"Columns: {named(self.columns)}.")
         found = self.relation[name]
         kind = found.type()
@@ -203,13 +205,13 @@ def _file(path: Path) -> Opened:
     try:
         if plain.endswith((".parquet", ".pq")):
             return _parquet(engine, path)
-        if plain.endswith(tuple(ending for ending in ENDINGS if ending in (".csv", ".csv.gz"))):
+        if plain.endswith(ENDINGS):
             return _csv(engine, path)
     except Exception as error:
         if isinstance(error, BadInput | MissingExtra):
             raise
         raise BadInput(f"{name} cannot be read as a table.", fix="Is it a whole Parquet or CSV file?") from None
-    raise BadInput(f"{name} is no kind of table that is known.", fix="Give a .parquet, .csv or .csv.gz file.")
+    raise BadInput(f"{name} is no kind of table that is known.", fix=f"Give a .parquet file, or {', '.join(ENDINGS)}.")
 
 
 def _literal(path: Path) -> str:
@@ -258,7 +260,7 @@ def _csv(engine: Backend, path: Path) -> Opened:
     if not begins_with_header(path):
         raise BadInput(f"{shown(path)}: blank lines stand above the header.", fix="Remove them.")
     relation = engine.read_csv(
-        _literal(path),
+        _literal(readable(path, engine)),
         columns=dict.fromkeys(header, "VARCHAR"),
         header=True,
         delim=separator,

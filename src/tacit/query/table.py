@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import BadInput, Charger, check
 from ..core.errors import Argument
+from ..mechanism.charging import check_ledger
 from . import functions
 from .aggregates import Aggregate, check_aggregates
 from .answer import check_name
@@ -17,12 +18,12 @@ from .bounding import Shape
 from .conditions import Condition, condition
 from .consistency import check_cells
 from .functions import Limits
-from .keys import By, ByBin, ByColumn, known_keys
+from .keys import By, ByBin, ByColumn, known_keys, of_mapping
 from .marginals import Domain, Marginals, domain_of
 from .quantiles import Quantiles, checked_quantile
 from .release import Aggregation
 from .sources import COARSE, Opened, opened
-from .synthesis import Synthesis
+from .synthesis import MOST_ROWS, Synthesis
 from .top import Top
 from .values import number_of
 
@@ -67,8 +68,8 @@ class Table:
             raise BadInput((Argument("lost"), f" must be a share of epsilon of at most 0.5, got {self.lost!r}."))
         if self.max_groups > 10**6 or self.max_rows > 10**6:
             raise BadInput((Argument("max_groups"), " and ", Argument("max_rows"), " must be at most a million."))
-        if isinstance(self.schema, str | os.PathLike):
-            raise BadInput("schema is a Schema, not the place of one.", fix="Give tacit.data.Schema.read(place).")
+        check_ledger(self.ledger)
+        _check_schema(self.schema)
         unit = self.unit if self.unit is not None else (self.schema.unit if self.schema is not None else None)
         if unit is None:
             raise BadInput(
@@ -78,6 +79,7 @@ class Table:
                     *(Argument("unit", ROW), " if each row is a person."),
                 ),
             )
+        check.text("unit", unit)
         table = opened(self.source)
         _check_unit(table, unit)
         object.__setattr__(self, "unit", unit)
@@ -106,9 +108,7 @@ class Table:
         found = tuple(ByColumn(name) for name in columns)
         for item in found:
             item.held(self.source)
-        if len(set(columns)) < len(columns) or {item.name for item in self.by} & set(columns):
-            raise BadInput("A column is grouped by twice.")
-        return self._with(by=(*self.by, *found), keys=keys if keys is not None else self.keys)
+        return self._with(by=self._grouped(*found), keys=keys if keys is not None else self.keys)
 
     def aggregate(self, **aggregates: Aggregate) -> Aggregation:
         """Several aggregates in one pass: `aggregate(n=count(), total=sum("amount", (0, 100)))`."""
@@ -139,7 +139,7 @@ class Table:
         """Rows in every bin: edges[k] <= x < edges[k + 1], and the last one with its end."""
         item = ByBin(column, check_edges(edges))
         item.held(self.source)
-        return self._with(by=(*self.by, item))._one(functions.count())
+        return self._with(by=self._grouped(item))._one(functions.count())
 
     def quantile(self, column: str, q: float, bounds: Limits = None) -> Quantiles:
         """About the number that a share `q` of people are below; a person's number is the mean of theirs."""
@@ -195,12 +195,22 @@ class Table:
 
         label: the column that the others will be used to predict; None takes the schema's, if it is among the columns.
         """
+        columns = check.texts("columns", columns)
         count = None if rows is None else check.whole("rows", rows)
+        if count is not None and count > MOST_ROWS:
+            raise BadInput((Argument("rows"), f" must be at most {MOST_ROWS:,}, got {count:,}."))
         place = self._label(columns, label)
         domain = self._domain(columns, keys, bins, min(2 if place is None else 3, len(columns)))
         return Synthesis(self._shape(), domain=domain, count=count, label=place, ledger=self.ledger)
 
     # inside
+
+    def _grouped(self, *new: By) -> tuple[By, ...]:
+        """The columns that rows are grouped by, with new ones."""
+        found = (*self.by, *new)
+        if len({item.name for item in found}) < len(found):
+            raise BadInput("A column is grouped by twice.", fix="Name each column once; a histogram groups by its own.")
+        return found
 
     def _label(self, columns: Sequence[str], given: str | None) -> int | None:
         if given is not None and given not in columns:
@@ -218,15 +228,15 @@ class Table:
     ) -> Domain:
         if self.by:
             raise BadInput("Tables of several columns are asked of the whole table.", fix="Leave group_by out.")
-        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
-            raise BadInput("columns must be a list of different names.")
-        edges = {name: check_edges(given) for name, given in (bins or {}).items()}
+        columns = check.texts("columns", columns)
+        words = of_mapping("keys", keys, columns)
+        edges = {name: check_edges(given) for name, given in of_mapping("bins", bins, columns).items()}
         ranges = [] if self.schema is None else [c for c in self.schema.columns if c.kind == "number" and c.public]
-        edges |= {c.name: _equal(*c.limits) for c in ranges if c.name not in edges and c.name not in (keys or {})}
+        edges |= {c.name: _equal(*c.limits) for c in ranges if c.name not in edges and c.name not in words}
         by = [ByBin(name, edges[name]) if name in edges else ByColumn(name) for name in columns]
         for item in by:
             item.held(self.source)
-        return domain_of(self.source, by, {**self._words(), **(keys or {})}, ways=ways)
+        return domain_of(self.source, by, {**self._words(), **words}, ways=ways)
 
     def _one(self, aggregate: Aggregate) -> Aggregation:
         return self._query({aggregate.name: aggregate})
@@ -282,6 +292,18 @@ def check_edges(edges: Sequence[float]) -> tuple[float, ...]:
 def _equal(lower: float, upper: float, bins: int = 16) -> tuple[float, ...]:
     """Bins of one width."""
     return tuple(lower + (upper - lower) * k / bins for k in range(bins)) + (upper,)
+
+
+def _check_schema(schema: object) -> None:
+    from ..data import Schema
+
+    if isinstance(schema, str | os.PathLike):
+        raise BadInput("schema is a Schema, not the place of one.", fix="Give tacit.data.Schema.read(place).")
+    if schema is not None and not isinstance(schema, Schema):
+        raise BadInput(
+            f"schema must be a Schema, got {check.told(schema)}.",
+            fix="Make one with tacit.data.Schema, or leave it out.",
+        )
 
 
 def _check_unit(table: Opened, unit: str) -> None:

@@ -83,6 +83,8 @@ def _structure(node: Node) -> Any:
         return ["column", node.name]
     if isinstance(node, operations.Literal):
         return ["constant", str(node.dtype), repr(node.value)]
+    if isinstance(node, operations.ScalarUDF):  # ibis numbers the classes of functions: another name each time
+        return [node.__func_name__, *map(_structure, node.__args__)]
     if isinstance(node, operations.Node):
         return [type(node).__name__, *map(_structure, node.__args__)]
     return list(map(_structure, node)) if isinstance(node, tuple) else repr(node)
