@@ -140,9 +140,9 @@ def test_a_mechanism_with_additive_noise_knows_its_power():
     assert chance["no noise"].lower > 0.99
     assert chance["noise 2 times too small"].value < chance["noise 3 times too small"].value
     assert chance["no clipping"] is None
-    weak = [audit_mechanism(weaker, (1.0, 0.0), claim=Gaussian(1.5), runs=4000, rng=seed) for seed in range(8)]
+    weak = [audit_mechanism(weaker, (1.0, 0.0), claim=Gaussian(1.5), runs=4000, rng=seed) for seed in range(3)]
     found = sum(one.verdict is Verdict.REFUTED for one in weak)
-    assert stats.binom.cdf(found, 8, chance["noise 3 times too small"].lower) > 1e-3
+    assert stats.binom.cdf(found, 3, chance["noise 3 times too small"].lower) > 1e-3
     assert all(
         fault.chance is None for fault in of_release(stated((1.0, 1e-5), delta=1e-5), evidence.demonstrations[0])
     )
