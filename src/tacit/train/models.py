@@ -1,4 +1,4 @@
-"""What can be said about a model before it sees a batch: what is refused, and which rule serves which parameter."""
+"""Checks of a model before it sees a batch: what is refused, and which rule clips which parameter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RULES: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], str], ...] = 
 
 
 def check_kinds(**given: Any) -> None:
-    """Arguments of `private` and `fit` that are something else, each with what would be right."""
+    """Refuse arguments of `private` and `fit` that have the wrong type, and say what would be right."""
     for name, (kind, what, fix) in _KINDS.items():
         if name in given and not isinstance(given[name], kind):
             raise BadInput(f"{name} must be {what}, got {type(given[name]).__name__}.", fix=fix)
@@ -48,7 +48,7 @@ def check_kinds(**given: Any) -> None:
 
 
 def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The parameters that the optimizer moves, by name; the others are public constants."""
+    """The parameters that the optimizer updates, by name; all others are public constants."""
     if isinstance(optimizer, torch.optim.LBFGS):
         raise BadInput(
             "LBFGS evaluates the loss several times a step, which no step here does.", fix="Use SGD or Adam."
@@ -79,10 +79,10 @@ def trainable(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, T
 
 
 class Watched:
-    """What a model and its optimizer held when the step was made: parameters, by where they are, and modules.
+    """The parameters and modules of a model and its optimizer when the step was made, by the dicts that hold them.
 
-    Another tensor in a trained parameter's place, or a parameter that was unfrozen or added since, would be taken for a
-    public constant and never be trained.
+    A trained parameter that was replaced since, or one that was unfrozen or added, would be taken for a public constant
+    and never be trained.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, trained: Mapping[str, Tensor]) -> None:
@@ -93,7 +93,7 @@ class Watched:
         self._look()
 
     def _look(self) -> None:
-        """Note every parameter and module by the dict that holds it; tied ones are held in several."""
+        """Note every parameter and module by the dict that holds it; tied ones are in several."""
         every, wanted = list(self.model.modules()), self.trained | self.left
         held = [(module._parameters, name, one) for module in every for name, one in module._parameters.items()]
         self.own = [(kept, name, one) for kept, name, one in held if one is not None and id(one) in self.trained]
@@ -102,7 +102,7 @@ class Watched:
         self.sizes = [(kept, len(kept)) for module in every for kept in (module._parameters, module._modules)]
 
     def check(self) -> None:
-        """Called before every step: a look at each place, and a search only where something moved."""
+        """Called before every step: compare each entry, and search only if something changed."""
         if any(_in(held, name) is not one or not one.requires_grad for held, name, one in self.own):
             raise BadInput(
                 "A trained parameter was frozen or replaced by another tensor since the step was made.",
@@ -119,7 +119,7 @@ class Watched:
             self._search()
 
     def _search(self) -> None:
-        """Name the first parameter that wants to be trained and is not."""
+        """Report the first parameter that requires a gradient and is not trained."""
         wanted = self.trained | self.left
         for name, tensor in self.model.named_parameters():
             if tensor.requires_grad and id(tensor) not in wanted:
@@ -133,7 +133,7 @@ class Watched:
 
 
 def _in(held: Mapping[str, Any], name: str) -> Any:
-    """What a dict of a module holds; that of a scripted module has no `get`."""
+    """An entry of a module's dict; that of a scripted module has no `get`."""
     return held[name] if name in held else None  # noqa: SIM401
 
 
@@ -162,7 +162,7 @@ def check_model(model: nn.Module) -> None:
 
 
 def compute_again(model: nn.Module) -> None:
-    """Have a model of transformers compute its blocks' activations again in the backward pass."""
+    """Make a model of transformers recompute its blocks' activations in the backward pass."""
     enable = getattr(model, "gradient_checkpointing_enable", None)
     if enable is None:
         raise BadInput(
@@ -173,7 +173,7 @@ def compute_again(model: nn.Module) -> None:
 
 
 def rules(model: nn.Module) -> list[tuple[str, str]]:
-    """For every parameter the rule that will clip it, as far as its layer tells.
+    """For every parameter the rule that will clip it, as far as its layer determines it.
 
     Parameters of other layers are followed through the operations that use them. Batch normalisation is refused in
     training mode.

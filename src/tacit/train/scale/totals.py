@@ -1,6 +1,6 @@
-"""The clipped sum of a whole step: over its physical batches and over all processes.
+"""The clipped sum of a whole step, over its physical batches and over all processes.
 
-A GPU is not waited for until the noise is under way too: `__call__` launches, `settled` waits.
+A GPU is not waited for until the noise has been launched too: `__call__` launches, `settled` waits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .workers import Workers
 FEW, SEEN = 4096, 2
 Clip = Callable[[Any, Tensor], Clipped]
 Part = tuple[Clipped, Tensor]
-"""What a physical batch gave besides its sum, and its mask."""
+"""What a physical batch returned besides its sum, and its mask."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +51,11 @@ class Summed:
 
     @property
     def marks(self) -> list[Tensor]:
-        """A few numbers that say which sum it was, for the key of its noise."""
+        """A few numbers that identify the sum, for the key of its noise."""
         return marks(self.total)
 
     def words(self, slots: int, rows: int, device: torch.device) -> Tensor:
-        """Norms and losses as words for a key, a place of `rows` numbers each for every one of `slots` parts."""
+        """Norms and losses as words for a key, with space for `rows` numbers of each in every one of `slots` parts."""
         found = torch.zeros(max(slots, len(self.parts)), SEEN, rows, dtype=torch.float32, device=device)
         for place, (clipped, _) in zip(found, self.parts, strict=False):
             place[:, : len(clipped.norms)] = torch.stack((clipped.norms, clipped.losses)).to(device)
@@ -63,10 +63,10 @@ class Summed:
 
 
 class Totals:
-    """Clips and adds up the physical batches of a sample; `kind` is the type of number that sums are kept in.
+    """Clip and sum the physical batches of a sample; `kind` is the dtype of the sums.
 
-    Float32, or float64 where a sample is so large that adding up in float32 would move its sum by more than the noise
-    has room for (`clip.rounding`). On a processor noise is then added in float64 too.
+    Float32, or float64 if the sample is so large that float32 would move its sum by more than the noise has room for
+    (`clip.rounding`). On a CPU noise is then added in float64 too.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Totals:
         self._alike = drawn_alike(self.device)
 
     def together(self, batch: Batch) -> bool:
-        """Whether records of this batch run as one computation: looked at once, on made-up records of their shape."""
+        """Whether records of this batch run as one computation; decided once, on made-up records of their shape."""
         data = batch.examples.data
         if self.augment is not None:
             if self._shown is None or self._shown[0] is not data:
@@ -100,18 +100,18 @@ class Totals:
         return self.clipper.structure(data).together
 
     def __call__(self, batch: Batch, coins: Coins | None = None) -> Summed:
-        """Clip and add up; a GPU is not waited for. `coins`: random numbers that all parts and processes share."""
+        """Clip and sum without waiting for a GPU. `coins`: random draws that all parts and processes share."""
         self._make_ready(batch)
         self.begin()
         clip = self.clipper if self._larger(batch) or self.compiled is None else self.compiled.launched
         return self._summed(batch, clip, coins or Coins())
 
     def begin(self) -> None:
-        """A step begins: should it have to be done again, it is with the random numbers that come now."""
+        """Begin a step, and note the random state, so that the step can be repeated with the same numbers."""
         self._alike = drawn_alike(self.device)
 
     def _make_ready(self, batch: Batch) -> None:
-        """Compile for every size of part before the first step: which of them a sample needs would tell its size."""
+        """Compile for every part size before the first step: compiling on demand would reveal a sample's size."""
         if self.compiled is None or not batch.smaller or self._ready is batch.examples:
             return
         self._ready = batch.examples
@@ -127,14 +127,14 @@ class Totals:
                         self.compiled.graph(given, mask.to(self.device))
 
     def _larger(self, batch: Batch) -> bool:
-        """Whether there are more records than a compiled step was made for; an uncompiled one is made ready."""
+        """Whether the sample is larger than a compiled step was made for; an eager step is then prepared."""
         larger = len(batch.index) > self.most
         if larger:
             self.clipper.weigh = replace(self.clipper.weigh, most=2 * len(batch.index))
         return larger
 
     def settled(self, batch: Batch, summed: Summed, coins: Coins) -> Summed:
-        """The sum as it is to be released, the same or another, and what each part gave in the processor's memory."""
+        """The sum that is to be released, recomputed if needed, and what each part returned, in the CPU's memory."""
         parts = summed.coming.here() or summed.parts
         eager = self.compiled is None or len(batch.index) > self.most
         if eager or all(bool(clipped.norms.isfinite().all()) for clipped, _ in parts):
@@ -142,7 +142,7 @@ class Totals:
         return self.slowly(batch, coins)
 
     def slowly(self, batch: Batch, coins: Coins) -> Summed:
-        """Add up once more, without the records whose gradients are not finite; the others are computed as before."""
+        """Sum again without the records whose gradients are not finite; the others are computed exactly as before."""
         clip = self.clipper if self._larger(batch) or self.compiled is None else self.compiled.again
         with self._alike():
             found = self._summed(batch, clip, coins)
@@ -176,7 +176,7 @@ class Totals:
         return rows if self.augment is None else self.augment(rows)
 
     def _check(self, rows: Any) -> None:
-        """Before the first part of all; made-up records take none of the step's random numbers."""
+        """Check before the first part of all; made-up records use none of the step's random numbers."""
         if self.augment is not None and not self._checked:
             with same_random():
                 self.augment.check(mapped(lambda tensor: tensor.to(self.device, non_blocking=True), rows))
@@ -184,7 +184,7 @@ class Totals:
 
 
 def adding(workers: Workers, grid: Grid | None, *, compiled: bool) -> tuple[Add | None, torch.dtype]:
-    """How clipped gradients are added up, None for as they are, and the type of number that sums are kept in."""
+    """How clipped gradients are summed over processes (None: not at all), and the dtype of the sums."""
     if compiled and workers.add is not None:
         raise BadInput("Steps on parameters in parts are eager.", fix="Use Speed(compile=False).")
     if grid is None:
@@ -197,10 +197,10 @@ def adding(workers: Workers, grid: Grid | None, *, compiled: bool) -> tuple[Add 
 
 
 def marks(total: list[Tensor]) -> list[Tensor]:
-    """A few numbers that say which sum it was, for the key of its noise: norms and losses alone may miss labels.
+    """A few numbers that identify the sum, for the key of its noise: norms and losses alone may not depend on labels.
 
-    On a processor, and where several take part; a GPU has the better `fingerprint`.
-    Columns are weighed without a pattern: plain sums would be 0 for records whose numbers add up to 0.
+    Used on a CPU and with several processes; a GPU has the better `fingerprint`. Columns have irregular weights, since
+    plain sums would be 0 for records whose values add up to 0.
     """
     found = []
     for one in total:
@@ -215,12 +215,12 @@ def marks(total: list[Tensor]) -> list[Tensor]:
 
 @cache
 def _weights(count: int, kind: torch.dtype, device: torch.device) -> Tensor:
-    """Public numbers between 1 and 2, always the same."""
+    """Fixed public numbers between 1 and 2."""
     return (1 + torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=kind)).to(device)
 
 
 def _kept(found: Clipped) -> Clipped:
-    """With everything but the sums in memory of its own, on a GPU."""
+    """The result with everything but the sums copied to its own memory, on a GPU."""
     if not found.norms.is_cuda:
         return found
     seen = torch.stack((found.norms, found.losses, found.shortened))
@@ -228,7 +228,7 @@ def _kept(found: Clipped) -> Clipped:
 
 
 class _Coming:
-    """What parts gave besides their sums, on its way from a GPU to the processor."""
+    """What parts returned besides their sums, being copied from a GPU to the CPU."""
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts if parts and parts[0][0].norms.is_cuda else []
@@ -240,7 +240,7 @@ class _Coming:
             self.arrived.record(torch.cuda.current_stream(seen.device))
 
     def here(self) -> list[Part]:
-        """All of it, after one wait; empty where nothing had to come."""
+        """All of it, after a single wait; empty if nothing had to be copied."""
         if not self.parts:
             return []
         self.arrived.synchronize()

@@ -1,4 +1,6 @@
-"""Which variables the code of a function names: its own globals, attributes (of a module among them), and modules."""
+"""The variables that a function's code refers to by name: globals, attributes (of modules too), and imported
+modules.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FR
 
 @dataclass(frozen=True)
 class Named:
-    """Global names, attribute names, and modules that are imported where the code runs: (leading dots, name)."""
+    """Global names, attribute names, and modules imported inside the code, as (leading dots, name)."""
 
     globals: frozenset[str]
     attributes: frozenset[str]
@@ -25,7 +27,7 @@ class Named:
 
 @cache
 def names_of(code: CodeType) -> Named:
-    """What code names, and the functions inside it."""
+    """The names in a code object and in the functions nested in it."""
     globals_, attributes, modules = set(), set(), set()
     lines = list(dis.get_instructions(code))
     for place, line in enumerate(lines):

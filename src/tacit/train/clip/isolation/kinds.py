@@ -1,4 +1,4 @@
-"""What holds no values of records: constants of Python and torch, and libraries that are left alone."""
+"""Which objects cannot hold values of records: constants of Python and torch, and libraries that are left alone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PLACES = tuple(
 
 
 def plain(value: Any) -> bool:
-    """Whether an object is a constant; one of a class of somebody's own may have attributes beside."""
+    """Whether an object is a constant; an instance of a user's class may have attributes besides."""
     return _plain(type(value))  # type: ignore[arg-type]
 
 
@@ -82,7 +82,7 @@ def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
 
 @functools.lru_cache(4096)
 def hides(kind: type) -> bool:
-    """Whether objects of a class hold more than attributes and slots: memory of C code, which cannot be put back."""
+    """Whether objects of a class have state besides attributes and slots: C memory, which cannot be restored."""
     return any(_hides(base) for base in kind.__mro__)
 
 
@@ -97,7 +97,7 @@ def _hides(kind: type) -> bool:
 
 @functools.lru_cache(4096)
 def holds_nothing(kind: type) -> bool:
-    """Whether objects of a class are no larger than `object()`: a mark such as `typing_extensions.NoDefault`."""
+    """Whether objects of a class are no larger than `object()`: a sentinel such as `typing_extensions.NoDefault`."""
     return kind.__basicsize__ == object.__basicsize__ and not kind.__itemsize__
 
 
@@ -107,9 +107,9 @@ def settable(kind: type) -> bool:
 
 
 def foreign(name: str) -> bool:
-    """Whether a module belongs to a library that is left alone: Python's own, torch, numpy, and the like.
+    """Whether a module belongs to a library that is left alone: the standard library, torch, numpy and similar.
 
-    A module of somebody's own may have the name of one of Python's (`code`, `profile`).
+    A user's module may have the name of a standard one (`code`, `profile`).
     """
     top = name.partition(".")[0]
     return top in LIBRARIES and not (top in sys.stdlib_module_names and _elsewhere(top))
@@ -135,9 +135,9 @@ def of_a_user_class(kind: type) -> bool:
 
 
 def of_the_user(module: types.ModuleType) -> bool:
-    """Whether a module is neither Python's own nor installed: a script, a notebook, a project that is worked on.
+    """Whether a module is neither standard nor installed: a script, a notebook, a project under development.
 
-    One that nothing was loaded into (`types.ModuleType("settings")`) is somebody's namespace.
+    A module that was created rather than loaded (`types.ModuleType("settings")`) is a user's namespace.
     """
     if getattr(module, "__spec__", None) is None and sys.modules.get(module.__name__) is not module:
         return True
