@@ -7,7 +7,7 @@ one of the k answers, by no more than the width of the public bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +21,7 @@ from .charging import Offer, Random, Terms
 from .draws import check_scale, discrete_laplace
 from .exact import uniform_below
 from .inputs import Floats, on_grid, power_of_two, span
-from .ranges import CELLS, Cells, chosen_cell
+from .ranges import CELLS, Cells, by_rank, chosen_cell
 
 BLOCKS = "the error is that of the noise: how far answers on blocks are from the answer on all records is not covered"
 
@@ -55,9 +55,7 @@ def subsample_and_aggregate(
     lower, upper = span(bounds)
     count = check.whole("blocks", blocks)
     epsilon = check.positive("epsilon", epsilon)
-    if not (data.ndim if isinstance(data, np.ndarray) else isinstance(data, Iterable)):
-        raise BadInput("data must be an array, a list or a DataFrame with one row for each person.")
-    rows = data if isinstance(data, np.ndarray) or hasattr(data, "columns") else list(data)
+    rows = _rows(data)
 
     def answers(chance: Source) -> Floats:
         return np.clip(_answers(rows, function, count, (lower + upper) / 2, chance), lower, upper)
@@ -67,6 +65,15 @@ def subsample_and_aggregate(
     if aggregate == "median":
         return _median(answers, count, (lower, upper), epsilon, confidence, terms)
     raise BadInput(f"aggregate must be mean or median, got {aggregate!r}.")
+
+
+def _rows(data: Any) -> Any:
+    """Rows that can be counted and chosen: arrays, tensors, columns and tables as they are, anything else as a list."""
+    if getattr(data, "ndim", 1) and isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
+        found = data if hasattr(data, "__array__") or hasattr(data, "columns") else list(data)
+        if hasattr(found, "__len__") and not hasattr(found, "nnz"):  # a sparse matrix has no rows to take
+            return found
+    raise BadInput("data must be an array, a list, a column or a DataFrame with one row for each person.")
 
 
 def _mean(
@@ -119,8 +126,7 @@ def _median(
     cells, event = Cells.of(bounds, CELLS), BoundedRange(epsilon)
 
     def draw(chance: Source) -> float:
-        edges = np.sort(cells.index(answers(chance)))
-        heights = -np.abs(2 * np.arange(count + 1) - count)
+        edges, heights = by_rank(cells.holding(answers(chance)), Fraction(1, 2))
         return cells.middle(chosen_cell(edges, heights, cells, 4 / Fraction(epsilon), chance))
 
     asked = int(count), *bounds
@@ -129,12 +135,12 @@ def _median(
 
 
 def _taken(rows: Any, where: NDArray[np.int64]) -> Any:
-    """Some of the rows, as what they came in: an array, a list, or a DataFrame of pandas or polars."""
-    if isinstance(rows, np.ndarray):
-        return rows[where]
+    """Some of the rows, as what they came in, so that the function finds what it was written for."""
     if hasattr(rows, "iloc"):
         return rows.iloc[where]
-    return rows[where] if hasattr(rows, "columns") else [rows[j] for j in where]
+    if hasattr(rows, "to_pylist"):  # a column or table of Arrow
+        return rows.take(where)
+    return [rows[j] for j in where] if isinstance(rows, list) else rows[where]
 
 
 def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: float, chance: Source) -> Floats:

@@ -49,12 +49,32 @@ def array_of(values: object, *, filled: bool = True) -> NDArray[Any]:
         return array_of_column(values, filled=filled)
     if isinstance(values, Mapping):
         raise BadInput("Numbers were expected, not a dictionary.", fix="Give list(scores.values()).")
+    if hasattr(values, "__array__"):  # a tensor: listed, its items would be tensors that equal nothing
+        return _of_tensor(values)
     if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | range):
         values = list(values)
     try:
         return np.asarray(values)
     except (ValueError, OverflowError):
         raise BadInput("A number, or an array of numbers in which all rows have one length, was expected.") from None
+
+
+def _of_tensor(values: Any) -> NDArray[Any]:
+    """An array of what can be turned into one, decided by its type and place alone."""
+    try:
+        return np.asarray(values.detach() if hasattr(values, "detach") else values)
+    except (TypeError, ValueError, RuntimeError):
+        raise BadInput(
+            f"A {type(values).__name__} could not be read as an array.", fix="Give tensor.cpu().double().numpy()."
+        ) from None
+
+
+def alone(item: Any) -> Any:
+    """One record's value: an array or tensor without dimensions is the number that it holds."""
+    try:
+        return item.item() if not isinstance(item, np.generic) and getattr(item, "ndim", None) == 0 else item
+    except Exception:  # an error that one person's value can cause is a release
+        return item
 
 
 def collected(values: object) -> object:
@@ -69,12 +89,12 @@ def records(values: object) -> NDArray[Any]:
     numbers, because of one person's. An array of several columns is refused, since a row would count several times.
     """
     if isinstance(values, Iterable) and not isinstance(values, list | tuple | str | bytes | np.ndarray | Mapping):
-        values = values if hasattr(values, "to_numpy") else list(values)
+        values = values if hasattr(values, "to_numpy") or hasattr(values, "__array__") else list(values)
     if isinstance(values, list | tuple):
         if all(type(item) is float for item in values):
             return np.array(values, dtype=np.float64)
-        alone = (None if isinstance(item, list | tuple | np.ndarray) else item for item in values)
-        return np.fromiter(alone, dtype=object, count=len(values))
+        own = (None if isinstance(item, list | tuple | np.ndarray) else item for item in map(alone, values))
+        return np.fromiter(own, dtype=object, count=len(values))
     return column(values).ravel()
 
 
@@ -88,7 +108,7 @@ def column(values: object) -> NDArray[Any]:
 
 def check_column(values: object) -> None:
     """Refuse what cannot be one column of numbers before it is charged; lists and iterators are not looked into."""
-    if isinstance(values, np.ndarray | Mapping) or hasattr(values, "to_numpy"):
+    if isinstance(values, np.ndarray | Mapping) or hasattr(values, "to_numpy") or hasattr(values, "__array__"):
         column(values)
 
 

@@ -59,6 +59,8 @@ class Ladder:
         if found.shape != self._truth.shape:
             raise BadInput(f"A submission has {self._truth.size} predictions, got {found.size}.")
         losses = clamped(self._loss(found, self._truth), (0.0, 1.0), missing=1.0)
+        if losses.size != self._truth.size:
+            raise BadInput("The loss must give one number for each prediction, not their mean.")
         self.submissions += 1
         mean, step = float(losses.mean()), self._least(losses)
         if mean < self.best - step:

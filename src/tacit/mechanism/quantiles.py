@@ -1,7 +1,10 @@
 r"""Private quantiles: the exponential mechanism on how far a candidate's rank is from the wanted one.
 
-u(y) = -|#{x < y} - q n|. One record added or removed moves it by at most max(q, 1 - q). One replaced moves it by at
-most 1; so does one that is zeroed out, since a null record stays among the n and counts as a public number.
+u(y) = -max(0, #{x < y} - q n, q n - #{x <= y}), where y and x are cells of a public grid: the distance of q n from the
+ranks that the cell y holds. A cell that many people share holds many ranks, so it is found if it holds the wanted one.
+One record added or removed moves u by at most max(q, 1 - q). One replaced moves it by at most 1; so does one that is
+zeroed out, since a null record stays among the n and counts as a public number.
+Reference: docs/proofs/sampling.md, Theorem 13.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core import Adjacency, Answer, Charger, Source, check
 from ..core.answer import DATA_DEPENDENT
@@ -18,7 +20,7 @@ from ..core.events import AboveThreshold, BoundedRange
 from .charging import Offer, Random, Terms
 from .draws import check_scale, discrete_laplace
 from .inputs import check_column, clamped, reals, records
-from .ranges import CELLS, Cells, chosen_cell, reach
+from .ranges import CELLS, Cells, by_rank, chosen_cell, reach
 from .scales import each_failure, laplace_reach
 from .thresholds import FINE
 
@@ -46,9 +48,10 @@ def quantile(
     Guarantee: `BoundedRange(epsilon)`, epsilon-DP, drawn exactly and charged before the draw.
     Caller ensures: one value per person; `bounds` are public.
     Edge cases: values beyond the bounds are moved to them, and NaN to the lower one; no values give a uniform number;
-    q is rounded to a multiple of 2^-30.
+    q is rounded to a multiple of 2^-30. A value that fewer than about 2 log(grid)/epsilon people share is lost among
+    the many cells of a fine grid: for whole numbers from 0 to 100 give `bounds=(-0.5, 100.5), grid=101`.
     Error: depends on the data; the rank is off by at most the number in the notes.
-    Reference: Smith 2011, Algorithm 2 (the exponential mechanism on ranks); docs/proofs/sampling.md, Theorem 8.
+    Reference: Smith 2011, Algorithm 2 (the exponential mechanism on ranks); docs/proofs/sampling.md, Theorems 8 and 13.
     """
     check.probability("q", q)
     terms = Terms(ledger, key, rng, adjacency)
@@ -86,8 +89,8 @@ def _ranked(
     )
 
     def draw(chance: Source) -> float:
-        edges = np.sort(cells.index(clamped(values, (cells.lower, cells.upper))), kind="stable")
-        return cells.middle(chosen_cell(edges, _heights(edges.size, share), cells, scale, chance))
+        edges, heights = by_rank(cells.holding(clamped(values, (cells.lower, cells.upper))), share)
+        return cells.middle(chosen_cell(edges, heights, cells, scale, chance))
 
     return offer.drawn(draw, terms)
 
@@ -164,8 +167,3 @@ def _scale(share: Fraction, epsilon: float, adjacency: Adjacency) -> Fraction:
     """Twice the sensitivity of a rank's distance, over epsilon."""
     moved = max(share, 1 - share) if adjacency is Adjacency.ADD_REMOVE else Fraction(1)
     return 2 * moved / Fraction(epsilon)
-
-
-def _heights(count: int, share: Fraction) -> NDArray[np.int64]:
-    """-|rank - q n| for the ranks 0 .. n, in units of 1/denominator: whole numbers below 2^62."""
-    return -np.abs(np.arange(count + 1) * share.denominator - share.numerator * count)

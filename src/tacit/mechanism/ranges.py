@@ -47,6 +47,11 @@ class Cells:
         share = (values - self.lower) / (self.upper - self.lower)
         return np.minimum(np.maximum(np.ceil(share * self.count - 0.5), 0), self.count).astype(np.int64)
 
+    def holding(self, values: Floats) -> Whole:
+        """The cell that holds each value: one record at a time."""
+        share = (values - self.lower) / (self.upper - self.lower)
+        return np.minimum(np.floor(share * self.count), self.count - 1).astype(np.int64)
+
     def middle(self, cell: int) -> float:
         found = self.lower + (self.upper - self.lower) * ((cell + 0.5) / self.count)
         return min(max(found, self.lower), self.upper)
@@ -96,6 +101,22 @@ def exponential_range(
         return cells.middle(chosen_cell(edges, heights, cells, scale, chance))
 
     return offer.drawn(draw, terms)
+
+
+def by_rank(held: Whole, share: Fraction) -> tuple[Whole, Whole]:
+    r"""Pieces of a range, as for `chosen_cell`, with the heights of the exponential mechanism on ranks.
+
+    `held`: the cell of each of n records. A cell with L records below it and U records in it or below it has the height
+    -max(0, L - q n, q n - U), q = `share`, in units of 1/denominator: the distance of q n from the ranks [L, U] that
+    the cell holds. A cell in which many records lie together holds many ranks.
+    """
+    cells, counts = np.unique(held, return_counts=True)
+    upto = np.concatenate(([0], counts.cumsum())) * share.denominator
+    wanted = share.numerator * held.size
+    heights = np.empty(2 * cells.size + 1, np.int64)
+    heights[::2] = -np.abs(upto - wanted)
+    heights[1::2] = -np.maximum(np.maximum(upto[:-1] - wanted, wanted - upto[1:]), 0)
+    return np.stack((cells, cells + 1), axis=1).ravel(), heights
 
 
 def chosen_cell(edges: Whole, heights: NDArray[np.generic], cells: Cells, scale: Fraction, source: Source) -> int:

@@ -8,8 +8,9 @@ share is (f_c - q)/(p - q).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, KeysView, Sequence, Set
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,10 @@ from ..core.events import RandomizedResponse
 from . import scales
 from .charging import Offer, Random, Terms
 from .exact import Bounds, exp_bounds, flips, uniform_below
-from .inputs import Floats, records
+from .inputs import Floats, alone, records
 
 Whole = NDArray[np.int64]
-Categories = int | Sequence[Hashable]
+Categories = int | Sequence[Hashable] | NDArray[Any]
 COVERS = "the error covers the noise of the responses, not how the people were chosen; their number is public"
 
 
@@ -34,7 +35,7 @@ def respond(answer: object, *, epsilon: float, categories: Categories = 2, rng: 
     Edge cases: an answer outside the categories is replaced by a random one before it is randomized.
     """
     epsilon = check.positive("epsilon", epsilon)
-    return _randomized([answer], _words(categories), epsilon, source(rng))[1][0]
+    return _randomized([alone(answer)], _words(categories), epsilon, source(rng))[1][0]
 
 
 def randomized_response(
@@ -86,7 +87,14 @@ def estimate(responses: object, *, epsilon: float, categories: Categories = 2, c
 def _words(categories: Categories) -> tuple[Hashable, ...]:
     if isinstance(categories, str):
         raise BadInput("categories must be a number or a list of words.")
-    words = tuple(range(check.whole("categories", categories))) if isinstance(categories, int) else tuple(categories)
+    if isinstance(categories, np.ndarray):
+        categories = categories.tolist()
+    if not isinstance(categories, Sequence | Set | KeysView):
+        words: tuple[Hashable, ...] = tuple(range(check.whole("categories", categories)))
+    else:
+        words = tuple(categories)
+    if not all(isinstance(word, Hashable) for word in words):
+        raise BadInput("categories must be words or numbers.")
     if len(words) < 2 or len(set(words)) != len(words):
         raise BadInput("categories must be at least two, all different.")
     return words
@@ -107,7 +115,7 @@ def _randomized(
 
 def _listed(answers: object) -> list[object]:
     """The answers as a list with one item per person; an item may be of any type."""
-    return list(answers) if isinstance(answers, list | tuple) else records(answers).tolist()
+    return list(map(alone, answers)) if isinstance(answers, list | tuple) else records(answers).tolist()
 
 
 def _place(places: dict[Hashable, int], item: object, otherwise: int) -> int:

@@ -101,8 +101,10 @@ def _least(fits: object, start: float) -> float:
     low, high = start / 1.02, start
     while not fits(high):
         low, high = high, high * 1.02
-    while fits(low):
-        low, high = low / 1.5, low
+    ratio = 1.5
+    while fits(low):  # in steps that grow down to 1: epsilon may be 1e-100, and the delta allow far more
+        low, high = max(low / ratio, 1.0) if low > 1 else low / 1.5, low
+        ratio = min(ratio**2, 1e6)
     while high / low > 1 + FINEST:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)

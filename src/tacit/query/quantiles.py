@@ -113,12 +113,18 @@ class Quantiles(Query[QuantilePrices]):
         return body_of(shown, dict.fromkeys(self._asked, figure), None)
 
     def _chosen(self, steps: Any, found: QuantilePrices, chance: Source) -> float:
-        grid, lower = self._value.grid, self.bounds[0]
-        values = lower + (steps + grid.middle) * float(grid.spacing)
+        """One of the values that a row can have, which are steps of a grid: the cells around whole numbers."""
+        grid = self._value.grid
         answer = quantile(
-            values, self.q, bounds=self.bounds, epsilon=found.each, adjacency=self._neighbours, rng=chance
+            steps + grid.middle,
+            self.q,
+            bounds=(-0.5, grid.high + 0.5),
+            grid=grid.high + 1,
+            epsilon=found.each,
+            adjacency=self._neighbours,
+            rng=chance,
         )
-        return float(answer.value)
+        return self.bounds[0] + round(answer.value) * float(grid.spacing)
 
 
 def checked_quantile(column: str, q: float, bounds: object) -> tuple[float, tuple[float, float]]:

@@ -1,0 +1,84 @@
+"""Columns, tensors and ties: what is given decides nothing silently."""
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import tacit
+from tacit import mechanism
+from tacit.query import Table
+
+
+def test_a_value_that_many_share_is_the_median():
+    """All cells were equally good: the answer was uniform over the range."""
+    for values in ([50] * 100, np.full(100, 50.0), torch.full((100,), 50)):
+        assert abs(mechanism.median(values, bounds=(0, 100), epsilon=1.0, rng=1).value - 50) < 1e-6
+    blocks = mechanism.subsample_and_aggregate(
+        [3.0] * 500, lambda some: some[0], blocks=100, bounds=(0, 9), epsilon=3.0, aggregate="median", rng=1
+    )
+    assert abs(blocks.value - 3) < 1e-6
+    assert abs(mechanism.quantile([1] * 90 + [7] * 10, 0.95, bounds=(0, 9), epsilon=20.0, rng=1).value - 7) < 1e-6
+
+
+def test_whole_numbers_have_whole_quantiles():
+    ages = [20] * 30 + [40] * 50 + [60] * 30
+    found = mechanism.median(ages, bounds=(-0.5, 100.5), grid=101, epsilon=1.0, rng=3)
+    assert abs(found.value - 40) < 1e-9
+    people = pandas.DataFrame({"who": range(110), "age": ages})
+    assert Table(people, unit="who").quantile("age", 0.5, (0, 100)).release(epsilon=1.0, rng=3).value == 40
+
+
+def test_ranks_move_by_no_more_than_the_scale_says():
+    """Theorem 13, for every cell of a small grid and every record that comes, goes or changes."""
+    from fractions import Fraction
+
+    from tacit.mechanism.ranges import by_rank
+
+    def heights(held, share):
+        edges, pieces = by_rank(np.array(held, dtype=np.int64), share)
+        return np.repeat(pieces, np.diff(np.concatenate(([0], edges, [4])))) / share.denominator
+
+    chance = np.random.default_rng(1)
+    for share in (Fraction(1, 2), Fraction(1, 8), Fraction(1), Fraction(0)):
+        most = float(max(share, 1 - share))
+        for _ in range(40):
+            held = chance.integers(0, 4, chance.integers(1, 7)).tolist()
+            for new in range(4):
+                assert np.abs(heights([*held, new], share) - heights(held, share)).max() <= most + 1e-12
+                assert np.abs(heights([*held[1:], new], share) - heights(held, share)).max() <= 1
+            assert heights(held, share).max() == 0
+
+
+def test_tensors_hold_answers():
+    for answers in (torch.ones(400, dtype=torch.int64), list(torch.ones(400)), torch.ones(400, requires_grad=True)):
+        assert mechanism.randomized_response(answers, epsilon=9.0, rng=1).value[1] > 0.9
+    assert mechanism.respond(torch.tensor(1), epsilon=50.0, rng=1) == 1
+
+
+def test_blocks_keep_the_type_of_their_data():
+    for data in (pandas.Series(np.ones(400)), torch.ones(400), pandas.DataFrame({"x": np.ones(400)})):
+        found = mechanism.subsample_and_aggregate(
+            data, lambda some: float(np.asarray(some.mean()).max()), blocks=20, bounds=(0, 4), epsilon=50.0, rng=1
+        )
+        assert abs(found.value - 1) < 0.2
+
+
+def test_categories_may_be_numpys():
+    for categories in (np.array([0, 1, 2]), np.int64(3), {0, 1, 2}):
+        assert mechanism.randomized_response([2] * 400, epsilon=9.0, categories=categories, rng=1).value[2] > 0.9
+    for wrong in ("ab", 3.5, [[1], [2]], [1, 1], None):
+        with pytest.raises(tacit.BadInput):
+            mechanism.randomized_response([2], epsilon=9.0, categories=wrong)
+
+
+def test_a_mean_is_no_loss_of_a_ladder():
+    """Its step was 0: every submission that was better by chance counted."""
+    board = mechanism.Ladder([0, 1] * 50, loss=lambda found, truth: float(np.mean(found != truth)))
+    with pytest.raises(tacit.BadInput, match="one number for each"):
+        board.submit([0] * 100)
+
+
+def test_what_is_no_ledger_is_refused():
+    with pytest.raises(tacit.BadInput, match="open ledger"):
+        mechanism.laplace(3, sensitivity=1, epsilon=1, ledger=3.0)
