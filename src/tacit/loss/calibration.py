@@ -18,6 +18,7 @@ from .closed import GaussianTotal, Single
 from .composed import Composed
 from .conditions import upper_bound
 from .dispatch import loss_of, privacy_loss
+from .noise import EPS
 from .readers import Sure, direction
 from .reading import training_event
 from .root import FINE, LOOSEST, WIDEST, Doubt, Excess, root
@@ -107,6 +108,7 @@ def calibrate(
     """
     adjacency, delta = Adjacency.of(adjacency), check.delta(delta)
     target, read = _target(delta, epsilon, advantage, tpr, fpr)
+    over = partial(_over, target=target, least=fpr or 0.0)
     known = _known(solve, noise_multiplier, rate, steps)
     readings: dict[float, Interval] = {}
     final: set[float] = set()
@@ -118,7 +120,7 @@ def calibrate(
     def excess(value: float) -> float:
         """log of risk over target: at most 0 is good."""
         nonlocal drawn
-        if slow and not readings:
+        if epsilon is None or (slow and not readings):
             return plain(value)  # estimates lead so near that the first reading is mostly the last
         tried = drawn[1] > ENOUGH and abs(math.log(value / drawn[0])) < AROUND  # there was no contour so near
         gaps = [None if tried else WIDE]
@@ -126,13 +128,13 @@ def calibrate(
             gaps.insert(0, None)
         readings[value] = _read(loss_at(value), gaps, read)
         drawn = drawn if tried else (value, readings[value].gap)
-        return _over(readings[value], target)
+        return over(readings[value])
 
     def plain(value: float) -> float:
         """The excess as everybody reads it."""
         final.add(value)
         readings[value] = read(loss_at(value))
-        return _over(readings[value], target)
+        return over(readings[value])
 
     def estimate(value: float) -> tuple[float, bool] | None:
         nonlocal slow
@@ -144,11 +146,14 @@ def calibrate(
     def limit(value: float) -> float:
         """Log of risk over target in the normal limit."""
         mu = _limit(**{**known, solve: value}, shift=adjacency.sensitivity)
-        return _over(read(privacy_loss(Gaussian(1 / mu), Adjacency.ADD_REMOVE)), target)
+        return over(read(privacy_loss(Gaussian(1 / mu), Adjacency.ADD_REMOVE)))
 
     def doubt() -> float:
         """How far apart the ends of the last reading are: no search need be finer than that."""
-        return min(next(reversed(readings.values())).gap, LOOSEST) if readings else 0.0
+        if not readings:
+            return 0.0
+        last = next(reversed(readings.values()))
+        return min(last.gap * last.upper / max(last.upper - (fpr or 0.0), 1e-300), LOOSEST)
 
     told = delta if epsilon is not None else (target - (fpr or 0.0)) / (1 - (fpr or 0.0))
     if solve == "noise_multiplier" and _rare(float(known["rate"]), float(known["steps"]), told):
@@ -202,8 +207,12 @@ def _rare(rate: float, steps: float, told: float) -> bool:
     return rate < 1 and -math.expm1(steps * math.log1p(-rate)) * (1 + 1e-12) <= told
 
 
-def _over(risk: Interval, target: float) -> float:
-    return math.log(risk.upper / target) if risk.upper > 0 else -math.inf
+def _over(risk: Interval, target: float, least: float) -> float:
+    """log of risk over target, both as far as they are above the least risk there is: at most 0 where it is met."""
+    if risk.upper <= least:
+        return -math.inf
+    found = math.log((risk.upper - least) / (target - least))
+    return min(found, 0.0) if risk.upper <= target else max(found, EPS)
 
 
 def _limit(noise_multiplier: float, rate: float, steps: float, shift: float) -> float:
@@ -277,7 +286,7 @@ def _largest_rate(excess: Excess, limit: Excess, doubt: Doubt | None = None, est
 
 def _most_steps(excess: Excess, limit: Excess, doubt: Doubt, estimate: Estimate) -> int:
     """The largest number of steps; where readings have a gap, one that comes as near to the target as they tell."""
-    good, y_good, bad, turn = 0, -math.inf, max(math.ceil(_start(limit, 1e3, better=-1, least=1.0, most=1e15)[0]), 2), 0
+    good, y_good, bad = 0, -math.inf, max(math.ceil(_start(limit, 1e3, better=-1, least=1.0, most=1e15)[0]), 2)
     y_bad = excess(bad)
     while y_bad <= 0:
         good, y_good = bad, y_bad
@@ -285,20 +294,21 @@ def _most_steps(excess: Excess, limit: Excess, doubt: Doubt, estimate: Estimate)
         if bad > 1 << 50:
             raise BadInput("Any number of steps meets the target.", fix="Ask for a smaller target.")
         y_bad = excess(bad)
+    kept = 0  # how often the same side moved: then the other one counts half (the Illinois method)
     while bad - good > 1:
         if doubt() > UNSURE and (-y_good <= doubt() or bad - good <= UNSURE * good):
             break
-        turn += 1
-        if math.isfinite(y_good - y_bad) and turn % 4:
-            ahead = good * (bad / good) ** (y_good / (y_good - y_bad))
+        if math.isfinite(y_good - y_bad):
+            left, right = y_good / 2 ** max(-kept - 1, 0), y_bad / 2 ** max(kept - 1, 0)
+            ahead = good * (bad / good) ** (left / (left - right))
         else:
             ahead = bad * math.exp(-min(2.1 * y_bad, WIDEST)) if good == 0 else math.sqrt(good * bad)
         middle = min(max(round(ahead), good + 1), bad - 1)
         y = excess(middle)
         if y <= 0:
-            good, y_good = middle, y
+            good, y_good, kept = middle, y, max(kept, 0) + 1
         else:
-            bad, y_bad = middle, y
+            bad, y_bad, kept = middle, y, min(kept, 0) - 1
     if good == 0:
         raise BadInput("Even one step exceeds the target.", fix="Use more noise or a smaller rate.")
     return good
