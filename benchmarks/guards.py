@@ -216,19 +216,19 @@ GUARDS: dict[str, Without] = {
         "with"),
     "a fleet's model is shown several records": Without(
         f"{FLEET}/stack.py", "        with apart() as looking:\n",
-        "        from .apart import Apart\n\n        looking = Apart()\n        if True:\n"),
+        "        from .vmap_guard import Apart\n\n        looking = Apart()\n        if True:\n"),
     "a pass goes on with records in another order": Without(
         f"{TRAIN}/course.py", "DATA not in self.terms and step.plan.steps_per_draw == 1:", "DATA not in self.terms:"),
     "a fleet's record points beyond a table": Without(
-        f"{FLEET}/apart.py", "args, kwargs, off = bounded(func, args, kwargs, ONE_RECORD)", "off = None"),
+        f"{FLEET}/vmap_guard.py", "args, kwargs, off = bounded(func, args, kwargs, ONE_RECORD)", "off = None"),
     "a fleet's label names no output": Without(
         f"{FLEET}/stack.py", "return (y < 0) | (y >= classes)", "return torch.zeros_like(y, dtype=torch.bool)"),
     "a fleet's record cannot be read": Without(
         f"{FLEET}/reading.py", "torch.where(known & read, labels.long(), NOBODY)", "labels.long()"),
     "a model of a fleet raises at a record": Without(
-        f"{FLEET}/failing.py", "search.without() if isinstance(found, Exception) else found", "found"),
+        f"{FLEET}/failing_records.py", "search.without() if isinstance(found, Exception) else found", "found"),
     "a fleet's step is repeated with other numbers": Without(
-        f"{FLEET}/failing.py", "            with again:\n", "            if True:\n"),
+        f"{FLEET}/failing_records.py", "            with again:\n", "            if True:\n"),
     "a compiled fleet is compared on private records": Without(
         f"{FLEET}/device.py", "*invented(x, y), torch.ones_like(mask)", "x, y, mask"),
     "models of a fleet meet in an optimizer": Without(

@@ -11,7 +11,7 @@ from tacit import Plan
 from tacit.fleet import Epochs, Fleet
 from tacit.fleet import fleet as room
 from tacit.fleet.device import Compiled
-from tacit.fleet.failing import WithoutFailing
+from tacit.fleet.failing_records import WithoutFailing
 from tacit.fleet.fused import Fused
 from tacit.fleet.memory import BLOCK, at_once
 from tacit.fleet.order import Draws

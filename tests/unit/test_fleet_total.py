@@ -14,7 +14,7 @@ from tacit import BadInput
 from tacit.fleet import Epochs, Fleet, Runs
 from tacit.fleet.certified import Clip
 from tacit.fleet.device import Batch, Compiled
-from tacit.fleet.failing import WithoutFailing
+from tacit.fleet.failing_records import WithoutFailing
 from tacit.fleet.stack import stack, stacked
 from tacit.loss import Plan
 

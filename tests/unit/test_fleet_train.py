@@ -13,12 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tacit import BadInput, Plan
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
-from tacit.fleet.apart import Apart
 from tacit.fleet.certified import Clip
 from tacit.fleet.fleet import ROOM, ROUNDING, _gradients
 from tacit.fleet.order import Draws, Pool, sampled
 from tacit.fleet.progress import Line
 from tacit.fleet.stack import stack, stacked
+from tacit.fleet.vmap_guard import Apart
 
 RECORDS, FEATURES, CLASSES = 40, 4, 3
 RNG = np.random.default_rng(0)

@@ -32,7 +32,7 @@ from ..train.clip.capture.coins import devices_in_use, drawn_from
 from ..train.clip.rounding import MOST, ROUNDING, at_most
 from .certified import Clip
 from .device import Batch, Compiled, Gradients, fixed_size
-from .failing import WithoutFailing
+from .failing_records import WithoutFailing
 from .fused import Fused, takes
 from .memory import BLOCK, at_once
 from .optimizers import check_elementwise

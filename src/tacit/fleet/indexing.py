@@ -3,7 +3,7 @@
 `vmap` concatenates the tables of all models and adds an offset to every index. An index beyond the end of a model's
 table then raises no error: it reads, and trains, a row of the next model's table. So models that use indices and must
 not affect each other are trained one at a time, where such an index raises. A private fleet clamps the index instead
-(apart.py).
+(vmap_guard.py).
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ from ..train.clip.capture.errors import left
 from ..train.clip.isolation import Stopped, Surroundings
 from ..train.clip.rounding import LOST, traced
 from ..train.sample.labels import known
-from .apart import apart
 from .certified import Clip, Counted, Summing, total_length, total_sway
 from .indexing import looks_up
 from .layers import Convolution, Linear, Rule, rule_of
+from .vmap_guard import apart
 
 Each = tuple[dict[str, Tensor], Tensor]
 Weights = Tensor | Clip | Callable[[Tensor], Tensor]

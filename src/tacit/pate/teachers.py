@@ -60,7 +60,7 @@ class FleetTeachers(Teachers):
         return np.concatenate(parts) if parts else np.zeros((0, len(self.held)), dtype=np.int64)
 
     def _voted(self, x: Any) -> Labels:
-        from ..fleet.answering import answers
+        from ..fleet.predictions import answers
 
         asked = numbers(x)
         logits = np.concatenate([answers(each, asked, self.classes) for each in self.models.stacks], axis=1)

@@ -23,8 +23,8 @@ from .average import Average
 from .batch_norm import Frozen
 from .claim import claimed_delta
 from .clip.clipper import Loss
+from .fit_checkpoint import Kept
 from .info import StepInfo
-from .keeping import Kept
 from .models import check_kinds
 from .progress import Progress
 from .sample.augment import Augment
