@@ -138,7 +138,7 @@ def traced(path: Path, synchronous: str, log: Path) -> list[str]:
     """Files of the ledger that were written after their last sync when the receipt came; empty is what must be."""
     calls = "openat,close,write,pwrite64,fsync,fdatasync,ftruncate"
     command = ["strace", "-f", "-e", f"trace={calls}", "-o", str(log), sys.executable, "-c", TRACED]
-    subprocess.run([*command, str(path), synchronous], check=True, capture_output=True, timeout=120)
+    subprocess.run([*command, str(path), synchronous], check=True, capture_output=True, timeout=600)
     names: dict[str, str] = {}
     unsynced: dict[str, bool] = {}
     begun = False

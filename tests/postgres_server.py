@@ -48,7 +48,7 @@ class Server:
         if self.user is not None:
             command = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups", *command]
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(self.folder)}
-        subprocess.run(command, check=True, capture_output=True, timeout=60, env=environment, cwd=self.folder)
+        subprocess.run(command, check=True, capture_output=True, timeout=600, env=environment, cwd=self.folder)
 
     def make(self) -> None:
         self.run("initdb", "-D", str(self.folder / "data"), "-U", "tacit", "-A", "trust", "-E", "UTF8")

@@ -300,6 +300,14 @@ ZOO: dict[str, Case] = {
 }
 
 
+KINDS = (
+    "mlp", "tied layer", "four-dimensional linear", "convolutions", "norms", "bare parameters", "weight norm",
+    "cross attention", "recurrent cells", "deep lstm in two directions", "flattened, examples fastest",
+    "single numbers", "merged low rank", "tied words", "masked words", "sequence first",
+)  # fmt: skip
+"""One model for each rule of a gradient, for what does not hang on the model: `ZOO` is for the rules themselves."""
+
+
 def trainable(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
 

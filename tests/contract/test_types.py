@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED = ("torch", "sklearn", "altair", "transformers", "lightning", "pyarrow", "narwhals", "mlflow", "ray", "triton")
-CONFIG = "[mypy]\nstrict = true\nfollow_imports = silent\n" + "".join(
+SKIPPED = (
+    "torch", "sklearn", "altair", "transformers", "lightning", "pyarrow", "narwhals", "mlflow", "ray", "triton",
+    "cryptography", "duckdb", "ibis", "jinja2", "pandas", "polars", "rich", "safetensors", "scipy", "sqlalchemy",
+    "tensorboard", "typer",
+)  # fmt: skip
+CONFIG = "[mypy]\nstrict = true\nfollow_imports = silent\n[mypy-tacit.*]\nignore_errors = true\n" + "".join(
     f"[mypy-{name}.*]\nfollow_imports = skip\nignore_missing_imports = true\n" for name in SKIPPED
 )
-"""Other libraries are not read: what they are to a checker is their own affair, and torch alone takes minutes."""
+"""Other libraries are not read: what they are to a checker is their own affair, and torch alone takes minutes. Of
+tacit's functions a script sees the signatures; their bodies are what `make lint` checks."""
 TABLE = """
 def test_table(frame: object) -> None:
     schema = tacit.Schema((tacit.Column("age", range=(0, 120)),), groups=("age",))

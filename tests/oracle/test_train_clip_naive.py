@@ -8,9 +8,12 @@ from train_zoo import ZOO, furthest, naive, trainable
 
 
 @pytest.mark.parametrize("name", ZOO)
-@pytest.mark.parametrize("rows", [1, 4, 6])
+@pytest.mark.parametrize("rows", [1, 4])
 def test_norms_and_sums_equal_the_loop(name: str, rows: int) -> None:
-    """By its rules: a model whose rules disagree with the loop would be run one record at a time, and be right."""
+    """One record, and as many as a sequence is long; the test below has five.
+
+    By its rules: a model whose rules disagree with the loop would be run one record at a time, and be right.
+    """
     torch.manual_seed(1)
     case = ZOO[name]
     model, batch = case.make(), case.batch(rows)

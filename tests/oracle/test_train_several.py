@@ -13,7 +13,7 @@ from tacit.train import Augment, Speed, flip_and_crop, private
 from tacit.train.clip import Clipper, Compiled
 from tacit.train.sample.augment import Several, averaged
 from tacit.train.sample.users import Users
-from train_zoo import CLASSES, ZOO, classify, furthest, gradients, length, trainable
+from train_zoo import CLASSES, KINDS, ZOO, classify, furthest, gradients, length, trainable
 
 C = 0.5
 UNITS, MANY = 5, 3
@@ -39,7 +39,7 @@ def grouped(name: str) -> tuple:
     return case, rows, shares
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", KINDS)
 def test_the_average_over_a_units_rows_is_clipped_once(name: str) -> None:
     torch.manual_seed(1)
     case, rows, shares = grouped(name)

@@ -141,12 +141,19 @@ def test_other_settings_or_data_are_named_and_the_checkpoint_stays(tmp_path, cha
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("place", np.linspace(0, 1, 23).tolist())
-def test_a_flipped_bit_or_a_cut_is_refused_and_nothing_is_lost(tmp_path, place) -> None:
-    path = tmp_path / "run.ckpt"
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory) -> bytes:
+    """The checkpoint of a run that was stopped."""
+    path = tmp_path_factory.mktemp("unfinished") / "run.ckpt"
     with pytest.raises(Stop):
         run(path, stop=8)
-    whole = bytearray(path.read_bytes())
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("place", np.linspace(0, 1, 23).tolist())
+def test_a_flipped_bit_or_a_cut_is_refused_and_nothing_is_lost(tmp_path, unfinished, place) -> None:
+    path = tmp_path / "run.ckpt"
+    whole = bytearray(unfinished)
     at = int(place * (len(whole) - 1))
     for data in (whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :], whole[:at]):
         path.write_bytes(data)
