@@ -6,7 +6,7 @@ Files in FOLDER (else TACIT_DATA): pate2018_votes.npz (votes, svhn-votes), mnist
 adult.csv.gz (ways), svhn_jpeg.npz (svhn-votes, svhn; needs Pillow or torchvision). Results go to
 benchmarks/results/pate.json, or pate-gpu.json, part by part; one that is there is not measured again without --again.
 Votes and rows are kept in the folder --cache, or the temporary one: an interrupted run goes on where it was, and
-processes with a --row each may work side by side.
+processes with a --row each may work side by side ("mnist DP-SGD 0.5" and "adult student 8" are rows of ways).
 
 MNIST: teachers see the 60,000 training pictures, students the first 9,000 test pictures and released labels, and the
 last 1,000 test them. SVHN: students see the first 8,500 test pictures, and the others test them.
@@ -27,24 +27,18 @@ import torch
 from machine import RESULTS, describe, processor
 from pate_costs import answers_for, noise_for
 from pate_networks import adult, digits, house_numbers, mlp, small_cnn, student_cnn, wide_cnn
-from pate_picture import picture
+from pate_picture import MAJORITY, picture
+from pate_votes import released, votes
 from tacit.core import Adjacency, source
 from tacit.fleet import Fleet, Steps, train_disjoint
-from tacit.pate import ConfidentGNMax, FixMatch, GNMax, Network, Supervised, analyse
+from tacit.pate import ConfidentGNMax, FixMatch, GNMax, Network, Supervised
 from tacit.pate.asking import next_queries
 from tacit.pate.augmentations import Affine
 from tacit.pate.design import designed
 from tacit.pate.prediction import _priced
-from tacit.pate.release import releasing
 from tacit.pate.shards import shards
-from tacit.pate.smooth import Cost
 from tacit.pate.teachers import train
 
-PUBLISHED = [
-    ("mnist", ConfidentGNMax(200, 150, 40), 640, 283, 1e-5),
-    ("svhn", ConfidentGNMax(300, 200, 40), 8500, 2970, 1e-6),
-    ("adult", ConfidentGNMax(300, 200, 40), 1500, 539, 1e-5),
-]
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PREDICTIONS = (1, 10, 100, 1000, 10_000)
 
@@ -78,6 +72,17 @@ class Bench:
             print(part, json.dumps(row))
         return None
 
+    def kept(self, name, make):
+        """A number from the cache or made now; with --row, that row alone is made."""
+        path = self.cache / f"{name.replace(' ', '-')}-{self.device.split(':')[0]}{'-quick' if self.quick else ''}.json"
+        if path.is_file():
+            return json.loads(path.read_text())
+        if self.row not in (None, name):
+            return None
+        found = make()
+        path.write_text(json.dumps(found))
+        return found
+
     def votes(self, name, make):
         """Counts (queries, classes) and the share of right votes, from the cache or made now."""
         path = self.cache / f"{name}-{self.device.split(':')[0]}{'-quick' if self.quick else ''}.npz"
@@ -96,43 +101,6 @@ def taught(bench, net, public, labels, test, *, semi=True, seeds=1):
         predict = how.taught(public, labels, 10 if labels.max() > 1 else 2, np.random.default_rng(seed))
         found.append(float((predict(test[0]).argmax(1) == test[1]).mean()))
     return round(float(np.mean(found)), 4)
-
-
-def votes(bench):
-    """The published figures, our claims and our releases."""
-    from tacit.data.loaders import folder
-
-    rows, why = [], "the votes are published"
-    for name, rule, queries, answers, delta in PUBLISHED:
-        with np.load(folder() / "pate2018_votes.npz") as file:
-            counts = file[name].astype(np.int64)
-        began = time.perf_counter()
-        claim = designed(rule, available=queries, queries=queries, answers=answers, epsilon=None, delta=delta).epsilon
-        seconds = time.perf_counter() - began
-        found = analyse(counts, rule, queries=queries, answers=answers, delta=delta)
-        rows.append({"votes": name, "rule": repr(rule), "queries": queries, "answers": answers, "delta": delta,
-                     "claim": round(claim, 4), "claim seconds": round(seconds, 4),
-                     "papers, dependent (rests on a private number)": round(found.data_dependent.look(why), 3),
-                     "papers, independent (rests on a private number)": round(found.papers_independent.look(why), 3),
-                     "expected answers (private)": round(found.expected_answers.look(why), 1),
-                     "joint (private)": round(found.joint.look(why), 3)})  # fmt: skip
-    with np.load(folder() / "pate2018_votes.npz") as file:
-        counts = file["mnist"].astype(np.int64)[:150]
-    for propose in (1.6, 1.75, 2.0, None):
-        rows.append(released(GNMax(25.0), counts, 1e-5, propose, 12.0, 250, tries=50))
-    return rows
-
-
-def released(rule, counts, delta, propose, order, teachers, *, tries=1, seed=0, epsilon=0.15):
-    """What a release says of these votes: how often a test is passed, or the mean of a smooth release."""
-    made = designed(rule, available=len(counts), queries=len(counts), answers=None, epsilon=None, delta=delta)
-    how = releasing(made, epsilon=epsilon, propose=propose, order=order, confidence=0.999)
-    cost = Cost.of(rule, teachers, counts.shape[1], order)
-    found = [how.drawn(cost, counts, source(seed + k)) for k in range(tries)]
-    passed = [how.bound(value, made).epsilon for value in found if value is not None]
-    return {"rule": repr(rule), "queries": len(counts), "release": how.name, "order": order, "delta": delta,
-            "claim": round(made.epsilon, 3), "tries": tries, "released": len(passed),
-            "epsilon": round(float(np.mean(passed)), 3) if passed else None}  # fmt: skip
 
 
 def mnist_teachers(bench):
@@ -244,29 +212,43 @@ def timed(bench, make, steps, x, y, shard, at_once, compiled):
 
 def ways(bench):
     """One budget, three ways: answers per query, a student, and DP-SGD; over epsilon and the number of predictions."""
+    rows = []
+    for name, voted in (("mnist", mnist_way), ("adult", adult_way)):
+        data = None if bench.row and "DP-SGD" in bench.row else voted(bench)
+        if data is not None and not bench.row:
+            majority = round(float((data[0].argmax(1) == data[2]).mean()), 4)
+            rows.append({"data": name, "way": MAJORITY, "accuracy": majority})
+        for epsilon in EPSILONS:
+            rows += ways_at(bench, name, data, epsilon)
+    if bench.row is None:
+        picture(rows, RESULTS / bench.path.with_suffix(".svg").name.replace("pate", "pate-ways"))
+    return rows
+
+
+def ways_at(bench, name, data, epsilon, delta=1e-5):
+    """Rows of one data set at one epsilon."""
     from pate_networks import private_accuracy
 
     rows = []
-    for name in ("mnist", "adult"):
-        data = mnist_way(bench) if name == "mnist" else adult_way(bench)
-        counts, public_counts, truth, public, test, net = data
-        delta = 1e-5
-        for epsilon in EPSILONS:
-            for number in PREDICTIONS:
-                _, noise = _priced(epsilon, delta, number, Adjacency.ADD_REMOVE)
-                rows.append({"data": name, "way": "answers per query", "epsilon": epsilon, "predictions": number,
-                             "accuracy": answered(counts, truth, noise)})  # fmt: skip
-            answers = 100 if name == "mnist" else 300
-            rule = GNMax(noise_for(epsilon, answers, delta))
-            labels = np.full(len(public), -1)
-            asked = next_queries(public, answers, np.array([], dtype=np.int64), "typical", None, source(4))
-            labels[asked] = rule.told(public_counts[asked], source(3), answers).labels
-            accuracy = taught(bench, net, public, labels, test)
-            rows.append({"data": name, "way": "student of PATE", "epsilon": epsilon, "answers": answers,
-                         "accuracy": accuracy})  # fmt: skip
-            rows.append({"data": name, "way": "DP-SGD", "epsilon": epsilon,
-                         "accuracy": private_accuracy(name, epsilon, delta, bench)})  # fmt: skip
-    picture(rows, RESULTS / bench.path.with_suffix(".svg").name.replace("pate", "pate-ways"))
+    for number in () if bench.row else PREDICTIONS:
+        _, noise = _priced(epsilon, delta, number, Adjacency.ADD_REMOVE)
+        rows.append({"data": name, "way": "answers per query", "epsilon": epsilon, "predictions": number,
+                     "accuracy": answered(data[0], data[2], noise)})  # fmt: skip
+    answers = 100 if name == "mnist" else 300
+
+    def student():
+        _, public_counts, _, public, test, net = data
+        rule = GNMax(noise_for(epsilon, answers, delta))
+        labels = np.full(len(public), -1)
+        asked = next_queries(public, answers, np.array([], dtype=np.int64), "typical", None, source(4))
+        labels[asked] = rule.told(public_counts[asked], source(3), answers).labels
+        return taught(bench, net, public, labels, test)
+
+    rows.append({"data": name, "way": "student of PATE", "epsilon": epsilon, "answers": answers,
+                 "accuracy": bench.kept(f"{name} student {epsilon:g}", student)})  # fmt: skip
+    rows.append({"data": name, "way": "DP-SGD", "epsilon": epsilon,
+                 "accuracy": bench.kept(f"{name} DP-SGD {epsilon:g}",
+                                        lambda: private_accuracy(name, epsilon, delta, bench))})  # fmt: skip
     return rows
 
 
@@ -320,7 +302,8 @@ def svhn_votes(bench):
     x, y = house_numbers("test")
     public, test = x[:8500], (x[8500:], y[8500:])
     net = Network(wide_cnn, steps=400 if bench.quick else 8000, batch_size=64, lr=1e-3, device=bench.device)
-    rows = []
+    majority = float((counts[:8500].argmax(1) == y[:8500]).mean())
+    rows = [{"teachers": 250, "majority accuracy on the queries (not private)": round(majority, 4)}]
     how = (7.0, 0.56)
     for name, rule, queries, propose in (
         ("5.04 with 500 answers", GNMax(noise_for(5.04, 500, 1e-6)), 500, None),
@@ -380,7 +363,7 @@ def main():
     parser.add_argument("--parts", default="votes,speed,mnist,ways")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--again", action="store_true")
-    parser.add_argument("--row", help="of mnist and svhn: this student alone, kept for the run that asks for all")
+    parser.add_argument("--row", help="of mnist, svhn and ways: this one alone, kept for the run that asks for all")
     parser.add_argument("--seeds", type=int, default=3, help="students of each row of mnist")
     options = parser.parse_args()
     bench = Bench(options)

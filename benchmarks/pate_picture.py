@@ -6,14 +6,18 @@ import math
 from html import escape
 
 WIDTH, HEIGHT, EDGE = 190, 200, 34
-COLOURS = {"answers per query": "#b5541c", "student of PATE": "#1b5e9b", "DP-SGD": "#3c7a3a"}
+MAJORITY = "majority vote without noise (not private)"
+COLOURS = {"answers per query": "#b5541c", "student of PATE": "#1b5e9b", "DP-SGD": "#3c7a3a", MAJORITY: "#777"}
 LAST = 10_000
 
 
 def picture(rows, path):
-    """Rows of panels by data set, columns by epsilon; a student and DP-SGD answer any number of queries alike."""
+    """Rows of panels by data set, columns by epsilon; a student and DP-SGD answer any number of queries alike.
+
+    The majority of the teachers' votes without noise is not private: the most that answers per query can reach.
+    """
     names = list(dict.fromkeys(row["data"] for row in rows))
-    epsilons = sorted({row["epsilon"] for row in rows})
+    epsilons = sorted({row["epsilon"] for row in rows if "epsilon" in row})
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * len(epsilons)} {HEIGHT * len(names) + 24}" '
         'font-family="sans-serif" font-size="9" role="img"><title>Accuracy of three ways to spend one budget</title>',
@@ -21,7 +25,7 @@ def picture(rows, path):
     ]
     for down, name in enumerate(names):
         for across, epsilon in enumerate(epsilons):
-            mine = [row for row in rows if row["data"] == name and row["epsilon"] == epsilon]
+            mine = [row for row in rows if row["data"] == name and row.get("epsilon", epsilon) == epsilon]
             parts += _panel(mine, WIDTH * across, HEIGHT * down, f"{name}, epsilon {epsilon:g}")
     for number, (way, colour) in enumerate(COLOURS.items()):
         parts.append(
@@ -49,5 +53,6 @@ def _panel(rows, left, top, title):
         if points and points[0][0] is None:
             points = [(1, points[0][1]), (LAST, points[0][1])]
         line = " ".join(f"{across(number):.1f},{upward(share):.1f}" for number, share in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
+        dashes = ' stroke-dasharray="4 3"' if way == MAJORITY else ""
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>')
     return parts
