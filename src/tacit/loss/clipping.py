@@ -22,6 +22,8 @@ from ..core import check
 from ..core.errors import BadInput
 from ..core.events import Compose, Event, Gaussian
 
+SMALLEST = 1e-20
+"""The least C: noise of a smaller one may be lost in single precision."""
 DECISION = 0.5
 """What one unit adds to a count of yes and no, centred: plus or minus a half."""
 
@@ -132,4 +134,4 @@ class Adaptive(Clipping):
     def next(self, clip_norm: float, noisy_count: float, expected_batch: float) -> float:
         r"""The next C from \sum_i (b_i - 1/2) plus noise: post-processing of what was released."""
         share = min(max(DECISION + noisy_count / expected_batch, 0.0), 1.0)
-        return clip_norm * math.exp(-self.speed * (share - self.quantile))
+        return max(clip_norm * math.exp(-self.speed * (share - self.quantile)), SMALLEST)

@@ -15,7 +15,7 @@ from ..core.errors import BadInput, PrivacyWarning
 from ..core.events import Event
 from ..core.shown import small, table
 from .calibration import least_noise
-from .clipping import FLAT, Clipping
+from .clipping import FLAT, SMALLEST, Clipping
 from .conditions import conditions, upper_bound
 from .dispatch import privacy_loss
 from .sampling import POISSON, Sampling
@@ -57,6 +57,11 @@ class Plan:
         set_("steps", check.whole("steps", self.steps))
         set_("noise_multiplier", check.positive("noise_multiplier", self.noise_multiplier))
         set_("clip_norm", check.positive("clip_norm", self.clip_norm))
+        if self.clip_norm < SMALLEST:
+            raise BadInput(
+                f"clip_norm is {small(self.clip_norm)}, so small that its noise is lost in single precision.",
+                fix="Use a clip_norm near the norms of gradients, such as 1.",
+            )
         set_("adjacency", Adjacency.of(self.adjacency))
         set_("sampling", Sampling.of(self.sampling))
         set_("clipping", Clipping.of(self.clipping))

@@ -29,6 +29,12 @@ FLOATING = "rounding of floating-point noise (granularity attacks)"
 GPU_SUMS = "rounding of sums over records on a GPU beyond 1/128 of the clip norm: assumed, not proven"
 
 
+READ = (
+    "what the code that reads records keeps from one read to the next, such as a generator of the data set's own with "
+    "a known seed: records would be read differently if one were missing"
+)
+
+
 def warn_delta(delta: float, public_size: int) -> None:
     """Warn about a large delta: 1/n allows a mechanism that publishes one whole record."""
     if check.delta(delta) * public_size >= 1:
@@ -58,6 +64,8 @@ def evidence(step: PrivateStep, delta: float) -> Evidence:
         not_covered = (*not_covered, GPU_SUMS)
     if step.ledger is None:
         not_covered = (*not_covered, "other releases: no ledger was given")
+    if step.read:
+        not_covered = (*not_covered, READ)
     if step.alone_because:
         not_covered = (*not_covered, UNCOVERED)
     not_covered = (*not_covered, *step.course.not_covered)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
@@ -113,7 +114,8 @@ class PrivateStep:
         self.augment, self.project, self.noise, self.loss = augment, project, noise, loss
         self.source_name, self.cryptographic = rng.name, rng.cryptographic
         self._frozen = Frozen(model)
-        self.done, self.unbroken = 0, True
+        self.done, self.unbroken, self._process = 0, True, os.getpid()
+        self.read = False
         self.run = secrets.token_hex(16)
         self.parameters = trained = trainable(model, optimizer)
         self._workers = Workers.of(model, trained)
@@ -270,6 +272,7 @@ class PrivateStep:
         self.course.check(self)
         self._clipper.begin()
         read = batch.examples.loader is not None
+        self.read = self.read or read
         with ordinary_modes(self.device):
             with drawn_from(self._chance(self.rank), self.device, read=read):
                 found = self._executor(batch)(batch, self.keys(batch), self._coins)
@@ -288,7 +291,12 @@ class PrivateStep:
         self.unbroken = True
 
     def check_unbroken(self) -> None:
-        """Refuse to go on after a step that was broken off while the run moved on from it."""
+        """Refuse to go on after a step that was broken off while the run moved on from it, or in a forked process."""
+        if os.getpid() != self._process:
+            raise BadInput(
+                "This step was made in another process, which may go on with it: both would use one charge.",
+                fix="Make the step in the process that trains.",
+            )
         if not self.unbroken:
             raise BadInput(
                 "The last step was broken off while the run moved on to the next, so this run cannot go on.",

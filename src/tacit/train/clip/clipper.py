@@ -30,6 +30,8 @@ from .weigh import FLAT, Weigh
 
 Loss = Callable[[nn.Module, Any], Tensor]
 T = TypeVar("T")
+MOST_STRUCTURES = 16
+"""From so many ways of running on, whole numbers among a model's attributes are taken for those of a schedule."""
 
 
 @dataclass(eq=False)
@@ -219,12 +221,18 @@ class Clipper:
         return self.structures[key]
 
     def key(self, batch: Any) -> tuple[Any, Modes]:
-        """What decides how a batch is run: its shapes, and the model's switches."""
-        return describe(batch), switches(self.modes())
+        """What decides how a batch is run: its shapes, and the model's switches.
+
+        Whole numbers are among them until they turn out to be those of a schedule.
+        """
+        return describe(batch), self._switches()
+
+    def _switches(self) -> Modes:
+        return switches(self.modes(), whole=len(self.structures) < MOST_STRUCTURES)
 
     def look_again(self, seed: int) -> None:
         """Compare once more, at the present weights, on other made-up records; what does not agree runs alone."""
-        here = switches(self.modes())
+        here = self._switches()
         for key, structure in self.structures.items():
             if key[1] != here:  # other code runs there; what it is now cannot be looked at
                 continue

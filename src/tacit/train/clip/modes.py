@@ -14,22 +14,23 @@ from typing import Any
 from torch import nn
 
 SWITCHES = frozenset((bool, str, NoneType))
-"""Attributes that decide which code runs. Numbers, which schedules move from step to step, are not among them."""
+"""Attributes that decide which code runs. Whole numbers may do so too; other numbers belong to schedules."""
 PLAIN = SWITCHES | {int, float}
-HOOKS = "_backward_hooks", "_backward_pre_hooks"
+HOOKS = "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"
 Modes = tuple[Any, ...]
 
 
 def modes(modules: Iterable[nn.Module]) -> Modes:
-    """Plain values of the modules' attributes, and whether hooks wait for the backward pass."""
+    """Plain values of the modules' attributes, and which hooks they have."""
     found: list[Any] = []
     for module in modules:
         held = module.__dict__
         found += [one for one in held.values() if type(one) in PLAIN]
-        found += [True for name in HOOKS if held.get(name)]
+        found += [str(list(held[name])) for name in HOOKS if held.get(name)]
     return tuple(found)
 
 
-def switches(found: Modes) -> Modes:
-    """Those of them that decide which code runs."""
-    return tuple([one for one in found if type(one) in SWITCHES])
+def switches(found: Modes, *, whole: bool = True) -> Modes:
+    """Those of them that decide which code runs; `whole`: whole numbers too."""
+    kinds = SWITCHES | {int} if whole and SWITCHES else SWITCHES
+    return tuple([one for one in found if type(one) in kinds])

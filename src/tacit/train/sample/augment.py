@@ -11,7 +11,7 @@ Reference: De et al. 2022, section 3.2 (augmentation multiplicity); McMahan et a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -55,6 +55,7 @@ class Augment:
 
     function: Callable[[Any], Any]
     times: int
+    _at_once: bool = field(default=True, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check.whole("times", self.times)
@@ -66,14 +67,14 @@ class Augment:
 
     def __call__(self, rows: Any) -> Several:
         if self.ours:
-            return self._at_once(rows)
+            return self._ours(rows)
         versions, taken = zip(*(self._version(rows) for _ in range(self.times)), strict=True)
         pieces = [tensors(version) for version in versions]
         stacked = iter([torch.stack(same, dim=1) for same in zip(*pieces, strict=True)])
         shares = torch.stack(taken, dim=1).all(1, keepdim=True).float().expand(-1, self.times) / self.times
         return Several(mapped(lambda _: next(stacked), versions[0]), shares)
 
-    def _at_once(self, rows: Any) -> Several:
+    def _ours(self, rows: Any) -> Several:
         """All versions of all records by one call."""
         count = size(rows)
         many = self.function(mapped(lambda tensor: tensor.repeat_interleave(self.times, 0), rows))
@@ -82,12 +83,12 @@ class Augment:
 
     def _version(self, rows: Any) -> tuple[Any, Tensor]:
         """One version of every record, and a mask of the records whose values the function accepted."""
-        return each(self.function, rows)
+        return each(self.function, rows, at_once=self._at_once)
 
     def check(self, rows: Any) -> None:
-        """Refuse a function that mixes made-up records or remembers them."""
+        """Refuse a function that mixes made-up records or remembers them; find out how it is run."""
         if not self.ours:
-            check_apart(self.function, rows)
+            object.__setattr__(self, "_at_once", check_apart(self.function, rows))
 
 
 @dataclass(frozen=True)

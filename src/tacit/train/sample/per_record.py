@@ -20,7 +20,7 @@ from ..clip.capture.coins import replayed, rewinding, seed_torch
 from ..clip.capture.errors import Failing, Remembered, left, stops
 from ..clip.capture.level import Level
 from ..clip.capture.nested import nested
-from ..clip.capture.probe import made_up, not_run, same_random
+from ..clip.capture.probe import made_up, not_run, repeats, same_random
 from ..clip.capture.ranges import InRange
 from ..clip.capture.watch import Capture, flat
 from ..clip.isolation import Stopped, Surroundings
@@ -31,8 +31,13 @@ from ..clip.tree import describe, mapped, size, tensors
 Function = Callable[[Any], Any]
 
 
-def each(function: Function, rows: Any) -> tuple[Any, Tensor]:
-    """The function's result for every record, and a mask (B,) of the records that it accepted."""
+def each(function: Function, rows: Any, *, at_once: bool = True) -> tuple[Any, Tensor]:
+    """The function's result for every record, and a mask (B,) of the records that it accepted.
+
+    Not `at_once`: one record after the other, and all that a call changes is put back.
+    """
+    if not at_once:
+        return alone(function, rows)
     found = _tried_together(function, rows)
     if found is not None:
         return found
@@ -98,7 +103,11 @@ def alone(function: Function, rows: Any, *, shared: bool = False) -> tuple[Any, 
 
     `shared`: random draws that no record takes part in are the step's, as in a joint run.
     """
-    usual, around = _usual(function, rows), Surroundings(function)
+    around = Surroundings(function)
+    try:
+        usual = around.run(0, partial(_usual, function, rows))
+    except Stopped:  # at a made-up record
+        raise left("augmentation", *next(iter(around.lost.items()))) from None
     found, taken, coins = [], [], replayed if shared else call
     device = tensors(rows)[0].device
     with torch.no_grad(), torch.random.fork_rng(devices=[device.index or 0] if device.type == "cuda" else []):
@@ -111,8 +120,11 @@ def alone(function: Function, rows: Any, *, shared: bool = False) -> tuple[Any, 
     return mapped(lambda _: next(joined), usual), torch.tensor(taken, device=device)
 
 
-def check_apart(function: Function, rows: Any) -> None:
-    """Check with made-up records that changing one does not change the results of others, nor does their order."""
+def check_apart(function: Function, rows: Any) -> bool:
+    """Check with made-up records that changing one does not change the results of others, nor does their order.
+
+    Returns whether records run at once; not, if a call leaves something behind that the next would see.
+    """
     first = made_up(rows, 3)
     for seed in range(4):
         batches = first, first, _changed(first), _changed(first, start=True)
@@ -129,13 +141,35 @@ def check_apart(function: Function, rows: Any) -> None:
                 fix="Change every record on its own, and keep their number and order.",
             )
     each(function, first)
-    if _tried_together(function, first) is None:
+    at_once = _leaves_nothing(function, first)
+    if not at_once:
         around = Surroundings(function)
         for place in range(size(first)):
             _unless_stopped(around, 0, partial(_tried, function, _row(first, place)))
         for path, kind in around.lost.items():
             raise left("augmentation", path, kind)
     _check_forgetful(function, first)
+    return at_once
+
+
+def _leaves_nothing(function: Function, first: Any) -> bool:
+    """Whether made-up records run at once, give the same each time, and change nothing that the next call would see.
+
+    A counter or a generator of the function's own would tell how many calls there were: which part of a step a record
+    is in, and how many there are, depends on other records.
+    """
+    if _tried_together(function, first) is None:
+        return False
+    near = Surroundings(function, near=True)
+    found: list[Any] = []
+    if near.moved_by(lambda: found.append(_tried_together(function, first))):
+        return False
+    return repeats(lambda: _results(function, first))
+
+
+def _results(function: Function, first: Any) -> list[Tensor]:
+    found = _tried_together(function, first)
+    return [] if found is None else tensors(found[0])
 
 
 def _check_forgetful(function: Function, first: Any) -> None:

@@ -36,10 +36,3 @@ def own_names(kind: type) -> list[str]:
     return [
         name for name, value in vars(kind).items() if name not in OWN and not isinstance(value, MemberDescriptorType)
     ]
-
-
-def slot_of(slot: MemberDescriptorType, value: Any) -> Any:
-    try:
-        return slot.__get__(value)
-    except AttributeError:
-        return ABSENT

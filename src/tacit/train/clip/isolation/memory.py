@@ -115,7 +115,7 @@ class Odd:
         self.held, self.noted = held, held.detach().clone()
 
     def restore(self) -> None:
-        with torch.no_grad():
+        with torch.no_grad(), torch.autograd.grad_mode._unsafe_preserve_version_counter(self.held):
             self.held.detach().copy_(self.noted)
 
 

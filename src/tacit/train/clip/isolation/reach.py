@@ -41,7 +41,7 @@ from torch.nn.utils import parametrize
 
 from ..capture.onlookers import in_force
 from .code import imported, names_of
-from .held import attribute, inherited, own_names, raised, slot_of
+from .held import attribute, inherited, own_names, raised
 from .hidden import Hidden, advances
 from .kinds import (
     HOLDERS,
@@ -75,10 +75,12 @@ from .snapshots import (
     Sequence,
     Snapshot,
     content,
+    slot_of,
 )
 
 CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.ndarray)
 NAMED = (*CONTAINERS, type)
+GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 HERITAGE = ("__name__", "__qualname__", "__bases__", "__class__", "__abstractmethods__")
 KNOWN = ("snapshots", "draws", "caches", "opaque", "_arrays", "_tensors", "_seen", "_looked")
 
@@ -159,7 +161,7 @@ class Reach:
     def _later(self, values: Any, path: str, whole: bool) -> None:
         """Visit some values; where not all is walked, containers and objects of the user's own classes only.
 
-        From near, iterators too: how far they have come is compared.
+        From near, iterators and generators too: how far they have come is compared.
         """
         self._left += [
             (value, path, whole)
@@ -167,7 +169,7 @@ class Reach:
             if whole
             or isinstance(value, CONTAINERS)
             or of_a_user_class(type(value))  # type: ignore[arg-type]
-            or (self._near and advances(type(value)))  # type: ignore[arg-type]
+            or (self._near and (isinstance(value, GENERATORS) or advances(type(value))))  # type: ignore[arg-type]
         ]
 
     def _visit(self, value: Any, path: str, whole: bool) -> None:
@@ -179,7 +181,7 @@ class Reach:
             self._function(value, path)
         elif isinstance(value, Tensor):
             self._tensor(value, path, whole)
-        elif isinstance(value, torch.Generator | random.Random | np.random.Generator | np.random.RandomState):
+        elif isinstance(value, GENERATORS):
             self.draws.append(Draws(value))
             self._attributes(value, path, whole)
         elif isinstance(value, contextvars.ContextVar):
@@ -320,7 +322,15 @@ class Reach:
                 self._module(module, named.attributes)
 
     def _near_function(self, value: FunctionType, path: str) -> None:
-        """What it encloses and its defaults, as far as containers and objects of the user's own classes."""
+        """What it encloses, its defaults, and for the user's own functions what they name among their variables.
+
+        Of a library's function, containers and objects of the user's own classes only.
+        """
+        name = str(value.__globals__.get("__name__", ""))
+        if not foreign(name) and not installed(name):
+            self.enclosed(value, path)
+            self.names(value.__code__, value.__globals__)
+            return
         cells = list(value.__closure__ or ())
         self.snapshots += [Cell(cell) for cell in cells]
         held = [one for one in map(content, cells) if one is not ABSENT]
