@@ -33,7 +33,7 @@ MOST_KEYS = 2**26
 
 WRITTEN = {"k": "K of --top", "q": "Q of --quantile"}
 """Arguments of Python that are a part of an option."""
-PYTHON_ONLY = {"bins", "columns", "label", "lost", "rows", "ways"}
+PYTHON_ONLY = {"bins", "columns", "label", "lost", "on", "rows", "ways"}
 """Arguments of questions that the command does not ask."""
 TENTH = 10
 """So many questions about groups that are not known fit into the delta that a ledger sets aside for them."""

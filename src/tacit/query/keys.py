@@ -150,7 +150,7 @@ def of_mapping(argument: str, given: object, names: Sequence[str]) -> dict[str, 
         raise BadInput((Argument(argument), " must be a dictionary from columns to lists."))
     if odd := next((name for name in given if name not in names), None):
         raise BadInput(
-            (Argument(argument), f" names {told(odd)}, which is not asked about."), fix=f"Columns: {', '.join(names)}."
+            (Argument(argument), f" names {told(odd)}, which is no such column."), fix=f"Columns: {', '.join(names)}."
         )
     return dict(given)
 

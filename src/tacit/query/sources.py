@@ -89,7 +89,7 @@ class Opened:
 
         Lengths of time, and seconds with a time zone, are refused: the engine raises where it cannot hold one.
         """
-        if check.text("column", name, fix=f"Give the name of one: {named(self.columns)}.") not in self.columns:
+        if check.text("A column", name, fix=f"Give the name of one: {named(self.columns)}.") not in self.columns:
             raise BadInput(f"{self.name} has no column {name!r}.", fix=f"Columns: {named(self.columns)}.")
         found = self.relation[name]
         kind = found.type()

@@ -229,8 +229,8 @@ class Table:
         if self.by:
             raise BadInput("Tables of several columns are asked of the whole table.", fix="Leave group_by out.")
         columns = check.texts("columns", columns)
-        words = of_mapping("keys", keys, columns)
-        edges = {name: check_edges(given) for name, given in of_mapping("bins", bins, columns).items()}
+        words = of_mapping("keys", keys, self.source.columns)
+        edges = {name: check_edges(given) for name, given in of_mapping("bins", bins, self.source.columns).items()}
         ranges = [] if self.schema is None else [c for c in self.schema.columns if c.kind == "number" and c.public]
         edges |= {c.name: _equal(*c.limits) for c in ranges if c.name not in edges and c.name not in words}
         by = [ByBin(name, edges[name]) if name in edges else ByColumn(name) for name in columns]
