@@ -265,6 +265,27 @@ def test_rates_that_no_records_can_have_are_noticed(tmp_path):
     assert seen >= {"auc.value", "auc.lower", "auc.upper", "tpr_at_fpr.value", "roc"}
 
 
+def test_numbers_of_records_and_rates_that_are_not_known_are_noticed():
+    """A rate that too few records tell is any number from 0 to 1, and every estimate counts the records there are."""
+    scores = Scores(DRAWN, np.repeat([True, False], 40), attack="loss", randomised=False)
+    made = evidence("exact").with_(measurements=(measure(scores, (0.1, 0.01)),))
+    assert verify(made).ok
+    (item,) = made.measurements
+    (known, rate), (unknown, none) = item.tpr_at_fpr
+    assert rate.value is not None
+    assert none.value is None
+    forgeries = [
+        replace(item, auc=replace(item.auc, n=41)),
+        replace(item, tpr_at_fpr=((known, replace(rate, n=400)), (unknown, none))),
+        replace(item, tpr_at_fpr=((known, rate), (unknown, replace(none, upper=0.02)))),
+        replace(item, tpr_at_fpr=((known, rate), (unknown, replace(none, lower=0.3)))),
+        replace(item, tpr_at_fpr=((0.01, rate), (unknown, none))),
+        replace(item, members=39),
+    ]
+    for forged in forgeries:
+        assert not verify(made.with_(measurements=(forged,))).ok
+
+
 @pytest.mark.parametrize("targets", [1, 4])
 def test_rates_of_honest_measurements_are_possible(targets):
     """Whatever was measured, also where one record is there for several targets, obeys the relations."""

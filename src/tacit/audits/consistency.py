@@ -25,6 +25,8 @@ from .verified_rows import TOLERANCE, WORDS, Statement
 
 SLACK = 1e-6
 """How far off a stored rate may be from a whole number of records, and an end of an interval from its limit."""
+LEAST = 3
+"""Non-members above the threshold of a rate, at least: with fewer it is not known."""
 RELEASED = "mechanism"
 """The game of a release that is called on two data sets."""
 ONE_RUN = OneRun.method, OneRunCurve.method
@@ -118,8 +120,12 @@ def _too_many(shown: Demonstration, claim: Claim | None) -> str:
 def _measured(item: Measurement) -> str:
     """What no attack on so many members and others can have found, in words; nothing where all is possible."""
     rates = [(estimate, fpr) for fpr, estimate in item.tpr_at_fpr if estimate.value is not None]
+    open_ = [estimate for _, estimate in item.tpr_at_fpr if estimate.value is None]
     fewer = min(item.members, item.nonmembers)
     checks = (
+        ("a number of records", item.auc.n == fewer and all(one.n == item.nonmembers for _, one in item.tpr_at_fpr)),
+        ("a rate that is not known", all((one.lower, one.upper) == (0.0, 1.0) for one in open_)),
+        ("a rate from so few records", all(item.nonmembers * fpr >= LEAST - SLACK for _, fpr in rates)),
         ("the area's interval", _interval(item, item.auc, fewer, (1 + item.auc.confidence) / 2)),
         ("a rate", all(_whole(estimate.value or 0.0, item.members) for estimate, _ in rates)),
         (
