@@ -237,6 +237,8 @@ def test_a_pipeline_that_was_fitted_to_a_frame_is_asked_about_frames(tacit_):
     status, out, err = tacit_(*words, "--label", "ill", "--references", "2", "--seed", "1", "--json")
     assert status in (0, 3), err
     assert {item["name"] for item in json.loads(out)["attacks"]} >= {"loss", "lira"}
+    assert "training reference model 2 of 2" in err
+    assert any("16 reference models" in text for text in json.loads(out)["not_covered"])
     status, _, err = tacit_(*words, "--label", "sick", "--out", "other")
     assert (status, "has no column 'sick'" in err) == (2, True)
 

@@ -119,6 +119,14 @@ def test_pipelines_that_are_asked_about_more_than_a_record():
         predictor(lambda x: [[{"label": "a", "score": 0.5}]] * len(x))(np.zeros((3, 2)))
 
 
+def test_pipelines_that_are_made_by_their_class_have_no_task():
+    """TextClassificationPipeline(model=..., tokenizer=...) was refused as a pipeline for nothing."""
+    kinds = [type(name, (Pipeline,), {"task": ""}) for name in ("TextClassificationPipeline", "TranslationPipeline")]
+    assert predictor(kinds[0]())(np.array(["a b", "c"])).shape == (2, 2)
+    with pytest.raises(BadInput, match="A pipeline for TranslationPipeline is not asked"):
+        predictor(kinds[1]())
+
+
 def test_texts_that_differ_without_any_model_are_seen():
     texts = np.array([f"old news of day {k}" for k in range(60)] + [f"new story of day {k}" for k in range(60)])
     labels = np.zeros(120, dtype=int)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -22,6 +22,9 @@ from .app import AGAIN, NO_ANSWER, SEED, STATUS_OF_VERDICT, Result, assumed, not
 from .attack_data import Side, sides
 from .entry import Guarded, resolve_model
 from .inputs import PROGRESS, made, read_records, require, seeded, settings_of
+
+if TYPE_CHECKING:
+    from ..study.finished_parts import Finished
 
 
 @verb("attack")
@@ -67,11 +70,23 @@ def attack(
                 raise BadInput("--model needs --members and --nonmembers.")
             target, count = resolve_model(str(model)), 16 if references is None else references
             inside, outside = sides(target, members, nonmembers, label)
-            evidence = _attacked(target, inside, outside, names, count, seeded(seed), checkpoint=parts)
+            finished = _noting(parts, inside, outside, seed)
+            evidence = _attacked(target, inside, outside, names, count, finished.chance, checkpoint=finished)
         evidence.save(held.results / "evidence.json")
         write(evidence.scores, held.results / "scores.csv")
         held.commit()
     return _found(evidence, str(held.final / "evidence.json"), str(held.final / "scores.csv"))
+
+
+def _noting(parts: Lasting | None, inside: Records | Side, outside: Records | Side, seed: int | None) -> Finished:
+    """Finished parts of an attack on these records, whose progress is shown."""
+    from ..study.finished_parts import Finished
+    from ..study.records import features
+
+    data = [part for side in (inside, outside) for part in (features(side.x), np.asarray(side.y))]
+    finished = Finished.of(parts, {}, data, seeded(seed))
+    finished.note = note
+    return finished
 
 
 def _attack_run(
@@ -95,6 +110,7 @@ def _attack_run(
     pair = [Records(records.x[rows], records.y[rows]) for rows in (inside, ~inside)]
     seed = file.get("output").get("seed") if seed is None else seed
     fit, finished = None, Finished.of(parts, {}, (records.x, records.y, inside), seeded(seed))
+    finished.note = note
     if how == "fit":
         note("training the target on the members")
         own = np.random.default_rng(seed) if seed is not None else finished.chance.generator()

@@ -40,12 +40,14 @@ Array = NDArray[Any]
 
 @dataclass(eq=False)
 class Finished:
-    """Parts by name. `chance` is the work's randomness; without a `folder` nothing is kept."""
+    """Parts by name. `chance` is the work's randomness; without a `folder` nothing is kept. `note` is told what is made
+    now."""
 
     chance: Source
     folder: Path | None = None
     first: Record | None = None
     lasting: bool = True
+    note: Callable[[str], None] = lambda text: None
 
     @classmethod
     def of(cls, given: Checkpoint, about: Record, data: Data, rng: Randomness) -> Finished:
@@ -67,15 +69,17 @@ class Finished:
             check_same(path, SCHEMA, first, about, data, words)
         return cls(Replayed(first["random"], seeded=words is not None), folder, first, isinstance(given, Lasting))
 
-    def part(self, name: str, make: Callable[[], Array]) -> Array:
-        """What `make` gives, made once: a part that is on disk is read."""
+    def part(self, name: str, make: Callable[[], Array], told: str = "") -> Array:
+        """What `make` gives, made once: a part that is on disk is read. `told` says in words what is made."""
         if self.folder is None or not isinstance(self.chance, Replayed):
+            self._tell(told)
             return make()
         path = self.folder / f"{name}.npy"
         if path.exists() and (kept := self._read(path)) is not None:
             value, words, children = kept
             self.chance.skip(words, children)
             return value
+        self._tell(told)
         before, born = self.chance.drawn, self.chance.children
         value = np.asarray(make())
         self._write(path, value, self.chance.drawn - before, self.chance.children - born)
@@ -92,6 +96,10 @@ class Finished:
         """The results are there: remove everything, unless whoever gave the folder does so."""
         if self.folder is not None and not self.lasting:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _tell(self, told: str) -> None:
+        if told:
+            self.note(told)
 
     def _begin(self) -> None:
         """The first line, on disk before the first part."""

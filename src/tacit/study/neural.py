@@ -17,6 +17,8 @@ Array = NDArray[Any]
 ROWS = 500
 TASKS = ("text-classification", "sentiment-analysis", "image-classification")
 """Pipelines whose model is asked about a record alone, and answers with one number per class."""
+CLASSES = ("TextClassificationPipeline", "ImageClassificationPipeline")
+"""Pipelines that are made by their class have no task, and classify all the same."""
 
 
 def neural(target: Any) -> Callable[[Array], Array] | None:
@@ -29,9 +31,9 @@ def neural(target: Any) -> Callable[[Array], Array] | None:
         return lambda x: _outputs(torch, target, forward, np.asarray(x))
     model, tokenizer = getattr(target, "model", None), getattr(target, "tokenizer", None)
     task = getattr(target, "task", None)
-    if is_pipeline(target) and isinstance(task, str) and task not in TASKS:
+    if is_pipeline(target) and isinstance(task, str) and task not in TASKS and not (task == "" and _classifies(target)):
         raise BadInput(
-            f"A pipeline for {task} is not asked about a record alone.",
+            f"A pipeline for {task or type(target).__name__} is not asked about a record alone.",
             fix="Give a function predict(x) that asks it and gives one share per class.",
         )
     if isinstance(model, torch.nn.Module) and callable(tokenizer):
@@ -62,6 +64,11 @@ def is_pipeline(target: Any) -> bool:
         return False
     reads = any(callable(getattr(target, name, None)) for name in ("tokenizer", "image_processor"))
     return reads and isinstance(getattr(target, "model", None), torch.nn.Module)
+
+
+def _classifies(target: Any) -> bool:
+    """Whether a pipeline that was made without the name of a task is of a class whose task is one of TASKS."""
+    return any(kind.__name__ in CLASSES for kind in type(target).__mro__)
 
 
 def label_names(target: Any) -> Array | None:

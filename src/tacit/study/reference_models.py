@@ -45,13 +45,17 @@ def trained(
             made = _one(fit, x, y, sets.rows(model), rng)
             return answers(made, shown, classes[0], names_of_reference(made, y, classes[1]))
 
-        parts = [(f"reference-{k}", functools.partial(told_by, k)) for k in range(sets.count)]
-        return [keep(finished.part(name, make)) for name, make in parts]
+        parts = [(f"reference-{k}", functools.partial(told_by, k), k + 1) for k in range(sets.count)]
+        return [
+            keep(finished.part(name, make, f"training reference model {place} of {sets.count}"))
+            for name, make, place in parts
+        ]
     size, outputs = Together.of(fit).at_once, []
     for first in range(0, sets.count, size):
         rows, sides = sets.together(slice(first, first + size))
         make = functools.partial(_several, fit, x, y, rows, sides, rng, shown)
-        outputs += [keep(told) for told in finished.part(f"references-{first}-{size}", make)]
+        words = f"training reference models {first + 1} to {min(first + size, sets.count)} of {sets.count}"
+        outputs += [keep(told) for told in finished.part(f"references-{first}-{size}", make, words)]
     return outputs
 
 
