@@ -1,5 +1,6 @@
 """Our ChaCha20 against OpenSSL's, and the device's normal numbers against the processor's."""
 
+import json
 import os
 import subprocess
 import sys
@@ -69,6 +70,35 @@ def test_noise_has_its_scale(count: int) -> None:
     torch.testing.assert_close(found, 3.0 * on_processor(key, count))
 
 
+EACH = """
+import json, sys, traceback
+
+said = {}
+for program in json.load(sys.stdin):
+    try:
+        exec(compile(program, "a program of this test", "exec"), {"__name__": "__main__"})
+        said[program] = ""
+    except Exception:
+        said[program] = traceback.format_exc()
+print(json.dumps(said))
+"""
+ROUNDING = f"""
+import runpy
+
+runpy.run_path({str(Path(__file__).parents[1] / "train_noise_kernel.py")!r}, run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> dict[str, str]:
+    """What went wrong in each program: Triton runs its kernels on a processor, statement by statement."""
+    given = json.dumps([GPU_KERNEL, ROUNDING, INTO_KERNEL, MARK_KERNEL, KEY_KERNEL])
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-c", EACH]
+    done = subprocess.run(command, input=given, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 GPU_KERNEL = """
 import torch
 from tacit.train.noise.chacha import key_words
@@ -96,17 +126,14 @@ for pairs, count in ((272, 200), (16, 7)):
 
 
 @pytest.mark.needs("triton")
-def test_the_gpu_kernel_makes_the_same_noise_when_interpreted() -> None:
+def test_the_gpu_kernel_makes_the_same_noise_when_interpreted(interpreted: dict[str, str]) -> None:
     """Triton runs its kernels on a processor, statement by statement."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", GPU_KERNEL], env=environment, check=True)
+    assert interpreted[GPU_KERNEL] == ""
 
 
 @pytest.mark.needs("triton")
-def test_radii_and_turns_of_the_gpu_kernel_are_right_to_rounding_when_interpreted() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    script = Path(__file__).parents[1] / "train_noise_kernel.py"
-    subprocess.run([sys.executable, str(script)], env=environment, check=True)
+def test_radii_and_turns_of_the_gpu_kernel_are_right_to_rounding_when_interpreted(interpreted: dict[str, str]) -> None:
+    assert interpreted[ROUNDING] == ""
 
 
 INTO_KERNEL = """
@@ -136,10 +163,9 @@ for sizes in ((5, 700, 0, 1500), (1024, 0), (1, 1, 16), (0, 513, 511)):
 
 
 @pytest.mark.needs("triton")
-def test_the_gpu_kernel_adds_one_flat_draw_to_several_arrays_when_interpreted() -> None:
+def test_the_gpu_kernel_adds_one_flat_draw_to_several_arrays_when_interpreted(interpreted: dict[str, str]) -> None:
     """And writes nothing beside them."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", INTO_KERNEL], env=environment, check=True)
+    assert interpreted[INTO_KERNEL] == ""
 
 
 MARK_KERNEL = """
@@ -161,9 +187,8 @@ for sizes in ((5, 0, 70, 9 * 16 + 3), (1,), (8 * 16, 1)):
 
 
 @pytest.mark.needs("triton")
-def test_the_gpu_kernel_makes_the_same_fingerprint_when_interpreted() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", MARK_KERNEL], env=environment, check=True)
+def test_the_gpu_kernel_makes_the_same_fingerprint_when_interpreted(interpreted: dict[str, str]) -> None:
+    assert interpreted[MARK_KERNEL] == ""
 
 
 KEY_KERNEL = """
@@ -184,9 +209,8 @@ for count in (1, 1537):
 
 
 @pytest.mark.needs("triton")
-def test_the_gpu_kernel_makes_the_same_key_when_interpreted() -> None:
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    subprocess.run([sys.executable, "-c", KEY_KERNEL], env=environment, check=True)
+def test_the_gpu_kernel_makes_the_same_key_when_interpreted(interpreted: dict[str, str]) -> None:
+    assert interpreted[KEY_KERNEL] == ""
 
 
 def test_a_key_made_on_the_device_is_a_hash_of_chacha_blocks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -48,10 +49,9 @@ def test_neighbours_and_counts_are_those_of_the_claim() -> None:
     assert "takes each unit of privacy independently" in told
 
 
-@pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("other", PAGES)
+@pytest.mark.parametrize(("name", "other"), list(itertools.pairwise([*PAGES, next(iter(PAGES))])))
 def test_a_page_of_another_models_numbers_fails(name: str, other: str) -> None:
-    assert bool(untraced(html(name), evidence(other))) is (name != other)
+    assert untraced(html(name), evidence(other))
 
 
 @pytest.mark.parametrize(
