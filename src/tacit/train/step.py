@@ -1,4 +1,4 @@
-"""One private step in place of zero_grad, forward, backward and optimizer.step."""
+"""One private step, in place of zero_grad, forward, backward and optimizer.step."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class PrivateStep:
         self._agree()
 
     def _agree(self) -> None:
-        """One description of the run, one secret and one start for all processes."""
+        """Agree on one description of the run, one secret and one start among all processes."""
         self.course.agree(self)
         names = self._workers.agreed((self._secret.value, self.run, self.source_name, self.cryptographic))
         self._secret = Secret(names[0])
@@ -166,7 +166,7 @@ class PrivateStep:
 
     @property
     def position(self) -> Position:
-        """All of the run that moves, beside model and optimizer."""
+        """The state of the run that changes from step to step, besides model and optimizer."""
         source = self.source_name, self.cryptographic
         past = self._release.correlated.past
         return Position(self.run, self.done, self.clip_norm, self._secret.value, self._sample_key, past, source)
@@ -257,9 +257,9 @@ class PrivateStep:
         return info
 
     def gradients(self, batch: Batch) -> StepInfo:
-        """Set the private gradients without the optimizer's step: for loops that take it themselves, once.
+        """Set the private gradients without the optimizer's step, for loops that take that step themselves, once.
 
-        On a GPU the next step may add up where these gradients lie: whoever keeps some copies them, on the same stream.
+        On a GPU the next step may reuse the memory of these gradients: copy those that you keep, on the same stream.
         """
         if not isinstance(batch, Batch) or batch.order != self.done:
             raise BadInput(
@@ -281,8 +281,9 @@ class PrivateStep:
         return StepInfo.of(len(batch.index), found.parts)
 
     def _move_on(self, clip_norm: float) -> None:
-        """The step is over. Broken off in here (Ctrl-C), the run cannot go on: a part of its state is the next step's,
-        and a step taken again from there would add noise of another kind."""
+        """Finish the step. If this is interrupted (Ctrl-C), the run cannot continue: part of its state belongs to the
+        next step, and repeating the step from there would add noise of another distribution.
+        """
         self.unbroken = False
         self._clipper.clip_norm = clip_norm
         self._release.correlated.advance()
@@ -304,7 +305,7 @@ class PrivateStep:
             )
 
     def _look_again(self) -> None:
-        """After 1, 10, 100 ... steps: say once if records run one at a time; compare on made-up records, never on data.
+        """After 1, 10, 100 ... steps: warn once if records run one at a time, and compare gradients on made-up records.
 
         What is decided here follows from the released weights and public numbers alone (soundness rule 26).
         """
@@ -321,9 +322,9 @@ class PrivateStep:
         self.alone_because = reason
 
     def _chance(self, rank: int) -> bytes:
-        """The key of the random numbers that the records of this step are given in one process (dropout, transforms).
+        """The key of the random numbers of this step's records in one process (dropout, transforms).
 
-        Processes hold other records, so each draws other numbers; the numbers that all records share have rank -1.
+        Processes hold different records, so each draws different numbers; draws that all records share have rank -1.
         """
         return self._secret.key(b"draws", self.done.to_bytes(8, "little"), rank.to_bytes(8, "little", signed=True))
 
@@ -335,7 +336,7 @@ class PrivateStep:
         return recorded if recorded is not None and recorded.takes(batch) else self.parted
 
     def keys(self, batch: Batch) -> Keys:
-        """What the key of this step's noise is made of, beside what it computes."""
+        """The inputs of the key of this step's noise, besides what the step computes."""
         return Keys(self._secret, self.done, self._plan, batch.index)
 
     def _next_norm(self, found: Executed) -> float:
@@ -347,7 +348,7 @@ class PrivateStep:
         return next_norm(rule, self.clip_norm, found.parts, self.plan.expected_batch, noise)
 
     def _charge(self) -> None:
-        """Pay for the whole plan before the first sample; a resumed run has the same key and pays once."""
+        """Charge for the whole plan before the first sample; a resumed run has the same key and is charged once."""
         if not self._charged:
             self.course.enter(self)
         self._charged = True
@@ -372,7 +373,7 @@ class PrivateStep:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a bit-exact continuation needs. A secret: it undoes the privacy of steps still to come."""
+        """Everything that a bit-exact continuation needs. A secret: it undoes the privacy of steps still to come."""
         return saved(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

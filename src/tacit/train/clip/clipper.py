@@ -56,7 +56,7 @@ class Clipper:
 
     @property
     def rounding(self) -> str:
-        """The coarsest precision at work."""
+        """The coarsest precision in use."""
         return coarsest(self.parameters, self.precision)
 
     def begin(self) -> None:
@@ -88,7 +88,7 @@ class Clipper:
         return found
 
     def together(self, batch: Any, mask: Tensor, structure: Structure) -> Clipped:
-        """All records at once, in the way that a structure says."""
+        """Clip all records at once, in the way that `structure` describes."""
         forward = structure.forward(self.losses, batch, self.parameters, self.constants())
         known = mask, self.clip_norm, self.weigh
         if structure.checkpointed and self.add is None:
@@ -96,9 +96,9 @@ class Clipper:
         return clipped_sum(forward, *known, self.add, self._room())
 
     def without_raising(self, batch: Any, mask: Tensor, structure: Structure, alike: Alike) -> Clipped:
-        """All records at once but those at which operations raise; the others are computed as before.
+        """Clip all records at once except those at which operations raise; the others are computed exactly as before.
 
-        One at a time where made-up records in the places of all of them raise too.
+        Falls back to one record at a time if made-up records in their places raise too.
         """
 
         def tried(rows: Any, kept: Tensor) -> Clipped | Failed:
@@ -111,13 +111,13 @@ class Clipper:
             return self._spread(self._alone(batch, mask, shared=True))
 
     def raising(self, batch: Any) -> Failed:
-        """At which records operations raise, all at once and not compiled, where an operation does."""
+        """Find the records at which operations raise in an eager pass over all of them."""
         structure = self.structure(batch)
         found = self._tried(lambda: self._once(batch, structure))
         return found if isinstance(found, Failed) else Failed()
 
     def _runs(self, batch: Any, structure: Structure) -> bool:
-        """Whether a pass over all records at once raises at none of them."""
+        """Whether a pass over all records at once raises for none of them."""
         return not isinstance(self._tried(lambda: self._once(batch, structure)), Failed)
 
     def _once(self, batch: Any, structure: Structure) -> None:
@@ -125,7 +125,7 @@ class Clipper:
         per_example(structure.forward(self.losses, batch, self.parameters, self.constants()), every)
 
     def _tried(self, run: Callable[[], T]) -> T | Failed:
-        """The result of a run with the coins of the step, from the first on; who failed, where it raises."""
+        """The result of a run with the step's coins from the first on, or the records that made it raise."""
         rewound()
         try:
             return run()
@@ -137,11 +137,11 @@ class Clipper:
             return Failed()
 
     def alone(self, batch: Any, mask: Tensor, *, around: Surroundings | None = None) -> Clipped:
-        """One record at a time, for models that are not run otherwise."""
+        """Clip one record at a time, for models that cannot run otherwise."""
         return self._spread(self._alone(batch, mask, around=around))
 
     def _in_range(self, batch: Any) -> Tensor:
-        """Losses of made-up records, whose integers point inside whatever they point into."""
+        """Losses of made-up records, whose integers are clamped into the range of what they index."""
         with InRange():
             return self.losses(batch)
 
@@ -154,9 +154,9 @@ class Clipper:
         around: Surroundings | None = None,
         losses: Callable[[Any], Tensor] | None = None,
     ) -> Clipped:
-        """One record at a time, the sums those of this process.
+        """Clip one record at a time; the sums are those of this process only.
 
-        `shared`: records have the coins that they would have had together, since only one of them made the difference.
+        `shared`: records use the coins that they would have had together, because only one of them caused the fallback.
         """
         add = None if isinstance(self.add, Spread) else self.add
         with self.products():
@@ -164,15 +164,15 @@ class Clipper:
             return clipped_alone(losses or self.losses, batch, *known, around or self.around(), shared=shared)
 
     def _spread(self, found: Clipped) -> Clipped:
-        """Sums over all processes, where every process holds a part of them."""
+        """Sum over all processes, if each process holds a part of the sample."""
         return replace(found, sums=self.add.spread(found.sums)) if isinstance(self.add, Spread) else found
 
     def around(self) -> Surroundings:
-        """All that the model and the loss can reach, as it is now."""
+        """A snapshot of all state that the model and the loss can reach."""
         return Surroundings(self.model, self.loss, self.parameters, called=self.called)
 
     def _check_reach(self, structure: Structure, batch: Any) -> None:
-        """Refuse a model that runs one record at a time and leads to what cannot be put back after each."""
+        """Refuse a model that runs one record at a time and can reach state that cannot be restored after each."""
         if structure.together:
             return
         lost, idle = self._tried_alone(batch)
@@ -199,7 +199,7 @@ class Clipper:
         return around.lost, idle
 
     def products(self) -> AbstractContextManager[Any]:
-        """Float32 means float32: modes that multiply it in less round by more than the noise has room for (rule 11)."""
+        """Compute float32 in float32: less precision rounds by more than the noise has room for (soundness rule 11)."""
         return full_float32() if self.precision == "float32" else nullcontext()
 
     def losses(self, batch: Any, model: nn.Module | None = None, loss: Loss | None = None) -> Tensor:
@@ -209,7 +209,7 @@ class Clipper:
         return wide(losses) if isinstance(losses, Tensor) else losses
 
     def structure(self, batch: Any) -> Structure:
-        """What a probe on public, made-up examples of this shape finds; kept."""
+        """How to run batches of this shape, found by a probe on made-up examples; cached."""
         key = self.key(batch)
         if key not in self.structures:
             with self.products():
@@ -231,7 +231,7 @@ class Clipper:
         return switches(self.modes(), whole=len(self.structures) < MOST_STRUCTURES)
 
     def look_again(self, seed: int) -> None:
-        """Compare once more, at the present weights, on other made-up records; what does not agree runs alone."""
+        """Compare with autograd again, on new made-up records; on disagreement, run one record at a time."""
         here = self._switches()
         for key, structure in self.structures.items():
             if key[1] != here:  # other code runs there; what it is now cannot be looked at
@@ -243,10 +243,10 @@ class Clipper:
             self.structures[key] = found
 
     def _compared(self, batch: Any, structure: Structure, seed: int = 0) -> Structure:
-        """The structure, if what it gives agrees with ordinary autograd; one record at a time, if not.
+        """The structure, if its gradients agree with ordinary autograd; otherwise one record at a time.
 
-        Rounding alone may carry a network another way (a unit that is barely on, an expert that is barely chosen), so
-        what does not agree is compared once more in float64.
+        Rounding alone may change a network's path (a unit near its threshold, an expert that is barely chosen). So a
+        disagreement is checked once more in float64.
         """
         if structure.together and backward_hooks(self.model, self.parameters.values()):
             return Structure(together=False, reason=f"it uses {HOOKED}")
@@ -257,9 +257,9 @@ class Clipper:
         return Structure(together=False, reason=DISAGREES)
 
     def _forgetful(self, batch: Any, structure: Structure) -> Structure:
-        """The structure, if a pass leaves nothing behind; one record at a time, where all is put back, if it does.
+        """The structure, if a pass leaves no state behind; otherwise one record at a time, where all state is restored.
 
-        A model that also leads to what cannot be put back is refused: it would see how many passes there were.
+        A model that can also reach state that cannot be restored is refused: it could see how many passes there were.
         """
         near = partial(Surroundings, self.model, self.loss, self.parameters, near=True)
         if not structure.together or not (what := keeps(self._looked_at, self.parameters, batch, structure, near)):
@@ -269,7 +269,7 @@ class Clipper:
         return Structure(together=False, reason=what)
 
     def _agrees_in_float64(self, batch: Any, structure: Structure, seed: int) -> bool:
-        """Whether a copy of the model in float64 agrees; not, if it cannot be made or run."""
+        """Whether a float64 copy of the model agrees; False if it cannot be made or run."""
         wider = mapped(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, batch)
         try:
             twin = copy.deepcopy(self.model).double()
@@ -281,28 +281,28 @@ class Clipper:
 
     @property
     def alone_because(self) -> str:
-        """Why records run one at a time; empty where they do not."""
+        """Why records run one at a time; empty if they do not."""
         return next((found.reason for found in self.structures.values() if not found.together), "")
 
     def slowness(self) -> Slowness | None:
-        """How much slower one record at a time is, on made-up records of the first shape that runs so."""
+        """How much slower one record at a time is, measured on made-up records of the first shape that needs it."""
         shapes = [self.shapes[key] for key, found in self.structures.items() if not found.together]
         return measured(self, shapes[0]) if shapes else None
 
     def _looked_at(self, batch: Any) -> Tensor:
-        """The loss without autocast: rules are compared with autograd where both round alike."""
+        """The loss without autocast, for comparisons in which rules and autograd must round alike."""
         with uncompiled(self.model):
             losses = self.loss(self.model, batch)
         return wide(losses) if isinstance(losses, Tensor) else losses
 
     def constants(self) -> list[Tensor]:
-        """Tensors of the model that are not trained: public by contract."""
+        """The model's tensors that are not trained, which count as public."""
         trained = {id(tensor) for tensor in self.parameters.values()}
         frozen = [tensor for tensor in self.model.parameters() if id(tensor) not in trained]
         return frozen + list(self.model.buffers())
 
     def _room(self) -> Room | None:
-        """A GPU's memory is kept by torch itself."""
+        """Reused memory on a CPU; None on a GPU, where torch itself caches memory."""
         return self.room if next(iter(self.parameters.values())).device.type == "cpu" else None
 
     def _precision(self) -> AbstractContextManager[Any]:
@@ -316,5 +316,5 @@ class Clipper:
 
 
 def coarsest(parameters: Mapping[str, Tensor], precision: str) -> str:
-    """The coarsest precision at work: autocast's, or that of the parameters themselves."""
+    """The coarsest precision in use: autocast's, or that of the parameters."""
     return "bfloat16" if any(tensor.dtype in REDUCED for tensor in parameters.values()) else precision

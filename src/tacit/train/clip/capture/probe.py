@@ -1,11 +1,11 @@
-"""Before the first step: how can this model be run, and does what is run give what it should?
+"""Before the first step, find out how a model can be run, and check that this gives the right gradients.
 
-Records are made up, shaped like the real ones, and drawn from a public stream; no private value decides anything here
-(soundness rules 8 and 26). A model runs with all records at once where a `Level` takes it, and one record at a time
-where not. Both are exact by construction. All of this is checked nevertheless. The gradient of each made-up record, as
-a vector for every parameter, must be the one that ordinary autograd gives for that record alone, at the initial weights
-and at changed ones. A loss that changes when other records join the batch is refused, because trained one record at a
-time it would not be what its author meant.
+The records are made up: shaped like the real ones and drawn from a public stream, so no private value decides anything
+here (soundness rules 8 and 26). A model runs with all records at once if a `Level` supports it, and one record at a
+time otherwise. Both are exact by construction, and both are checked nevertheless. For every parameter, the gradient of
+each made-up record must equal the one that ordinary autograd gives for that record alone, at the initial weights and at
+changed ones. A loss that changes when other records join the batch is refused: trained one record at a time, it would
+not be what its author meant.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ DISAGREES = "all records at once do not give what each gives alone"
 _RANGES, _SHARE = (2, 30_000, 100), 0.3
 Loss = Callable[[Any], Tensor]
 TOLERANCE = {False: 1e-3, True: 0.2}
-"""Relative error of a gradient that passes, for ordinary and for reduced parameters: rounding is far below it."""
+"""The relative error of a gradient that passes, for ordinary and for reduced precision; rounding is far below it."""
 
 
 @dataclass(frozen=True)
 class Structure:
     """How a model is run. `together`: all records at once; if not, `reason` says why.
 
-    `copies`, `owned`: see `Capture`; `traced`: see `Level`. `checkpointed`: parts of the model are computed again in
-    the backward pass.
+    `copies`, `owned`: see `Capture`; `traced`: see `Level`. `checkpointed`: parts of the model are recomputed in the
+    backward pass.
     """
 
     together: bool = True
@@ -64,7 +64,7 @@ class Structure:
     def forward(
         self, loss: Loss, batch: Any, parameters: Mapping[str, Tensor], lasting: Sequence[Tensor] = ()
     ) -> Forward:
-        """The pass over a batch, run in this way."""
+        """The forward pass over a batch, run in this way."""
         return Forward(loss, batch, parameters, self.copies, self.owned, lasting, self.traced)
 
 
@@ -78,9 +78,9 @@ def probe(
     lasting: Sequence[Tensor] = (),
     model: nn.Module | None = None,
 ) -> Structure:
-    """Find out on made-up records shaped like `batch` how the loss is run; `agrees` compares what that gives.
+    """Find out, on made-up records shaped like `batch`, how to run the loss; `agrees` checks the gradients.
 
-    `lasting`: tensors that outlive a pass, so no record may be written into them. `model` is for messages only.
+    `lasting`: tensors that outlive a pass, so no record may be written into them. `model` is used for messages only.
     """
     with same_random(), NoDropout(), unchanged(lasting, model):
         examples = _first_look(loss, parameters, batch)
@@ -105,7 +105,7 @@ def unchanged(lasting: Sequence[Tensor], model: nn.Module | None = None) -> Iter
 
 
 def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: Any) -> Any:
-    """Made-up records that the model takes; where there are none, a pass may know a better reason than torch."""
+    """Made-up records that the model accepts; if there are none, a captured pass may give the better reason."""
     try:
         return usable(loss, parameters, batch)
     except BadInput:
@@ -123,7 +123,7 @@ def _first_look(loss: Loss, parameters: Mapping[str, Tensor], batch: Any) -> Any
 def _structure(
     loss: Loss, parameters: Mapping[str, Tensor], examples: Any, lasting: Sequence[Tensor], model: nn.Module | None
 ) -> Structure:
-    """The first way that works; twice, since what a model keeps shows the second time."""
+    """The first way of running that works, tried twice, since state that a model keeps shows the second time."""
     reason, ways = "", list(WAYS)
     while ways:
         way = ways.pop(0)
@@ -150,7 +150,7 @@ def _structure(
 
 
 def _parts(forward: Forward) -> bool:
-    """Run a pass with everything that follows it; whether parts of the model are checkpointed."""
+    """Run a pass with its backward pass; returns whether parts of the model are checkpointed."""
     return _pass(forward)[0]
 
 
@@ -191,10 +191,11 @@ def _check_alone(loss: Loss, examples: Any, parameters: Mapping[str, Tensor]) ->
 
 
 def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: Structure, seed: int = 0) -> bool:
-    """Whether all records at once give what ordinary autograd gives for each alone, as vectors, parameter by parameter.
+    """Whether a joint pass gives, for each record and parameter, the gradient that ordinary autograd gives for it
+    alone.
 
-    At the present weights and at moved ones, with few and with more records, integers small and over a wide range.
-    A model that draws random numbers of its own cannot be compared.
+    Compared at the present weights and at changed ones, with few and with more records, and with integers in a small
+    and in a wide range. A model that draws its own random numbers cannot be compared.
     """
     with same_random(seed), NoDropout():
         if _random(loss, made_up(batch, _COUNT, seed)):
@@ -210,12 +211,12 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
 def keeps(
     loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: Structure, around: Callable[[], Surroundings]
 ) -> str:
-    """What a pass over all records at once leaves behind that is not the same after every pass; empty if nothing.
+    """What a joint pass leaves behind that differs from pass to pass; empty if nothing.
 
-    No record's values can be in it, but how many passes there were is private: it follows from the sample's size.
-    The same goes for a generator that starts anew in every pass: what a record draws would hang on its place. A value
-    may stop a pass in torch's part of the backward pass. So what code that runs there has changed is looked at before
-    and after each of its calls.
+    No record's values can be in it, but the number of passes is private: it follows from the sample's size. The same
+    holds for a generator that is reseeded in every pass: what a record draws would depend on its position. A value may
+    stop a pass in torch's part of the backward pass. So state that code changes there is compared before and after each
+    of its calls.
     """
     with same_random(), NoDropout():
         run = partial(_pass, structure.forward(loss, usable(loss, parameters, batch), parameters))
@@ -282,7 +283,7 @@ def usable(
 
 
 def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: Any, structure: Structure) -> bool:
-    """Coins that are public, such as LayerDrop's, fall alike for each record and for all of them at once."""
+    """Compare gradients; shared draws, such as LayerDrop's coin, are equal for single records and for all at once."""
     forward = structure.forward(loss, examples, parameters)
     mask = torch.ones(size(examples), dtype=torch.bool, device=tensors(examples)[0].device)
     expected = []
@@ -304,7 +305,7 @@ def _same(loss: Loss, parameters: Mapping[str, Tensor], examples: Any, structure
 
 
 def _near(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], allowed: float) -> bool:
-    """Every parameter's vector within `allowed` of its length, or far below the length of all of them together."""
+    """Whether every parameter's gradient is within `allowed` of its norm, or negligible beside the whole gradient."""
     lengths = {name: float(tensor.double().norm()) for name, tensor in expected.items()}
     whole = math.hypot(*lengths.values())
     if not math.isfinite(whole):
@@ -318,7 +319,7 @@ def _near(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], allowed: 
 
 
 def _random(loss: Loss, examples: Any) -> bool:
-    """Whether the loss draws random numbers of its own."""
+    """Whether the loss draws its own random numbers."""
     found = []
     with torch.no_grad(), checkpointed(AsItIs()):
         for seed in (1, 2):
@@ -331,9 +332,10 @@ def _random(loss: Loss, examples: Any) -> bool:
 
 
 def _check_apart(loss: Loss, examples: Any, around: Surroundings) -> None:
-    """With the same random numbers and another last or first record, the losses of the others stay what they were.
+    """Check that replacing the last or first record leaves the losses of the others unchanged, with equal random
+    numbers.
 
-    Where the loss does not run on a batch, there is nothing to compare: records are never run as a batch here.
+    If the loss does not run on a batch, nothing is compared, because records are never run as a batch here.
     """
     last = mapped(lambda tensor: torch.cat((tensor[:-1], tensor[:1])), examples)
     first = mapped(lambda tensor: torch.cat((tensor[-1:], tensor[1:])), examples)
@@ -362,7 +364,7 @@ def _check_apart(loss: Loss, examples: Any, around: Surroundings) -> None:
 
 @contextmanager
 def _moved(parameters: Mapping[str, Tensor], share: float, seed: int) -> Iterator[None]:
-    """Weights moved by a share of their size for a while, so that branches that start at zero are seen."""
+    """Temporarily change weights by a share of their size, so that branches that start at zero are seen."""
     if not share:
         yield
         return
@@ -382,7 +384,7 @@ def _moved(parameters: Mapping[str, Tensor], share: float, seed: int) -> Iterato
 
 
 def not_run(error: Exception, what: str = "loss") -> BadInput:
-    """The one sentence for a model that does not go with its data; made-up records hold no values to tell."""
+    """The one sentence for a model that does not accept its data; made-up records contain no private values."""
     reason = str(error).split("\n")[0].rstrip(".")
     if isinstance(error, IndexError):
         reason = "a label or an id is out of range"
@@ -413,7 +415,7 @@ def made_up(batch: Any, count: int, seed: int = 0, high: int = 2) -> Any:
 
 @contextmanager
 def same_random(seed: int = 0) -> Iterator[None]:
-    """A model that draws numbers draws the same ones each time; the ambient random state is left as it was."""
+    """Make a model draw the same random numbers each time, and restore the ambient state afterwards."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices), seeded(_SEED + seed):
         seed_torch(_SEED + seed)

@@ -1,4 +1,4 @@
-"""Attributes of classes, of their objects in C and of exceptions: which there are, and what they hold."""
+"""The attributes of classes, of objects implemented in C, and of exceptions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def inherited(kind: type, name: str) -> Any:
 
 @functools.cache
 def raised(kind: type) -> tuple[str, ...]:
-    """Attributes of exceptions of a class that C code keeps."""
+    """Attributes of exceptions of a class that C code stores."""
     held = {name: one for base in kind.__mro__[:-1] for name, one in vars(base).items()}
     return tuple(name for name, one in held.items() if isinstance(one, WRITTEN) and name not in OWN)
 
 
 def own_names(kind: type) -> list[str]:
-    """Attributes of a class that code sets; slots are those of its objects."""
+    """Attributes of a class that Python code can set; slots belong to its objects."""
     return [
         name for name, value in vars(kind).items() if name not in OWN and not isinstance(value, MemberDescriptorType)
     ]

@@ -1,7 +1,7 @@
-"""Memory of tensors, and generators of random numbers: what a record is given is its own, and is thrown away.
+"""Give each record its own copy of tensors' memory and random generators, which is discarded afterwards.
 
-A tensor keeps its identity and is given other memory while a record runs: a copy that is only made where something is
-written (torch's copy-on-write storage). Whatever is written, by whatever name (`.data`, a view, numpy), goes there.
+A tensor keeps its identity and gets other memory while a record runs: a copy-on-write storage of torch, which is copied
+only when it is written. All writes, through any alias (`.data`, a view, numpy), go there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .snapshots import alike
 PLACES = ("cpu", "cuda")
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 SMALL = 2**20
-"""Tensors of so many numbers are copied once for all records, so that their own memory stays where it is."""
+"""Tensors up to this size are copied once for all records, so that their own memory stays in place."""
 
 
 def swappable(tensor: Tensor) -> bool:
@@ -32,7 +32,7 @@ def swappable(tensor: Tensor) -> bool:
 
 
 class Memory:
-    """The memory of some tensors; those that share memory go on sharing it."""
+    """The memory of some tensors; tensors that share memory keep sharing it."""
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self.tensors = list(tensors)
@@ -47,13 +47,13 @@ class Memory:
         self.keys = [data.untyped_storage()._cdata for data in self.own]
 
     def enter(self) -> None:
-        """Give every tensor memory of this record's own."""
+        """Give every tensor memory that belongs to this record."""
         given = {key: _lazily(master).untyped_storage() for key, master in self.masters.items()}
         for tensor, data, key in zip(self.tensors, self.own, self.keys, strict=True):
             tensor.data = data.new_empty(0).set_(given[key], data.storage_offset(), data.size(), data.stride())
 
     def restore(self) -> None:
-        """Give every tensor its own memory back, and forget hooks and gradients that were hung on it."""
+        """Give every tensor its original memory back, and drop hooks and gradients that were attached to it."""
         for tensor, data, version in zip(self.tensors, self.own, self.versions, strict=True):
             tensor.data = data
             if tensor._version != version:  # how often something was written
@@ -76,7 +76,7 @@ class Memory:
 
 
 def gradient(tensor: Tensor) -> Tensor | None:
-    """What `grad` holds; torch warns where a tensor that was computed does not keep one."""
+    """The value of `grad`, without torch's warning for tensors that do not retain it."""
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
@@ -85,13 +85,13 @@ def _hooks(tensor: Tensor) -> list[Any]:
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
-    """To the last bit."""
+    """Whether two tensors are equal bit for bit."""
     one, other = one.detach(), other.detach()
     return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def _master(data: Tensor) -> Tensor:
-    """All of a tensor's memory, as numbers of its kind: a copy, or where it is large and torch can share it, itself."""
+    """A tensor's whole storage in its dtype: a copy, or the storage itself if it is large and can be shared."""
     storage = data.untyped_storage()
     whole = data.new_empty(0).set_(storage, 0, (storage.nbytes() // data.element_size(),), (1,))
     if data.device.type != "cpu" or whole.numel() <= SMALL:
@@ -104,12 +104,12 @@ def _master(data: Tensor) -> Tensor:
 
 
 def _lazily(master: Tensor) -> Tensor:
-    """A copy that is made when it is written into; on a GPU at once."""
+    """A copy that is made when it is written to; on a GPU, at once."""
     return torch._lazy_clone(master) if master.device.type == "cpu" else master.clone()
 
 
 class Odd:
-    """A tensor whose memory cannot be exchanged (sparse, sharded, quantised): copied, and copied back."""
+    """A tensor whose memory cannot be exchanged (sparse, sharded, quantised): it is copied, and copied back."""
 
     def __init__(self, held: Tensor) -> None:
         self.held, self.noted = held, held.detach().clone()
@@ -120,9 +120,9 @@ class Odd:
 
 
 class Draws:
-    """A generator of random numbers: seeded for each record, and put back.
+    """A random generator: seeded for each record, and restored.
 
-    How many numbers a record draws may depend on its values, so the next must not go on where it stopped.
+    The number of draws of a record may depend on its values, so the next record must not continue from there.
     """
 
     def __init__(self, held: Any) -> None:
@@ -165,7 +165,7 @@ def _state(held: Any) -> Any:
 
 
 class Flags:
-    """Settings of Python and torch that code may change for everybody."""
+    """Global settings of Python and torch that code may change."""
 
     def __init__(self) -> None:
         self.noted = [get() for get, _ in FLAGS]
@@ -176,7 +176,7 @@ class Flags:
                 put(noted)
 
     def moved(self) -> str:
-        """Whether gradients are recorded does not count: torch sets that for itself in the backward pass."""
+        """The name of a setting that changed; not gradient mode, which torch sets in the backward pass."""
         for (get, _), noted in zip(FLAGS, self.noted, strict=True):
             if get is not torch.is_grad_enabled and get() != noted:
                 return f"a setting of torch or Python ({getattr(get, '__name__', 'autocast').lstrip('_')})"
@@ -201,7 +201,7 @@ def _set_deterministic(noted: tuple[bool, bool]) -> None:
 
 
 def _products() -> str | tuple[str, ...]:
-    """How float32 numbers are multiplied; by torch's newer settings where they are in use, and the older raise."""
+    """How float32 is multiplied, by torch's newer settings if those are in use, where the older ones raise."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:

@@ -1,10 +1,10 @@
-"""The walk to everything in which code that runs one record at a time could keep values for the next.
+"""Find everything in which code that runs one record at a time could store values for the next record.
 
-Such code may look at values, so it could leave a record's in a buffer, an attribute, a closure, a class or a variable
-of a module. `Reach` walks from the model and the loss to every object that they can reach. It follows attributes,
+Such code may look at values, so it could leave a record's values in a buffer, an attribute, a closure, a class or a
+module variable. `Reach` walks from the model and the loss to every object that they can reach. It follows attributes,
 slots, containers, tensors, arrays, closures, defaults, the classes of objects, and the variables that the user's code
-names in its own and in other modules. Beside those it holds the variables of all modules of the user's and the
-containers in them, whether or not code names them. What code of an installed library names is added when that code is
+refers to in its own and in other modules. It also covers the variables of all of the user's modules and the containers
+in them, whether or not code refers to them. What the code of an installed library refers to is added when that code is
 called.
 """
 
@@ -86,7 +86,7 @@ KNOWN = ("snapshots", "draws", "caches", "opaque", "_arrays", "_tensors", "_seen
 
 
 class Reach:
-    """What some roots lead to, with a snapshot of each object as it is now."""
+    """Everything that some roots lead to, with a snapshot of each object as it is now."""
 
     def __init__(self, *roots: Any, near: bool = False) -> None:
         """`near`: what is held as values only, not what the code of libraries' classes and functions names."""
@@ -113,7 +113,7 @@ class Reach:
         self._sweep()
 
     def _walk(self) -> None:
-        """Visit what is left, once each; `_seen` keeps all of it alive, so that no identity is used again."""
+        """Visit what is left, once each; `_seen` keeps all objects alive, so that no id is reused."""
         while self._left:
             value, path, whole = self._left.pop()
             if isinstance(value, HOLDERS):
@@ -128,7 +128,7 @@ class Reach:
                 self.opaque.setdefault(path or "the model", type(value).__qualname__)
 
     def name_of(self, held: Any, part: str = "") -> str:
-        """Where an object was met, for a message: names of attributes and keys, never values."""
+        """The path by which an object was found, for a message: names of attributes and keys, never values."""
         module = held.get("__name__", "") if isinstance(held, dict) else getattr(held, "__name__", "")
         path = self._paths.get(id(held), "") or str(module)
         return ".".join(filter(None, (path, part))) or f"a {type(held).__name__} of the model"
@@ -150,7 +150,7 @@ class Reach:
         self._waiting = {code: [one for one in some if id(one) in self._seen] for code, some in self._waiting.items()}
 
     def _sweep(self) -> None:
-        """Variables of all modules of the user's, containers among them, and objects of the user's own classes."""
+        """Visit variables of all of the user's modules, containers among them, and objects of the user's classes."""
         for module in list(sys.modules.values()):
             if isinstance(module, ModuleType) and of_the_user(module):
                 self._module(module)
@@ -222,7 +222,7 @@ class Reach:
         return held is not None or bool(slots) or isinstance(value, BaseException)
 
     def _noted(self, value: Any, names: tuple[str, ...]) -> None:
-        """Attributes that C code keeps."""
+        """Snapshot the attributes that C code stores."""
         self.snapshots.append(Attributes(value, lambda name: getattr(value, name, ABSENT), lambda: names))
         self._later((getattr(value, name, ABSENT) for name in names), "", False)
 
@@ -253,7 +253,7 @@ class Reach:
         return True
 
     def _callable(self, value: Any, path: str) -> bool:
-        """What wraps a function or belongs to one."""
+        """Visit what wraps a function or belongs to one."""
         if isinstance(value, MethodType):
             self._left += [(value.__func__, path, True), (value.__self__, path, True)]
         elif isinstance(value, BuiltinFunctionType | MethodWrapperType):
@@ -279,7 +279,7 @@ class Reach:
         return True
 
     def _function(self, value: FunctionType, path: str) -> None:
-        """What a function of the user's own encloses and names; a library's waits until it is called."""
+        """Visit what a user's function encloses and refers to; a library's waits until it is called."""
         self.snapshots.append(Function(value))
         if self._near:
             self._near_function(value, path)
@@ -361,7 +361,7 @@ class Reach:
                 self._shallow(held[name], f"{path}.{name}")
 
     def _shallow(self, value: Any, path: str) -> None:
-        """Of a function or an object of a library that is left alone, the attributes: they can be set by anybody."""
+        """Visit the attributes of a function or object of a library that is left alone: anybody can set them."""
         attributes = getattr(value, "__dict__", None)
         if isinstance(value, FunctionType):
             self._left.append((value, path, False))
@@ -410,7 +410,7 @@ def _of_sharding(value: Any) -> bool:
 
 
 def handlers() -> list[Any]:
-    """Handlers of logging that keep what they are given: those of somebody's own, and those with a buffer."""
+    """Logging handlers that store what they are given: user-defined ones, and those with a buffer."""
     every = [logging.root, *logging.root.manager.loggerDict.values()]
     found = [one for each in every for one in (getattr(each, "handlers", ()))]
     return [one for one in found if not foreign(type(one).__module__) or hasattr(one, "buffer")]

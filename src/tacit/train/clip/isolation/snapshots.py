@@ -1,7 +1,7 @@
-"""Snapshots of single objects: each notes what its object holds when it is made, and `restore` puts exactly that back.
+"""Snapshots of single objects: each stores what its object holds when it is made, and `restore` puts exactly that back.
 
-Contents are compared by identity, since comparing by value would run user code. Methods of the built-in types are
-called on the types themselves, so that no subclass can pretend to be unchanged.
+Contents are compared by identity, since comparing by value would run user code. Methods of built-in types are called on
+the types themselves, so that a subclass cannot pretend to be unchanged.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .kinds import slots_of
 
 ABSENT = object()
 LARGEST = 2**24
-"""Arrays of more bytes are made read-only while user code runs, in place of being copied and compared."""
+"""Arrays of more bytes are made read-only while user code runs, instead of being copied and compared."""
 LOADED = ModuleType, FunctionType, BuiltinFunctionType, type
-"""What libraries load late, and is left where it is."""
+"""What libraries load late, which is left in place."""
 VALUES = (
     int, float, complex, str, bytes, bytearray, frozenset, set, range, slice, Decimal, Fraction, date, time, timedelta,
     np.generic, torch.device, torch.dtype,
@@ -48,14 +48,14 @@ def slot_of(slot: MemberDescriptorType, value: Any) -> Any:
 
 
 class Snapshot(Protocol):
-    """What an object held."""
+    """The stored content of an object."""
 
     def restore(self) -> None:
         """Put it back."""
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two values say the same; a tensor of the records' own says nothing that a later pass may read."""
+    """Whether two values are equal; per-record tensors count as equal, since a later pass cannot read them."""
     if one is other:
         return True
     if isinstance(one, Tensor) and isinstance(other, Tensor):
@@ -93,7 +93,7 @@ def _held(function: FunctionType) -> tuple[Any, ...]:
 
 
 def same(held: Iterable[object], noted: Iterable[object]) -> bool:
-    """Whether these are the very same objects in the same order; both have one length."""
+    """Whether these are identical objects in the same order; both have the same length."""
     return all(map(is_, held, noted))
 
 
@@ -122,7 +122,7 @@ class Mapping:
 
 
 def _differing(now: dict[Any, Any], before: dict[Any, Any]) -> str:
-    """The name of a key whose value is another, or that is there only once."""
+    """The name of a key whose value changed, or that was added or removed."""
     for key in {**before, **now}:
         if not alike(now.get(key, ABSENT), before.get(key, ABSENT)):
             return key[:40] if isinstance(key, str) else f"a key of type {type(key).__name__}"
@@ -130,14 +130,14 @@ def _differing(now: dict[Any, Any], before: dict[Any, Any]) -> str:
 
 
 def _kind(held: dict[Any, Any]) -> type[dict[Any, Any]]:
-    """Ordered dicts keep their order in a place of their own."""
+    """The type whose methods to use: ordered dicts store their order separately."""
     return OrderedDict if isinstance(held, OrderedDict) else dict
 
 
 class Names:
-    """Some variables of a module, or all of them: rebound ones are bound as before, new ones are removed.
+    """Some or all variables of a module: rebound ones are bound as before, new ones are removed.
 
-    Names are changed one by one: the module stays usable by other threads meanwhile.
+    Names are changed one by one, so that the module stays usable by other threads meanwhile.
     """
 
     def __init__(self, held: dict[str, Any], only: frozenset[str] | None = None) -> None:
@@ -172,7 +172,7 @@ def _is_loaded(value: object) -> bool:
 
 
 class Added:
-    """New variables of a library's module that hold data are removed; what the library loads late is left alone."""
+    """Remove new variables with data from a library's module; what the library loads late is left alone."""
 
     def __init__(self, held: dict[str, Any]) -> None:
         self.held, self.noted = held, frozenset(held)
@@ -186,7 +186,7 @@ class Added:
 
 
 class Patched:
-    """A class of a library: attributes are bound as before, and new ones that hold data are removed."""
+    """A library's class: attributes are bound as before, and new ones with data are removed."""
 
     def __init__(self, held: type) -> None:
         self.held, self.noted = held, dict(vars(held))
@@ -225,7 +225,7 @@ class Sequence:
 
 
 def _each(held: list[Any] | deque[Any] | set[Any]) -> Iterator[Any]:
-    """What is really in it, whatever a subclass says of itself."""
+    """The actual items, whatever a subclass reports."""
     found: Iterator[Any] = _base(held).__iter__(held)
     return found
 
@@ -264,7 +264,7 @@ class Bytes:
 
 
 class Cell:
-    """A variable that functions enclose."""
+    """A closure variable."""
 
     def __init__(self, held: CellType) -> None:
         self.held, self.noted = held, content(held)
@@ -282,7 +282,7 @@ class Cell:
 
 
 def content(cell: CellType) -> Any:
-    """What a cell holds; nothing where its variable is not bound yet."""
+    """The value of a closure cell; a marker if it is not bound yet."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -290,7 +290,7 @@ def content(cell: CellType) -> Any:
 
 
 class Function:
-    """What a function does, its defaults and its attributes."""
+    """The code, defaults and attributes of a function."""
 
     def __init__(self, held: FunctionType) -> None:
         self.held = held
@@ -364,7 +364,7 @@ class Partial:
 
 
 class Attributes:
-    """Attributes that are read and written by descriptors: those of a class, and slots of an object."""
+    """Attributes that descriptors read and write: those of a class, and slots of an object."""
 
     def __init__(self, held: Any, get: Callable[[str], Any], names: Callable[[], Iterable[str]]) -> None:
         self.held, self.get, self.names = held, get, names
@@ -411,7 +411,7 @@ class Array:
             self.held.flags.writeable = self.writeable
 
     def _reform(self) -> None:
-        """The shape and kind of its numbers as before; one that was made longer or shorter is that no more."""
+        """Restore shape and dtype; impossible for an array that was resized."""
         held, (kind, shape, strides) = self.held, self.form
         if (held.dtype, held.shape, held.strides) == self.form:
             return

@@ -1,13 +1,14 @@
-"""Run user code for one record, and put everything that it can reach back as it was.
+"""Run user code for one record, and restore everything that it can reach.
 
 `Reach` finds what the model, the loss and the user's modules lead to, before the record runs. Installed libraries hold
-far more than a pass uses, so what their code names is found when that code is called. A trace function sees every call
-of a Python function before its first line runs, and notes what that function names. Nothing can have changed it before,
-since none of the code that ran named it.
+far more than a pass uses, so what their code refers to is found when that code is called. A trace function sees every
+call of a Python function before its first line runs, and snapshots what that function refers to. Nothing can have
+changed it before, since no code that ran referred to it.
 
-Not held: `UNCOVERED`. Objects of C libraries that can be advanced or written and not put back (iterators, generators,
-files) are `opaque`: a model that leads to one and runs one record at a time is refused. A record whose values lead to
-code that no made-up record came to, and that names such an object, is stopped there and contributes nothing.
+Not covered: `UNCOVERED`. Objects of C libraries that can be advanced or written and not restored (iterators,
+generators, files) are `opaque`: a model that can reach one and runs one record at a time is refused. A record may
+reach, because of its values, code that no made-up record reached and that refers to such an object. It is stopped there
+and contributes nothing.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ UNCOVERED = (
 
 
 class Stopped(BaseException):
-    """A record led to code that names what cannot be put back. Not an Exception, since user code catches those."""
+    """A record reached code that refers to what cannot be restored. Not an Exception, since user code catches those."""
 
 
 class Surroundings(Reach):
-    """The state around some user code as it is now. `run` calls a function and puts all of it back."""
+    """The state around some user code as it is now. `run` calls a function and restores all of it."""
 
     def __init__(self, *roots: Any, near: bool = False, called: Called | None = None) -> None:
         """`near`: see `Reach`. `called`: code that earlier runs came to, and that this one adds to."""
@@ -72,22 +73,22 @@ class Surroundings(Reach):
 
     @property
     def lost(self) -> dict[str, str]:
-        """What cannot be put back, by its path: that which the roots lead to, and that which a run was stopped at."""
+        """What cannot be restored, by its path: what the roots lead to, and what a run was stopped at."""
         return self.opaque | self._met
 
     def run(self, seed: int, function: Callable[[], T]) -> T:
-        """The function's result, with generators that start from the seed; afterwards all is as it was."""
+        """The function's result, with generators seeded; afterwards all state is restored."""
         with self._entered(seed), decimal.localcontext():
             return contextvars.copy_context().run(self._traced, function)
 
     def moved_by(self, function: Callable[[], object]) -> str:
-        """What a call of the function leaves otherwise than it was, by name, empty if nothing; all is put back."""
+        """The name of something that a call of the function changes, empty if nothing; all state is restored."""
         with self._entered(None):
             function()
             return self.otherwise()
 
     def otherwise(self) -> str:
-        """Something that is otherwise than it was when this was made, by name; empty where nothing is."""
+        """The name of something that has changed since this was made; empty if nothing."""
         for one in (*self.snapshots, *self._own_draws()):
             if isinstance(one, Memory):
                 if (tensor := one.written()) is not None:
@@ -105,7 +106,7 @@ class Surroundings(Reach):
         return ""
 
     def _own_draws(self) -> list[Draws]:
-        """Generators but for Python's and numpy's own, which start alike for all parts of a step (`Coins`)."""
+        """All generators except those of Python and numpy, which start alike for all parts of a step (`Coins`)."""
         return [draws for draws in self.draws if draws.held not in (random._inst, np.random.mtrand._rand)]
 
     def _traced(self, function: Callable[[], T]) -> T:
@@ -132,7 +133,7 @@ class Surroundings(Reach):
         return found
 
     def _call(self, frame: FrameType, event: str, _: Any) -> None:
-        """Note what the code of a library names, and what the function encloses, before it runs for the first time."""
+        """Snapshot what a library's code refers to and a function encloses, before it runs for the first time."""
         code = frame.f_code
         if code in self._known or _importing(frame):
             return
@@ -262,7 +263,7 @@ class Surroundings(Reach):
             self._unload()
 
     def _unload(self) -> None:
-        """Forget modules of the user's that a record was the first to import; libraries stay loaded."""
+        """Unload the user's modules that a record was the first to import; libraries stay loaded."""
         if len(sys.modules) == len(self._modules):
             return
         for name in sys.modules.keys() - self._modules:
@@ -276,7 +277,7 @@ class Surroundings(Reach):
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Our own code in the midst of the user's: levels of `torch.func`, modes and settings of torch are not in force."""
+    """Run our own code inside the user's, without levels of `torch.func`, modes and settings of torch."""
     levels, functions = torch._C._DisableFuncTorch(), torch._C.DisableTorchFunction()
     with levels, functions, _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
         yield
@@ -290,7 +291,7 @@ def _runs(function: FunctionType, frame: FrameType) -> bool:
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Whether code runs because a library is loaded for the first time: it then makes what it names."""
+    """Whether code runs because a library is being imported: it then creates what it refers to."""
     last = frame
     while frame is not None and frame.f_code is not Surroundings._traced.__code__:
         if frame.f_globals.get("__name__") == "importlib._bootstrap":
