@@ -1,4 +1,4 @@
-"""How strongly objective perturbation should regularise: the constant TILT_SPREAD, chosen without Adult.
+"""How strongly objective perturbation should regularise: the constant LENGTH, chosen without Adult.
 
     python benchmarks/erm_spread.py [--quick] [--spreads 3,4.5,6,9]
 
@@ -18,7 +18,7 @@ from sklearn.metrics import log_loss
 from erm_tables import CENSUS, Data, credit, numbered, tabular
 from machine import RESULTS, describe
 from tacit.data.loaders import folder
-from tacit.erm import PrivateLogisticRegression, choice, methods
+from tacit.erm import PrivateLogisticRegression, choice, shape
 
 SIZE = 40_000
 DIABETES = {
@@ -65,7 +65,9 @@ TABLES = {
 def loss(data, epsilon, seeds):
     found = []
     for seed in range(seeds):
-        model = PrivateLogisticRegression(epsilon, norm_bound=data.norm, classes=[0, 1], random_state=seed)
+        model = PrivateLogisticRegression(
+            epsilon, method="objective", norm_bound=data.norm, classes=[0, 1], random_state=seed
+        )
         shares = model.fit(data.x[data.train], data.y[data.train]).predict_proba(data.x[~data.train])
         found.append(log_loss(data.y[~data.train], shares[:, 1]))
     return float(np.mean(found))
@@ -81,7 +83,7 @@ def main():
         data = make()
         for epsilon in (0.1, 1.0):
             for spread in map(float, asked.spreads.split(",")):
-                methods.TILT_SPREAD = spread
+                shape.LENGTH = spread
                 choice.planned.cache_clear()
                 found = loss(data, epsilon, 1 if asked.quick else 4)
                 rows.append({"table": name, "epsilon": epsilon, "spread": spread, "log_loss": found})

@@ -84,8 +84,11 @@ MAKERS = {
     "k-means": lambda: PrivateKMeans(3, 1.0, 1e-6, norm_bound=2.0, max_iter=3, random_state=0),
     "naive Bayes": lambda: PrivateGaussianNB(1.0, 1e-6, norm_bound=2.0, classes=[0, 1], random_state=0),
     "regression": lambda: PrivateLinearRegression(1.0, 1e-6, norm_bound=2.0, target_range=(-1, 1), random_state=0),
-    "gradient": lambda: PrivateLogisticRegression(
-        1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="gradient", random_state=0
+    "gradient": lambda: PrivateLogisticRegression(  # so does the number of its steps
+        1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="gradient", public_size=SIZE, random_state=0
+    ),
+    "momentum": lambda: PrivateLogisticRegression(
+        300.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="gradient", public_size=SIZE, random_state=0
     ),
     "softmax": lambda: PrivateLogisticRegression(1.0, 1e-6, norm_bound=2.0, classes=[0, 1, 2], random_state=0),
     "output": lambda: PrivateSVC(1.0, 1e-6, norm_bound=2.0, classes=[0, 1], method="output", random_state=0),
@@ -94,7 +97,7 @@ MAKERS = {
     ),
     "bins": lambda: PrivateAdditiveTrees(90.0, 1e-6, bounds=(-5, 5), bins=2, classes=[0, 1], random_state=0),
 }
-LABELLED = {"naive Bayes", "regression", "gradient", "softmax", "output", "smooth", "bins"}
+LABELLED = {"naive Bayes", "regression", "gradient", "momentum", "softmax", "output", "smooth", "bins"}
 
 
 def worst(monkeypatch, name):

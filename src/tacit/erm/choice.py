@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from ..core import BadInput
 from .budget import Budget
-from .methods import METHODS, TILT_SPREAD, tilting
-from .shape import Design, Shape
+from .methods import METHODS
+from .shape import LENGTH, Design, Shape
 
 NAMES = ("auto", *METHODS)
 COMPARED = ("objective", "output", "gradient")
@@ -39,33 +39,41 @@ def _best(shape: Shape, budget: Budget) -> tuple[str, str]:
         return "output", "delta 0: output perturbation is pure"
     if shape.regularization == 0:
         return "gradient", "regularization 0: the other methods need a strongly convex objective"
-    if shape.regularization is not None:
-        if budget.reach * tilting(shape) > budget.epsilon / budget.models / 2:
-            return "gradient", "objective perturbation at this regularization would spend half of epsilon on curvature"
-        return "objective", "one Gaussian vector pays for the whole minimisation, and the loss's curvature damps it"
-    risks = {name: predicted(planned(name, shape, budget), shape) for name in COMPARED}
+    risks = {name: predicted(name, shape, budget) for name in COMPARED}
     best = min(risks, key=lambda name: risks[name])
-    if risks[best] >= shape.at_zero:
-        return COMPARED[0], "no theorem predicts less risk than that of weights 0: there is too little to learn from"
+    if risks[best] >= shape.at_zero and shape.regularization is None:
+        return COMPARED[0], "no method is predicted to beat weights 0: there is too little to learn from"
     others = " and ".join(f"{risk:.3g} ({name})" for name, risk in risks.items() if name != best)
     return best, f"the least predicted excess risk, {risks[best]:.3g} ({best}), against {others}"
 
 
-def predicted(design: Design, shape: Shape) -> float:
-    r"""The mean loss above that of any weights of length W = TILT_SPREAD d^{1/4}, on average at most.
+def predicted(method: str, shape: Shape, budget: Budget) -> float:
+    r"""The excess of the mean loss over its minimum that is to be expected of a method; infinite if it is refused.
 
-    From public numbers alone, for rows of norm 1 and a sum over n records with regularisation lambda, s = steepness,
-    M = the largest curvature:
+    A model from public numbers alone, no bound: rows of norm 1 point everywhere alike, so that the mean loss has the
+    curvature k = bend/d in every direction, and the best weights have length W = LENGTH d^{1/4}. A method finds a part
+    p of them, with noise of variance v in each weight; the excess is k ((1 - p)^2 W^2 + d v)/2. With l = lambda/n,
+    q = k/(k + l) and the noise r = z s/n:
 
-        objective   (lambda W^2 + d (z s)^2/lambda)/2n
-        output      (lambda W^2 + M d (z s/lambda)^2)/2n
-        gradient    Theorem 7 for |w| = W
-
-    Reference: docs/proofs/erm.md, Theorems 4 and 7. The last noise and what the solver leaves undone are not counted.
+        objective   p = q                                v = (r/(k + l))^2
+        output      p = q                                v = (r/l)^2
+        gradient    p = q (1 - e^{-3 (k + l) t/4})       v = r^2 t/T (1 - e^{-2 (k + l) t})/(2 (k + l)), t = eta T
     """
-    square = TILT_SPREAD**2 * math.sqrt(shape.features)
-    if design.expected is not None:
-        return design.expected + (square - 1) / (2 * design.step_size * (design.steps // 2))
-    strength, noise = design.regularization, shape.features * (design.noise_multiplier * shape.steepness) ** 2
-    curved = strength if design.method == "objective" else shape.records * shape.bend + strength
-    return (strength * square + curved * noise / strength**2) / (2 * shape.size)
+    try:
+        design = planned(method, shape, budget)
+    except BadInput:
+        return math.inf
+    square, bend = LENGTH**2 * math.sqrt(shape.features), shape.bend / shape.features
+    part, variance = _learned(design, shape, bend)
+    return bend / 2 * ((1 - part) ** 2 * square + shape.features * variance)
+
+
+def _learned(design: Design, shape: Shape, bend: float) -> tuple[float, float]:
+    """The part of the best weights that a method finds, and the variance of each weight."""
+    square = (design.noise_multiplier * shape.steepness / shape.size) ** 2
+    if design.method in ("objective", "output"):
+        whole = bend + design.regularization / shape.size
+        return bend / whole, square / (whole if design.method == "objective" else whole - bend) ** 2
+    whole, time = bend + design.regularization, design.time
+    found, settled = -math.expm1(-0.75 * whole * time), -math.expm1(-2 * whole * time)
+    return bend / whole * found, square * time / design.steps * settled / (2 * whole)

@@ -19,10 +19,10 @@ from ..core.randomness import Source
 from .budget import Budget
 from .losses import Floats
 from .noise import gaussian
-from .shape import Design, Shape
+from .shape import AHEAD, Design, Shape
 
 SPREAD = 1.0
-"""Noise that gradient perturbation accepts in every weight, for rows of norm 1: it sets how far to fit."""
+"""Noise that `single` and `dynamics` accept in every weight, for rows of norm 1: it sets how far to fit."""
 MOST_STEPS = 400
 RATE, SAMPLED_STEPS = 0.1, 200
 """A tenth of the records at every step, twenty passes: found on five public tables (benchmarks/tables.py)."""
@@ -42,15 +42,20 @@ def gradient(shape: Shape, budget: Budget) -> Design:
     r"""theta <- theta - eta ((sum_i grad f_i(theta) + N(0, (z s)^2 I))/n + lambda theta), all records in every step.
 
     Guarantee: `Repeat(Gaussian(z), steps)`; every iterate may be seen. n is the public size.
-    After T steps the noise in a weight that no loss bends has spread eta sqrt(T) z s/n; T and eta make it SPREAD.
+    After T steps the noise in a weight that no loss bends has spread eta sqrt(T) z s/n; T and eta make it
+    `shape.spread`. Where that takes more than MOST_STEPS steps, which are at most 1/beta long, the descent has momentum
+    and makes fewer.
     """
     needs_delta("gradient", budget)
     once = budget.gaussian_noise()
-    time = SPREAD * shape.size / (once * shape.steepness)
-    steps = min(max(math.ceil(time * shape.bend), 10), MOST_STEPS)
+    time = shape.spread * shape.size / (once * shape.steepness)
+    steps = max(math.ceil(time * shape.bend), 10)
+    accelerated = steps > MOST_STEPS
+    if accelerated:
+        steps = min(math.ceil(math.sqrt(2 * shape.mean_bend * AHEAD * time)), MOST_STEPS)
     noise = budget.gaussian_noise(steps)
     found = Design("gradient", Repeat(Gaussian(noise), steps), noise, shape.regularization or 0.0, steps)
-    return _stepped(found, shape, time / steps)
+    return (_ahead if accelerated else _stepped)(found, shape, time / steps)
 
 
 def sgd(shape: Shape, budget: Budget) -> Design:
@@ -65,7 +70,8 @@ def sgd(shape: Shape, budget: Budget) -> Design:
 
     noise = budget.least_noise(event)
     found = Design("sgd", event(noise), noise, shape.regularization or 0.0, SAMPLED_STEPS, rate=RATE)
-    return _stepped(found, shape, SPREAD * RATE * shape.size / (math.sqrt(SAMPLED_STEPS) * noise * shape.steepness))
+    wanted = shape.spread * RATE * shape.size / (math.sqrt(SAMPLED_STEPS) * noise * shape.steepness)
+    return (_ahead if wanted * (shape.mean_bend + found.regularization) > 1 else _stepped)(found, shape, wanted)
 
 
 def single(shape: Shape, budget: Budget) -> Design:
@@ -116,14 +122,31 @@ def _stepped(design: Design, shape: Shape, wanted: float) -> Design:
     Theorem 7. Here |w| = 1.
     """
     beta, steps = shape.mean_bend + design.regularization, design.steps
-    eta, batch = min(wanted, 1 / beta), design.rate * shape.size
-    room = rounded(design.with_(step_size=eta), shape, shape.rounding, shape.features)
+    found = design.with_(step_size=min(wanted, 1 / beta))
+    eta, error, kept = found.step_size, _error(found, shape), steps // 2
+    slow = 1 / (2 * eta * kept)
+    expected = slow * (1 + (steps - kept) * eta**2 * error) + eta * error / 2 * (1 + beta * eta)
+    return found.with_(expected=expected, slowness=slow)
+
+
+def _ahead(design: Design, shape: Shape, wanted: float) -> Design:
+    r"""A design with momentum, whose step t is c t long, c <= 1/2 beta, and goes as far as steps of length `wanted`.
+
+    Its end exceeds F(w) on average by |w|^2/(c T (T + 1)) + c v (2T + 1)/3: docs/proofs/erm.md, Theorem 10.
+    """
+    steps = design.steps
+    found = design.with_(step_size=min(AHEAD * wanted / steps, 1 / (2 * shape.mean_bend)), accelerated=True)
+    slow = 1 / (found.step_size * steps * (steps + 1))
+    expected = slow + found.step_size * _error(found, shape) * (2 * steps + 1) / 3
+    return found.with_(expected=expected, slowness=slow)
+
+
+def _error(design: Design, shape: Shape) -> float:
+    """The mean square of a noisy gradient's error, that of sampling included."""
+    batch = design.rate * shape.size
+    room = rounded(design, shape, shape.rounding, shape.features)
     noise = shape.features * (design.noise_multiplier * room / batch) ** 2
-    error = noise + (1 - design.rate) * shape.steepness**2 / batch * shape.records / shape.size
-    kept = steps // 2
-    passed = (1 + (steps - kept) * eta**2 * error) / (2 * eta * kept)
-    expected = passed + eta * error / 2 * (1 + beta * eta)
-    return design.with_(step_size=eta, expected=expected)
+    return noise + (1 - design.rate) * shape.steepness**2 / batch * shape.records / shape.size
 
 
 class Summed(Protocol):
@@ -145,26 +168,47 @@ class Summed(Protocol):
 
 
 def descended(problem: Summed, design: Design, theta: Floats, shape: Shape, rng: Source) -> Floats:
-    """Noisy gradient descent; the noise also covers the rounding of the sum over records, by `room`, which is public.
+    """Noisy gradient descent from `theta`; the noise also covers the rounding of the sum over records, by `room`, which
+    is public.
 
     Gradient perturbation releases every noisy sum, on a grid, so the mean of the later half of the iterates costs
     nothing, and a sum longer than any that is likely may be shortened. `dynamics` releases only the last iterate, and
     its theorem is about normal numbers: they are drawn in float64.
     """
-    total, kept, batch = np.zeros(theta.shape), 0, design.rate * shape.size
+    batch = design.rate * shape.size
     room = rounded(design, shape, problem.rounding, theta.size)
     longest = shape.records * problem.steepness + design.noise_multiplier * room * LARGEST * math.sqrt(theta.size)
-    for step in range(design.steps):
-        summed = _sampled(problem, design, rng).gradient(theta)
+
+    def noisy(at: Floats) -> Floats:
+        summed = _sampled(problem, design, rng).gradient(at)
         if design.method == "dynamics":
-            noisy = summed + design.noise_multiplier * room * rng.normal(theta.shape)
-        else:
-            noisy = gaussian(summed, room, design.noise_multiplier, rng)
-            noisy *= min(1.0, longest / max(float(np.linalg.norm(noisy)), 1e-300))
-        theta = theta - design.step_size * (noisy / batch + design.regularization * theta)
+            return np.asarray(summed + design.noise_multiplier * room * rng.normal(theta.shape)) / batch
+        found = gaussian(summed, room, design.noise_multiplier, rng)
+        return found * (min(1.0, longest / max(float(np.linalg.norm(found)), 1e-300)) / batch)
+
+    return _with_momentum(noisy, design, theta) if design.accelerated else _plain(noisy, design, theta)
+
+
+def _plain(noisy: Callable[[Floats], Floats], design: Design, theta: Floats) -> Floats:
+    """Steps of one length; the mean of the later half of the iterates, of `dynamics` the last one."""
+    total, kept = np.zeros(theta.shape), 0
+    for step in range(design.steps):
+        theta = theta - design.step_size * (noisy(theta) + design.regularization * theta)
         if 2 * step >= design.steps:
             total, kept = total + theta, kept + 1
     return np.asarray(theta if design.method == "dynamics" else total / kept)
+
+
+def _with_momentum(noisy: Callable[[Floats], Floats], design: Design, theta: Floats) -> Floats:
+    """Accelerated descent (Lan 2012, An optimal method for stochastic composite optimization): every gradient is taken
+    between the mean of all iterates, in which later ones weigh more, and the last iterate."""
+    mean = theta
+    for step in range(1, design.steps + 1):
+        share, length = 2 / (step + 1), design.step_size * step
+        between = (1 - share) * mean + share * theta
+        theta = (theta - length * noisy(between)) / (1 + length * design.regularization)
+        mean = (1 - share) * mean + share * theta
+    return mean
 
 
 def _sampled(problem: Summed, design: Design, rng: Source) -> Summed:
@@ -178,13 +222,13 @@ def rounded(design: Design, shape: Shape, rounding: Callable[[float], float], nu
     """What one record moves a computed sum of gradients by, at every iterate: a public constant, as theorems ask for.
 
     Every sum is at most n steepness long, and its noise counts with at most LARGEST per number. With room at most c
-    steepness no iterate is longer than steps eta c steepness (n + z LARGEST sqrt(numbers))/batch. The first c that
-    holds is taken.
+    steepness no iterate is longer than t c steepness (n + z LARGEST sqrt(numbers))/batch, t the sum of all steps. The
+    first c that holds is taken.
     """
     reach = shape.records + design.noise_multiplier * LARGEST * math.sqrt(numbers)
-    step = design.step_size * shape.steepness * reach / (design.rate * shape.size)
+    length = design.travel * shape.steepness * reach / (design.rate * shape.size)
     for most in (2.0**k for k in range(1, 11)):
-        room = shape.steepness + 2 * rounding(design.steps * step * most)
+        room = shape.steepness + 2 * rounding(length * most)
         if room <= most * shape.steepness:
             return room
     raise BadInput("Rounding errors of the gradients exceed one record's: there are too many records or steps.")

@@ -20,12 +20,8 @@ from .descent import MOST_STEPS, descended, dynamics, gradient, needs_delta, rou
 from .losses import Floats
 from .noise import TILT_STEPS, gaussian, normal
 from .problem import Problem
-from .shape import UNIT, Design, Shape
+from .shape import LENGTH, UNIT, Design, Shape
 
-TILT_SPREAD = 6.0
-"""How long weights are taken to be, over d^(1/4). The bound on the excess risk of objective perturbation, d (z s)^2/
-lambda + lambda |theta|^2, is least at lambda = sqrt(d) z s/|theta|. The factor has the least mean log loss at epsilon
-0.1 and 1 on five tables, without Adult: benchmarks/erm_spread.py."""
 OUTPUT_SPREAD = 0.3
 """Noise that output perturbation accepts in every weight, for rows of norm 1: no curvature damps it."""
 INEXACT = 20.0
@@ -46,7 +42,7 @@ def objective(shape: Shape, budget: Budget) -> Design:
     def regularization(noise: float) -> float:
         if shape.regularization is not None:
             return shape.regularization * shape.size
-        return max(noise * shape.steepness * math.sqrt(math.sqrt(shape.features)) / TILT_SPREAD, least)
+        return max(noise * shape.steepness / shape.spread, least)
 
     def event(noise: float) -> Event:
         tilted = ObjectivePerturbation(noise, shape.bend, regularization(noise))
@@ -128,18 +124,19 @@ def smooth(shape: Shape, budget: Budget) -> Design:
 
     Guarantee: every step maps points no farther apart, and one record shifts it by eta s/n, so the end moves by at most
     T eta s/n: `Gaussian(z)`. No strong convexity is needed, eta <= 1/beta is.
-    T eta makes |theta|^2/(2 T eta) + beta d (z T eta s/n)^2/2 least, for weights as long as TILT_SPREAD says.
+    T eta makes |theta|^2/(2 T eta) + beta d (z T eta s/n)^2/2 least, for weights as long as LENGTH says.
     Reference: Zhang, Zheng, Mou and Wang 2017, Efficient private ERM for smooth objectives, Theorem 4 and Lemma 5.
     """
     needs_delta("smooth", budget)
     noise, strength = budget.gaussian_noise(), shape.regularization or 0.0
     beta, spread = shape.mean_bend + strength, noise * shape.steepness / shape.size
-    length = TILT_SPREAD * math.sqrt(math.sqrt(shape.features))
-    time = (length**2 / (2 * beta * shape.features * spread**2)) ** (1 / 3)
+    square = LENGTH**2 * math.sqrt(shape.features)
+    time = (square / (2 * beta * shape.features * spread**2)) ** (1 / 3)
     steps = min(max(math.ceil(time * beta), 1), MOST_STEPS)
     eta = min(time / steps, 1 / beta)
-    expected = 1 / (2 * steps * eta) + 1.02 * beta * shape.features * (steps * eta * spread) ** 2 / 2
-    return Design("smooth", Gaussian(noise), noise, strength, steps, eta, expected=expected)
+    slow = 1 / (2 * steps * eta)
+    expected = slow + 1.02 * beta * shape.features * (steps * eta * spread) ** 2 / 2
+    return Design("smooth", Gaussian(noise), noise, strength, steps, eta, expected=expected, slowness=slow)
 
 
 METHODS: dict[str, Callable[[Shape, Budget], Design]] = {

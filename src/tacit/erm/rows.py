@@ -86,6 +86,8 @@ def numbers(x: Any) -> Any:
     One entry that is no number neither raises nor changes how the others are read. A warning goes by the type of the
     array alone.
     """
+    if isinstance(x, np.ma.MaskedArray) and x.dtype.kind in NUMERIC:
+        return x.astype(np.float64).filled(math.nan)  # a value under a mask is missing, whatever is stored there
     if getattr(getattr(x, "dtype", None), "kind", "?") in NUMERIC or hasattr(x, "tocsr"):
         return x
     found = x if isinstance(x, np.ndarray) else _array(x)
