@@ -1,0 +1,30 @@
+"""Asked again with its key, a question says that nothing was charged; a file that is no ledger stays alone."""
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import tacit
+from command import Command
+
+pytest.importorskip("ibis")
+
+
+def test_a_repeated_question_says_that_nothing_was_charged(tmp_path, capsys, monkeypatch):
+    pyarrow.parquet.write_table(pyarrow.table({"who": range(50)}), tmp_path / "people.parquet")
+    tacit.Ledger.create(tmp_path / "budget.db", epsilon=3, delta=0, unit="who")
+    asked = ("query", str(tmp_path / "people.parquet"), "--unit", "who", "--users", "--epsilon", "1")
+    asked = (*asked, "--ledger", str(tmp_path / "budget.db"), "--key", "monday")
+    command = Command(capsys, monkeypatch)
+    first, again = (command(*asked)[1] for _ in range(2))
+    assert "remaining" in first
+    assert "charged now" not in first
+    assert "nothing: this is the answer that was kept under the key" in again
+
+
+def test_opening_a_file_that_is_no_ledger_leaves_nothing_beside_it(tmp_path):
+    for name, text in (("note.db", "hello"), ("empty.db", "")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(tacit.BadInput, match="not a ledger"):
+            tacit.Ledger(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "note.db"]
