@@ -107,8 +107,8 @@ def by_rank(held: Whole, share: Fraction) -> tuple[Whole, Whole]:
     r"""Pieces of a range, as for `chosen_cell`, with the heights of the exponential mechanism on ranks.
 
     `held`: the cell of each of n records. A cell with L records below it and U records in it or below it has the height
-    -max(0, L - q n, q n - U), q = `share`, in units of 1/denominator: the distance of q n from the ranks [L, U] that
-    the cell holds. A cell in which many records lie together holds many ranks.
+    -max(0, L - q n, q n - U), q = `share`, in units of 1/denominator. That is minus the distance of q n from the ranks
+    [L, U] that the cell holds. A cell in which many records lie together holds many ranks.
     """
     cells, counts = np.unique(held, return_counts=True)
     upto = np.concatenate(([0], counts.cumsum())) * share.denominator

@@ -2,7 +2,8 @@
 
 A limit, a sample, a window, an aggregate or a join lets one person's rows decide which rows of other people are there,
 or what they hold. No sensitivity would hold then. So an ibis table is accepted only if every node of its expression is
-on the lists below: relations that keep, drop or change rows one at a time, and values that look at one row. Values that
+on the lists below. They hold relations that keep, drop or change rows one at a time, and values that look at one row.
+Values that
 an engine could fail to compute for somebody's row (whole numbers that overflow, texts that are no numbers) are not.
 """
 
