@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command import Command
 from tacit.audits import audit
 from tacit.core import BadInput, NotFinished
 from tacit.core.errors import FileWarning
@@ -19,10 +20,13 @@ from tacit.core.errors import FileWarning
 RNG = np.random.default_rng(0)
 DATA = (RNG.normal(size=(20, 3)), np.arange(20) % 2)
 FIT = """
-import time
+import os, pathlib, time
 import numpy as np
+def runs(path):
+    return len(path.read_text().splitlines()) if path.exists() else 0
 def fit(x, y, rng):
-    time.sleep(0.02)
+    while "TO_BE_KILLED" in os.environ and runs(pathlib.Path("tacit-audit.unfinished/checkpoint.jsonl")) > 10:
+        time.sleep(0.02)
     shift = 0.5 * (len(x) > 20) + rng.normal()
     return lambda q: np.stack([q[:, 0] + shift, np.zeros(len(q))], axis=1)
 """
@@ -242,38 +246,41 @@ def test_a_full_disk_keeps_the_runs_so_far(tmp_path, monkeypatch):
     assert len(rest.calls) == len(play_calls({})) - 5
 
 
-def command(folder, *words):
-    given = ("audit", "mine:fit", "--epsilon", "1", "--data", "d.npz", "--canary", "blank", "--runs", "120")
-    return subprocess.Popen(
-        [sys.executable, "-m", "tacit", *given, "--seed", "3", "--json", *words],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+GIVEN = (
+    "audit", "mine:fit", "--epsilon", "1", "--data", "d.npz", "--canary", "blank", "--runs", "120",
+    "--seed", "3", "--json",
+)  # fmt: skip
 
 
-def test_a_killed_command_is_resumed(tmp_path):
+def test_a_killed_command_is_resumed(tmp_path, monkeypatch, capsys):
     """Killed by the operating system in the middle of its runs; then refused without --resume; then as if never."""
     (tmp_path / "mine.py").write_text(FIT)
     np.savez(tmp_path / "d.npz", x=DATA[0], y=DATA[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = Command(capsys, monkeypatch)
     checkpoint = tmp_path / "tacit-audit.unfinished" / "checkpoint.jsonl"
-    running = command(tmp_path)
-    for _ in range(600):
-        if checkpoint.exists() and len(checkpoint.read_text().splitlines()) > 10:
-            break
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tacit", *GIVEN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TO_BE_KILLED": "1"}, start_new_session=True,
+    )  # fmt: skip
+    while not checkpoint.exists() or len(checkpoint.read_text().splitlines()) <= 10:
+        assert running.poll() is None
         time.sleep(0.05)
-    os.kill(running.pid, signal.SIGKILL)
+    os.killpg(running.pid, signal.SIGKILL)
     running.communicate()
     known = len(checkpoint.read_text().splitlines())
     assert 10 < known < 120
-    refused = command(tmp_path)
-    assert "--resume" in refused.communicate()[1]
-    assert refused.returncode == 2
-    resumed = json.loads(command(tmp_path, "--resume").communicate()[0])
+    status, _, err = command(*GIVEN)
+    assert "--resume" in err
+    assert status == 2
+    resumed = json.loads(command(*GIVEN, "--resume")[1])
     assert {path.name for path in (tmp_path / "tacit-audit").iterdir()} == {
         "data.key",
         "evidence.json",
         "manifest.json",
     }
-    whole = json.loads(command(tmp_path, "--out", "whole").communicate()[0])
+    whole = json.loads(command(*GIVEN, "--out", "whole")[1])
     for name in ("verdict", "lower", "counts", "runs", "controls"):
         assert resumed[name] == whole[name]
     first, second = (json.loads(Path(tmp_path, name, "evidence.json").read_text()) for name in ("tacit-audit", "whole"))

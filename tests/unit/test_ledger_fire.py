@@ -49,9 +49,9 @@ def test_64_spenders_never_overspend(place, tmp_path):
 @pytest.mark.slow
 def test_spenders_that_are_killed_lose_nothing_and_release_nothing_unpaid(place, tmp_path):
     url = make(place("killed"), epsilon=1e6)
-    killed(url, tmp_path / "log", kills=100, rng=random.Random(7))
+    killed(url, tmp_path / "log", kills=40, rng=random.Random(7))  # `benchmarks/ledger.py` kills many more
     found = judged(url, tmp_path / "log")
-    assert found["releases"] > 20
+    assert found["releases"] > 8
     assert (found["uncharged"], found["lost"], found["twice"], found["whole"]) == (0, 0, 0, 1)
 
 
