@@ -20,9 +20,10 @@ def outsiders_needed(item: Measurement, fpr: float) -> int | None:
     """About how many outsiders it takes at least to show that an attack beats guessing at a false-positive rate.
 
     The members, the curve and the confidence are taken as they are; the limits are those of `core.roc.tpr_at`. Below
-    the lowest rate that the sample can see, the curve is taken to stay level, so more may be needed. None
-    where the sample shows it already, where the curve is not above guessing, where no number up to ten million would
-    do with so few members, and for several targets, whose rows are not all different records.
+    the lowest rate that the sample can see, the curve is taken to stay level, so more may be needed.
+
+    None where the sample shows it already, where the curve is not above guessing, and where no number up to ten million
+    would do with so few members. None, too, for several targets, whose rows are not all different records.
     """
     found = dict(item.tpr_at_fpr).get(fpr)
     if found is None or found.lower > fpr or item.targets != 1:

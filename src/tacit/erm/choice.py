@@ -50,7 +50,7 @@ def _best(shape: Shape, budget: Budget) -> tuple[str, str]:
 def predicted(method: str, shape: Shape, budget: Budget) -> float:
     r"""The excess of the mean loss over its minimum that is to be expected of a method; infinite if it is refused.
 
-    A model from public numbers alone, no bound: rows of norm 1 point everywhere alike, so that the mean loss has the
+    A model from public numbers alone, no bound. Rows of norm 1 point everywhere alike, so that the mean loss has the
     curvature k = bend/d in every direction, and the best weights have length W = LENGTH d^{1/4}. A method finds a part
     p of them, with noise of variance v in each weight; the excess is k ((1 - p)^2 W^2 + d v)/2. With l = lambda/n,
     q = k/(k + l) and the noise r = z s/n:
