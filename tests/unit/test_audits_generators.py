@@ -1,7 +1,9 @@
 """Generators that a training keeps: found wherever they are, and started afresh for every run."""
 
 import contextlib
+import contextvars
 import functools
+import itertools
 import random
 import sys
 import time
@@ -15,7 +17,7 @@ from tacit.audits.planting import OneSeed
 from tacit.audits.runs import generators as libraries
 from tacit.audits.runs import workers
 from tacit.audits.runs.batched import Call
-from tacit.audits.runs.generators import fixed, generators, started_afresh
+from tacit.audits.runs.generators import fixed, generators, given_back, started_afresh
 from tacit.audits.runs.tasks import Run
 from tacit.audits.runs.workers import Job, run_all
 from tacit.core import Adjacency
@@ -213,3 +215,87 @@ def test_what_is_put_around_a_training_does_not_hide_where_it_comes_from(monkeyp
     pair = Pair(np.zeros((2, 1)), np.array([0, 1]), np.zeros((1, 1)), np.array([0]), Adjacency.ADD_REMOVE)
     for task in (module.fit, OneSeed(module.fit), Call(Run(OneSeed(module.fit), pair))):
         assert generators(task) == (module.RNG,)
+
+
+def endless(noise):
+    while True:
+        yield noise.normal()
+
+
+class Hidden:
+    __slots__ = ("__noise",)
+
+    def __init__(self, noise):
+        self.__noise = noise
+
+    def draw(self):
+        return self.__noise.normal()
+
+
+class OneSlot:
+    __slots__ = "noise"
+
+    def __init__(self, noise):
+        self.noise = noise
+
+
+def remembered(noise):
+    kept = functools.lru_cache(lambda number: noise_of(number))
+    noise_of = {1: noise}.__getitem__
+    kept(1)
+    return kept
+
+
+def in_context(noise):
+    held = contextvars.ContextVar("held")
+    held.set(noise)
+    return held
+
+
+def drawn_by(held):
+    return held.draw()
+
+
+def child_of(seeds):
+    return np.random.default_rng(seeds.spawn(1)[0]).normal()
+
+
+OUT_OF_SIGHT = {
+    "a suspended generator": (endless, next),
+    "an iterator": (lambda noise: map(noise.normal, itertools.count()), next),
+    "a cache": (remembered, lambda held: held(1).normal()),
+    "a context variable": (in_context, lambda held: held.get().normal()),
+    "a key": (lambda noise: {noise: 1}, lambda held: next(iter(held)).normal()),
+    "a read-only mapping": (lambda noise: types.MappingProxyType({"a": noise}), lambda held: held["a"].normal()),
+    "an array of objects": (lambda noise: np.array([noise], dtype=object), lambda held: held[0].normal()),
+    "a private slot": (Hidden, Hidden.draw),
+    "one slot": (OneSlot, lambda held: held.noise.normal()),
+    "a static method": (
+        lambda noise: type("A", (), {"draw": staticmethod(lambda: noise.normal())}),
+        lambda a: a.draw(),
+    ),
+    "its children": (lambda noise: noise, lambda held: held.spawn(1)[0].normal()),
+    "seeds": (
+        lambda noise: noise.bit_generator.seed_seq,
+        lambda held: np.random.default_rng(held.spawn(1)[0]).normal(),
+    ),
+}
+
+
+@pytest.mark.parametrize("place", OUT_OF_SIGHT)
+def test_generators_out_of_sight_are_started_afresh_and_given_back(place):
+    """Forked workers drew the same noise from each of these: the audit of a true claim was not valid."""
+    make, draw = OUT_OF_SIGHT[place]
+    held = make(np.random.default_rng(5))
+
+    def task(coin, words):
+        return float(draw(held)), ""
+
+    drawn = []
+    for words in ((1, 2), (1, 2), (3, 4)):
+        started_afresh(task, words)
+        drawn.append(task(True, words)[0])
+    assert drawn[0] == drawn[1] != drawn[2]
+    with given_back(task):
+        first = task(True, ())[0]
+    assert task(True, ())[0] == first

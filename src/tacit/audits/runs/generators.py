@@ -13,12 +13,14 @@ generator with a fixed seed is hidden by a fresh start, so it is counted and the
 from __future__ import annotations
 
 import functools
+import gc
 import random
 import sys
 import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -28,10 +30,13 @@ MOST = 20_000
 """Objects that are looked at: those near the training come first."""
 LONGEST = 1000
 """Items of a container that are looked at."""
-PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), np.ndarray, np.generic, np.dtype)
+PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), np.generic, np.dtype)
 """What holds no generator, or is data."""
 ENTROPY = 1 << 96, 1 << 48
 """Seeds below these, of NumPy and of torch, were written down: the machine's entropy has 128 and 64 bits."""
+BUILT_IN = "builtins", "functools", "itertools"
+"""Modules of kinds that keep what they hold out of sight of Python: suspended generators, iterators, caches, static
+methods. The garbage collector knows what they hold."""
 NO_STATE = TypeError, ValueError, AttributeError, NotImplementedError
 """What generators raise that have no state, or one of a kind that we do not know."""
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -105,9 +110,8 @@ def fixed(task: Any) -> int:
 
 def _written_down(item: Any) -> bool:
     numpy, torch = ENTROPY
-    if isinstance(item, np.random.Generator | np.random.BitGenerator):
-        bits = item.bit_generator if isinstance(item, np.random.Generator) else item
-        words = getattr(getattr(bits, "seed_seq", None), "entropy", None)
+    if isinstance(item, np.random.Generator | np.random.BitGenerator | np.random.SeedSequence):
+        words = getattr(_seeds(item), "entropy", None)
         found = np.atleast_1d(np.asarray(0 if words is None else words, dtype=object)).ravel().tolist()
         return words is not None and sum(int(word) << (32 * place) for place, word in enumerate(found)) < numpy
     if isinstance(item, random.Random | np.random.RandomState):
@@ -130,9 +134,13 @@ def _restore(item: Any) -> Callable[[], object] | None:
     with suppress(*NO_STATE):
         if isinstance(item, random.Random):
             return functools.partial(item.setstate, item.getstate())
+        if isinstance(item, np.random.SeedSequence):
+            return functools.partial(item.__init__, **item.state)  # type: ignore[misc]
         if isinstance(item, np.random.Generator | np.random.BitGenerator):
             bits = item.bit_generator if isinstance(item, np.random.Generator) else item
-            return functools.partial(setattr, bits, "state", bits.state)
+            state, seeds = functools.partial(setattr, bits, "state", bits.state), _seeds(bits)
+            more = None if seeds is None else _restore(seeds)
+            return lambda: (state(), more and more())
         return functools.partial(item.set_state, item.get_state())
     return None
 
@@ -142,16 +150,28 @@ def _start(item: Any, sequence: np.random.SeedSequence) -> None:
         item.seed(int.from_bytes(sequence.generate_state(8).tobytes(), "little"))
     elif isinstance(item, np.random.RandomState):
         item.seed(sequence.generate_state(8))
+    elif isinstance(item, np.random.SeedSequence):
+        item.__init__(sequence.generate_state(8).tolist())  # type: ignore[misc]
     elif isinstance(item, np.random.Generator | np.random.BitGenerator):
         bits = item.bit_generator if isinstance(item, np.random.Generator) else item
         bits.state = type(bits)(sequence).state
+        if (seeds := _seeds(bits)) is not None:  # children that a run spawns come from these
+            _start(seeds, sequence.spawn(1)[0])
     else:
         item.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
 
+def _seeds(item: Any) -> np.random.SeedSequence | None:
+    """The seeds that children of a generator are spawned from, or None for a kind that we do not know."""
+    bits = item.bit_generator if isinstance(item, np.random.Generator) else item
+    found = bits if isinstance(bits, np.random.SeedSequence) else getattr(bits, "seed_seq", None)
+    return found if isinstance(found, np.random.SeedSequence) else None
+
+
 def _draws(item: Any) -> bool:
     torch = sys.modules.get("torch")
-    kinds = random.Random, np.random.Generator, np.random.BitGenerator, np.random.RandomState
+    numpy = np.random.Generator, np.random.BitGenerator, np.random.RandomState, np.random.SeedSequence
+    kinds = random.Random, *numpy
     return isinstance(item, kinds) or (torch is not None and isinstance(item, torch.Generator))
 
 
@@ -169,16 +189,30 @@ def _parts(item: Any, home: str) -> Iterator[Any]:
     elif isinstance(item, functools.partial):
         yield from (item.func, *item.args, *item.keywords.values())
     elif isinstance(item, dict):
-        yield from _some(item.values())
+        yield from (*_some(item.values()), *_some(item))
     elif isinstance(item, list | tuple | set | frozenset | deque):
         yield from _some(item)
     elif isinstance(item, type):
         yield from () if _library(item.__module__, home) else list(vars(item).values())
+    elif isinstance(item, np.ndarray):
+        yield from _some(item.ravel()) if item.dtype.hasobject else ()
+    elif isinstance(item, ContextVar):
+        yield item.get(None)
+    elif type(item).__module__ in BUILT_IN:
+        yield from gc.get_referents(item)
     else:
         yield from list(getattr(item, "__dict__", {}).values())
-        slots = (name for kind in type(item).__mro__ for name in vars(kind).get("__slots__", ()))
+        slots = (name for kind in type(item).__mro__ for name in _slots(kind))
         yield from (getattr(item, name) for name in slots if hasattr(item, name))
         yield type(item)
+
+
+def _slots(kind: type) -> Iterator[str]:
+    """Names of a class's slots, as attributes: private ones carry the name of the class."""
+    names = vars(kind).get("__slots__", ())
+    for name in (names,) if isinstance(names, str) else names:
+        private = name.startswith("__") and not name.endswith("__")
+        yield f"_{kind.__name__.lstrip('_')}{name}" if private else name
 
 
 def _names(table: dict[str, Any]) -> list[Any]:
