@@ -77,9 +77,8 @@ class Service:
         keys = _keys(x)
         todo = [row for row, key in enumerate(keys) if key not in self._known]
         todo = list({keys[row]: row for row in todo}.values())
-        for first in range(0, len(todo), self.batch):
-            rows = todo[first : first + self.batch]
-            self._within(len(rows), len(todo) - first)
+        while todo:
+            rows, todo = todo[: (many := self._within(len(todo)))], todo[many:]
             for row, answer in zip(rows, self._request(take(x, np.array(rows)), len(rows)), strict=True):
                 self._keep(keys[row], answer)
         return self._table([self._known[key] for key in keys])
@@ -99,11 +98,15 @@ class Service:
             return shares
         return shown_like([answer if isinstance(answer, Mapping) else {} for answer in told], shares, self.classes)
 
-    def _within(self, wanted: int, left: int) -> None:
-        if self.queries is not None and self.asked + wanted > self.queries:
+    def _within(self, left: int) -> int:
+        """How many of the records that are left are asked about in the next request."""
+        allowed = left if self.queries is None else self.queries - self.asked
+        if allowed < 1:
             raise NotFinished(
                 f"The budget of {self.queries} queries is used up with {left} records to go; what was said is kept.",
+                fix="Allow as many queries more, with the same journal.",
             )
+        return min(self.batch, left, allowed)
 
     def _request(self, part: Any, count: int) -> list[Any]:
         """One request, repeated after pauses where it fails."""
