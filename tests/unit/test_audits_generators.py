@@ -252,7 +252,7 @@ def in_context(noise):
     return held
 
 
-def drawn_by(held):
+def drawn_from(held):
     return held.draw()
 
 
@@ -262,7 +262,7 @@ def child_of(seeds):
 
 OUT_OF_SIGHT = {
     "a suspended generator": (endless, next),
-    "an iterator": (lambda noise: map(noise.normal, itertools.count()), next),
+    "an iterator": (lambda noise: itertools.starmap(noise.normal, itertools.repeat(())), next),
     "a cache": (remembered, lambda held: held(1).normal()),
     "a context variable": (in_context, lambda held: held.get().normal()),
     "a key": (lambda noise: {noise: 1}, lambda held: next(iter(held)).normal()),
