@@ -149,6 +149,7 @@ def test_a_false_claim_is_refuted(monkeypatch):
     assert sum(refuted(monkeypatch, Simulated(seed, 3.0), Gaussian(1.0), runs=200) for seed in range(10)) >= 9
 
 
+@pytest.mark.slow
 def test_mutant_judging_the_runs_that_chose(monkeypatch):
     """The best of several statistics and thresholds on the judged runs themselves finds what is not there."""
     monkeypatch.setattr(games, "_parts", lambda coins, chance: (np.arange(coins.size), np.arange(coins.size)))
