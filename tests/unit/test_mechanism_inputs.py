@@ -79,6 +79,42 @@ def test_a_mean_is_no_loss_of_a_ladder():
         board.submit([0] * 100)
 
 
+class Budget:
+    """Counts how often it was charged."""
+
+    def __init__(self):
+        self.charges = 0
+
+    def charge(self, event, *, key, purpose="", analyst=""):
+        self.charges += 1
+
+
+WRONG = {
+    "rng": lambda wrong, budget: mechanism.laplace(3, sensitivity=1, epsilon=1, ledger=budget, rng=wrong),
+    "holdout": lambda wrong, budget: mechanism.Thresholdout(
+        size=5, threshold=0.1, epsilon=1, budget=2, adjacency="replace", ledger=budget, rng=wrong
+    ),
+    "adjacency": lambda wrong, budget: mechanism.laplace(3, sensitivity=1, epsilon=1, ledger=budget, adjacency=wrong),
+    "noise": lambda wrong, budget: mechanism.noisy_max([1, 2], sensitivity=1, epsilon=1, noise=wrong, ledger=budget),
+    "aggregate": lambda wrong, budget: mechanism.subsample_and_aggregate(
+        [1.0], np.mean, blocks=2, bounds=(0, 1), epsilon=1, aggregate=wrong, ledger=budget
+    ),
+    "epsilon": lambda wrong, budget: mechanism.laplace(3, sensitivity=1, epsilon=wrong, ledger=budget),
+    "grid": lambda wrong, budget: mechanism.median([1], bounds=(0, 1), epsilon=1, grid=wrong, ledger=budget),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_are_told_before_the_charge_without_values(name):
+    """A generator of random numbers was looked at after the charge."""
+    for wrong in (pandas.Series([77123.0, 2.0]), np.array([77123.0, 2.0]), {}, "nothing", -1.5, b"1"):
+        budget = Budget()
+        with pytest.raises(tacit.BadInput) as told:
+            WRONG[name](wrong, budget)
+        assert "77123" not in str(told.value)
+        assert budget.charges == 0
+
+
 def test_what_is_no_ledger_is_refused():
     with pytest.raises(tacit.BadInput, match="open ledger"):
         mechanism.laplace(3, sensitivity=1, epsilon=1, ledger=3.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from .check import told
 from .errors import BadInput
 
 
@@ -30,6 +31,6 @@ class Adjacency(StrEnum):
         """Accept the enum or its string."""
         try:
             return cls(name)
-        except ValueError:
+        except (TypeError, ValueError):
             choices = ", ".join(member.value for member in cls)
-            raise BadInput(f"Adjacency {name!r} is not known.", fix=f"Use one of: {choices}.") from None
+            raise BadInput(f"Adjacency {told(name)} is not known.", fix=f"Use one of: {choices}.") from None

@@ -134,6 +134,14 @@ def texts(name: str, values: object, *, fix: Words = "") -> tuple[str, ...]:
     return found
 
 
+def one_of(name: str, value: object, choices: Iterable[str]) -> str:
+    """One of a few words."""
+    words = list(choices)
+    if not isinstance(value, str) or value not in words:
+        raise BadInput((Argument(name), f" must be {' or '.join(words)}, got {told(value)}."))
+    return value
+
+
 def _number(name: str, value: float) -> float:
     several = hasattr(value, "__len__") and getattr(value, "ndim", 1) != 0  # an array of no dimensions is a number
     if several or isinstance(value, bool | np.bool_):

@@ -51,7 +51,7 @@ def reconstruct(subsets: object, answers: object, *, errors: str = "bounded") ->
     """
     matrix, given = _checked(subsets, answers)
     if errors not in ("bounded", "heavy"):
-        raise BadInput(f"errors must be bounded or heavy, got {errors!r}.")
+        raise BadInput(f"errors must be bounded or heavy, got {check.told(errors)}.")
     fractions = (_least_largest if errors == "bounded" else _least_sum)(matrix, given)
     bits = _descended(matrix, given, fractions >= 0.5)
     return Reconstruction(bits, fractions, float(np.abs(matrix @ fractions - given).max(initial=0.0)))

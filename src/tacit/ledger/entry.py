@@ -50,13 +50,11 @@ def new_terms(
     """The terms of a new ledger; whatever is wrong with them is told before anything is written."""
     epsilon, delta = check.positive("epsilon", epsilon), check.delta(delta)
     check_label("unit", unit, least=1)
-    if composition == ADAPTIVE:
+    if check.one_of("composition", composition, (ADAPTIVE, PLANNED)) == ADAPTIVE:
         if events:
             raise BadInput("An adaptive ledger takes no list of events.", fix='Use composition="planned".')
         share = check.probability("stated", stated)
         return Terms(epsilon, delta, unit, adjacency, composition, criteria(epsilon, delta, share))
-    if composition != PLANNED:
-        raise BadInput(f"composition must be adaptive or planned, got {composition!r}.")
     return planned(epsilon, delta, unit, adjacency, events)
 
 

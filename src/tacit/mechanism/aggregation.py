@@ -60,11 +60,9 @@ def subsample_and_aggregate(
     def answers(chance: Source) -> Floats:
         return np.clip(_answers(rows, function, count, (lower + upper) / 2, chance), lower, upper)
 
-    if aggregate == "mean":
+    if check.one_of("aggregate", aggregate, ("mean", "median")) == "mean":
         return _mean(answers, count, (lower, upper), epsilon, confidence, terms)
-    if aggregate == "median":
-        return _median(answers, count, (lower, upper), epsilon, confidence, terms)
-    raise BadInput(f"aggregate must be mean or median, got {aggregate!r}.")
+    return _median(answers, count, (lower, upper), epsilon, confidence, terms)
 
 
 def _rows(data: Any) -> Any:

@@ -74,7 +74,7 @@ class Terms:
         """The adjacency under which epsilon will hold. Raises Mismatch when the budget counts another one."""
         scope = _inner(self.ledger)
         if scope is None or not isinstance(scope, Scoped):
-            return Adjacency.of(self.adjacency or Adjacency.ADD_REMOVE)
+            return Adjacency.ADD_REMOVE if self.adjacency is None else Adjacency.of(self.adjacency)
         counted = Adjacency.of(scope.adjacency)
         if self.adjacency is not None and Adjacency.of(self.adjacency) is not counted:
             raise Mismatch(
@@ -117,11 +117,11 @@ class Offer:
 
         A key that was answered before gives that answer again, and nothing is drawn.
         """
-        ledger, key = terms.ledger, terms.key
+        ledger, key, chance = terms.ledger, terms.key, source(terms.rng)
         if ledger is None:
             if key is not None:
                 raise BadInput("A key needs a ledger that keeps its answer.", fix="Give ledger=, or leave key out.")
-            return self._answer(draw, terms, None)
+            return self._answer(draw, terms, chance, None)
         memory = _inner(ledger)
         if key is not None and not isinstance(memory, AnswerStore):
             raise BadInput(
@@ -131,14 +131,13 @@ class Offer:
         own = f"{self.release}-{os.urandom(16).hex()}" if key is None else key
         receipt = ledger.charge(self.event, key=own, purpose=self.release)
         if key is None or not isinstance(memory, AnswerStore):
-            return self._answer(draw, terms, receipt)
+            return self._answer(draw, terms, chance, receipt)
         kept = memory.stored(key)
         if kept is None:
-            kept = memory.store(key, self._answer(draw, terms, receipt).text())
+            kept = memory.store(key, self._answer(draw, terms, chance, receipt).text())
         return self._same(Answer.from_json(kept))
 
-    def _answer(self, draw: Callable[[Source], Value], terms: Terms, receipt: Receipt | None) -> Answer:
-        chance = source(terms.rng)
+    def _answer(self, draw: Callable[[Source], Value], terms: Terms, chance: Source, receipt: Receipt | None) -> Answer:
         notes = self.notes if self.error is not None or DATA_DEPENDENT in self.notes else (*self.notes, DATA_DEPENDENT)
         notes += ((UNCHARGED,) if terms.ledger is None else ()) + (() if chance.cryptographic else (SEEDED,))
         return Answer(

@@ -105,7 +105,7 @@ def selection_event(
         both = [RepeatAndSelect(inner, mean, each) for each in (None, 1.0)]
         return min(both, key=lambda event: privacy_loss(event, adjacency).epsilon(delta).upper)
     if shape not in ("auto", None, 1):
-        raise BadInput(f"shape must be 'auto', None (Poisson) or 1 (geometric), got {shape!r}.")
+        raise BadInput(f"shape must be 'auto', None (Poisson) or 1 (geometric), got {check.told(shape)}.")
     return RepeatAndSelect(inner, mean, None if shape in ("auto", None) else 1.0)
 
 
@@ -142,7 +142,7 @@ def number_of_trials(mean: float, shape: float | None, chance: Source) -> int:
             total += term
         return count
     if shape != 1:
-        raise BadInput(f"shape must be None (Poisson) or 1 (geometric), got {shape!r}.")
+        raise BadInput(f"shape must be None (Poisson) or 1 (geometric), got {check.told(shape)}.")
     count, left = 1, 1 - 1 / m
     while not uniform.below(_rational(1 - left**count)):
         count += 1

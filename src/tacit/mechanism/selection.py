@@ -101,8 +101,7 @@ def noisy_max(
     Error: the score of the choice is below the best by at most `error`, with probability `confidence`.
     Reference: Dwork and Roth 2014, Claim 3.9; Ding et al. 2021; docs/proofs/sampling.md, Theorem 9.
     """
-    if noise not in NOISES:
-        raise BadInput(f"noise must be gumbel, exponential or laplace, got {noise!r}.")
+    check.one_of("noise", noise, NOISES)
     terms = Terms(ledger, key, rng, adjacency)
     event = NoisyMax(check.positive("epsilon", epsilon), noise)
     return _chosen("noisy_max", scores, event, sensitivity, monotone, confidence, terms, NOISES[noise])
