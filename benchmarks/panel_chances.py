@@ -54,7 +54,7 @@ from tacit.core import (
 )
 from tacit.core.fault import FAULTS
 from tacit.fleet import Fleet, Runs
-from tacit.study.faults import would_catch
+from tacit.study.faults import in_fleet, would_catch
 from tacit.study.fleets import runner
 
 KEPT = RESULTS / "panel-chances.part.jsonl"
@@ -132,7 +132,8 @@ def panel(setting: str) -> dict[str, dict[str, float]]:
     fleet, made, claim = game(setting)
     chance = source(11)
     shown = whole_audit(setting, CORRECT, chance)[0]
-    found = would_catch(fleet, made, SETTINGS[setting], claim, shown, EACH, chance)
+    planted = in_fleet(fleet, made, SETTINGS[setting], chance)
+    found = would_catch(planted, claim, shown, EACH, chance)
     return {
         fault.name: {"chance": fault.chance.value, "lower": fault.chance.lower, "upper": fault.chance.upper}
         for fault in found

@@ -37,3 +37,9 @@ def test_workers_give_the_answers_of_one_process(bench, monkeypatch):
     monkeypatch.setattr(bench, "refuted", lambda setting, fault, number: number % 3 == 0)
     repeats = [("a setting", "no noise", number) for number in range(7)]
     assert [found for _, found in bench.answers(iter(repeats), 1)] == [number % 3 == 0 for number in range(7)]
+
+
+def test_the_panel_of_a_setting_is_made(bench, monkeypatch):
+    """With 40 runs nothing is known of any fault; each of the library's functions is called as it is written."""
+    monkeypatch.setattr(bench, "RUNS", 40)
+    assert bench.panel(next(iter(bench.SETTINGS))) == {}
