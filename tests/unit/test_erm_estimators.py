@@ -514,11 +514,3 @@ def test_honest_mistakes_with_a_schema(settings, x, said):
     model = PrivateLogisticRegression(schema=Schema(columns, label="buys"), **settings)
     with pytest.raises(BadInput, match=said):
         model.fit(frame if x is None else x)
-
-
-def test_a_value_under_a_mask_is_missing():
-    """Once the number stored under the mask counted."""
-    hidden = X > 1
-    found = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(np.ma.masked_array(X, mask=hidden), Y).coef_
-    missing = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(np.where(hidden, np.nan, X), Y).coef_
-    assert np.array_equal(found, missing)

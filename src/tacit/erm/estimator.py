@@ -19,6 +19,7 @@ from ..core import (
     PrivacyWarning,
     Receipt,
     Scoped,
+    Source,
     check,
     source,
 )
@@ -129,8 +130,16 @@ class PrivateEstimator(BaseEstimator):
     def _begin(self) -> None:
         """Forget an earlier fit, whose weights the next claim would not cover, and refuse to be one trial of many."""
         refuse_trial(self._name(), changed_copy=self._changed)
+        self._noise_source()  # refused before anything is paid
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
+
+    def _noise_source(self) -> Source:
+        try:
+            return source(self.random_state)
+        except BadInput:
+            kind = type(self.random_state).__name__
+            raise BadInput(f"random_state must be None or a whole number from 0 on, got {kind}.") from None
 
     def _charge(self, event: Event, budget: Budget) -> None:
         """Pay, and fix the claim; whoever calls this has drawn no noise yet. A refused charge leaves no claim."""

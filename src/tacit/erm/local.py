@@ -79,9 +79,10 @@ class PrivateLocalRegression(PrivateLinearRegression):
         """
         budget = self._local()
         x, target = self._training(X, y)
+        rng = self._noise_source()
         if self.ledger is not None:
             paid(self.ledger, Gaussian(budget.gaussian_noise()), budget.adjacency, self._name())
-        return self._sent(x, target, source(self.random_state))
+        return self._sent(x, target, rng)
 
     def fit_sent(self, sent: ArrayLike) -> Self:
         """Fit to rows that people randomized themselves, by `randomized`."""

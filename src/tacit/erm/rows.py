@@ -62,8 +62,7 @@ def read(estimator: Any, x: Any, *, sparse: bool, reset: bool) -> Any:
     """Rows as an array or a sparse matrix of float64; names and number of the features are kept, or compared."""
     from sklearn.utils.validation import validate_data
 
-    if getattr(x, "ndim", 2) == 1 or (isinstance(x, list) and not any(hasattr(row, "__len__") for row in x[:1])):
-        raise BadInput("Expected a 2D array of rows, got a 1D array.", fix="Reshape your data to (records, features).")
+    _two_dimensional(x)
     kind, plain = "csr" if sparse else False, numbers(x)
     if plain is not x and hasattr(x, "columns"):
         validate_data(estimator, x, skip_check_array=True, reset=reset)
@@ -73,6 +72,23 @@ def read(estimator: Any, x: Any, *, sparse: bool, reset: bool) -> Any:
             estimator, plain, accept_sparse=kind, dtype=np.float64, ensure_all_finite=False, reset=reset,
             ensure_min_samples=fewest(estimator),
         )  # fmt: skip
+
+
+def _two_dimensional(x: Any) -> None:
+    """Refuse by shape and type what is no table of real numbers: scikit-learn's own errors would print its values."""
+    held = x if hasattr(x, "columns") or hasattr(x, "ndim") else _array(x)
+    dimensions = getattr(held, "ndim", 2)
+    if dimensions < 2:
+        raise BadInput(
+            f"Expected a 2D array of rows, got a {dimensions}D array, or rows of different lengths.",
+            fix="Reshape your data to (records, features).",
+        )
+    _real(held)
+
+
+def _real(x: Any) -> None:
+    if getattr(getattr(x, "dtype", None), "kind", "?") == "c":
+        raise BadInput("Complex data not supported.", fix="Give real numbers.")
 
 
 def fewest(estimator: Any) -> int:
@@ -115,6 +131,7 @@ def answers(y: Any, *, guess: bool = False) -> NDArray[Any]:
     """
     from sklearn.utils.validation import column_or_1d
 
+    _real(y)
     if guess or not isinstance(y, list | tuple):
         return np.asarray(column_or_1d(y, warn=True))
     found = np.empty(len(y), dtype=object)
