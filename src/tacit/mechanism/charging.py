@@ -68,6 +68,8 @@ class Terms:
 
     def __post_init__(self) -> None:
         check_ledger(self.ledger)
+        if self.rng is not None and not isinstance(self.rng, np.random.Generator):  # of which nothing is drawn yet
+            source(self.rng)
 
     @property
     def neighbours(self) -> Adjacency:
@@ -117,11 +119,11 @@ class Offer:
 
         A key that was answered before gives that answer again, and nothing is drawn.
         """
-        ledger, key, chance = terms.ledger, terms.key, source(terms.rng)
+        ledger, key = terms.ledger, terms.key
         if ledger is None:
             if key is not None:
                 raise BadInput("A key needs a ledger that keeps its answer.", fix="Give ledger=, or leave key out.")
-            return self._answer(draw, terms, chance, None)
+            return self._answer(draw, terms, None)
         memory = _inner(ledger)
         if key is not None and not isinstance(memory, AnswerStore):
             raise BadInput(
@@ -131,13 +133,14 @@ class Offer:
         own = f"{self.release}-{os.urandom(16).hex()}" if key is None else key
         receipt = ledger.charge(self.event, key=own, purpose=self.release)
         if key is None or not isinstance(memory, AnswerStore):
-            return self._answer(draw, terms, chance, receipt)
+            return self._answer(draw, terms, receipt)
         kept = memory.stored(key)
         if kept is None:
-            kept = memory.store(key, self._answer(draw, terms, chance, receipt).text())
+            kept = memory.store(key, self._answer(draw, terms, receipt).text())
         return self._same(Answer.from_json(kept))
 
-    def _answer(self, draw: Callable[[Source], Value], terms: Terms, chance: Source, receipt: Receipt | None) -> Answer:
+    def _answer(self, draw: Callable[[Source], Value], terms: Terms, receipt: Receipt | None) -> Answer:
+        chance = source(terms.rng)
         notes = self.notes if self.error is not None or DATA_DEPENDENT in self.notes else (*self.notes, DATA_DEPENDENT)
         notes += ((UNCHARGED,) if terms.ledger is None else ()) + (() if chance.cryptographic else (SEEDED,))
         return Answer(

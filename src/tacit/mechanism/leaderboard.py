@@ -120,10 +120,10 @@ class Thresholdout:
         unit = 2 * moved / Fraction(each)
         self._noises, self._answer = (unit, 2 * unit), Fraction(answer.noise_multiplier) * steps
         check_scale(2 * unit, self._answer)
-        self._source = source(rng)
         self.receipt: Receipt | None = None
         if ledger is not None:
             self.receipt = ledger.charge(self.event, key=f"thresholdout-{os.urandom(16).hex()}", purpose="thresholdout")
+        self._source = source(rng)
         self._turn, self._process = threading.Lock(), os.getpid()
         self._limit = self._threshold()
 
