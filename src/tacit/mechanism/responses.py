@@ -87,12 +87,9 @@ def estimate(responses: object, *, epsilon: float, categories: Categories = 2, c
 def _words(categories: Categories) -> tuple[Hashable, ...]:
     if isinstance(categories, str):
         raise BadInput("categories must be a number or a list of words.")
-    if isinstance(categories, np.ndarray):
-        categories = categories.tolist()
-    if not isinstance(categories, Sequence | Set | KeysView):
-        words: tuple[Hashable, ...] = tuple(range(check.whole("categories", categories)))
-    else:
-        words = tuple(categories)
+    given: Any = categories.tolist() if isinstance(categories, np.ndarray) else categories
+    listed = isinstance(given, Sequence | Set | KeysView)
+    words: tuple[Hashable, ...] = tuple(given if listed else range(check.whole("categories", given)))
     if not all(isinstance(word, Hashable) for word in words):
         raise BadInput("categories must be words or numbers.")
     if len(words) < 2 or len(set(words)) != len(words):

@@ -124,7 +124,7 @@ class Quantiles(Query[QuantilePrices]):
             adjacency=self._neighbours,
             rng=chance,
         )
-        return self.bounds[0] + round(answer.value) * float(grid.spacing)
+        return self.bounds[0] + round(float(answer.value)) * float(grid.spacing)
 
 
 def checked_quantile(column: str, q: float, bounds: object) -> tuple[float, tuple[float, float]]:
