@@ -243,7 +243,8 @@ class PATE:
             raise BadInput(f"progress must be a function of two numbers, got {type(self.progress).__name__}.")
         how = student_of(self.student, self.teacher)
         teacher = tried(self.teacher, given.public_x, len(given.classes))
-        how.tried(given.public_x, len(given.classes))
+        if self.student is not None or isinstance(teacher, Network):  # else the student learns as the teacher was tried
+            how.tried(given.public_x, len(given.classes))
         given_network = isinstance(as_training(self.teacher, given.public_x, len(given.classes)), Network)
         if self.warns and given_network and not isinstance(teacher, Network):
             warnings.warn(ONE_BY_ONE, UserWarning, stacklevel=3)
