@@ -17,7 +17,7 @@ from .names import numbers
 from .trainings import Fit, Labels, Network
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 Shares = NDArray[np.float64]
 AT_ONCE = 2048
@@ -47,7 +47,7 @@ def trained(how: Network, x: Any, y: Labels, rng: np.random.Generator) -> nn.Mod
     return model.eval()
 
 
-def used(model: nn.Module, x: Any, device: str) -> list[nn.Parameter]:
+def used(model: nn.Module, x: Any, device: str) -> list[Tensor]:
     """The parameters to be trained; lazy layers learn their shape from zeros, and nothing of a record."""
     import torch
 
