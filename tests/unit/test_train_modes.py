@@ -117,3 +117,16 @@ def test_a_number_that_changes_in_every_step_is_not_compiled_for_each(monkeypatc
     model.scale = 2.0
     with pytest.raises(BadInput, match="register_buffer"):
         fast.graph(_rows(4), mask)
+
+
+def test_what_attributes_and_hooks_say_is_read_anew_where_it_changed() -> None:
+    model = Net()
+    listed, before = modes.Listed(list(model.modules())), modes.modes(model.modules())
+    assert listed.now() == before
+    hook = model.a.register_forward_hook(lambda *_: None)
+    assert listed.now() == modes.modes(model.modules()) != before
+    hook.remove()
+    model.warm = False
+    assert listed.now() == modes.modes(model.modules()) != before
+    model.warm, model.fresh = True, "yes"
+    assert listed.now() == modes.modes(model.modules()) != before

@@ -94,7 +94,8 @@ class Watched:
 
     def _look(self) -> None:
         """Note every parameter and module by the dict that holds it; tied ones are in several."""
-        every, wanted = list(self.model.modules()), self.trained | self.left
+        self.every, wanted = list(self.model.modules()), self.trained | self.left
+        every = self.every
         held = [(module._parameters, name, one) for module in every for name, one in module._parameters.items()]
         self.own = [(kept, name, one) for kept, name, one in held if one is not None and id(one) in self.trained]
         self.others = [place for place in held if id(place[2]) not in wanted]

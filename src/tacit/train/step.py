@@ -270,7 +270,7 @@ class PrivateStep:
             self._watched.check()
         self._frozen.keep()
         self.course.check(self)
-        self._clipper.begin()
+        self._clipper.begin(list(self.model.modules()) if self._watched is None else self._watched.every)
         read = batch.examples.loader is not None
         self.read = self.read or read
         with ordinary_modes(self.device):

@@ -20,7 +20,7 @@ from .capture.onlookers import HOOKED, backward_hooks
 from .capture.probe import DISAGREES, Structure, agrees, keeps, made_up, probe, same_random, unchanged, usable
 from .capture.ranges import InRange
 from .isolation import Called, Stopped, Surroundings
-from .modes import Modes, modes, switches
+from .modes import Listed, Modes, modes, switches
 from .recompute.two_pass import clipped_again
 from .replaced import Alike, Failed, drawn_alike, repeated
 from .slowness import Slowness, measured
@@ -53,15 +53,18 @@ class Clipper:
     called: Called = field(default_factory=dict)
     room: Room = field(default_factory=Room)
     noted: Modes | None = None
+    listed: Listed | None = None
 
     @property
     def rounding(self) -> str:
         """The coarsest precision in use."""
         return coarsest(self.parameters, self.precision)
 
-    def begin(self) -> None:
-        """A step begins: what the model's attributes say now holds until the next."""
-        self.noted = modes(self.model.modules())
+    def begin(self, modules: list[nn.Module]) -> None:
+        """A step begins: what the attributes of the model's modules say now holds until the next."""
+        if self.listed is None or self.listed.modules is not modules:
+            self.listed = Listed(modules)
+        self.noted = self.listed.now()
 
     def modes(self) -> Modes:
         """What the model's attributes said when the step began; what they say now, outside of steps."""

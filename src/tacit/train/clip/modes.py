@@ -8,6 +8,7 @@ for every step. What such an attribute says is public, like the model's code.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_
 from types import NoneType
 from typing import Any
 
@@ -28,6 +29,29 @@ def modes(modules: Iterable[nn.Module]) -> Modes:
         found += [one for one in held.values() if type(one) in PLAIN]
         found += [str(list(held[name])) for name in HOOKS if held.get(name)]
     return tuple(found)
+
+
+class Listed:
+    """`modes` of some modules, step after step: read anew where an attribute is another object than before."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self.modules = modules
+        self._held = [module.__dict__ for module in modules]
+        self._hooks = [held[name] for held in self._held for name in HOOKS if name in held]
+        self._values: list[list[Any]] = []
+        self._numbers: list[Any] = []
+        self._found: Modes = ()
+
+    def now(self) -> Modes:
+        numbers = list(map(tuple, self._hooks))
+        if numbers != self._numbers or not all(map(_same, self._held, self._values)):
+            self._numbers, self._found = numbers, modes(self.modules)
+            self._values = [list(held.values()) for held in self._held]
+        return self._found
+
+
+def _same(held: dict[str, Any], values: list[Any]) -> bool:
+    return len(held) == len(values) and all(map(is_, held.values(), values))
 
 
 def switches(found: Modes, *, whole: bool = True) -> Modes:
