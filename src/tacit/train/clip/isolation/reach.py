@@ -405,8 +405,8 @@ class Reach:
 
 def _of_sharding(value: Any) -> bool:
     """Whether an object is torch's own that sees to parameters in parts: it gathers them in every pass anew."""
-    kind = type(value)
-    return kind.__module__.startswith("torch.distributed.") and not isinstance(value, Tensor | torch.nn.Module)
+    name = str(type(value).__module__)
+    return name.startswith("torch.distributed.") and not isinstance(value, Tensor | torch.nn.Module)
 
 
 def handlers() -> list[Any]:
