@@ -25,7 +25,7 @@ import torch
 _FIELD = vars(namedtuple("_Pair", "one"))["one"]
 SHALLOW = ("logging", "typing", "abc")
 """Objects of these modules are put back themselves; what they lead to (handlers, streams) is left alone."""
-PLAIN = (
+PLAIN: tuple[type, ...] = (
     int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice, types.CodeType,
     types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, re.Pattern, operator.itemgetter,
@@ -37,7 +37,7 @@ PLAIN = (
 )  # fmt: skip
 HOLDERS = (slice, types.GenericAlias, types.UnionType, operator.itemgetter, re.Match, torch.jit.ScriptFunction)
 """Constants that lead to objects which need not be."""
-FOLLOWED = (
+FOLLOWED: tuple[type, ...] = (
     object, tuple, frozenset, list, dict, set, bytearray, deque, defaultdict, OrderedDict, type, np.ndarray,
     torch._C.TensorBase, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
     types.MethodWrapperType, types.CellType, types.SimpleNamespace, functools.partial, functools._lru_cache_wrapper,
