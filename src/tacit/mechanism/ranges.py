@@ -110,13 +110,16 @@ def by_rank(held: Whole, share: Fraction) -> tuple[Whole, Whole]:
     -max(0, L - q n, q n - U), q = `share`, in units of 1/denominator. That is minus the distance of q n from the ranks
     [L, U] that the cell holds. A cell in which many records lie together holds many ranks.
     """
-    cells, counts = np.unique(held, return_counts=True)
-    upto = np.concatenate(([0], counts.cumsum())) * share.denominator
+    held = np.sort(held)
+    ends = np.append((held[1:] != held[:-1]).nonzero()[0] + 1, held.size)[: held.size]  # where each cell's records end
+    cells, upto = held[ends - 1], np.append(0, ends) * share.denominator
     wanted = share.numerator * held.size
     heights = np.empty(2 * cells.size + 1, np.int64)
     heights[::2] = -np.abs(upto - wanted)
     heights[1::2] = -np.maximum(np.maximum(upto[:-1] - wanted, wanted - upto[1:]), 0)
-    return np.stack((cells, cells + 1), axis=1).ravel(), heights
+    edges = np.repeat(cells, 2)
+    edges[1::2] += 1
+    return edges, heights
 
 
 def chosen_cell(edges: Whole, heights: NDArray[np.generic], cells: Cells, scale: Fraction, source: Source) -> int:
