@@ -14,7 +14,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import private
 from tacit.train.clip import Clipper
-from tacit.train.clip.capture import probe, ranges
+from tacit.train.clip.capture import keeping, ranges
 from tacit.train.clip.isolation import surroundings
 from train_mixing import CLASSES, WIDTH, each
 
@@ -131,7 +131,7 @@ def test_a_pass_does_not_leave_bounded_weights_behind(monkeypatch: pytest.Monkey
         return torch.equal(model.inner[2].weight, before)
 
     assert left()
-    monkeypatch.setattr(probe, "_SHARE", 0.0)
+    monkeypatch.setattr(keeping, "SHARE", 0.0)
     assert not left()
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Augment, Speed, private
-from tacit.train.clip.capture import coins, nested, probe
+from tacit.train.clip.capture import coins, keeping, nested
 from tacit.train.clip.capture.coins import SEEDS, asks_around
 from tacit.train.clip.clipper import Clipper
 from tacit.train.clip.isolation.hidden import Hidden
@@ -353,7 +353,7 @@ def test_who_counts_calls_by_an_object_of_c_code_is_refused(way: str) -> None:
 @pytest.mark.parametrize("way", ["count", "array"])
 def test_mutant_nobody_looks_at_objects_of_c_code(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hidden, "moved", lambda self: False)
-    monkeypatch.setattr(probe, "repeats", lambda run: True)
+    monkeypatch.setattr(keeping, "repeats", lambda run: True)
     assert moved(COUNTING[way]) > 1.1
 
 

@@ -20,7 +20,7 @@ from tacit.loss import Adaptive, Plan
 from tacit.loss.clipping import SMALLEST
 from tacit.train import Augment, private
 from tacit.train.clip import Clipper
-from tacit.train.clip.isolation.snapshots import alike
+from tacit.train.clip.isolation.alike import alike
 from tacit.train.sample.per_record import check_apart
 
 pytestmark = pytest.mark.filterwarnings("ignore")

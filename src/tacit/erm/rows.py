@@ -103,7 +103,8 @@ def numbers(x: Any) -> Any:
     array alone.
     """
     if isinstance(x, np.ma.MaskedArray) and x.dtype.kind in NUMERIC:
-        return x.astype(np.float64).filled(math.nan)  # a value under a mask is missing, whatever is stored there
+        # a value under a mask is missing, whatever is stored there
+        return np.where(np.ma.getmaskarray(x), math.nan, np.ma.getdata(x).astype(np.float64))
     if getattr(getattr(x, "dtype", None), "kind", "?") in NUMERIC or hasattr(x, "tocsr"):
         return x
     found = x if isinstance(x, np.ndarray) else _array(x)

@@ -18,9 +18,10 @@ from torch import Tensor
 from ...core import BadInput, TacitError
 from ..clip.capture.coins import replayed, rewinding, seed_torch
 from ..clip.capture.errors import Failing, Remembered, left, stops
+from ..clip.capture.keeping import repeats
 from ..clip.capture.level import Level
 from ..clip.capture.nested import nested
-from ..clip.capture.probe import made_up, not_run, repeats, same_random
+from ..clip.capture.probe import made_up, not_run, same_random
 from ..clip.capture.ranges import InRange
 from ..clip.capture.watch import Capture, flat
 from ..clip.isolation import Stopped, Surroundings

@@ -29,7 +29,7 @@ from ..recompute.hooks import AsItIs, checkpointed
 from ..sums import Forward, by_parameter, check_losses, per_example, watched, weighted_sums
 from ..tree import mapped, size, tensors
 from ..weigh import FLAT
-from .coins import asks_around, looked_backwards, seed_torch, seeded
+from .coins import seed_torch, seeded
 from .dropout import NoDropout
 from .errors import Failing, NoRule, Overwritten, Remembered, changed, remembered
 from .level import Level
@@ -40,7 +40,7 @@ from .where import by_values, place_of, why
 _SEED = 20_210_907
 _COUNT = 3
 DISAGREES = "all records at once do not give what each gives alone"
-_RANGES, _SHARE = (2, 30_000, 100), 0.3
+_RANGES, SHARE = (2, 30_000, 100), 0.3
 Loss = Callable[[Any], Tensor]
 TOLERANCE = {False: 1e-3, True: 0.2}
 """The relative error of a gradient that passes, for ordinary and for reduced precision; rounding is far below it."""
@@ -151,10 +151,10 @@ def _structure(
 
 def _parts(forward: Forward) -> bool:
     """Run a pass with its backward pass; returns whether parts of the model are checkpointed."""
-    return _pass(forward)[0]
+    return run_through(forward)[0]
 
 
-def _pass(forward: Forward) -> tuple[bool, Tensor]:
+def run_through(forward: Forward) -> tuple[bool, Tensor]:
     """Like `_parts`, with the losses."""
     capture = Capture(forward.parameters, Level(_COUNT, forward.traced), forward.copies, forward.owned, forward.lasting)
     losses = watched(forward, capture)
@@ -200,62 +200,11 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
     with same_random(seed), NoDropout():
         if _random(loss, made_up(batch, _COUNT, seed)):
             return True
-        for count, moved in ((_COUNT, 0.0), (_COUNT + 2, _SHARE)):
-            with _moved(parameters, moved, seed):
+        for count, moved in ((_COUNT, 0.0), (_COUNT + 2, SHARE)):
+            with moved_weights(parameters, moved, seed):
                 examples = usable(loss, parameters, batch, count, seed + count, *_RANGES[count > _COUNT :], 2)
                 if not _same(loss, parameters, examples, structure):
                     return False
-    return True
-
-
-def keeps(
-    loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: Structure, around: Callable[[], Surroundings]
-) -> str:
-    """What a joint pass leaves behind that differs from pass to pass; empty if nothing.
-
-    No record's values can be in it, but the number of passes is private: it follows from the sample's size. The same
-    holds for a generator that is reseeded in every pass: what a record draws would depend on its position. A value may
-    stop a pass in torch's part of the backward pass. So state that code changes there is compared before and after each
-    of its calls.
-    """
-    with same_random(), NoDropout():
-        run = partial(_pass, structure.forward(loss, usable(loss, parameters, batch), parameters))
-        if asked := asks_around(run):
-            return asked
-        # What is made once, such as a table of positions, is there now. Weights are moved: code that keeps them within
-        # bounds does nothing where it was before.
-        with _moved(parameters, _SHARE if _runs_at(run, parameters) else 0.0, 0):
-            now, between = around(), list[str]()
-            left = now.moved_by(lambda: looked_backwards(run, lambda: between.append(now.otherwise())))
-        if left:
-            return f"a call changes {left}, which the next call would see"
-        if not repeats(lambda: [run()[1]]):
-            return "the same records and seeds give other losses from call to call"
-    met = next(filter(None, between), "")
-    return f"{met} is changed while the backward pass runs, and would stay so if a value stopped it" if met else ""
-
-
-def repeats(run: Callable[[], Sequence[Tensor]]) -> bool:
-    """Whether a run gives the same, but for rounding, each time that the generators start alike.
-
-    It does not where numbers come from elsewhere, such as a generator that is made and seeded anew in every pass.
-    """
-    found = []
-    for _ in range(3):
-        with same_random():
-            found.append([one.detach().double().nan_to_num() for one in run()])
-    first, *others = found
-    pairs = [(a, b) for other in others for a, b in zip(first, other, strict=True)]
-    return all(bool(((a - b).abs() <= 1e-4 * a.abs().clamp(min=1e-3)).all()) for a, b in pairs)
-
-
-def _runs_at(run: Callable[[], object], parameters: Mapping[str, Tensor]) -> bool:
-    """Whether a pass runs at moved weights."""
-    try:
-        with _moved(parameters, _SHARE, 0):
-            run()
-    except Exception:  # user code, on public numbers
-        return False
     return True
 
 
@@ -363,7 +312,7 @@ def _check_apart(loss: Loss, examples: Any, around: Surroundings) -> None:
 
 
 @contextmanager
-def _moved(parameters: Mapping[str, Tensor], share: float, seed: int) -> Iterator[None]:
+def moved_weights(parameters: Mapping[str, Tensor], share: float, seed: int) -> Iterator[None]:
     """Temporarily change weights by a share of their size, so that branches that start at zero are seen."""
     if not share:
         yield

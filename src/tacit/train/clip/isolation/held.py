@@ -6,7 +6,7 @@ import functools
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
-from .snapshots import ABSENT
+from .alike import ABSENT
 
 OWN = ("__dict__", "__weakref__", "__abstractmethods__")
 WRITTEN = (MemberDescriptorType, GetSetDescriptorType)

@@ -13,7 +13,7 @@ from collections import deque
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
-from .snapshots import alike
+from .alike import alike
 
 DEPTH, LONGEST = 6, 10_000
 UNKNOWN = object()

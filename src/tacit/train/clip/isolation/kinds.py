@@ -8,6 +8,7 @@ import abc
 import datetime
 import decimal
 import functools
+import logging
 import operator
 import re
 import struct
@@ -145,3 +146,16 @@ def of_the_user(module: types.ModuleType) -> bool:
         return False
     file = getattr(module, "__file__", None)
     return module.__name__ == "__main__" or (isinstance(file, str) and not file.startswith(PLACES))
+
+
+def of_sharding(value: Any) -> bool:
+    """Whether an object is torch's own that sees to parameters in parts: it gathers them in every pass anew."""
+    name = str(type(value).__module__)
+    return name.startswith("torch.distributed.") and not isinstance(value, torch.Tensor | torch.nn.Module)
+
+
+def handlers() -> list[Any]:
+    """Logging handlers that store what they are given: user-defined ones, and those with a buffer."""
+    every = [logging.root, *logging.root.manager.loggerDict.values()]
+    found = [one for each in every for one in (getattr(each, "handlers", ()))]
+    return [one for one in found if not foreign(type(one).__module__) or hasattr(one, "buffer")]

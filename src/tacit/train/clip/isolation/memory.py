@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..arrays import products, set_products
-from .snapshots import alike
+from .alike import alike
 
 PLACES = ("cpu", "cuda")
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextvars
 import functools
 import gc
-import logging
 import os
 import random
 import sys
@@ -40,6 +39,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.utils import parametrize
 
 from ..capture.onlookers import in_force
+from .alike import ABSENT, content, slot_of
 from .code import imported, names_of
 from .held import attribute, inherited, own_names, raised
 from .hidden import Hidden, advances
@@ -47,10 +47,12 @@ from .kinds import (
     HOLDERS,
     SHALLOW,
     foreign,
+    handlers,
     hides,
     holds_nothing,
     installed,
     of_a_user_class,
+    of_sharding,
     of_the_user,
     plain,
     settable,
@@ -58,7 +60,6 @@ from .kinds import (
 )
 from .memory import Draws, Flags, Odd, gradient, swappable
 from .snapshots import (
-    ABSENT,
     Added,
     Array,
     Attributes,
@@ -74,8 +75,6 @@ from .snapshots import (
     Registered,
     Sequence,
     Snapshot,
-    content,
-    slot_of,
 )
 
 CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.ndarray)
@@ -118,7 +117,7 @@ class Reach:
             value, path, whole = self._left.pop()
             if isinstance(value, HOLDERS):
                 self._left += [(one, path, whole) for one in gc.get_referents(value)]
-            if plain(value) or id(value) in self._seen or (self._near and _of_sharding(value)):
+            if plain(value) or id(value) in self._seen or (self._near and of_sharding(value)):
                 continue
             self._seen[id(value)] = value
             self._paths[id(value)] = path
@@ -159,9 +158,9 @@ class Reach:
         self._walk()
 
     def _later(self, values: Any, path: str, whole: bool) -> None:
-        """Visit some values; where not all is walked, containers and objects of the user's own classes only.
+        """Visit some values; where not all is walked, those that hold something of the user's.
 
-        From near, iterators and generators too: how far they have come is compared.
+        From near, iterators and generators too.
         """
         self._left += [
             (value, path, whole)
@@ -322,10 +321,7 @@ class Reach:
                 self._module(module, named.attributes)
 
     def _near_function(self, value: FunctionType, path: str) -> None:
-        """What it encloses, its defaults, and for the user's own functions what they name among their variables.
-
-        Of a library's function, containers and objects of the user's own classes only.
-        """
+        """What it encloses and names; of a library's function, containers and objects of the user's own classes only."""
         name = str(value.__globals__.get("__name__", ""))
         if not foreign(name) and not installed(name):
             self.enclosed(value, path)
@@ -401,16 +397,3 @@ class Reach:
             self._later((value.__dict__, gradient(value)), path, whole)
         if type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
             self._left.append((type(value), path, whole))
-
-
-def _of_sharding(value: Any) -> bool:
-    """Whether an object is torch's own that sees to parameters in parts: it gathers them in every pass anew."""
-    name = str(type(value).__module__)
-    return name.startswith("torch.distributed.") and not isinstance(value, Tensor | torch.nn.Module)
-
-
-def handlers() -> list[Any]:
-    """Logging handlers that store what they are given: user-defined ones, and those with a buffer."""
-    every = [logging.root, *logging.root.manager.loggerDict.values()]
-    found = [one for each in every for one in (getattr(each, "handlers", ()))]
-    return [one for one in found if not foreign(type(one).__module__) or hasattr(one, "buffer")]

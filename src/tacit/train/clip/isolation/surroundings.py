@@ -30,10 +30,11 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..capture.coins import profiled_by
+from .alike import ABSENT, content
 from .kinds import foreign, of_the_user
 from .memory import Draws, Memory
 from .reach import Reach
-from .snapshots import ABSENT, Names, content
+from .snapshots import Names
 
 T = TypeVar("T")
 Called = dict[CodeType, dict[str, Any]]
