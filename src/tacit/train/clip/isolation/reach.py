@@ -321,7 +321,7 @@ class Reach:
                 self._module(module, named.attributes)
 
     def _near_function(self, value: FunctionType, path: str) -> None:
-        """What it encloses and names; of a library's function, containers and objects of the user's own classes only."""
+        """What it encloses and names; of a library's function, containers and objects of the user's classes only."""
         name = str(value.__globals__.get("__name__", ""))
         if not foreign(name) and not installed(name):
             self.enclosed(value, path)
