@@ -195,7 +195,7 @@ RESTLESS = {
 
 
 @pytest.mark.parametrize("how", RESTLESS)
-def test_a_part_with_random_numbers_of_its_own_is_refused(how: str) -> None:
+def test_a_part_with_random_numbers_of_its_own_runs_alone_and_never_in_two_passes(how: str, monkeypatch) -> None:
     """What was measured must be what is added: numbers that torch does not draw are others in every run."""
     rng = np.random.default_rng(0)
 
@@ -208,6 +208,8 @@ def test_a_part_with_random_numbers_of_its_own_is_refused(how: str) -> None:
             return checkpoint(RESTLESS[how](self.inner, rng), x, use_reentrant=False)
 
     model, batch = Restless(), tower()[1]
+    assert "rng" in Clipper(model, classify, trainable(model), 0.5).structure(batch).reason
+    monkeypatch.setattr(Clipper, "_forgetful", lambda self, batch, structure: structure)  # as if nobody had seen it
     with pytest.raises(BadInput, match="other numbers"):
         Clipper(model, classify, trainable(model), 0.5)(batch, ALL)
 
