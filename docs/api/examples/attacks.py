@@ -104,6 +104,16 @@ parts = [
 ]
 print(len(attacks.joined(parts)))
 
+# %% outsiders_needed
+import numpy as np
+
+import tacit
+from tacit import attacks
+
+drawn, member = np.random.default_rng(0).normal(size=600), np.arange(600) < 300  # made up: a weak attack, few records
+scores = tacit.Scores(drawn + 0.8 * member, member, attack="mine", randomised=False)
+print(attacks.outsiders_needed(attacks.measure(scores, [0.01]), 0.01))
+
 # %% memorisation exposed Exposure models_needed distribution disparity GroupRisk
 import numpy as np
 
