@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tacit.core import BadInput
 from tacit.train import Augment
 from tacit.train.clip import Clipper
-from tacit.train.clip.capture import coins, probe, watch
+from tacit.train.clip.capture import coins, keeping, watch
 from tacit.train.clip.capture.errors import Remembered
 from tacit.train.clip.capture.level import Level
 from tacit.train.clip.capture.watch import Capture
@@ -152,7 +152,7 @@ def test_mutant_the_pass_that_raised_is_taken(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_changed_while_the_backward_pass_runs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "STATE.mode is changed while the backward pass runs" in clipper(between).structure(batch()).reason
-    monkeypatch.setattr(probe, "looked_backwards", lambda run, look: run())
+    monkeypatch.setattr(keeping, "looked_backwards", lambda run, look: run())
     assert clipper(between).structure(batch()).together
 
 
