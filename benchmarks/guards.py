@@ -82,7 +82,20 @@ GUARDS: dict[str, Without] = {
     "a run that failed is repeated with other numbers": Without(
         f"{CLIP}/clipper.py", "structure), batch, mask, alike)", "structure), batch, mask, drawn_alike(mask.device))"),
     "something is changed while the backward pass runs": Without(
-        f"{CLIP}/capture/probe.py", "looked_backwards(run, lambda: between.append(now.otherwise()))", "run()"),
+        f"{CLIP}/capture/keeping.py", "looked_backwards(run, lambda: between.append(now.otherwise()))", "run()"),
+    "a pass counts by an iterator": Without(
+        f"{CLIP}/isolation/hidden.py", "else not alike(now, self.noted)", "else False"),
+    "a switch leads to code that nobody looked at": Without(
+        f"{CLIP}/modes.py", "    return tuple([one for one in found if type(one) in kinds])", "    return ()"),
+    "a number of the model is baked into a compiled step": Without(
+        f"{CLIP}/compile/compiled.py", "return self.clipper.modes()", "return ()"),
+    "fresh random numbers fall once for every part": Without(
+        f"{CLIP}/capture/keeping.py", "if not repeats(lambda: [run()[1]]):", "if False:"),
+    "a generator of the script tells the number of passes": Without(
+        f"{CLIP}/isolation/reach.py", "if not foreign(name) and not installed(name):\n            self.enclosed",
+        "if False:\n            self.enclosed"),
+    "an augmentation counts its calls": Without(
+        f"{TRAIN}/sample/per_record.py", "    at_once = _leaves_nothing(function, first)\n", "    at_once = True\n"),
     "code asks how records lie in memory": Without(
         f"{CLIP}/capture/watch.py", "if private and (what := unanswered(func, result, tensors, self.level)):",
         "if what := '':"),
