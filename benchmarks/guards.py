@@ -86,7 +86,7 @@ GUARDS: dict[str, Without] = {
     "a pass counts by an iterator": Without(
         f"{CLIP}/isolation/hidden.py", "else not alike(now, self.noted)", "else False"),
     "a switch leads to code that nobody looked at": Without(
-        f"{CLIP}/modes.py", "    return tuple([one for one in found if type(one) in kinds])", "    return ()"),
+        f"{CLIP}/modes.py", "    return tuple([pair for pair in found if type(pair[1]) in kinds])", "    return ()"),
     "a number of the model is baked into a compiled step": Without(
         f"{CLIP}/compile/compiled.py", "return self.clipper.modes()", "return ()"),
     "fresh random numbers fall once for every part": Without(

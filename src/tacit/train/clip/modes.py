@@ -18,16 +18,16 @@ SWITCHES = frozenset((bool, str, NoneType))
 """Attributes that decide which code runs. Whole numbers may do so too; other numbers belong to schedules."""
 PLAIN = SWITCHES | {int, float}
 HOOKS = "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks"
-Modes = tuple[Any, ...]
+Modes = tuple[tuple[str, Any], ...]
 
 
 def modes(modules: Iterable[nn.Module]) -> Modes:
-    """Plain values of the modules' attributes, and which hooks they have."""
-    found: list[Any] = []
+    """Plain attributes of the modules, by name, and which hooks they have."""
+    found: list[tuple[str, Any]] = []
     for module in modules:
         held = module.__dict__
-        found += [one for one in held.values() if type(one) in PLAIN]
-        found += [str(list(held[name])) for name in HOOKS if held.get(name)]
+        found += [pair for pair in held.items() if type(pair[1]) in PLAIN]
+        found += [(name, str(list(held[name]))) for name in HOOKS if held.get(name)]
     return tuple(found)
 
 
@@ -57,4 +57,4 @@ def _same(held: dict[str, Any], values: list[Any]) -> bool:
 def switches(found: Modes, *, whole: bool = True) -> Modes:
     """Those of them that decide which code runs; `whole`: whole numbers too."""
     kinds = SWITCHES | {int} if whole and SWITCHES else SWITCHES
-    return tuple([one for one in found if type(one) in kinds])
+    return tuple([pair for pair in found if type(pair[1]) in kinds])
