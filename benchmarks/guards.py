@@ -66,7 +66,10 @@ GUARDS: dict[str, Without] = {
     "coins fall anew for every part of a step": Without(
         f"{CLIP}/capture/coins.py", "return draw() if coins is None else coins.next(kind, draw)", "return draw()"),
     "random numbers of records are known": Without(
-        f"{CLIP}/capture/coins.py", "    torch.default_generator.manual_seed(seed)\n    if gen", "    if gen"),
+        f"{CLIP}/capture/coins.py", "    seed_wholly(key, read=read)\n    if gen", "    if gen"),
+    "random numbers of records follow from 32 bits": Without(
+        f"{CLIP}/capture/coins.py", "    torch.default_generator.set_state(state)\n",
+        '    torch.default_generator.manual_seed(int.from_bytes(key[:8], "little") >> 1)\n'),
     "hooks and modes are shown all records": Without(
         f"{CLIP}/capture/watch.py", "if what := onlooker(func, tensors):", "if what := '':"),
     "hooks of the backward pass do not run": Without(

@@ -29,6 +29,8 @@ GUARDS: list[tuple[str, str, str, str]] = [
      "unit/test_train_parts.py", "test_coins_fall_alike_for_all_parts_of_a_step"),
     ("random numbers of records are known", f"{TRAIN}.capture.coins:drawn_from", "unit/test_train_parts.py",
      "test_random_numbers_of_records_follow_from_the_runs_own_source_and_not_from_a_seed_that_a_script_sets"),
+    ("random numbers of records follow from 32 bits", f"{TRAIN}.capture.coins:seed_wholly",
+     "unit/test_train_parts.py", "test_numbers_of_records_follow_from_the_whole_key"),
     ("hooks and modes are shown all records", f"{TRAIN}.capture.onlookers:onlooker",
      "unit/test_train_onlookers.py", "test_who_would_see_all_records_sees_one"),
     ("hooks of the backward pass do not run", f"{TRAIN}.capture.onlookers:backward_hooks",

@@ -190,6 +190,23 @@ def test_mutant_numbers_of_a_seed_that_a_script_sets(monkeypatch: pytest.MonkeyP
     assert loss_with_dropout(0, 1)[0] != loss_with_dropout(5, 1)[0]
 
 
+def numbers(key: bytes) -> tuple[float, float, float]:
+    with coins.drawn_from(key, torch.device("cpu"), read=True):
+        return float(torch.rand([])), random.random(), float(np.random.random())
+
+
+def test_numbers_of_records_follow_from_the_whole_key() -> None:
+    """`manual_seed` takes 32 bits on a CPU, and numpy's `seed` no more: all steps' numbers could be tried out."""
+    one, other = (numbers(bytes(31) + end) for end in (b"\0", b"\1"))
+    assert not set(one) & set(other)
+    assert one == numbers(bytes(32))
+    seeds = [torch.Generator().manual_seed(seed) for seed in (7, 7 + 2**40)]
+    assert len({float(torch.rand([], generator=seed)) for seed in seeds}) == 1  # why it is not used
+    with coins.drawn_from(bytes(32), torch.device("cpu"), read=False):
+        values = torch.rand(10_000, dtype=torch.float64)
+    assert abs(float(values.mean()) - 0.5) < 0.02
+
+
 def test_processes_draw_other_numbers_for_their_records_and_see_the_same_coins() -> None:
     model = nn.Linear(2, 2)
     step = private(model, torch.optim.SGD(model.parameters(), 0.1), Plan(8, 1.0, 1, 1.0), rng=1)

@@ -6,7 +6,6 @@ tell that it is there (soundness rule 8). What records look like is taken from s
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,13 +18,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ...core import BadInput
+from ..clip.capture.coins import seed_wholly
 from ..clip.tree import mapped
 from .collate import FIX, Buckets, Collate, Description, describe, fitted, pattern_of, record, stacked
 from .draw import Index
 
 LOOKED_AT = 16
 ALIKE = 0.75
-SEED = 2**62
+SEED, WORDS = 2**62, 4
+"""The key of a step's random numbers in worker processes is so many whole numbers below SEED."""
 
 
 class Group(NamedTuple):
@@ -136,16 +137,14 @@ def _unread(error: BaseException | None) -> BadInput:
 
 
 class _Chunks(Dataset[list[Group]]):
-    """The work items of worker processes: groups of some units, with random numbers that depend on the seed."""
+    """The work items of worker processes: groups of some units, with random numbers that follow from a key."""
 
     def __init__(self, source: Reader) -> None:
         self.source = source
 
-    def __getitem__(self, asked: tuple[int, Index]) -> list[Group]:
-        seed, index = asked
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002  transforms of other libraries draw from it
+    def __getitem__(self, asked: tuple[bytes, Index]) -> list[Group]:
+        key, index = asked
+        seed_wholly(key, read=True)
         return self.source.groups(index)
 
 
@@ -154,7 +153,7 @@ class Loader:
 
     def __init__(self, source: Reader, workers: int) -> None:
         self.source, self.workers = source, workers
-        self.asked: list[tuple[int, Index]] = []
+        self.asked: list[tuple[bytes, Index]] = []
         self._loader: DataLoader[list[Group]] | None = None
 
     def __call__(self, index: Index, rows: int) -> Iterator[list[Group]]:
@@ -164,10 +163,10 @@ class Loader:
         if not self.workers:
             yield from map(self.source.groups, chunks)
             return
-        first = int(torch.randint(SEED, ()))
+        key = torch.randint(SEED, (WORDS,)).numpy().tobytes()
         if self._loader is None:
             self._loader = self._start()
-        self.asked[:] = [(first + place, chunk) for place, chunk in enumerate(chunks)]
+        self.asked[:] = [(key + place.to_bytes(8, "little"), chunk) for place, chunk in enumerate(chunks)]
         yield from self._loader
 
     def _start(self) -> DataLoader[list[Group]]:
@@ -181,7 +180,7 @@ class Loader:
             generator=torch.Generator(),
             collate_fn=_as_it_is,
         )
-        self.asked[:] = [(0, looked_at(len(self.source.data)))]
+        self.asked[:] = [(b"", looked_at(len(self.source.data)))]
         good = np.concatenate([group.good for groups in found for group in groups])
         if good.mean() < ALIKE:
             raise BadInput(

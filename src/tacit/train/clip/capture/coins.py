@@ -30,6 +30,8 @@ SHARED = "A random number that all records share cannot be compiled."
 BACKWARD = (torch.autograd.graph._engine_run_backward.__code__,)
 """The code object from which torch calls its backward pass."""
 SEEDS = "it sets the state of a generator of random numbers"
+TWISTER, FIRST = 624, 24
+"""Words of a Mersenne Twister, and the byte of torch's state (eight bytes to a word) where they begin."""
 MEMORY = ("torch.cuda.memory", "torch.accelerator.memory", "torch.mps", "torch.xpu.memory")
 SETS = ("manual_seed", "seed", "set_state", "set_offset")
 _NOW: ContextVar[Coins | None] = ContextVar("coins", default=None)
@@ -272,15 +274,12 @@ def drawn_from(key: bytes, device: torch.device, *, read: bool) -> Iterator[None
     nothing as long as nobody knows the numbers. A script that calls `torch.manual_seed(0)` would make them known, and
     one more record would change the numbers of all later ones.
     """
-    seed = int.from_bytes(key[:8], "little") >> 1
     before, place = _states() if read else None, torch.get_rng_state()
     generator = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else None
     there = None if generator is None else generator.get_state()
-    if read:
-        _seed(seed)
-    torch.default_generator.manual_seed(seed)
+    seed_wholly(key, read=read)
     if generator is not None:
-        generator.manual_seed(seed)
+        generator.manual_seed(int.from_bytes(key[:8], "little") >> 1)
     try:
         yield
     finally:
@@ -289,6 +288,22 @@ def drawn_from(key: bytes, device: torch.device, *, read: bool) -> Iterator[None
         torch.set_rng_state(place)
         if generator is not None and there is not None:
             generator.set_state(there)
+
+
+def seed_wholly(key: bytes, *, read: bool) -> None:
+    """Fill torch's generator of the CPU with numbers from a key; with `read`, Python's and numpy's generators too.
+
+    `manual_seed` uses 32 bits of its seed there, and numpy's `seed` takes no more: whoever tries all 2^32 seeds would
+    know the numbers.
+    """
+    torch.default_generator.manual_seed(0)
+    state = torch.default_generator.get_state()
+    words = np.frombuffer(hashlib.shake_256(b"torch" + key).digest(4 * TWISTER), dtype="<u4")
+    state.numpy()[FIRST : FIRST + 8 * TWISTER] = words.astype("<u8").view(np.uint8)
+    torch.default_generator.set_state(state)
+    if read:
+        random.seed(key)
+        np.random.mtrand._rand.seed(np.frombuffer(hashlib.shake_256(b"numpy" + key).digest(4 * TWISTER), dtype="<u4"))
 
 
 def seed_torch(seed: int) -> None:
