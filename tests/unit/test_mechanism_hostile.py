@@ -327,6 +327,10 @@ COLUMNS = {
     "Arrow": pyarrow.array,
     "Arrow booleans": lambda values: pyarrow.array([v if v is None else v > 1 for v in values]),
     "Arrow chunks": lambda values: pyarrow.chunked_array([values]),
+    "Arrow dictionary": lambda values: pyarrow.array(values, pyarrow.int64()).dictionary_encode(),
+    "Arrow table": lambda values: pyarrow.table({"n": values}),
+    "polars 128 bits": lambda values: polars.Series(values, dtype=polars.Int128),
+    "polars objects": lambda values: polars.Series(values, dtype=polars.Object),
 }
 
 
@@ -349,6 +353,13 @@ def test_a_missing_record_is_at_the_lower_bound_in_every_kind_of_column():
     for name in sorted(set(COLUMNS) - {"pandas boolean", "pandas Arrow", "Arrow booleans"}):
         if "table" not in name:
             assert clamped(COLUMNS[name]([3, -2, None]), (-5, 5)).tolist() == [3, -2, -5], name
+
+
+def test_a_lazy_frame_is_refused_and_a_missing_time_is_no_number():
+    """Without rows there is nothing to release, and noise alone would look like an answer."""
+    with pytest.raises(BadInput, match="lazy frame"):
+        mechanism.laplace(polars.LazyFrame({"n": [500]}), sensitivity=1, epsilon=1.0, rng=1)
+    assert mechanism.laplace(pandas.NaT, sensitivity=1, epsilon=1e4, rng=1).value == pytest.approx(0, abs=0.01)
 
 
 def test_lengths_of_time_are_no_whole_numbers():

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..core import BadInput, check
 from ..core.errors import Argument
-from .columns import array_of_column
+from .columns import array_of_column, is_column
 
 Floats = NDArray[np.float64]
 Steps = NDArray[Any]
@@ -45,8 +45,10 @@ def array_of(values: object, *, filled: bool = True) -> NDArray[Any]:
         return found
     if isinstance(values, np.ndarray):
         return values
-    if hasattr(values, "to_numpy"):
+    if is_column(values):
         return array_of_column(values, filled=filled)
+    if hasattr(values, "collect_schema"):
+        raise BadInput("A lazy frame holds no rows yet.", fix="Give frame.collect().")
     if isinstance(values, Mapping):
         raise BadInput("Numbers were expected, not a dictionary.", fix="Give list(scores.values()).")
     if hasattr(values, "__array__"):  # a tensor: listed, its items would be tensors that equal nothing
