@@ -212,7 +212,10 @@ GUARDS: dict[str, Without] = {
         f"{TRAIN}/sample/users.py", 'kind = getattr(ids, "dtype", None)',
         "ids = np.asarray(ids)\n    kind = ids.dtype"),
     "autocast around a step": Without(
-        f"{TRAIN}/step.py", "with ordinary_modes(self.device):", "if True:"),
+        f"{TRAIN}/step.py", "with ordinary_modes(self.device):\n                with drawn",
+        "if True:\n                with drawn"),
+    "a step that was broken off leaves its gradient": Without(
+        f"{TRAIN}/step.py", "            self._release.withdraw()\n", ""),
     "autocast around a fleet": Without(
         f"{FLEET}/fleet.py", ", ordinary_modes(torch.device(self.device)):", ":"),
     "a fleet's positions cancel": Without(

@@ -156,6 +156,8 @@ GUARDS: list[tuple[str, str, str, str]] = [
     ("the noise of the clip norm's count", f"{TRAIN}.adaptive:next_norm",
      "statistical/test_train_adaptive.py",
      "test_one_unit_moves_the_count_by_a_half_and_the_noise_is_so_scaled"),
+    ("a step that was broken off leaves its gradient", "tacit.train.noise.release:Release.withdraw",
+     "unit/test_train_step.py", "test_a_step_that_breaks_off_leaves_no_gradient_and_no_mode_in_force"),
     ("a step that was broken off is taken again", "tacit.train.step:PrivateStep.check_unbroken",
      "unit/test_train_step.py", "test_a_step_that_breaks_off_is_taken_again_alike_or_not_at_all"),
     ("correlated noise is another", "tacit.train.noise.correlated:Correlated",

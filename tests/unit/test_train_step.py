@@ -6,12 +6,20 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
+from torch._C import _len_torch_function_stack, _pop_torch_function_stack, _push_on_torch_function_stack
+from torch._C._functorch import (
+    _vmap_increment_nesting,
+    get_dynamic_layer_stack_depth,
+    pop_dynamic_layer_stack_and_undo_to_depth,
+)
+from torch.overrides import TorchFunctionMode
 
 from tacit.core import BadInput, BudgetExceeded, PrivacyWarning
 from tacit.loss import Plan
 from tacit.train import Speed, fit, private
 from tacit.train.checkpoint import read, write
 from tacit.train.clip import Clipper
+from tacit.train.noise.release import Release
 from tacit.train.sample.examples import Batch, Examples
 from tacit.train.scale.totals import marks
 from train_zoo import CLASSES, ZOO, classify, furthest, naive, trainable
@@ -389,3 +397,42 @@ def test_a_step_that_breaks_off_is_taken_again_alike_or_not_at_all(place: str, a
 
 def _raise(*_: object) -> None:
     raise Interrupted
+
+
+class Through(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def _raise_in_modes(self: Release, *_: object) -> None:
+    """As Ctrl-C between entering a context and the code that would leave it, when gradients have been set."""
+    for parameter in self.parameters:
+        parameter.grad = torch.ones_like(parameter)
+    _push_on_torch_function_stack(Through())
+    _vmap_increment_nesting(3, "error")
+    raise Interrupted
+
+
+def _in_force() -> tuple[int, int]:
+    return _len_torch_function_stack(), get_dynamic_layer_stack_depth()
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_step_that_breaks_off_leaves_no_gradient_and_no_mode_in_force(mended: bool, monkeypatch) -> None:
+    """A gradient that is released beside the one of the step taken again, with other noise, would not be paid for."""
+    model = nn.Linear(3, 2)
+    step = private(model, torch.optim.SGD(model.parameters(), lr=0.1), Plan(40, 0.25, 8, 0.7), rng=4)
+    batch = next(step.batches((torch.randn(40, 3), torch.arange(40) % 2)))
+    before = _in_force()
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "hand_over", _raise_in_modes)
+        if not mended:
+            patch.setattr(Release, "withdraw", lambda _: None)
+            patch.setattr("tacit.train.clip.arrays._depths", lambda: (99, 99, 99))
+        with pytest.raises(Interrupted):
+            step(batch)
+    left = _in_force(), any(parameter.grad is not None for parameter in model.parameters())
+    if not mended:
+        _pop_torch_function_stack()
+        pop_dynamic_layer_stack_and_undo_to_depth(before[1])
+    assert (left == (before, False)) is mended

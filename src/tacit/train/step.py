@@ -273,10 +273,15 @@ class PrivateStep:
         self._clipper.begin(list(self.model.modules()) if self._watched is None else self._watched.every)
         read = batch.examples.loader is not None
         self.read = self.read or read
+        try:
+            with ordinary_modes(self.device):
+                with drawn_from(self._chance(self.rank), self.device, read=read):
+                    found = self._executor(batch)(batch, self.keys(batch), self._coins)
+                self._move_on(self._next_norm(found))
+        except BaseException:  # the step may be taken again, and then with other noise: only one of them may leave
+            self._release.withdraw()
+            raise
         with ordinary_modes(self.device):
-            with drawn_from(self._chance(self.rank), self.device, read=read):
-                found = self._executor(batch)(batch, self.keys(batch), self._coins)
-            self._move_on(self._next_norm(found))
             self._look_again()
         return StepInfo.of(len(batch.index), found.parts)
 

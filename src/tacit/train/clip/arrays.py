@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._C import _functorch as C
 
 from .rounding import COARSE, LONGER, SHORT
 
@@ -135,10 +136,25 @@ def ordinary_modes(device: torch.device) -> Iterator[None]:
     """Run operations without autocast and with gradients, whatever surrounds a step.
 
     Autocast would sum over records in half precision, for which the noise has no margin, and `torch.no_grad` would hide
-    gradients.
+    gradients. Ctrl-C may leave a mode or a level of `torch.func` in force; whatever does so is taken away at the end.
     """
+    functions, dispatch, levels = _depths()
     with torch.inference_mode(False), torch.autocast(device.type, enabled=False), torch.enable_grad():
-        yield
+        try:
+            yield
+        finally:
+            while torch._C._len_torch_function_stack() > functions:
+                torch._C._pop_torch_function_stack()
+            while torch._C._len_torch_dispatch_stack() > dispatch:
+                torch._C._pop_torch_dispatch_stack()
+            if C.get_dynamic_layer_stack_depth() > levels:
+                C.pop_dynamic_layer_stack_and_undo_to_depth(levels)
+
+
+def _depths() -> tuple[int, int, int]:
+    """How many function modes, dispatch modes and levels of `torch.func` are in force."""
+    modes = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
+    return *modes, C.get_dynamic_layer_stack_depth()
 
 
 def uncompiled(model: nn.Module) -> AbstractContextManager[Any]:

@@ -93,6 +93,11 @@ class Release:
         for parameter, gradient in zip(self.parameters, noisy, strict=True):
             parameter.grad = gradient if gradient.dtype is parameter.dtype else gradient.to(parameter.dtype)
 
+    def withdraw(self) -> None:
+        """Take the gradients back, of a step that was broken off before it was counted."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
     def steady(self) -> bool:
         """Whether noise is independent from step to step, of constant scale, and not on a grid."""
         return self.grid is None and self.plan.bands == 1 and not isinstance(self.plan.clipping, Adaptive)
