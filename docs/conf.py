@@ -7,6 +7,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import formulas
 import reference
+import terms
 
 project = "tacit"
 author = "the tacit authors"
@@ -24,6 +25,7 @@ html_show_copyright = False
 
 
 def setup(app: object) -> None:
-    """The API reference is written, and formulas are drawn, while pages are read."""
+    """The API reference is written, terms are linked and formulas are drawn while pages are read."""
     app.connect("source-read", reference.source_read)
+    app.connect("source-read", terms.source_read)
     app.connect("source-read", formulas.source_read)
