@@ -243,6 +243,31 @@ def test_a_pipeline_that_was_fitted_to_a_frame_is_asked_about_frames(tacit_):
     assert (status, "has no column 'sick'" in err) == (2, True)
 
 
+TEXTS = """
+import pandas
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+
+table = pandas.read_csv("in.csv")
+model = make_pipeline(CountVectorizer(), MultinomialNB()).fit(table["text"], table["kind"])
+"""
+
+
+def test_a_classifier_of_texts_is_asked_about_texts(tacit_):
+    """A column of texts beside the label goes to the model as it is: its words could not be numbered."""
+    pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    for name in ("in.csv", "out.csv"):
+        lines = [f"{kind},{kind} {' '.join(rng.choice(list('abcdefgh'), 6))}" for kind in ("ham", "spam") * 20]
+        Path(name).write_text("\n".join(["kind,text", *lines]) + "\n")
+    Path("text_code.py").write_text(TEXTS)
+    words = ("attack", "--model", "text_code:model", "--members", "in.csv", "--nonmembers", "out.csv")
+    status, out, err = tacit_(*words, "--label", "kind", "--references", "2", "--seed", "1", "--json")
+    assert status in (0, 3), err
+    assert {item["name"] for item in json.loads(out)["attacks"]} >= {"loss", "lira"}
+
+
 def test_values_of_a_regression_are_no_classes(tacit_):
     rng = np.random.default_rng(0)
     for name in ("in.npz", "out.npz"):

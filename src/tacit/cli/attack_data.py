@@ -27,14 +27,17 @@ class Side:
 
 
 def sides(target: Any, members: str, nonmembers: str, label: str | None) -> list[Side] | list[Records]:
-    """Read two files: as frames for an estimator that was fitted to a frame, and else as numbers.
+    """Read two files: as frames for an estimator that was fitted to a frame, as texts, and else as numbers.
 
     A regression's values (an array `y` that holds fractions) stay as they are.
     """
     paths = [Path(members), Path(nonmembers)]
     columns = getattr(target, "feature_names_in_", None)
-    if columns is not None and label is not None and all(path.suffix in TABLES and path.is_file() for path in paths):
-        return [_frame(path, [str(name) for name in columns], label) for path in paths]
+    if label is not None and all(path.suffix in TABLES and path.is_file() for path in paths):
+        if columns is not None:
+            return [_frame(path, [str(name) for name in columns], label) for path in paths]
+        if texts := _texts(paths, label):
+            return texts
     if all(path.suffix == ".npz" and path.is_file() for path in paths):
         found = [read_npz(path, {"x", "y"}) for path in paths]
         if all({"x", "y"} <= part.keys() and part["x"].dtype.kind in "biuf" for part in found) and any(
@@ -55,8 +58,25 @@ def _numbers(members: str, nonmembers: str, label: str | None) -> list[Records]:
     return found
 
 
-def _frame(path: Path, columns: list[str], label: str) -> Side:
-    """The columns that the estimator was fitted to, in its order, and the label; other columns are left out."""
+def _texts(paths: list[Path], label: str) -> list[Side]:
+    """Texts, where they are all that the files hold beside the label; none where they may be words to be numbered.
+
+    Words of a category are the same in both files. Texts differ, and numbers of them would mean nothing.
+    """
+    tables = [_table(path) for path in paths]
+    names = {name for table in tables for name in table.columns} - {label}
+    if len(names) != 1 or any(len(table.columns) != 2 for table in tables):
+        return []
+    (name,) = names
+    found = [table[name] for table in tables]
+    if any(column.dropna().map(type).ne(str).any() for column in found) or set(found[0]) == set(found[1]):
+        return []
+    return [
+        Side(column.fillna("").to_numpy(dtype=str), table[label]) for column, table in zip(found, tables, strict=True)
+    ]
+
+
+def _table(path: Path) -> Any:
     import pandas
 
     table: Any = None
@@ -64,6 +84,12 @@ def _frame(path: Path, columns: list[str], label: str) -> Side:
         table = pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
     if border.problem:
         raise BadInput(f"{shown(path)} could not be read as a table.")
+    return table
+
+
+def _frame(path: Path, columns: list[str], label: str) -> Side:
+    """The columns that the estimator was fitted to, in its order, and the label; other columns are left out."""
+    table = _table(path)
     if missing := [name for name in (*columns, label) if name not in table.columns]:
         raise BadInput(
             f"{shown(path)} has no column {shown(missing[0])!r}.",

@@ -87,5 +87,5 @@ def resolve_callable(entry: str) -> Any:
     """A function or class of the user's."""
     found = resolve(entry)
     if not callable(found):
-        raise BadInput(f"{entry!r} is not callable.")
+        raise BadInput(f"{entry!r} is not callable.", fix="Name a function, as in package.module:function.")
     return found

@@ -158,10 +158,11 @@ def _data(found: Ledger) -> dict[str, Any]:
 
 def _told(found: Ledger) -> Result:
     data, terms = _data(found), found.terms
+    later = ", later ones included" if data["entries"] else ": none was charged yet"
     rows = [
         ("ledger", f"{data['url']}: one {terms.unit}, {terms.adjacency.value}, {terms.composition}"),
         ("budget", f"epsilon {number(terms.epsilon)}, delta {small(terms.delta)}"),
-        ("proven", f"epsilon {number(data['spent']['epsilon'])} for all releases together"),
+        ("proven", f"epsilon {number(data['spent']['epsilon'])} for all releases together{later}"),
         ("spent so far", f"{number(data['so_far'])} (a reading, not a claim)"),
         ("remaining", f"{number(data['remaining'])} (the largest pure epsilon that is still accepted)"),
         ("head", data["head"]),

@@ -71,7 +71,9 @@ def query(
     keys: Annotated[
         str | None, typer.Option(metavar="a,b|FILE", help="The groups to release, known without the data.")
     ] = None,
-    where: Annotated[list[str] | None, typer.Option(metavar="COND", help='Only rows like this: "age >= 30".')] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="COND", help='Only rows like this: "age >= 30"; repeatable.')
+    ] = None,
     count: Annotated[bool, typer.Option("--count", help="How many rows.")] = False,
     users: Annotated[bool, typer.Option("--users", help="How many different people.")] = False,
     sum_: Annotated[list[str] | None, typer.Option("--sum", metavar="C", help="The sum of a column.")] = None,

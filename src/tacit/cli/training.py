@@ -31,7 +31,10 @@ OWN_SIZE = "the number of records: the plan gave no public_size, so that of the 
 OWN_WORDS = "the words of {}: they were read off the data; [data] categories would make them public"
 OWN_FACTS = "kind, range or words of {}: they were read off the data; the schema marks them public = false"
 HELD_OUT = "the accuracy on held-out records, who are people of the same data: it has no noise"
-READABLE = "whether the data could be read, with labels the model has outputs for: told to the operator, of every value"
+READABLE = (
+    "messages to whoever runs the training, which say whether the data could be read and whether every label is one of "
+    "the model's classes"
+)
 
 
 @verb("train")
