@@ -211,7 +211,7 @@ def check_words(name: str, texts: Sequence[str], most: int) -> None:
     if len(texts) > most:
         raise BadInput(
             f"Column {shown(name)!r} holds more than {most:,} different words.",
-            fix="Leave it out, give its public words as categories, or describe it in a schema (tacit init writes one).",
+            fix="Leave it out, give its public words as categories, or describe it in a schema (tacit init).",
         )
     if any(len(text) > LONGEST for text in texts):
         raise BadInput(f"Column {shown(name)!r} holds a text of more than {LONGEST:,} characters.", fix="Leave it out.")
