@@ -199,7 +199,7 @@ def test_a_time_budget_fixes_the_number_of_runs_beforehand():
         time.sleep(0.01)
         return telling_fit(x, y, rng)
 
-    evidence = audit(slow, data(), claim=(1.0, 1e-5), canary="blank", runs=100_000, seconds=1.0, rng=1)
+    evidence = audit(slow, data(), claim=(1.0, 1e-5), canary="blank", runs=100_000, seconds=3.0, rng=1)
     assert 4 <= evidence.demonstrations[0].planned < 2000
     assert evidence.provenance["seconds"] < 30  # all that was asked for would take a thousand
 
