@@ -338,3 +338,34 @@ def test_features_are_not_taken_for_logits(shape):
         tacit.attack(_Shaped(shape), *SIDES, references=0, rng=0)
     named = predictor(_Shaped(lambda z: {"features": z[:, :2], "logits": z}))
     assert named(X[:4]).shape == (4, 3)
+
+
+def test_shares_in_steps_of_eight_bits_are_shares():
+    """Each is rounded by itself, so rows have different sums: read as logits they showed a fourth of the members."""
+    shares = np.random.default_rng(0).dirichlet(np.ones(10), 80)
+    for step, kind in ((255, np.uint8), (100, np.int64), (255, np.float32)):
+        told = np.round(step * shares).astype(kind)
+        assert len(set(told.sum(axis=1).tolist())) > 1
+        assert form_of(of_one(told.astype(float)), np.arange(80) % 10, None) is Form.PROBABILITIES
+        assert np.abs(of_one(told) - shares).max() < 0.05
+    counts = np.random.default_rng(0).integers(0, 30, (80, 10))
+    assert of_one(counts) is counts
+
+
+def test_two_columns_that_rank_backwards_are_told_so():
+    """The share of right answers is no reason there: one sentence said 54 % as it is, and 46 % the other way round."""
+    label = np.arange(200) % 2
+    share = 0.2 + 0.1 * (label == 0) + 0.001 * np.arange(200) / 200  # the likeliest label is the first for everybody
+    with pytest.raises(BadInput, match="smaller share of it than it gives the others"):
+        check_columns(np.stack((1 - share, share), axis=1), label)
+
+
+@pytest.mark.parametrize("lazy", [object(), iter([1, 2])])
+def test_records_that_are_no_table_get_a_sentence(lazy):
+    with pytest.raises(BadInput, match="one row per record"):
+        tacit.attack(TREE, (lazy, Y[:N]), SIDES[1], references=0)
+
+
+def test_a_frame_beside_three_things_gets_a_sentence():
+    with pytest.raises(BadInput, match="must be a pair"):
+        tacit.attack(TREE, (*SIDES[0], 1), (pd.DataFrame(X[N:]), Y[N:]), references=0)

@@ -291,3 +291,15 @@ def test_labels_with_scores_are_shares():
 def test_answers_of_several_kinds_are_refused(answers):
     with pytest.raises(BadInput, match="one kind and length"):
         Service(lambda x: answers, classes="01")(X[:2])
+
+
+def test_an_object_around_the_shares_is_not_taken_for_the_shares():
+    """It was said that classes= was missing, which mends nothing."""
+    target = Service(lambda x: [{"probabilities": [0.5, 0.5], "class": 0} for _ in x])
+    with pytest.raises(BadInput, match="more than a number for each class"):
+        target(X[:3])
+
+
+def test_an_address_without_a_scheme_gets_a_sentence():
+    with pytest.raises(BadInput, match="begin with http"):
+        http("localhost:8080/predict")

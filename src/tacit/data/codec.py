@@ -139,6 +139,8 @@ def split(data: Any, label: str | None) -> tuple[Frame, Array]:
         if label not in narrow.columns:
             raise BadInput(f"The frame has no column {label!r}.", fix=f"Columns: {named(map(str, narrow.columns))}.")
         return narwhals().to_native(narrow.drop(label)), _labels(narrow[label].to_list())
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise BadInput("Records and labels must be a pair (x, y).")
     x, y = data
     return x, _labels(_plain(y)) if _is_series(y) else np.asarray(y)
 

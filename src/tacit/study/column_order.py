@@ -41,9 +41,13 @@ def check_columns(answer: Array, label: NDArray[np.int64]) -> None:
     """
     order, likely = _order(answer, label), answer.argmax(axis=1)
     if order is not None:
+        right, other = float(np.mean(likely == label)), float(np.mean(order[likely] == label))
         raise BadInput(
-            f"The model is right about {np.mean(likely == label):.0%} of its members, and about "
-            f"{np.mean(order[likely] == label):.0%} if its columns stand in another order than the labels.",
+            f"The model is right about {right:.0%} of its members, and about {other:.0%} if its columns stand in "
+            "another order than the labels."
+            if other > right
+            else "The model gives members with the second label a smaller share of it than it gives the others: its "
+            "columns may be exchanged.",
             fix="Give columns in the sorted order of the labels, and one column as the share of the second label. If "
             "the order is right and the model is poor, say so: set classes_ of the function or module to its labels.",
         )

@@ -16,7 +16,8 @@ DISTURBED = 0.2
 """How far from shares answers may lie before they are taken for logits without asking."""
 NEARLY = 1e-3
 """How far shares may lie below 0 or above 1 by rounding and still be shares."""
-
+ROUNDED = 0.05
+"""How far, as a part of their sum, whole numbers may lie from one sum and still be shares in steps."""
 OUTSIDE = 0.1
 """Share of a regression's answers that may lie outside of two labels by more than their distance."""
 
@@ -54,15 +55,22 @@ def of_one(answer: Array) -> Array:
         return clipped if are_shares(clipped) else answer
     if least < 0 or most < 2.0:
         return answer
-    whole = 100.0 if most > 2.0 and are_shares(answer / 100.0) else _votes(answer)
-    return answer if whole is None else np.asarray(answer / whole)
+    if most > 2.0 and are_shares(answer / 100.0):
+        return np.asarray(answer / 100.0)
+    return _counted(answer)
 
 
-def _votes(answer: Array) -> float | None:
-    """How many votes there are, where all rows hold whole numbers of at least 0 with this sum; else None."""
-    total = float(answer[0].sum(dtype=np.float64)) if len(answer) else 0.0
-    alike = total > 1 and bool((answer.sum(axis=1, dtype=np.float64) == total).all())
-    return total if alike and bool((answer == np.floor(answer)).all()) and not _ranks(answer) else None
+def _counted(answer: Array) -> Array:
+    """Shares, where rows hold whole numbers of at least 0 with one sum: votes, or shares that were rounded to steps.
+
+    A model of 8-bit numbers gives shares in steps of 1/255, each rounded by itself: these sums differ by half a step
+    per class at most. Anything else as it is.
+    """
+    sums = answer.sum(axis=1, dtype=np.float64)
+    total = float(np.median(sums)) if sums.size else 0.0
+    slack = min(answer.shape[1] / 2, ROUNDED * total)
+    whole = total > 1 and bool((np.abs(sums - total) <= slack).all() and (answer == np.floor(answer)).all())
+    return np.asarray(answer / sums[:, None]) if whole and not _ranks(answer) else answer
 
 
 def _ranks(answer: Array) -> bool:

@@ -15,6 +15,7 @@ from ..audits.foreign import Border
 from ..core.errors import BadInput
 from ..core.observations import Observations
 from ..data.codec import Codec
+from .exact_shares import in_full
 from .foreign_models import foreign_answers, foreign_regression
 from .forms import Form
 from .neural import from_tensor, hugging_face, is_pipeline, neural
@@ -50,7 +51,7 @@ def own_answers(target: Any) -> Predict | None:
             return method
     shares, decision, told = (getattr(target, name, None) for name in ("predict_proba", "decision_function", "predict"))
     if callable(shares):
-        return shares
+        return lambda x: in_full(target, shares, x)
     if callable(decision):
         return lambda x: _by_class(target, np.asarray(decision(x)), x)
     return told if callable(told) and callable(getattr(target, "fit", None)) else None

@@ -30,6 +30,11 @@ def kept(x: Any) -> Any:
     if isinstance(x, Mapping):
         return {name: np.asarray(part) for name, part in x.items()}
     made = np.asarray(x)
+    if made.ndim == 0:
+        raise BadInput(
+            "Records must be a table with one row per record.",
+            fix="Give an array, a DataFrame or a list of texts: collect a lazy frame, stack the batches of a loader.",
+        )
     if made.dtype == object and made.ndim == 1 and len(made) and not isinstance(made[0], str):
         raise BadInput("Records must be rows of one length.", fix="Give an array, a DataFrame, or a list of texts.")
     return made
@@ -125,7 +130,9 @@ def _values(x: Any) -> Iterator[bytes]:
 
 
 def described(x: Any) -> str:
-    """The shape of one record, or its number of columns, for error messages; never a value."""
+    """The shape of one record, or how many columns or tables it has, for error messages; never a value."""
+    if isinstance(x, Mapping):
+        return f"{len(x)} named tables"
     return f"{len(_columns(x))} columns" if _frame(x) else f"shape {tuple(np.shape(x)[1:])}"
 
 

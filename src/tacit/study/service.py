@@ -162,6 +162,11 @@ class Service:
             raise BadInput("The service must give answers of one kind and length to all records.")
         if not mappings:
             return np.asarray(answers)
+        if any(isinstance(part, list | Mapping) for answer in answers for part in answer.values()):
+            raise BadInput(
+                "The service answers with objects that hold more than a number for each class.",
+                fix="Give Service(ask) a function that takes the shares, or the label, out of each object.",
+            )
         names = self.classes
         if names is None:
             raise BadInput("Answers that name some classes need all of them.", fix="Give classes=.")
@@ -183,6 +188,9 @@ def http(
     {"Authorization": "Bearer ..."}; `more` are fields of `Service`. A request that is refused for its rate, or fails,
     is repeated (after the time that the service names, a minute at most).
     """
+
+    if not url.lower().startswith(("http://", "https://")):
+        raise BadInput("The address of a service must begin with http:// or https://.")
 
     def ask(part: Any) -> list[Any]:
         body = json.dumps({send: np.asarray(part).tolist()}).encode()
