@@ -89,6 +89,56 @@ def test_integrands_are_bounded_around_all_panels(case, way):
     assert excesses(case, *way, times=20).max() <= 0
 
 
+RARE = 3.0, 2e-4, 1000, 1e-12
+
+
+def steep(grown=True):
+    """How far f on the axis goes above its last node's bound where the tilt is so large that it rises beyond it."""
+    _, tilted, _ = placed(RARE)
+    line = tilted.parts[0][0].nodes.line(120 * tilted.tilt)
+    nodes, s = line.nodes, line.nodes.pair.noise.scale
+    reach = (quadrature.WIDE[0] - 0.98) * nodes.half / s**2
+    most = float(nodes.p.mean[-1]) * (math.exp(reach * nodes.p.largest) if grown else 1.0)
+    x = nodes.x[-1] + np.linspace(0, reach * s**2, 200)
+    logs = (1 + line.tilt) * mixed(nodes.pair.p, x, s) - x * x / (2 * s * s)
+    return logs.max() - logs[0] - reach * max((1 + line.tilt) * most - nodes.x[-1], 0.0)
+
+
+def test_integrands_rise_beyond_the_last_node_no_faster_than_assumed():
+    assert steep() <= 0
+    assert steep(grown=False) > 0
+    assert excesses(RARE, "add-remove", 0, times=20).max() <= 0
+
+
+def test_rare_records_need_no_ellipses(monkeypatch):
+    """Their moments are shown by the nodes alone, far from the places at which a record is likely to take part."""
+    monkeypatch.setattr(quadrature.Nodes, "log_error", None)
+    assert privacy_loss(Repeat(Poisson(1.5e-4, Gaussian(7.8)), 4000), "add-remove").epsilon(1e-12).gap < 1e-6
+
+
+def test_coarse_sums_leave_out_no_more_than_they_say():
+    for case in CASES.values():
+        total, tilted, epsilon = placed(case, "add-remove", 1)
+        top, beyond = tilted.coarse_range
+        u = top + np.arange(1, 4000) * (0.5 / tilted.spread)
+        line, count = tilted.parts[0]
+        phi = np.abs(moment(line.nodes, line, u)) ** count
+        tail = np.sum(phi / np.abs((line.tilt + 1j * u) * (1 + line.tilt + 1j * u))) * (0.5 / tilted.spread) / math.pi
+        assert tail <= beyond
+        coarse = contour(total, tilted, math.log(case[-1]), epsilon, coarse=True)
+        sharp = contour(total, tilted, math.log(case[-1]), epsilon)
+        assert coarse.delta(epsilon)[1] >= sharp.delta(epsilon)[0]
+
+
+@pytest.mark.parametrize("case", ["many steps", "large rate", "small delta"])
+def test_the_best_tilt_lies_between_those_tried(case):
+    total, _, epsilon = placed(CASES[case])
+    bound = chernoff(epsilon)
+    tilts = np.append(np.geomspace(1, 100, 501), best_tilt(total, bound, 10.0))
+    values = bound(tilts, total.log_moments(tilts))
+    assert values[-1] <= values.min() + 0.005
+
+
 def test_smaller_angles_would_be_noticed(monkeypatch):
     arc = Mixture.arc
     monkeypatch.setattr(Mixture, "arc", lambda *given: 0.3 * arc(*given))

@@ -143,6 +143,8 @@ def one_of(name: str, value: object, choices: Iterable[str]) -> str:
 
 
 def _number(name: str, value: float) -> float:
+    if type(value) is float and value == value:
+        return value
     several = hasattr(value, "__len__") and getattr(value, "ndim", 1) != 0  # an array of no dimensions is a number
     if several or isinstance(value, bool | np.bool_):
         raise BadInput((Argument(name), f" must be a number, got {told(value)}."))

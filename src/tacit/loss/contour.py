@@ -156,7 +156,9 @@ def contour(
     period, left, right = guess if coarse else period_of(total, tilt, spread, epsilon, log_share, aim)
     step = 2 * math.pi / period
     goal = min(aim - log_share, 0.0)
-    top, beyond = _range(tilted, goal)
+    top, beyond = tilted.coarse_range if coarse else (0.0, math.inf)
+    if beyond > math.exp(max(goal, -700.0)):
+        top, beyond = _range(tilted, goal)
     size = math.ceil(top / step) + 2
     if size * sum(line.weights.size for line, _ in tilted.parts) > work:
         raise TooMuch

@@ -259,7 +259,8 @@ class Line:
         if n.q.largest:
             exponents += self.tilt * n.q.sag(turn, gap, reach, POINTS)
         last, far = float(n.q.mean[-1]), float(n.x[-1])
-        rises = [reach * max((1 + t) * n.p.largest + t * last - far, 0.0) for t in (self.tilt, *others)]
+        most = min(n.p.largest, float(n.p.mean[-1]) * math.exp(reach * n.p.largest))
+        rises = [reach * max((1 + t) * most + t * last - far, 0.0) for t in (self.tilt, *others)]
         exponents[:, -POINTS:] += rises[0]
         np.minimum(np.maximum(exponents, FAINT, out=exponents), -2 * FAINT, out=exponents)
         found = np.empty(len(others) + u.size)

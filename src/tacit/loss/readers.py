@@ -234,14 +234,8 @@ def direction(pairs: Counted, *, tight: bool = True, gap: float | None = GAP) ->
 
     A larger `gap` lets the contour end its search sooner, and without one there is no contour.
     """
-    if any(pair.leveled for pair, _ in pairs):
-        return Sure(Levelled(pairs, tight), pairs)
-    if any(pair.infinite >= 1 for pair, _ in pairs):
-        return Never() if any(pair.lower.infinite >= 1 for pair, _ in pairs) else Sure(Unknown(), pairs)
-    if any(pair.upper is not pair.lower for pair, _ in pairs) and all(_gaussian(pair.upper) for pair, _ in pairs):
-        above = tuple((pair.upper, count) for pair, count in pairs)
-        below = tuple((pair.lower, count) for pair, count in pairs if _gaussian(pair.lower))  # what else is there helps
-        return Between(direction(below, gap=gap), direction(above, gap=gap))
+    if not all(_gaussian(pair) for pair, _ in pairs) and (way := _bracketed(pairs, tight, gap)):
+        return way
     if all(mu(pair) is not None for pair, _ in pairs):
         return GaussianTotal(math.sqrt(math.fsum(count * (mu(pair) or 0.0) ** 2 for pair, count in pairs)))
     if len(pairs) == 1 and pairs[0][1] == 1:
@@ -257,6 +251,19 @@ def direction(pairs: Counted, *, tight: bool = True, gap: float | None = GAP) ->
     saddle = None if gap is None else Saddle.of(pairs, gap)
     lattice = Lattice(pairs, tight=tight)
     return Sure(lattice if saddle is None else Fast(saddle, lattice), pairs)
+
+
+def _bracketed(pairs: Counted, tight: bool, gap: float | None) -> Direction | None:
+    """The reader of pairs that tell all, or whose ends are pairs of their own."""
+    if any(pair.leveled for pair, _ in pairs):
+        return Sure(Levelled(pairs, tight), pairs)
+    if any(pair.infinite >= 1 for pair, _ in pairs):
+        return Never() if any(pair.lower.infinite >= 1 for pair, _ in pairs) else Sure(Unknown(), pairs)
+    if any(pair.upper is not pair.lower for pair, _ in pairs) and all(_gaussian(pair.upper) for pair, _ in pairs):
+        above = tuple((pair.upper, count) for pair, count in pairs)
+        below = tuple((pair.lower, count) for pair, count in pairs if _gaussian(pair.lower))  # what else is there helps
+        return Between(direction(below, gap=gap), direction(above, gap=gap))
+    return None
 
 
 def _gaussian(pair: Pair) -> bool:

@@ -26,6 +26,8 @@ REST = 30.0
 """Mass below e^-REST may be cut from all steps together on the left; it adds at most this share of delta."""
 FINE, FINEST = np.geomspace(10**-0.8, 10**0.8, 17), np.geomspace(0.8, 1.25, 15)
 """Tilts tried around one, and around that where digits are few."""
+SUDDEN = 6.0
+"""A rise from one tilt to the next that no parabola has: from there on large losses count that did not before."""
 LEAST, MOST = 1e-2, 1e9
 Bounding = Callable[[Array, Array], Array]
 PERIOD = 6.0
@@ -133,12 +135,24 @@ class Tilted:
 
         Decreasing g: sum_{k > K} D g(kD) <= Int_{KD} g, here from bounds that hold at each u and beyond.
         """
+        kernel, near, far = self._kernel
+        sums = 1 / (self.tilt * (1 + self.tilt)) + 2 * float(np.add.reduce(kernel[:near]))
+        return math.log(sums / (PERIOD * self.spread) + far)
+
+    @property
+    def coarse_range(self) -> tuple[float, float]:
+        """A frequency, and a bound of what all beyond it add to a sum over others, relative to M(t) e^{-ty}."""
+        _, near, far = self._kernel
+        return float(COARSE[near - 1]) / self.spread, 1.01 * far
+
+    @cached
+    def _kernel(self) -> tuple[Array, int, float]:
+        """Bounds of the integrand's size at frequencies, how many of them a coarse sum has, and a bound of the rest."""
         u, near, t = COARSE / self.spread, 8, self.tilt
         log_phi = self.log_phi(u)
         kernel = np.exp(log_phi) / np.sqrt((t * t + u * u) * ((1 + t) ** 2 + u * u))
-        sums = 1 / (t * (1 + t)) + 2 * float(np.add.reduce(kernel[:near]))
         far = float(kernel[near - 1 : -1] @ (u[near:] - u[near - 1 : -1])) + math.exp(log_phi[-1]) / float(u[-1])
-        return math.log(sums / (PERIOD * self.spread) + far / math.pi)
+        return kernel, near, far / math.pi
 
 
 def _cut(pair: Location, count: int, log_mass: float) -> Nodes:
@@ -165,14 +179,26 @@ def best_tilt(total: Moments, bound: Bounding, start: float, *, sharp: bool = Fa
     """The tilt at which a bound is least; the bounds fall, then rise, so the grid follows them from `start` on."""
     for _ in range(16):
         tilts = min(max(start, LEAST), MOST) * FINE
-        best = int(bound(tilts, total.log_moments(tilts)).argmin())
+        values = bound(tilts, total.log_moments(tilts))
+        best = int(values.argmin())
         start = float(tilts[best])
         if 0 < best < FINE.size - 1:
+            start = _vertex(tilts[best - 1 : best + 2].tolist(), values[best - 1 : best + 2].tolist())
             break
     if sharp:
         tilts = start * FINEST
         start = float(tilts[bound(tilts, total.log_moments(tilts)).argmin()])
     return start
+
+
+def _vertex(tilts: list[float], values: list[float]) -> float:
+    """Where a parabola through three values is least; the middle one, the least, where they rise too fast for one."""
+    left, middle, right = tilts
+    rise = values[2] - values[1]
+    before, after = (values[0] - values[1]) * (right - middle), rise * (middle - left)
+    if not (before + after > 0 and rise < SUDDEN):
+        return middle
+    return middle + (before * (right - middle) - after * (middle - left)) / (2 * (before + after))
 
 
 def one_conversion(tilt: float) -> float:
