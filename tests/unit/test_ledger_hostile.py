@@ -10,6 +10,7 @@ import sys
 import threading
 
 import pytest
+from sqlalchemy.engine import CursorResult
 
 from tacit import Ledger, mechanism
 from tacit.core import Adjacency, BadInput, BudgetExceeded, NotFinished
@@ -249,6 +250,28 @@ def test_two_objects_of_one_process_wait_for_each_other(path):
     first, second = Ledger(path), Ledger(path, wait=0.05)
     with first._store.writing(), pytest.raises(NotFinished, match="held by another program"), second._store.turn():
         pytest.fail("both have their turn")
+
+
+@pytest.mark.parametrize("statement", [1, 2, 4])
+def test_ctrl_c_within_a_statement_leaves_no_lock(path, monkeypatch, statement):
+    """A traceback holds the cursor, as that of a notebook does; the file must be free for everybody all the same."""
+    left = [None] * (statement - 1)
+
+    def stopped(self, *args):
+        if left:
+            left.pop()
+            return own(self, *args)
+        raise KeyboardInterrupt
+
+    own = CursorResult._init_metadata
+    monkeypatch.setattr(CursorResult, "_init_metadata", stopped)
+    with pytest.raises(KeyboardInterrupt) as held:
+        Ledger(path).charge(TENTH, key="c")
+    monkeypatch.undo()
+    other = Ledger(path, wait=0.5)
+    other.charge(TENTH, key="c")
+    assert other.verify()
+    assert held.tb is not None
 
 
 def test_a_file_with_two_names_is_refused(path, tmp_path):

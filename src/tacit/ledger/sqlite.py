@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import stat
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,27 @@ _turns: dict[tuple[int, str], threading.Lock] = {}
 """One lock for each file, by process: a forked process takes locks of its own."""
 GUARD = """CREATE TRIGGER tacit_{verb} BEFORE {verb} ON tacit_entry
 BEGIN SELECT RAISE(ABORT, 'entries of a ledger are never changed'); END"""
+
+
+class Ending(sqlite3.Connection):
+    """A connection that ends its statements when it is closed.
+
+    A statement that Ctrl-C interrupts would hold its lock on the file as long as a traceback holds its cursor.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._begun: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
+
+    def cursor(self, *args: Any, **options: Any) -> Any:
+        found = super().cursor(*args, **options)
+        self._begun.add(found)
+        return found
+
+    def close(self) -> None:
+        for cursor in list(self._begun):
+            cursor.close()
+        super().close()
 
 
 class Sqlite(Store):
@@ -48,7 +71,7 @@ class Sqlite(Store):
     def _engine(self) -> Any:
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=str(self.path)),
-            connect_args={"timeout": self.wait},
+            connect_args={"timeout": self.wait, "factory": Ending},
             pool_size=1,
             hide_parameters=True,  # a noisy answer that was not stored must not be read in an error
         )

@@ -222,10 +222,16 @@ def _dispose(engine: Any, pid: int) -> None:
 
 @contextlib.contextmanager
 def _undone(connection: Any) -> Iterator[None]:
-    """Whatever goes wrong, nothing of the transaction stays; a connection that cannot say so is thrown away."""
+    """Whatever goes wrong, nothing of the transaction stays; a connection that cannot say so is thrown away.
+
+    So is one that was interrupted: it may be in the middle of a statement.
+    """
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            connection.invalidate()
+            raise
         try:
             connection.exec_driver_sql("ROLLBACK")
         except exc.SQLAlchemyError:
