@@ -97,3 +97,39 @@ def worst(epsilon: float, accepted: Filter, menu: list[Event], *, first: list[Ev
         return best
 
     return float(np.interp(0.0, GRID, value(())))
+
+
+def longest(epsilon: float, delta: float, step: float, menu: list[tuple[int, float]]) -> tuple[float, int]:
+    """The best adversary of any length whose events lose multiples of `step` exactly, and how many charges it may make.
+
+    menu: (k, d) is an event of epsilon k step that tells all with probability d. What is spent hangs on how often each
+    was charged, in any order; the loss lies on a lattice, so no value is read between grid points but at its far ends.
+    """
+    found, reach = criteria(epsilon, delta), 150
+    each = [costs(ApproximateDP(k * step, d), Adjacency.ADD_REMOVE, 1, found) for k, d in menu]
+    lattice = np.arange(-reach, reach + 1)
+    values: dict[tuple[int, ...], np.ndarray] = {}
+
+    def allowed(counts: tuple[int, ...]) -> bool:
+        sums = {
+            name: None if any(c[name] is None for c, n in zip(each, counts, strict=True) if n) else 0
+            for name in each[0]
+        }
+        for name in (name for name, total in sums.items() if total is not None):
+            sums[name] = sum(c[name] * n for c, n in zip(each, counts, strict=True) if n)
+        return accepts(found, sums)
+
+    def value(counts: tuple[int, ...]) -> np.ndarray:
+        if counts not in values:
+            best = np.maximum(-np.expm1(epsilon - step * lattice), 0.0)
+            for place, (k, d) in enumerate(menu):
+                more = tuple(n + (j == place) for j, n in enumerate(counts))
+                if allowed(more):
+                    after, up = value(more), 1 / (1 + math.exp(-k * step))
+                    ahead, back = (after[np.clip(np.arange(after.size) + move, 0, after.size - 1)] for move in (k, -k))
+                    best = np.maximum(best, d + (1 - d) * (up * ahead + (1 - up) * back))
+            values[counts] = best
+        return values[counts]
+
+    start = value(tuple(0 for _ in menu))
+    return float(start[reach]), max(map(sum, values))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger_adversaries import by_distribution, ours, unshared, worst
+from ledger_adversaries import by_distribution, longest, ours, unshared, worst
 from tacit.events import ApproximateDP, Gaussian, RandomizedResponse
 from tacit.loss import privacy_loss
 
@@ -32,6 +32,16 @@ def test_no_adversary_of_three_releases_beats_the_filter():
     few = [MENU[0], MENU[4], MENU[10], MENU[12], MENU[17]]
     found = worst(*BUDGET[:1], ours(*BUDGET), few, first=[*LOOK, *few], depth=3)
     assert 1e-7 < found <= BUDGET[1]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "menu"), [(3.0, 1e-3, [(1, 0.0), (4, 0.0)]), (3.0, 1e-2, [(1, 0.0), (8, 1e-4)])]
+)
+def test_no_adversary_of_many_releases_beats_the_filter(epsilon, delta, menu):
+    """Of any length: dozens of releases, each chosen after all earlier answers."""
+    found, charges = longest(epsilon, delta, 1 / 8, menu)
+    assert 0.2 * delta < found <= delta
+    assert charges > 24  # more than the plain sum allows
 
 
 @pytest.mark.parametrize("mutant", [by_distribution, unshared])
