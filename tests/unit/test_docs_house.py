@@ -56,6 +56,15 @@ def test_every_file_that_is_named_is_there(page):
         assert (SOURCE / name).is_file(), name
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_every_module_that_a_page_names_is_there(page):
+    """By its place, or by the end of its place in src/tacit: decisions named files where they were before a move."""
+    named = set(re.findall(r"`([\w./-]+/\w+\.py)`", page.read_text(encoding="utf-8"))) - {"src/tacit/reports/NAME.py"}
+    places = [f"/{path.relative_to(ROOT)}" for path in SOURCE.rglob("*.py")]
+    lost = {name for name in named if not (ROOT / name).is_file() and not any(p.endswith(f"/{name}") for p in places)}
+    assert not lost
+
+
 def test_the_recipes_name_what_the_code_has():
     text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     for name, path in (
