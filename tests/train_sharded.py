@@ -225,7 +225,9 @@ def main(folder: Path) -> None:
     found["noise"] = noise(cut=True)
     found["mixed noise"] = noise(MANY, cut=True, make=mixed)
     found["rounded noise"] = noise(cut=True, speed=Speed(precision="bfloat16"))
-    done = fit(made(cut=True), DATA, CASES["flat"]["plan"], rng=5, average="ema", validation=DATA)
+    done = fit(
+        made(cut=True), DATA, CASES["flat"]["plan"], rng=5, average="ema", validation=tuple(one.clone() for one in DATA)
+    )
     found["fit"] = flat(tensor.detach() for tensor in done.model.parameters())
     found["evidence"] = done.evidence.claim.bound.epsilon, done.evidence.provenance["steps"]
     found["accuracy"] = done.evidence.utility["accuracy"]

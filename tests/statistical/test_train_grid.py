@@ -139,7 +139,7 @@ def test_training_on_a_grid_learns_like_training_in_float32() -> None:
         model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, CLASSES))
         plan = Plan(300, 0.3, 60, 1.0)
         speed = Speed(physical_batch=32)
-        done = fit(model, (x, y), plan, validation=(x, y), rng=0, noise=noise, speed=speed)
+        done = fit(model, (x, y), plan, validation=(x + 0, y + 0), rng=0, noise=noise, speed=speed)
         found[noise] = done.evidence.utility["accuracy"]
         assert (FLOATING in done.evidence.not_covered) is (noise == "float32")
         assert done.evidence.provenance["noise"] == noise

@@ -14,6 +14,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import Buckets, Speed, fit, private
 from tacit.train.clip import Clipper
+from tacit.train.clip.tree import mapped
 from tacit.train.sample.examples import Batch, Examples
 from train_zoo import furthest, naive, trainable
 
@@ -59,6 +60,28 @@ FORMS = {
 @pytest.mark.parametrize("name", list(FORMS)[1:-1])
 def test_every_form_of_the_same_data_trains_the_same_model(name: str) -> None:
     torch.testing.assert_close(trained(FORMS[name]), trained(FORMS["arrays"]))
+
+
+class OneBuffer(Items):
+    """Reads every record into the same memory, as readers of files do."""
+
+    buffer = np.zeros(5, np.float32)
+
+    def __getitem__(self, row: int):
+        self.buffer[:] = self.items[row]
+        return self.buffer, int(Y[row])
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_records_that_are_read_into_the_same_memory_stay_apart(mended: bool, monkeypatch) -> None:
+    """Otherwise all records of a part are the last one, which contributes as often as there are records."""
+    if not mended:
+        monkeypatch.setattr("tacit.train.sample.items.mapped", lambda function, rows: _changed(function, rows))
+    assert torch.allclose(trained(OneBuffer(X)), trained((X, Y)), atol=1e-5) is mended
+
+
+def _changed(function, rows):
+    return rows if function is torch.Tensor.clone else mapped(function, rows)
 
 
 def test_numbers_of_several_kinds_are_one_kind() -> None:
@@ -180,7 +203,7 @@ def test_the_length_of_a_text_does_not_touch_another() -> None:
 
 
 def test_training_on_texts_of_any_length_and_users() -> None:
-    found = fit(Reads(), RECORDS, PLAN, loss=read, collate=Buckets(LENGTHS), rng=0, validation=RECORDS)
+    found = fit(Reads(), RECORDS, PLAN, loss=read, collate=Buckets(LENGTHS), rng=0, validation=list(RECORDS))
     assert all(info.idle == 0 for info in found.history)
     assert set(found.evidence.utility) == {"loss"}
     plan = Plan(10, 0.5, 3, 1.0, unit="user")

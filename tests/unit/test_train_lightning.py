@@ -56,6 +56,11 @@ def trainer(*callbacks, **options):
     return lightning.Trainer(callbacks=list(callbacks), enable_model_summary=False, **{**quiet, **options})
 
 
+def held_out():
+    """Records that are none of the training's."""
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*(one.clone() for one in DATA)), batch_size=20)
+
+
 def flat(module: nn.Module) -> torch.Tensor:
     return torch.cat([tensor.detach().flatten() for tensor in module.parameters()])
 
@@ -79,7 +84,7 @@ def test_the_trainer_takes_the_steps_of_the_three_line_loop(options, tmp_path) -
     ledger = budget(tmp_path)
     callback, module = PrivateCallback(PLAN, rng=3, ledger=ledger), make(**options)
     run = trainer(callback, val_check_interval=3, limit_val_batches=2)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA), batch_size=20)
+    loader = held_out()
     run.fit(module, callback.batches(DATA), loader)
     torch.testing.assert_close(flat(module), by_hand(), rtol=1e-5, atol=1e-6)
     assert run.global_step == PLAN.steps
@@ -199,6 +204,18 @@ def test_other_batches_and_other_schedules_are_refused() -> None:
         trainer(callback, GradientAccumulationScheduler({0: 2})).fit(make(), callback.batches(DATA))
 
 
+@pytest.mark.parametrize("checked", [0, 2])
+def test_validation_on_the_training_data_is_refused(checked: int) -> None:
+    """Loggers would save its figures, and checkpoints be chosen by them."""
+    from tacit.train import PrivateCallback
+
+    callback, module = PrivateCallback(PLAN, rng=0), make()
+    loader, before = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA), batch_size=20), flat(module)
+    with pytest.raises(BadInput, match="figures without noise"):
+        trainer(callback, num_sanity_val_steps=checked).fit(module, callback.batches(DATA), loader)
+    assert torch.equal(flat(module), before)
+
+
 def test_checkpoints_hold_no_secret_and_are_not_gone_on_from(tmp_path) -> None:
     from tacit.train import PrivateCallback
 
@@ -212,7 +229,7 @@ def test_checkpoints_hold_no_secret_and_are_not_gone_on_from(tmp_path) -> None:
     fresh = PrivateCallback(PLAN, rng=0)
     with pytest.raises(BadInput, match="once, from its start"):
         trainer(fresh).fit(make(), fresh.batches(DATA), ckpt_path=path)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA), batch_size=20)
+    loader = held_out()
     assert trainer(fresh).validate(make(), loader, ckpt_path=path)
 
 
@@ -241,7 +258,7 @@ def test_loggers_are_not_given_what_has_no_noise(tmp_path) -> None:
 
     callback, logger = PrivateCallback(PLAN, rng=3), CSVLogger(tmp_path, flush_logs_every_n_steps=1)
     run = trainer(callback, logger=logger, log_every_n_steps=1, enable_checkpointing=True, limit_val_batches=2)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*DATA), batch_size=20)
+    loader = held_out()
     run.fit(make(), callback.batches(DATA), loader)
     assert {"train_loss", "train_clipped"} <= set(run.progress_bar_metrics)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -71,7 +71,7 @@ def test_parts_of_any_size_along_any_axis_have_independent_noise_of_one_scale(pa
 
 def test_one_statement_of_evidence(pair) -> None:
     plan = CASES["flat"]["plan"]
-    alone = fit(made(cut=False), DATA, plan, rng=5, average="ema", validation=DATA)
+    alone = fit(made(cut=False), DATA, plan, rng=5, average="ema", validation=tuple(one.clone() for one in DATA))
     for found in pair:
         assert found["evidence"] == (alone.evidence.claim.bound.epsilon, plan.steps)
         assert found["accuracy"] == pytest.approx(alone.evidence.utility["accuracy"], abs=0.02)

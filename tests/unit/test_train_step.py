@@ -231,6 +231,18 @@ def test_a_restored_run_continues_bit_for_bit_and_pays_under_the_same_key(rng, t
     assert resumed.cryptographic is (rng is None)
 
 
+def test_a_step_that_takes_up_another_run_pays_for_it() -> None:
+    """The state of a run that had not begun, loaded into a step that had paid for its own, went on without a charge."""
+    account, model = Account(), small()
+    step, other = (private(model, adam(model), PLAN, ledger=account) for _ in range(2))
+    step(next(step.batches(DATA)))
+    step.load_state_dict(other.state_dict())
+    for batch in step.batches(DATA):
+        step(batch)
+    assert step.run == other.run
+    assert len({key for _, key in account.charges}) == 2
+
+
 def test_another_batch_after_a_restore_meets_other_noise() -> None:
     model = small()
     step = private(model, torch.optim.SGD(model.parameters(), lr=1.0), Plan(100, 0.5, 2, 1.0), rng=0)

@@ -11,7 +11,7 @@ import tacit
 from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import fit
-from tacit.train.validation import accuracy
+from tacit.train.validation import accuracy, within
 
 PLAN = Plan(60, 0.2, 3, 1.0)
 X, Y = torch.randn(60, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
@@ -73,16 +73,42 @@ def test_bad_data_are_found_before_anything_is_paid(validation, said: str) -> No
     assert all(torch.equal(one, now) for one, now in zip(before, model.parameters(), strict=True))
 
 
+PAIRS = TensorDataset(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("validation", "data"),
+    [
+        ((X, Y), (X, Y)),
+        ((X, Y.clone()), {"x": X, "y": Y}),
+        (PAIRS, (X, Y)),
+        ((X.numpy(), Y.numpy()), PAIRS),
+        (torch.utils.data.Subset(PAIRS, [3, 5]), PAIRS),
+    ],
+    ids=["itself", "a column", "a data set", "arrays", "a part"],
+)
+def test_a_model_is_not_judged_by_its_training_data(validation, data) -> None:
+    """Its accuracy would stand in the evidence without noise."""
+    ledger = Charged()
+    with pytest.raises(BadInput, match="figures without noise"):
+        fit(net(), data, PLAN, validation=validation, ledger=ledger)
+    assert ledger.times == 0
+    assert not within((X[:30], Y[:30]), (X[30:], Y[30:]))
+    assert not within(torch.utils.data.Subset(PAIRS, [3, 5]), torch.utils.data.Subset(PAIRS, [4]))
+
+
 @pytest.mark.parametrize("targets", [Y.float(), Y])
 def test_a_regression_is_judged_by_its_loss(targets: torch.Tensor) -> None:
-    found = fit(net(1), (X, targets), PLAN, rng=0, loss=squares, validation=(X, targets))
+    found = fit(net(1), (X, targets), PLAN, rng=0, loss=squares, validation=(X.clone(), targets.clone()))
     expected = float(squares(found.model, (X, targets)).mean().detach())
     assert found.evidence.utility == {"loss": pytest.approx(expected, rel=1e-5)}
 
 
 def test_shares_of_classes_are_labels() -> None:
     shares = F.one_hot(Y, 3).float()
-    assert fit(net(), (X, shares), PLAN, rng=0, validation=(X, shares)).evidence.utility.keys() == {"accuracy"}
+    assert fit(net(), (X, shares), PLAN, rng=0, validation=(X.clone(), shares.clone())).evidence.utility.keys() == {
+        "accuracy"
+    }
 
 
 @pytest.mark.filterwarnings("ignore::tacit.core.errors.SlowWarning")  # its code decides by the values of a tensor
@@ -111,7 +137,7 @@ def test_the_check_leaves_modes_and_random_numbers_as_they_were() -> None:
         fit(model, (X, Y), PLAN, rng=0, validation=validation)
         return model[0].weight.detach()
 
-    assert torch.equal(after(None), after((X, Y)))
+    assert torch.equal(after(None), after((X.clone(), Y.clone())))
 
 
 def test_accuracy_leaves_out_ignored_labels() -> None:

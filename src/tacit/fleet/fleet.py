@@ -96,6 +96,10 @@ class Fleet:
         result is deterministic given `rng`; for models without dropout it does not depend on `models_at_once` either.
         Dropout draws from `rng` too, not from torch's global generator. Which of these numbers a record gets depends on
         who else is in the batch, so they must be secret.
+
+        Caller ensures: models of a plan serve audits and references, and are not released under its claim. On a CPU
+        their noise comes from torch's generator: it uses 32 bits of a seed, which can be tried out, and gives no number
+        beyond 5.8 standard deviations. Train what is released by `tacit.fit`.
         """
         trainable(schedule)
         data = Pool.of(x, y, member, own, total=self.total(schedule)).to(self.device)

@@ -33,7 +33,7 @@ from .sample.examples import Batch
 from .speed import Speed
 from .step import PrivateStep, Project, private
 from .tables import Made, Tabular, encoded, features, probabilities
-from .validation import Validation
+from .validation import Validation, check_held_out
 from .weights import write_weights
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def fit(
 
     Guarantee and Caller ensures: see `private`.
     """
-    given = Tabular.of(data, plan, schema, users, records_per_user)
+    given, pair = Tabular.of(data, plan, schema, users, records_per_user), (validation, data)
     data, plan, users, records_per_user = given.data, given.plan, given.users, given.records_per_user
     validation = validation if given.schema is None else encoded(validation, given.schema)
     kind = model if isinstance(model, str) else None
@@ -156,6 +156,8 @@ def fit(
         optimizer = torch.optim.SGD(moved, lr=LEARNING_RATE, momentum=MOMENTUM)
     kept = Kept.of(checkpoint)
     judge = None if validation is None else Validation.of(validation, model, loss, collate)
+    if judge is not None:
+        check_held_out(*pair)
     frozen = Frozen(model)
     model.train()
     frozen.keep()

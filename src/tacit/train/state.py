@@ -110,4 +110,4 @@ def _put(step: PrivateStep, state: dict[str, Any]) -> None:
         (str(name), bool(cryptographic)),
     )
     step.course.terms, step.course.start, step.course.kept = dict(state["terms"]), str(state["start"]), True
-    step.unbroken = True
+    step.unbroken, step._charged = True, ""  # going on is charged, under the run's own key, and takes a number

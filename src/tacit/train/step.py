@@ -136,7 +136,7 @@ class PrivateStep:
         self._sample_key = b""
         self.alone_because = ""
         self.read_off_data = ""
-        self._charged = False
+        self._charged = ""
         self.course = Course()
         self._agree()
 
@@ -232,9 +232,8 @@ class PrivateStep:
         return self._drawn(drawn)
 
     def _drawn(self, drawn: Units) -> Iterator[Batch]:
-        if self.done < self.plan.steps:
-            self._charge()
         while self.done < self.plan.steps:
+            self._charge()
             order = self.done
             number = order.to_bytes(8, "little")
             if order % self.plan.steps_per_draw == 0:
@@ -354,9 +353,9 @@ class PrivateStep:
 
     def _charge(self) -> None:
         """Charge for the whole plan before the first sample; a resumed run has the same key and is charged once."""
-        if not self._charged:
+        if self._charged != self.run:
             self.course.enter(self)
-        self._charged = True
+        self._charged = self.run
 
     def spent(self, delta: float) -> Bound:
         """What the steps so far cost. The claim of a run is the whole plan's, however early it is stopped."""

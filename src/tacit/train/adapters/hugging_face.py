@@ -23,6 +23,7 @@ from ..sample.examples import Batch, MapStyle
 from ..sample.labels import IGNORED, known
 from ..speed import Speed
 from ..step import PrivateStep, private
+from ..validation import check_held_out
 
 try:
     from transformers import Trainer
@@ -157,11 +158,7 @@ class PrivateTrainer(Trainer):
         given: Any = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(given, str) and isinstance(self.eval_dataset, Mapping):  # one of several, by its name
             given = self.eval_dataset.get(given)
-        if _within(given, self.train_dataset):
-            raise BadInput(
-                "Evaluation on the training data would print and save figures without noise.",
-                fix="Evaluate on public or held-out data; trainer.history has the training losses.",
-            )
+        check_held_out(given, self.train_dataset)
         return super().get_eval_dataloader(eval_dataset)
 
     def floating_point_ops(self, inputs: Any) -> int:
@@ -247,12 +244,6 @@ class _Items:
     def __getitem__(self, row: int) -> Any:
         item = self.data[row]
         return {k: v[0] for k, v in self.collator([item]).items()} if isinstance(item, Mapping) else item
-
-
-def _within(given: Any, data: Any) -> bool:
-    """Whether a data set is the other one, or is built from it (`Subset`, `ConcatDataset`)."""
-    parts = [getattr(given, "dataset", None), *(getattr(given, "datasets", None) or ())]
-    return given is data or any(_within(part, data) for part in parts if part is not None)
 
 
 def _made(model: nn.Module | None) -> nn.Module:

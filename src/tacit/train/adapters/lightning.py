@@ -11,7 +11,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from ..sample.collate import Collate
 from ..sample.examples import Batch
 from ..speed import Speed
 from ..step import PrivateStep, private
+from ..validation import check_held_out
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -98,7 +99,13 @@ class PrivateCallback(Callback):
         if trainer.training:
             raise BadInput("A private run is trained once, from its start.", fix="Call fit without ckpt_path.")
 
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuse validation on the training data before the first figure."""
+        for loader in _loaders(trainer.val_dataloaders):
+            check_held_out(loader, None if self._samples is None else self._samples.data)
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.on_validation_start(trainer, pl_module)
         if trainer.train_dataloader is not self._samples or self._samples is None:
             raise BadInput(
                 "Private steps draw their own samples.", fix="Call trainer.fit(module, private.batches(data))."
@@ -155,6 +162,14 @@ class PrivateCallback(Callback):
         if self.private is None:
             raise BadInput("Nothing was trained yet.", fix="Call trainer.fit first.")
         return self.private
+
+
+def _loaders(held: Any) -> list[Any]:
+    """The loaders in what `trainer.fit` was given for validation: one, several or none."""
+    if isinstance(held, Mapping | list | tuple):
+        inner = held.values() if isinstance(held, Mapping) else held
+        return [loader for one in inner for loader in _loaders(one)]
+    return [] if held is None else [held]
 
 
 def _told(*_: Any, **__: Any) -> None:

@@ -71,10 +71,12 @@ class Reader:
         return found
 
     def _read(self, row: int) -> Any:
-        """A record as tensors, or None."""
+        """A record as tensors, or None. They are copies: the code that reads may use their memory for the next one."""
         try:
             sample = record(self.data[row], self.collate)
-            return fitted(self.pattern, sample) if describe(sample, self.buckets) == self.looks else None
+            if describe(sample, self.buckets) != self.looks:
+                return None
+            return mapped(Tensor.clone, fitted(self.pattern, sample))
         except KeyboardInterrupt:
             raise
         except BaseException:  # whatever a record does when it is read, nothing may be told by it
