@@ -14,7 +14,7 @@ from tacit.core import BadInput
 from tacit.loss import Plan
 from tacit.train import private
 from tacit.train.clip import Clipper
-from tacit.train.clip.capture import keeping, ranges
+from tacit.train.clip.capture import keeping, probe, ranges
 from tacit.train.clip.isolation import surroundings
 from train_mixing import CLASSES, WIDTH, each
 
@@ -287,3 +287,36 @@ def test_lengths_of_packed_sequences_may_be_a_field_of_the_record() -> None:
     clip = Clipper(model, lambda m, b: each(m(b[0], b[1]), b[2]), dict(model.named_parameters()), C)
     rows = torch.randn(3, 4, 2), torch.tensor([2, 4, 1]), torch.tensor([0, 1, 0])
     assert bool(clip(rows, torch.ones(3, dtype=torch.bool)).norms.isfinite().all())
+
+
+class Mixout(nn.Module):
+    """Mixes each weight at random with what it was at the start: at first losses are not random, gradients are."""
+
+    def __init__(self, *, reads: bool) -> None:
+        super().__init__()
+        self.layer, self.reads = nn.Linear(WIDTH, CLASSES), reads
+        self.register_buffer("start", self.layer.weight.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = torch.bernoulli(torch.full_like(self.layer.weight, 0.5))
+        weight = kept * self.layer.weight + (1 - kept) * self.start
+        if self.reads and float(x.sum()) > 1e6:
+            return F.linear(2 * x, weight)
+        return F.linear(x, weight, self.layer.bias)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_gradients_that_are_random_before_losses_are_do_not_count_as_a_disagreement(reads: bool) -> None:
+    torch.manual_seed(0)
+    clip, found = clipped(Mixout(reads=reads), lambda m, b: each(m(b[0]), b[1]))
+    assert clip.structure(batch()).together is not reads
+    assert bool(found.norms.isfinite().all())
+
+
+def test_mutant_random_numbers_are_looked_for_at_the_present_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "moved_weights", lambda *_: nullcontext())
+    torch.manual_seed(0)
+    loss: Loss = lambda m, b: each(m(b[0]), b[1])  # noqa: E731
+    assert not clipped(Mixout(reads=False), loss)[0].structure(batch()).together
+    with pytest.raises(BadInput, match="other gradients for the same record"):
+        clipped(Mixout(reads=True), loss)

@@ -36,7 +36,8 @@ class Record:
     """One operation that consumed a parameter.
 
     Per-record tensors in `args` and `kwargs` hold all records along the first axis; their ids are in `own`. `output`
-    holds all records along `axis`; `first` brings it, or its gradient, to (B, ...).
+    holds all records along `axis`; `first` brings it, or its gradient, to (B, ...). `version` is that of the output,
+    `read` are those of the tensors in `used`.
     """
 
     function: Callable[..., Any]
@@ -47,3 +48,10 @@ class Record:
     own: frozenset[int]
     version: int
     first: Callable[[Tensor], Tensor]
+    read: tuple[int, ...]
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether the output, or a tensor that the operation read, was changed after the operation."""
+        before = zip((self.output, *self.used), (self.version, *self.read), strict=True)
+        return any(tensor._version != version for tensor, version in before)

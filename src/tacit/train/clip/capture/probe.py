@@ -182,7 +182,7 @@ def _check_alone(loss: Loss, examples: Any, parameters: Mapping[str, Tensor]) ->
     except Exception:  # user code that found what a pass over all records left
         raise remembered() from None
     for (gradients, _), (others, _) in zip(first, reversed(again), strict=True):
-        if not _near(gradients, others, 1e-3) and not _random(loss, examples):
+        if not _near(gradients, others, 1e-3) and not _random(loss, parameters, examples):
             raise BadInput(
                 "The model gives other gradients for the same record after other records, so what it keeps could carry "
                 "data past the noise.",
@@ -198,7 +198,7 @@ def agrees(loss: Loss, parameters: Mapping[str, Tensor], batch: Any, structure: 
     and in a wide range. A model that draws its own random numbers cannot be compared.
     """
     with same_random(seed), NoDropout():
-        if _random(loss, made_up(batch, _COUNT, seed)):
+        if _random(loss, parameters, made_up(batch, _COUNT, seed)):
             return True
         for count, moved in ((_COUNT, 0.0), (_COUNT + 2, SHARE)):
             with moved_weights(parameters, moved, seed):
@@ -267,17 +267,23 @@ def _near(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], allowed: 
     return True
 
 
-def _random(loss: Loss, examples: Any) -> bool:
-    """Whether the loss draws its own random numbers."""
-    found = []
-    with torch.no_grad(), checkpointed(AsItIs()):
-        for seed in (1, 2):
-            with same_random(seed), InRange():
-                try:
-                    found.append(loss(examples))
-                except (RuntimeError, ValueError, LookupError, AssertionError, TypeError):
-                    return False
-    return not torch.equal(found[0].nan_to_num(), found[1].nan_to_num())
+def _random(loss: Loss, parameters: Mapping[str, Tensor], examples: Any) -> bool:
+    """Whether the loss draws its own random numbers, at the present weights or at changed ones.
+
+    Where a weight is zero, or equals the one that it is mixed with, gradients may be random and losses not yet.
+    """
+    for share in (0.0, SHARE):
+        found = []
+        with moved_weights(parameters, share, 0), torch.no_grad(), checkpointed(AsItIs()):
+            for seed in (1, 2):
+                with same_random(seed), InRange():
+                    try:
+                        found.append(loss(examples))
+                    except (RuntimeError, ValueError, LookupError, AssertionError, TypeError):
+                        return False
+        if not torch.equal(found[0].nan_to_num(), found[1].nan_to_num()):
+            return True
+    return False
 
 
 def _check_apart(loss: Loss, examples: Any, around: Surroundings) -> None:

@@ -242,7 +242,18 @@ class Capture(TorchFunctionMode):
             if tensor.requires_grad and id(tensor) not in self.sources:
                 made = partial(_again, self.sources[id(used[0])], func, args, kwargs, place, tensor) if same else _same
                 self.sources[id(tensor)] = Source(tensor, parents, same, made)
+        if in_place(func, kwargs) and args[0].requires_grad:
+            self._mixed(args[0], parents)
         return result
+
+    def _mixed(self, written: Tensor, parents: frozenset[str]) -> None:
+        """A tensor that parameters were written into comes from them too, and so do tensors that share its memory."""
+        memory = _memory(written)
+        alike = [source for source in self.sources.values() if _memory(source.tensor) == memory]
+        parents = parents.union(*(source.parents for source in alike))
+        for tensor in (written, *(source.tensor for source in alike)):
+            if not tensor.is_leaf:
+                self.sources[id(tensor)] = Source(tensor, parents, one_to_one=False)
 
     def _consume(self, func: Any, args: Any, kwargs: Any, used: list[Tensor]) -> Any:
         bare = {id(tensor): tensor.detach() for tensor in used}
@@ -282,7 +293,7 @@ class Capture(TorchFunctionMode):
         whole = {id(tensor): self.level.all(tensor) for tensor in flat(args, kwargs) if self.level.direct(tensor)}
         own = frozenset(id(tensor) for tensor in whole.values())
         args, kwargs = replaced(args, whole), replaced(kwargs, whole)
-        self._keep(Record(func, args, kwargs, values, tuple(used), own, values._version, first))
+        self._keep(Record(func, args, kwargs, values, tuple(used), own, values._version, first, _versions(used)))
 
     def also(self, func: Any, args: tuple[Any, ...], values: Tensor, first: Callable[[Tensor], Tensor]) -> None:
         """Record explicitly that `func` consumed the parameters in `args`, with the gradient that `values` will
@@ -293,7 +304,7 @@ class Capture(TorchFunctionMode):
         used = tuple(tensor for tensor in flat(args, {}) if id(tensor) in self.sources)
         if used:
             own = frozenset(id(tensor) for tensor in flat(args, {}) if id(tensor) not in self.sources)
-            self._keep(Record(func, args, {}, values, used, own, values._version, first))
+            self._keep(Record(func, args, {}, values, used, own, values._version, first, _versions(used)))
 
     def _keep(self, record: Record) -> None:
         self.records.append(record)
@@ -313,7 +324,7 @@ class Capture(TorchFunctionMode):
         """Gradient of <cotangent, losses> by every kept output; a parameter that receives one itself is an error."""
         outputs = [record.output for record in self.records]
         parameters = list(self.parameters.values())
-        if any(record.output._version != record.version for record in self.records):
+        if any(record.overwritten for record in self.records):
             raise Overwritten
         if not losses.requires_grad:
             return [None] * len(outputs)
@@ -340,6 +351,10 @@ def _again(source: Source, func: Any, args: Any, kwargs: Any, place: int, result
         return tensor.to(result.dtype).view(result.shape)
     table = {id(source.tensor): tensor}
     return list(flat((func(*replaced(args, table), **replaced(kwargs, table)),), {}))[place]
+
+
+def _versions(tensors: Iterable[Tensor]) -> tuple[int, ...]:
+    return tuple(tensor._version for tensor in tensors)
 
 
 def _memory(tensor: Tensor) -> int | None:

@@ -214,9 +214,7 @@ class Again(Capture):
         seen = Capture({name: self.parameters[name] for name in sorted(names)}, self.level)
         seen.sources = {key: source for other in group for key, source in other.sources.items()}
         found = [(other.record, other.gradient) for other in group if other.record is not None]
-        if any(
-            slot.part is None and slot.record.output._version != slot.record.version for slot in group if slot.record
-        ):
+        if any(slot.part is None and slot.record.overwritten for slot in group if slot.record):
             raise Overwritten
         seen.records = [record for record, _ in found]
         with torch.no_grad():

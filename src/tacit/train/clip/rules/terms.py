@@ -274,7 +274,9 @@ def housed(terms: Iterable[Term], room: Room) -> None:
 def pulled(tensor: Tensor, parameter: Tensor, terms: Sequence[Term]) -> Tensor:
     """Per-example gradients of a derived tensor, propagated back to one of its parameters."""
     values = total(terms).to(tensor.dtype)
-    return torch.autograd.grad(tensor, parameter, values, retain_graph=True, is_grads_batched=True)[0]
+    options = {"retain_graph": True, "is_grads_batched": True, "allow_unused": True}
+    (found,) = torch.autograd.grad(tensor, parameter, values, **options)
+    return parameter.new_zeros(len(values), *parameter.shape) if found is None else found
 
 
 def total(terms: Sequence[Term]) -> Tensor:
