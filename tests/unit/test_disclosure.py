@@ -230,6 +230,19 @@ def test_pictures_are_sound_and_escaped():
             wrong()
 
 
+def test_answers_that_contradict_each_other_are_not_taken_as_exact():
+    """A log of private answers was said to determine everybody's value."""
+    people, rng = frozenset(range(40)), np.random.default_rng(0)
+    sums = [(people, 20.0), *((people - {k}, 20.0 - k % 2) for k in people)]
+    (exact,) = disclosure.of_log([Asked(*each) for each in sums])
+    (noisy,) = disclosure.of_log([Asked(asked, answer + rng.laplace(0, 10)) for asked, answer in sums])
+    assert exact.severity == "severe"
+    assert "if they are exact, determine the values of 40 of 40 people" in exact.sentence
+    assert noisy.severity == "notable"
+    assert "contradict each other" in noisy.sentence
+    assert noisy.figures["contradiction"] > 1
+
+
 def test_findings_go_on_the_page(tmp_path):
     people = frozenset(range(9))
     found = disclosure.of_log([Asked(people, 9.0), Asked(people - {4}, 8.0)])

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core import Control, Evidence
 from ..core.finding import NONE, NOTABLE, SEVERE, Finding
-from .differencing import Asked, differencing
+from .differencing import Asked, contradiction, differencing
 from .uniqueness import combinations, homogeneity, uniqueness
 
 SHOWN = 5
@@ -25,7 +25,15 @@ def of_log(log: Sequence[Asked]) -> list[Finding]:
     if not found:
         told = f"No combination of the {len(log)} answers is about one of {people} people alone."
         return [Finding("differencing", told, NONE, figures)]
-    told = f"The {len(log)} answers determine the value of {len(found)} of {people} people, by differences of sums."
+    some = f"the {'value' if len(found) == 1 else 'values'} of {len(found)} of {people} people"
+    if off := contradiction(log, found):
+        figures["contradiction"] = off
+        told = (
+            f"The {len(log)} answers contradict each other by up to {off:.3g}, so not all are exact: their differences "
+        )
+        told += f"tell {some} as roughly as that."
+        return [Finding("differencing", told, NOTABLE, figures)]
+    told = f"The {len(log)} answers, if they are exact, determine {some}, by differences of sums."
     return [Finding("differencing", told, SEVERE, figures)]
 
 
