@@ -240,7 +240,6 @@ def test_answers_that_contradict_each_other_are_not_taken_as_exact():
     assert "if they are exact, determine the values of 40 of 40 people" in exact.sentence
     assert noisy.severity == "notable"
     assert "contradict each other" in noisy.sentence
-    assert noisy.figures["contradiction"] > 1
 
 
 def test_findings_go_on_the_page(tmp_path):

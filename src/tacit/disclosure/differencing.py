@@ -68,13 +68,12 @@ def differencing(log: Sequence[Asked], *, tolerance: float = 1e-8) -> list[Discl
     return found
 
 
-def contradiction(log: Sequence[Asked], found: Sequence[Disclosed]) -> float:
-    """How far an answer is from the sum of the values that all answers determine; 0 where they may all be exact."""
+def contradicted(log: Sequence[Asked], found: Sequence[Disclosed]) -> bool:
+    """Whether an answer is not the sum of the values that all answers determine: then not all of them are exact."""
     value = {item.person: item.value for item in found}
-    largest = max((abs(query.answer) for query in log), default=0.0)
+    room = 1e-6 * max((abs(query.answer) for query in log), default=0.0)
     own = [query for query in log if query.people <= value.keys()]
-    off = max((abs(sum(value[person] for person in query.people) - query.answer) for query in own), default=0.0)
-    return off if off > 1e-6 * largest else 0.0
+    return any(not abs(sum(value[person] for person in query.people) - query.answer) <= room for query in own)
 
 
 def _weights(matrix: Floats, tolerance: float) -> list[Floats | None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core import Control, Evidence
 from ..core.finding import NONE, NOTABLE, SEVERE, Finding
-from .differencing import Asked, contradiction, differencing
+from .differencing import Asked, contradicted, differencing
 from .uniqueness import combinations, homogeneity, uniqueness
 
 SHOWN = 5
@@ -26,12 +26,9 @@ def of_log(log: Sequence[Asked]) -> list[Finding]:
         told = f"No combination of the {len(log)} answers is about one of {people} people alone."
         return [Finding("differencing", told, NONE, figures)]
     some = f"the {'value' if len(found) == 1 else 'values'} of {len(found)} of {people} people"
-    if off := contradiction(log, found):
-        figures["contradiction"] = off
-        told = (
-            f"The {len(log)} answers contradict each other by up to {off:.3g}, so not all are exact: their differences "
-        )
-        told += f"tell {some} as roughly as that."
+    if contradicted(log, found):
+        told = f"The {len(log)} answers contradict each other, so not all are exact: "
+        told += f"their differences tell {some} with the errors that the answers have."
         return [Finding("differencing", told, NOTABLE, figures)]
     told = f"The {len(log)} answers, if they are exact, determine {some}, by differences of sums."
     return [Finding("differencing", told, SEVERE, figures)]
