@@ -397,3 +397,5 @@ def test_the_pdf_has_page_numbers_and_at_most_four_pages_before_the_appendices(
     before = next(number for number, text in enumerate(pages) if "questions of an impact assessment" in text)
     assert before <= 4
     assert "Sign-off" in "".join(pages[:2])
+    (asked,) = [text for text in pages if "For a data-protection impact assessment" in text]
+    assert asked.count("What remains for you") >= 3  # questions follow their heading on its page
