@@ -212,6 +212,7 @@ def _told(
         shown = f"{held:.2%} on held-out records; the most frequent class has {rates['baseline']:.2%}"
         if held <= rates["baseline"]:
             note("The model is no better than answering with the most frequent class for everybody.")
+            note("docs/howto/accuracy.md says what helps, and from how many people on.")
     rows = [
         ("epsilon", f"{interval.upper:.6g} at delta {small(training.delta)}"),
         ("accuracy", shown),
