@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from sqlalchemy.engine import CursorResult
@@ -272,6 +273,19 @@ def test_ctrl_c_within_a_statement_leaves_no_lock(path, monkeypatch, statement):
     other.charge(TENTH, key="c")
     assert other.verify()
     assert held.tb is not None
+
+
+@pytest.mark.parametrize("kind", ["link", "second name", "fifo", "folder", "number"])
+def test_a_queue_that_is_no_file_of_its_own_is_left_alone(path, tmp_path, kind):
+    """A link at its place had the queue's number written over the first bytes of the file behind it."""
+    place, other = Path(f"{path}.lock"), tmp_path / "other"
+    place.unlink()
+    other.write_text("somebody's data")
+    make = {"link": lambda: place.symlink_to(other), "second name": lambda: place.hardlink_to(other)}
+    make |= {"fifo": lambda: os.mkfifo(place), "folder": place.mkdir, "number": lambda: place.write_text("9" * 64)}
+    make[kind]()
+    Ledger(path, wait=0.5).charge(TENTH, key="c")
+    assert other.read_text() == "somebody's data"
 
 
 def test_a_file_with_two_names_is_refused(path, tmp_path):

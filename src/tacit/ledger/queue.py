@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ if sys.platform != "win32":  # there, the database's own waiting is right, if un
 
 COUNTER, FIRST = 64, 1024
 """Bytes that hold the next number, and where the bytes of the numbers begin."""
+DIGITS = 18
+"""Of a number that is a place in a file; a longer one was not written here."""
 SHORTEST, LONGEST = 0.0005, 0.003
 """Seconds between two looks at the one in front."""
 
@@ -41,11 +44,18 @@ def queued(path: Path, wait: float) -> Iterator[None]:
 
 
 def _opened(path: Path) -> int | None:
-    """The queue's file; None where there can be none, and the database says why, if it matters."""
+    """The queue's file; None where there can be none, and the database says why, if it matters.
+
+    What is no file of its own is left alone: behind a link, the number would be written over somebody's data.
+    """
     if sys.platform == "win32":
         return None
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(FileNotFoundError):
+            found = os.lstat(path)  # not opened: closing another name of the ledger would drop a charge's locks on it
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                return None
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         return None
 
@@ -54,7 +64,7 @@ def _number(handle: int, until: float) -> int:
     """The next number, with its byte locked before anybody else can take one."""
     _take(handle, 0, until)
     text = os.pread(handle, COUNTER, 0).strip()
-    number = int(text) if text.isdigit() else 0
+    number = int(text) if text.isdigit() and len(text) <= DIGITS else 0
     _take(handle, FIRST + number, until)
     with contextlib.suppress(OSError):  # a full disk: others may get the same number, and the database decides
         os.pwrite(handle, f"{number + 1:<{COUNTER}}".encode(), 0)
