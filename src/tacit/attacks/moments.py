@@ -67,9 +67,9 @@ def moments(values: Floats, seen: NDArray[np.bool_]) -> Moments:
 def sides(references: Observations, name: str) -> tuple[Moments, Moments]:
     """The named signal's moments over the references that saw a record, and over those that did not.
 
-    Where a record has references on one side only, its mean on the other is that one moved by what training does to
-    records on average. Where no side has two references of one record, the variance of one answer is read from the
-    differences between a record's two sides, shared between them as the spread over records is.
+    Where a record has references on one side only, its mean on the other side is guessed: the mean that is known, plus
+    the average effect of training on a record. Where no side has two references of one record, the variance of one
+    answer is read from the differences between a record's two sides, shared between them as the spread over records is.
     """
     values, member = references.need(name), references.need("member").astype(bool)
     inside, outside = moments(values, member), moments(values, ~member)

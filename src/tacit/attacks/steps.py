@@ -35,9 +35,9 @@ def with_steps(
 
     A copy of the model takes SGD steps on a random half of the `known` records (a truth value each), another copy on
     the other half; rates fall to 0. What generalises stays; what the model knew by heart of a record that is not among
-    them fades, so the margin left says how hard the record is. Known records are seen in the copy that was not trained
-    on them, so that they are to the attacker as the judged ones are; those are seen in both copies, as `step/0` and
-    `step/1`. `move` changes a batch as the model's own training did (mirrors, shifts), given a generator.
+    them fades, so the margin left says how hard the record is. A known record is seen in the copy that was not trained
+    on it, as no copy was trained on the judged records. These are seen in both copies, as `step/0` and `step/1`. `move`
+    changes a batch as the model's own training did (mirrors, shifts), given a generator.
 
     Caller ensures: `known` leaves out every record that is judged.
     """

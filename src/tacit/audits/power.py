@@ -6,8 +6,8 @@ rises with the alarms; so its power is
     \sum_a P[alarms = a] P[hits >= h(a)],    h(a) the fewest hits that refute at a alarms.
 
 For events h is computed at some numbers of alarms, and in between that of the next larger one is used, so the power is
-never overstated. A sequential game averages two e-processes, so one that reaches twice the need is enough; only the one
-on counts at one threshold is taken here, which understates the power.
+never overstated. A sequential game averages two e-processes, so it is enough that one of them
+reaches twice the need. Only the e-process on counts at one threshold is used here, which understates the power.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def audit(
     canary, a fifth of which choose the threshold. "sequential" plays them in batches and stops once the claim is
     refuted. "one-run" trains once with many canaries (`runs` of them). "updates" sees the model after every step of a
     few runs, of a `fit` that is a generator (audits/stepping.py). With `seconds` the number of runs is fixed after a
-    short trial, before the first run that counts. `checkpoint` names a file that every run is noted in as it ends; an
-    audit with the same settings that finds it goes on from there, with the results it would have had. It is deleted at
+    short trial, before the first run that counts. `checkpoint` names a file to which every run is added as it ends.
+    An audit with the same settings resumes from it, and has the results of an uninterrupted one. The file is deleted at
     the end. `isolation` says where runs are made: in a "process" of their own, on the workers of "ray", with "none" in
     this process, or in a "fleet". A fleet makes many runs at once, of a fit that offers `fit.many` (runs/batched.py).
     "auto" is a fleet where there is one, else processes. It is "none" where no process can be given the fit: the fit

@@ -2,8 +2,8 @@
 
 Numbers are rows of `bounds`. What is said beside them (which family a bound stays in, what it assumes, the verdict, the
 sentence) are rows of `statements`. Facts decide; wording may be another version's. Parts that rest on the data are held
-against each other (`consistency`). What none of these can confirm is in `unchecked`, one entry for every part of the
-evidence that rests on the data or on whoever wrote it. `ONLY_DATA` is the list of those parts: a test changes every
+against each other (`consistency`). `unchecked` lists the parts of the evidence that none of these can confirm, as
+they rest on the data or on the author. `ONLY_DATA` is the list of those parts: a test changes every
 field of the schema and asks that verification notices it, or that the field is on this list.
 """
 

@@ -107,7 +107,7 @@ class BudgetExceeded(TacitError):
     code = "budget-exceeded"
 
     def __init__(self, asked: float, remaining: float, stated: tuple[float, float] | None = None) -> None:
-        """`stated`: the delta that the charge states and what is left of it, where that is why it is refused."""
+        """`stated`: the delta that the charge states, and how much remains for such charges, if that is the reason."""
         if stated is None:
             why, fix = f"The charge asks for epsilon {asked:.6g} and {remaining:.6g} remains.", "Ask for less"
         else:

@@ -1,7 +1,8 @@
 """Check that every line of a CSV file is one row: no quoted value may swallow the rows that follow it.
 
-A value in double quotes may hold separators, and by most readers line breaks too. A single quote that nobody closes
-then takes all lines up to the next one for one value: other people's rows are gone, because of what one person wrote.
+A value in double quotes may hold separators, and by most readers line breaks too. So one quote
+that is never closed makes a single value of all lines up to the next quote, and one person's text removes other
+people's rows.
 """
 
 from __future__ import annotations

@@ -163,8 +163,8 @@ def canonical(text: str) -> str:
 
 
 def as_id(text: str) -> str:
-    """Whose record it is, as it is spelt; without spaces around it and without the `.0` of a column that was read as
-    fractions because an id is missing in it. People who were merged would move what is released twice as far."""
+    """A person's id as it is spelt, without spaces around it. A column with a missing id is read as fractions, so
+    `.0` is removed. Two people with one id would move what is released twice as far."""
     text = text.strip()
     return text.partition(".")[0] if _WHOLE_FRACTION.fullmatch(text) else text
 

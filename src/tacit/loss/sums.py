@@ -1,8 +1,8 @@
 r"""The law of a sum of independent lattice variables, far into both tails.
 
-One Fourier transform has errors of about 1e-15 of the largest mass, wherever they fall. After the tilt e^{c v} other
-masses are the large ones, so the sum is computed at several tilts and every mass is taken from the one at which it has
-the smallest error. Errors are those of `window`: the transform by its norm-wise bound, aliases and what lies outside by
+One Fourier transform has errors of about 1e-15 of the largest mass, wherever they fall. A tilt e^{c v} makes other
+masses the largest. So the sum is computed at several tilts, and each mass is taken from the tilt with the smallest
+error for it. Errors are those of `window`: the transform by its norm-wise bound, aliases and what lies outside by
 Chernoff's bound.
 """
 

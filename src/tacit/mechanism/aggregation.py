@@ -133,7 +133,7 @@ def _median(
 
 
 def _taken(rows: Any, where: NDArray[np.int64]) -> Any:
-    """Some of the rows, as what they came in, so that the function finds what it was written for."""
+    """Some of the rows in a container of the type that was given, for which the function was written."""
     if hasattr(rows, "iloc"):
         return rows.iloc[where]
     if hasattr(rows, "to_pylist"):  # a column or table of Arrow

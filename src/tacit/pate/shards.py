@@ -1,8 +1,8 @@
 r"""Which teacher learns from which record: one record, or one user, belongs to one teacher.
 
-With ids (of records, or of users) the shard is HMAC-SHA256(key, id) mod `teachers`. It depends on that id alone, so
-whoever is added or removed leaves all others where they are, and a record whose values change stays in its shard.
-A record whose id is missing belongs to nobody: whose it is, and which other records are that person's, is not known.
+With ids (of records, or of users) the shard is HMAC-SHA256(key, id) mod `teachers`. The shard depends on that id
+alone. So adding or removing a person moves nobody else, and a record whose values change stays in its shard. A record
+without an id is left out, since nobody knows which other records belong to the same person.
 Without ids each record's shard is drawn for it alone. In both cases neighbouring data sets differ in one shard.
 Reference: docs/proofs/pate.md, Lemma 1.
 """

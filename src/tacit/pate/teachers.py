@@ -72,8 +72,8 @@ class FleetTeachers(Teachers):
 class SeparateTeachers(Teachers):
     """Teachers that are functions from records to class numbers; None abstains.
 
-    Each is asked about a copy of the inputs: one that scales them in place, by what it has learnt from its own records,
-    would otherwise change what all later teachers are asked.
+    Each teacher gets a copy of the inputs. A teacher may scale its inputs in place, by what it has learnt from its own
+    records. In a shared array this would change what all later teachers are asked.
     """
 
     models: tuple[Callable[[Any], Labels] | None, ...]

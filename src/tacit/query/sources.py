@@ -57,7 +57,7 @@ class Lease:
 class Opened:
     """A table in an engine.
 
-    place: where it lives and how it was made: what tells it from another table, as far as that is public.
+    place: the public facts that tell this table from others: where it lives and how it was made.
     decimal_comma: texts such as `1,5` are numbers.
     folds: the engine may take texts for equal that are not (collations such as NOCASE).
     form: refuses a file that is not well formed, given the names of the columns that are asked for; called before a

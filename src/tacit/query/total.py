@@ -62,7 +62,7 @@ def constant(moment: Any, kind: Kind) -> Column:
 
 
 def constants(expression: Node) -> list[Column]:
-    """Constants that an engine casts or makes; where it cannot, it says so only when it reads a row."""
+    """Constants that the engine casts or makes. An engine that cannot do so fails only when it reads a row."""
     operations = ibis().expr.operations
     cast = [node for node in expression.op().find(operations.Cast) if isinstance(node.arg, operations.Literal)]
     made = [node for node in expression.op().find(operations.Literal) if node.dtype.is_timestamp()]

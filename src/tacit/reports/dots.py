@@ -27,7 +27,7 @@ GUESSING_HERE = (
 
 @dataclass(frozen=True)
 class Dots:
-    """How many dots of each kind, the lines that say what they are, and a label for those who do not see them."""
+    """How many dots of each kind there are, a line about each kind, and a label for readers who cannot see them."""
 
     found: int | None
     allowed: int | None

@@ -1,7 +1,7 @@
 """The engine that draws charts: taken where it is installed and the operating system leaves it room.
 
-It holds a JavaScript engine that reserves addresses far beyond what it uses, and that ends the whole process where it
-does not get them, as under `ulimit -v`. So the limit is looked at before, and a refusal is one sentence.
+It holds a JavaScript engine, which reserves far more addresses than it uses. Under a limit such as `ulimit -v` it gets
+none and ends the whole process. So the limit is checked first, and a refusal is one sentence.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Finished:
             partial.replace(path)
 
     def _read(self, path: Path) -> tuple[Array, int, int] | None:
-        """What a part said, and what it drew; None where it is damaged or of another run: then it is made again."""
+        """The result of a part and how much randomness it drew; None if it is damaged or not of this run."""
         line, _, body = bytes(content(path, MOST)).partition(b"\n")
         told = unstamped(line, self.first)
         if told is not None and told.get("sha256") == _sum(body) and all(_count(told.get(name)) for name in DRAWN):

@@ -1,7 +1,7 @@
 """Settings of a training whose leakage is compared: model size, epochs, regularisation and training-set size.
 
-One of them changes at a time, the others stay in the middle of their range, so that a row differs from the middle one
-by its own setting alone.
+One setting changes at a time, and the others stay in the middle of their ranges. So each row differs from the middle
+row by one setting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a model's answers are read: labels, probabilities, logits or values, and at which resolution.
 
-The target decides: its reference models are read in the same form and at the same resolution, so that a number of one
-means what it means of the other.
+The target decides the form and the resolution. Its reference models are read in the same way, so that their numbers can
+be compared with the target's.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ small: a pair of people is counted once, or a pair of copies twice."""
 def repeats(known: list[tuple[bytes, str]], member: Flags) -> Rows:
     """For every row the first row of the same side that equals it; its own number where none does.
 
-    In a coarse table people equal each other on both sides. Where records of one side equal one another no more often
-    than those of the other side equal them, they are different people, and every row stays for itself.
+    In a coarse table different people have equal records, on both sides. So equal rows are not merged where records of
+    one side equal each other no more often than they equal records of the other side.
     """
     first = np.arange(member.size)
     for side in (member, ~member):

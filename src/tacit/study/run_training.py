@@ -161,7 +161,7 @@ class RunTraining:
         return offered
 
     def reference(self) -> References | Fit | None:
-        """How reference models are trained: in a fleet, or one by one where that is fast; None where neither is."""
+        """How reference models are trained: in a fleet, or one by one where that is fast. None if neither can be."""
         if isinstance(self.plan, Minimiser):
             return lambda x, y, rng: self.again(self.make(), x, y, rng)
         return References(self.make, self.optimizer, self.plan) if self.in_fleets else None

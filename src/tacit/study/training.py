@@ -89,8 +89,8 @@ def trained(
 
 
 def effort(attack: dict[str, Any], audit: AuditSection, *, in_fleets: bool, cost: float, own: int = 64) -> Effort:
-    """How much is trained, from [attack] and [audit]. `cost` is that of one run, in numbers that pass through a model:
-    where it is large, `train.fit` makes fewer runs of its own unless it makes all of them, `own` where it is small."""
+    """How much is trained, from [attack] and [audit]. `cost` counts the numbers that pass through a model in
+    one run. Unless `train.fit` makes all runs, it makes `own` of them where the cost is small, and fewer where not."""
     asked: dict[str, Any] = {key: attack[key] for key in ("references", "fpr") if key in attack}
     asked |= {"start": audit.start, "audit_confidence": audit.confidence}
     asked |= {} if audit.runs is None else {"runs": audit.runs}

@@ -44,7 +44,7 @@ def advances(kind: type) -> bool:
 
 
 def place_of(value: Any, depth: int = DEPTH) -> Any:
-    """What tells how far an object has come, in containers of its own, so that it stays what it is now."""
+    """Copy the state that tells how far an object has advanced, so that later calls do not change the copy."""
     if not depth:
         return value
     if isinstance(value, GeneratorType):
