@@ -40,7 +40,7 @@ class Copies:
     """For every record: whether another member is a near copy of it, and whether another outsider is.
 
     A near copy equals the record in all but a digit.
-    `first` is the first record of its own side that equals it, or equals one that does, and so on.
+    `first` is the first record of its own side that is linked to it by a chain of equal records.
     """
 
     of_members: Flags

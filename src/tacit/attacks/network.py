@@ -1,8 +1,8 @@
 """The attack network: what Nasr et al. 2019 look at, learned in stages, by five networks that check one another.
 
 Known records lie in five folds; network k learns on four of them and takes the epoch that does best on fold k, and all
-five answer together. A stage sees something new and starts from the answers of the one before: among the epochs to take
-is "nothing learned", so that seeing more costs little where it tells nothing.
+five answer together. Each stage sees something new and starts from the answers of the stage before. It may also take
+epoch 0, nothing learned, so that seeing more costs little if it tells nothing.
 """
 
 from __future__ import annotations

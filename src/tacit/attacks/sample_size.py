@@ -22,7 +22,7 @@ def outsiders_needed(item: Measurement, fpr: float) -> int | None:
     The members, the curve and the confidence are taken as they are; the limits are those of `core.roc.tpr_at`. Below
     the lowest rate that the sample can see, the curve is taken to stay level, so more may be needed.
 
-    None where the sample shows it already, where the curve is not above guessing, and where no number up to ten million
+    None in three cases: the sample shows it already, the curve is not above guessing, or no number up to ten million
     would do with so few members. None, too, for several targets, whose rows are not all different records.
     """
     found = dict(item.tpr_at_fpr).get(fpr)

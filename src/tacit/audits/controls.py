@@ -51,7 +51,7 @@ def _needed(leaking: Scores, procedure: Procedure) -> str:
 
 
 def failing(scores: Scores, *, refuted: bool) -> tuple[Control, ...]:
-    """A control that fails where one data set makes far more runs fail than the other; nothing where none does.
+    """A control that fails if one data set makes far more runs fail than the other; nothing if it does not.
 
     A run that fails counts against refutation, so an error that tells of a record would stay unseen. Where the claim is
     refuted all the same, nothing needs to be added. The exact test of both rates has a level of `RARELY`.

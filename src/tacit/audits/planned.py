@@ -1,8 +1,8 @@
 """Whether a claimed event is that of the plan which the evidence of a training names.
 
 Evidence of our own trainings says what was planned: rate, steps, noise, how batches are drawn. The claim has one event,
-and both were written together. A claim that was replaced by a cheaper one, with every number after it recomputed, no
-longer agrees with what it says was done.
+and both were written together. If somebody replaces the claim by a cheaper one, and
+recomputes every number, it no longer agrees with what was planned.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Answer:
 
     `event` is what was charged; epsilon holds under `adjacency`. `receipt` is the ledger's, None without a ledger.
     `trust`: "central" when whoever ran the release saw the true values; "local" when every person added noise alone.
-    `asked` is a digest of public settings that neither the release nor the event names: a key belongs to one of them.
+    `asked` is a digest of the public settings that neither the release nor the event names. A key is for one digest.
     """
 
     value: Value

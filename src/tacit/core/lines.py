@@ -51,7 +51,7 @@ def unstamped(line: bytes, head: Record | None = None) -> Record | None:
 def read_lines(path: Path, head: Record | None = None) -> Lines | None:
     """What a file holds, None where there is none or not even one whole line was written; nothing is changed.
 
-    `head` is used where the first line is damaged and the others show, by their sums, that it was this one.
+    `head` replaces a damaged first line if the checksums of the other lines show that it was this one.
     """
     if not path.exists():
         return None

@@ -105,8 +105,8 @@ class Seeded(Source):
 class Replayed(Seeded):
     """A stream that work goes through again after it was interrupted, up to the place where it was.
 
-    It comes from a seed, or from words that the work keeps until it has ended. `mark` says where it is: parts of the
-    work that were finished are not done again, and what they drew is skipped.
+    It comes from a seed, or from words that the work keeps until it has ended. `mark` gives its position. Parts of
+    the work that were finished are not done again, and the numbers that they drew are skipped.
     """
 
     def __init__(self, origin: Sequence[int], *, seeded: bool) -> None:

@@ -54,7 +54,7 @@ def table_parts(table: Any, header: list[str], flags: Mapping[str, bool]) -> Ite
 
 
 def _typed(key: str, values: Any, flags: Mapping[str, bool]) -> Column:
-    """A column that has a type already; one that is neither numbers nor text is left to the slow way."""
+    """A column that already has a type. Columns of neither numbers nor text are read in the slow way."""
     from pyarrow import float64, string, types
 
     kind = values.type

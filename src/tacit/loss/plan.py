@@ -31,8 +31,8 @@ class Plan:
     "shuffled" (passes of 1/rate batches in a shuffled order). Or "allocation" (passes in which each unit picks one of
     1/rate steps), "cyclic" (1/rate batches that come round in one order), "full" (all, rate 1). `clipping` is one of
     "flat", "per-layer", "automatic", "adaptive", or a `Clipping`. `bands`: noise correlated over so many steps of
-    cyclic batches. `delta`: the one that the noise was calibrated for, if any, at which the claim is stated; it changes
-    nothing that is done.
+    cyclic batches. `delta`: the delta that the noise was calibrated for, if any. The claim is stated at it,
+    and nothing else depends on it.
 
     Guarantee: `event` under `adjacency`, for the training that follows this plan.
     Caller ensures: one `unit` contributes at most one clipped vector per step.

@@ -4,7 +4,8 @@ r"""The largest power of a test at a false-positive rate f, from delta(epsilon) 
     head = inf over epsilon >= 0 of 1 - e^-epsilon (1 - delta(epsilon) - f)
 
 The first is convex in e^epsilon, the second in e^-epsilon: delta is convex in e^epsilon, and K delta(log 1/K) is its
-perspective. So three places around the least value show that it is the least, and how far below them it may go.
+perspective. So three places around the least value show that it is least, and bound
+how far the minimum may lie below them.
 Proof: docs/proofs/accounting.md, section 3.
 """
 

@@ -96,7 +96,7 @@ def _gaussian(pair: Location, tilts: Array) -> Array:
 
 @lru_cache(maxsize=8)
 def _nodes(pair: Location) -> tuple[Nodes | None, float]:
-    """Nodes of the integral, and the largest order minus one that they are good for; None where they are too many."""
+    """Nodes of the integral, and the largest order minus one for which they serve; None if there are too many."""
     cap = _useful_tilt(pair)
     for _ in range(CAPS):  # the farther out, the more nodes: what is too many for all orders may do for small ones
         try:

@@ -173,7 +173,7 @@ class Saddle:
     def _lines(self) -> list[tuple[float, Contour, float]]:
         """Contours for trade-off curves by rising epsilon, each with the gap up to which it serves other epsilons.
 
-        The next one is drawn where the last one no longer does, so readings do not depend on what was read before.
+        The next contour is drawn where the last one no longer serves, so no reading depends on earlier readings.
         """
         lines: list[tuple[float, Contour, float]] = []
         epsilon, failed = 0.0, 0
@@ -233,7 +233,7 @@ class Saddle:
 
 
 def _served(line: Contour, epsilon: float, gap: float) -> float:
-    """An epsilon up to which a contour serves, where it was drawn for one below: by steps that double, then halve."""
+    """Find by doubling, then halving, an epsilon up to which a contour serves that was drawn for a smaller one."""
     total, slope = line.sums(epsilon)
     step, good, doubling = max(total / -slope, 1e-9) if slope < 0 else SHORT, epsilon, True
     for _ in range(24):

@@ -121,7 +121,7 @@ def _sum(one: Law, other: Law) -> Law:
 
 
 def _views(view: Callable[[float], _View], tilts: Iterable[float]) -> Iterator[_View]:
-    """The law at all tilts at which it can be seen; that it cannot be seen without one is an error."""
+    """Views of the law at every tilt where it can be viewed. It is an error if the tilt 0 gives no view."""
     for tilt in tilts:
         try:
             yield view(tilt)

@@ -103,7 +103,7 @@ class Keys:
     product: bool
 
     def among(self, by: Sequence[By], table: Opened) -> list[Column]:
-        """Conditions that hold where a row's key is one of them; every bin is, so bins are not asked for."""
+        """Conditions that a row's key is among these keys. Bins need no condition: all bins are released."""
         columns = [item.held(table) for item in by]
         if len(columns) > 1 and not self.product and len(self.values) <= LISTED:
             tuples = [ibis().and_(*(c == v for c, v in zip(columns, key, strict=True))) for key in self.values]

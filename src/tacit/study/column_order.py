@@ -121,8 +121,7 @@ def _backwards(answer: Array, label: NDArray[np.int64]) -> bool:
 
 
 def _best_order(named: NDArray[np.intp], truth: NDArray[np.int64], classes: int) -> NDArray[np.intp]:
-    """For each column the label that it is to be called by so that most records are named rightly; its own where no
-    record tells."""
+    """Give each column a label such that most records are predicted rightly; its own label where no record tells."""
     together = np.zeros((classes, classes))
     np.add.at(together, (named, truth), 1.0)
     rows, columns = linear_sum_assignment(together + 1e-3 * np.eye(classes), maximize=True)

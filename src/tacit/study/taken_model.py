@@ -93,7 +93,7 @@ def about(evidence: Evidence, target: Any) -> bool | None:
 
 @dataclass(frozen=True, eq=False)
 class Canaries:
-    """Records that were offered to a training, each put in where its coin says so, and others that were not trained on.
+    """Records that were offered to a training, each put in or left out by its coin, and records that were not offered.
 
     Nothing of a canary may know its coin: were those put in other records than those left out, a model that never saw
     any would be refuted. So classifiers that never saw the model try to tell the coins, and must fail.

@@ -70,7 +70,7 @@ class Secant(Search):
         self.last: tuple[float, float] | None = None
 
     def _next(self, ruled_out: bool) -> float:
-        """Just past the root, so that the bracket closes from there; the middle when that lies outside of it."""
+        """The next factor: just past the estimated root, or the middle of the bracket if that lies outside."""
         here, excess, slope = math.log(self.factor), self.excess(self.factor), -1.0
         if self.last is not None and here != self.last[0]:
             slope = min(max((excess - self.last[1]) / (here - self.last[0]), -4.0), -0.25)

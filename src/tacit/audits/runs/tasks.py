@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """One run with one of several canaries, or with none: (which, seed words) -> (what it says of all seen, problem).
+    """One run with one of several canaries, or with none: (which, seed words) -> (answers about `seen`, problem).
 
     `which` is a place among `pairs`, which share their records, or -1. What the model says is the margin of each seen
     record's label, as sign(m) log(1 + |m|); NaN where it has no finite answer, which is an observation like others.

@@ -141,7 +141,7 @@ def unwatched(name: str) -> NoRule:
 
 
 def caught() -> NoRule:
-    """The one sentence for code that goes another way where an operation raises: it may for one record's values."""
+    """The one sentence for code that catches what an operation raises, as one record's values may make it raise."""
     return NoRule("It catches what an operation on records raises.", fix="Leave it out of training.")
 
 

@@ -266,7 +266,7 @@ class Outer:
 
 
 def once(memo: Memo, key: int | None, values: Tensor) -> Tensor:
-    """`square`, computed once for all terms that share the values; not where one of them may have rounded them."""
+    """`square`, computed once for all terms that share the values, unless their number type is a rounded one."""
     if key is None or values.dtype in REDUCED:
         return square(values)
     place = key, torch.Size((len(values), values.shape[1:].numel())), values.dtype
