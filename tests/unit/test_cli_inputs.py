@@ -468,3 +468,32 @@ def test_an_exception_of_users_code_is_told_by_kind_and_place(tacit_, verb, how)
     assert status == 2
     assert f"(their_code.py, line {line}, in fails)" in err
     assert "a value of the data" not in err
+
+
+@pytest.mark.parametrize("how", ["attack", "bracket a model", "bracket a training"])
+def test_records_are_named_by_their_rows_in_the_file(tacit_, monkeypatch, how):
+    """Rows without a known label are left out: everybody behind them was named for somebody else."""
+    from tacit.cli import attacking, bracketing, inputs
+    from tacit.core import Estimate, Exposure
+    from tacit.data import Records
+    from tacit.study.audit_section import AuditSection
+    from tacit.study.run_file import RunFile
+
+    kept = np.flatnonzero(np.arange(40) % 10 != 3)
+    inside = np.arange(len(kept)) % 2 == 0
+    records = Records(np.zeros((len(kept), 2), np.float32), np.arange(len(kept)) % 2, members=inside, rows=kept)
+    sure = Estimate(0.9, 0.5, 1.0, 0.95, 16)
+    made = Evidence(subject="", exposures=(Exposure(2, 0.9, sure), Exposure(5, 0.9, sure)))
+    for module in (attacking, bracketing, inputs):
+        monkeypatch.setattr(module, "read_records", lambda file: records, raising=False)
+    monkeypatch.setattr(attacking, "_attacked", lambda *_, **__: made)
+    monkeypatch.setattr("tacit.study.bracketing.bracket", lambda *_, **__: made)
+    if how == "attack":
+        found = attacking._attack_run(RunFile.read(run_file()), None, 0, 1, None)
+    elif how == "bracket a model":
+        found = bracketing._bracket_taken(RunFile.read(run_file()), AuditSection(), records, None, None)
+    else:
+        found = bracketing._bracket_fit(
+            RunFile.read(run_file(model='fit = "their_code:fit"')), AuditSection(), records, None, None
+        )
+    assert [item.record for item in found.exposures] == [kept[inside][2], kept[inside][5]] == [5, 11]

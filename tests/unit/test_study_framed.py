@@ -7,8 +7,11 @@ import pyarrow as pa
 import pytest
 
 import tacit
-from tacit import BadInput, Column, Schema
+from tacit import BadInput, Column, Evidence, Schema
+from tacit.core import Estimate, Exposure
 from tacit.data.codec import Codec
+from tacit.study import framed
+from tacit.study.trained import _records, _together
 
 KINDS = {
     "pandas": lambda frame: frame,
@@ -242,3 +245,42 @@ def test_a_wide_table_does_not_fill_the_page_with_names():
     found = tacit.fit("linear", wide, tacit.Plan(40, 0.5, 1, 3.0), schema="ill", rng=1).evidence.not_covered
     (line,) = [text for text in found if text.startswith("kind, range or words")]
     assert "gene29 and 171 more: they were read off the data" in line
+
+
+def shown(*rows):
+    """Evidence that names these records."""
+    sure = Estimate(0.9, 0.5, 1.0, 0.95, 16)
+    return Evidence(subject="", exposures=tuple(Exposure(row, 0.9, sure) for row in rows))
+
+
+def test_records_are_named_by_their_rows_in_the_frames(monkeypatch):
+    """Records without a known label are left out: everybody behind them was named for somebody else."""
+    inside, outside = people(), people(seed=1)
+    inside.loc[:9, "ill"] = "not known"
+    outside.loc[[0, 5], "ill"] = None
+    seen = {}
+
+    def attack(target, members, nonmembers, *, groups, **_):
+        seen["groups"] = groups
+        return shown(0, 57, len(members[1]), len(members[1]) + 4)
+
+    monkeypatch.setattr(framed.membership, "attack", attack)
+    monkeypatch.setattr(framed.bracketing, "bracket", lambda target, data, *, groups, **_: shown(0, 57))
+    group = np.arange(400)
+    found = tacit.attack(len, inside, outside, schema=SCHEMA, groups=group)
+    assert [item.record for item in found.exposures] == [10, 67, 201, 206]
+    assert found.provenance["records_without_a_known_label"] == 12
+    assert seen["groups"].tolist() == [*range(10, 200), *(row for row in range(200, 400) if row not in (200, 205))]
+    tacit.attack(len, inside, outside, schema=SCHEMA, groups=group[:388])
+    assert seen["groups"].tolist() == group[:388].tolist()
+    halves = tacit.bracket(len, inside, schema=SCHEMA)
+    assert [item.record for item in halves.exposures] == [10, 67]
+
+
+def test_a_trained_model_names_records_by_their_rows_too():
+    inside, outside = people(30), people(20, seed=1)
+    inside.loc[:4, "ill"] = "not known"
+    outside.loc[3, "ill"] = "not known"
+    parts = [_records(part, SCHEMA) for part in (inside, outside)]
+    whole = _together(*parts, None, len(inside))
+    assert whole.rows.tolist() == [*range(5, 30), *(30 + row for row in range(20) if row != 3)]

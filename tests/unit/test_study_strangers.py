@@ -233,3 +233,17 @@ def test_records_that_are_nearly_all_alike_are_not_blamed_on_the_training():
             told.append(str(error))
     assert 0 < len(told) < 8
     assert all("holds one class" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("attacks", "said"), [("lyra", "is not known"), ("white-box-gradients", "needs a torch module")]
+)
+def test_attacks_that_cannot_be_run_are_refused_before_any_training(attacks, said):
+    """A word that was spelt wrongly was refused after sixteen reference models."""
+
+    class Never(DecisionTreeClassifier):
+        def fit(self, x, y):
+            raise AssertionError
+
+    with pytest.raises(BadInput, match=said):
+        tacit.attack(Never(), (X[:N], Y[:N]), (X[N:], Y[N:]), attacks=attacks)

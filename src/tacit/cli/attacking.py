@@ -122,7 +122,7 @@ def _attack_run(
     count = table.get("references", 16) if references is None else references
     evidence = _attacked(found, pair[0], pair[1], names or table.get("attacks"), count, finished.chance, **more)
     rows = np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))
-    return evidence.with_(exposures=renamed(evidence.exposures, rows))
+    return evidence.with_(exposures=renamed(evidence.exposures, records.places(rows)))
 
 
 def loaded(make: Any, path: Path) -> Any:

@@ -146,7 +146,7 @@ def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: 
     )
     return evidence.with_(
         subject=file.name,
-        exposures=renamed(evidence.exposures, rows),
+        exposures=renamed(evidence.exposures, records.places(rows)),
         provenance={**evidence.provenance, **digest},
     )
 
@@ -191,7 +191,7 @@ def _bracket_fit(file: RunFile, game: AuditSection, records: Records, chance: An
         rng=chance,
         checkpoint=parts,
     )
-    return evidence.with_(exposures=renamed(evidence.exposures, np.flatnonzero(pool)))
+    return evidence.with_(exposures=renamed(evidence.exposures, records.places(np.flatnonzero(pool))))
 
 
 def _claimed(table: dict[str, Any], records: int) -> Any:

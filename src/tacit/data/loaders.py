@@ -63,6 +63,10 @@ class Records:
         """How many there are: by the schema, or by the largest label."""
         return int(self.y.max()) + 1 if self.schema is None else len(self.schema.classes)
 
+    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places in the file of some of these records: records without a known label were left out of them."""
+        return rows if self.rows is None else self.rows[rows]
+
 
 def load(
     source: str,

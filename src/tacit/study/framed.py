@@ -23,19 +23,25 @@ from .cloning import refit
 from .finished_parts import Checkpoint
 from .membership import FPRS, AnyAttack
 from .models import Fit, FramedFit, FramedModel
+from .risk import renamed
 
 Array = NDArray[Any]
+Flags = NDArray[np.bool_]
 Rng = Source | int | np.random.Generator | None
 FIXED = "kind, range or words of {}: they were read off the data, and held fixed in all runs of the audit"
 
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """Data as arrays or frames; `codec` for models that take frames, `derived` where a schema was read off the data."""
+    """Data as arrays or frames; `codec` for models that take frames, `derived` where a schema was read off the data.
+
+    `known` says of every record that was given whether it is among `parts`: one without a known label is left out.
+    """
 
     parts: tuple[tuple[Any, Array], ...]
     codec: Codec | None = None
     derived: tuple[str, ...] = ()
+    known: Flags | None = None
 
     @classmethod
     def of(cls, schema: Schema | str | Path | None, *data: Any, numbers: bool = True) -> Arrays:
@@ -45,7 +51,9 @@ class Arrays:
         """
         schema = _schema(schema)
         if isinstance(schema, Schema):
-            return cls(tuple(map(_by_schema(schema), data)), derived=schema.derived)
+            found = [_encoded(schema, part) for part in data]
+            known = np.concatenate([flags for _, flags in found])
+            return cls(tuple(part for part, _ in found), derived=schema.derived, known=None if known.all() else known)
         if not any(map(holds_frame, data)):
             if schema is not None:
                 raise BadInput("schema goes with data frames.", fix="Arrays are given as (x, y).")
@@ -63,10 +71,22 @@ class Arrays:
         return train if self.codec is None or train is None else FramedFit(train, self.codec)
 
     def told(self, evidence: Evidence) -> Evidence:
-        """The evidence, which says what was read off the data."""
+        """The evidence, which says what was read off the data, and names records by their rows in what was given."""
+        if self.known is not None:
+            evidence = evidence.with_(
+                exposures=renamed(evidence.exposures, np.flatnonzero(self.known)),
+                provenance={**evidence.provenance, "records_without_a_known_label": int((~self.known).sum())},
+            )
         if not self.derived:
             return evidence
         return evidence.with_(not_covered=(*evidence.not_covered, FIXED.format(named(self.derived))))
+
+    def groups(self, groups: ArrayLike | None) -> Any:
+        """The groups of the records that are among `parts`, where every record that was given has one."""
+        found = None if groups is None else np.asarray(groups)
+        if found is None or self.known is None or found.shape != self.known.shape:
+            return found
+        return found[self.known]
 
 
 def attack(
@@ -105,7 +125,7 @@ def attack(
     """
     given = Arrays.of(_own(schema, target), members, nonmembers, numbers=False)
     found = membership.attack(
-        target, *given.parts, attacks=attacks, references=references, fit=fit, groups=groups,
+        target, *given.parts, attacks=attacks, references=references, fit=fit, groups=given.groups(groups),
         confidence=confidence, rng=rng, fpr=fpr, output=output, augment=augment, checkpoint=checkpoint,
     )  # fmt: skip
     return given.told(found.with_(subject=type(target).__name__))
@@ -204,7 +224,7 @@ def bracket(
         train = given.fit(again) if nonmembers is not None else fit
     found = bracketing.bracket(
         model, given.parts[0], claim=claim, references=references, runs=runs, confidence=confidence, rng=rng,  # type: ignore[arg-type]
-        isolation=isolation, canary=canary, seconds=seconds, groups=groups, nonmembers=others, fit=train,
+        isolation=isolation, canary=canary, seconds=seconds, groups=given.groups(groups), nonmembers=others, fit=train,
         canaries=canaries, checkpoint=checkpoint,
     )  # fmt: skip
     return given.told(found)
@@ -222,17 +242,14 @@ def _schema(schema: Schema | str | Path | None) -> Schema | str | None:
     return schema
 
 
-def _by_schema(schema: Schema) -> Any:
-    """A function from a frame to (x, y) without the records that have no known label; pairs of arrays stay."""
-
-    def encode(data: Any) -> tuple[Array, Array]:
-        if not is_frame(data):
-            if isinstance(data, tuple | list) and len(data) == 2 and not is_frame(data[0]):
-                return data[0], data[1]
-            raise BadInput("With a schema, data are one frame that holds the label column.")
-        x, y = schema.encode(data)
-        if not (y >= 0).any():
-            raise BadInput("No record has a label that the schema knows.", fix="Look at the words of its label.")
-        return x[y >= 0], y[y >= 0]
-
-    return encode
+def _encoded(schema: Schema, data: Any) -> tuple[tuple[Any, Any], Flags]:
+    """A frame as (x, y) without the records that have no known label, and which those are; a pair of arrays stays."""
+    if not is_frame(data):
+        if isinstance(data, tuple | list) and len(data) == 2 and not is_frame(data[0]):
+            return (data[0], data[1]), np.ones(len(data[1]), dtype=bool)
+        raise BadInput("With a schema, data are one frame that holds the label column.")
+    x, y = schema.encode(data)
+    known = y >= 0
+    if not known.any():
+        raise BadInput("No record has a label that the schema knows.", fix="Look at the words of its label.")
+    return (x[known], y[known]), known

@@ -28,7 +28,7 @@ from .asking import Asked, Pool
 from .augmented_queries import Copies
 from .cloning import refit
 from .finished_parts import Checkpoint, Finished
-from .models import Fit, as_given, inside
+from .models import Fit, as_given, check_inside, inside
 from .provenance import provenance
 from .records import features
 from .risk import records, unnamed
@@ -78,6 +78,7 @@ def attack(
     """
     if not isinstance(fpr, Sequence):
         raise BadInput("fpr must be a sequence of false-positive rates.")
+    _able(target, listed(attacks))
     pooled = Pool.of(members, nonmembers, lambda x: features(as_given(target, x)))
     wanted = check.whole("references", references, least=0)
     if checkpoint is None:
@@ -188,6 +189,12 @@ def too_few(found: Sequence[Measurement]) -> tuple[str, ...]:
         needed = [count for item in found if (count := outsiders_needed(item, fpr)) is not None]
         return (f"{SHOWN_AT} 1 in {round(1 / fpr):,} outsiders: that takes at least {min(needed):,}",) if needed else ()
     return ()
+
+
+def _able(target: Any, chosen: Sequence[AnyAttack]) -> None:
+    """Refuse attacks that cannot look inside the target before any reference model is trained."""
+    if _looks(chosen):
+        check_inside(target)
 
 
 def _looks(chosen: Sequence[AnyAttack]) -> bool:

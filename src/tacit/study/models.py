@@ -198,14 +198,19 @@ def observe(
     return reading.observe(outputs, member, reading.coarsest(outputs[1:]))
 
 
-def inside(target: Any, x: Array, seen: Observations) -> Observations:
-    """Add a torch model's layers and gradients to observations."""
+def check_inside(target: Any) -> None:
+    """Refuse a model that nobody can look inside."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(target, torch.nn.Module) or hugging_face(target):
         raise BadInput(
             "An attack that looks inside needs a torch module that takes an array and gives logits.",
             fix="Give the module itself; wrap one that answers with an object.",
         )
+
+
+def inside(target: Any, x: Array, seen: Observations) -> Observations:
+    """Add a torch model's layers and gradients to observations."""
+    check_inside(target)
     from ..attacks.internals import look_inside
 
     found = look_inside(target, x, seen.need("label"))

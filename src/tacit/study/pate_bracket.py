@@ -73,7 +73,7 @@ def bracket_student(
         claim=given.claim,
         given=given.evidence,
         utility={ACCURACY: accuracy(student, *held), BASELINE: baseline(held[1])},
-        rows=rows if records.rows is None else records.rows[rows],
+        rows=records.places(rows),
         provenance=_who(made, references, runs),
     )
 

@@ -90,7 +90,7 @@ def bracket_released(
         claim=given.claim,
         given=given.evidence,
         utility={ACCURACY: accuracy(model, *held), BASELINE: baseline(held[1])},
-        rows=rows if records.rows is None else records.rows[rows],
+        rows=records.places(rows),
         provenance=_who(training, count, sides, effort),
     )
 

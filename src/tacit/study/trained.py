@@ -47,7 +47,8 @@ def bracket_trained(
     if not isinstance(canary, str):
         raise BadInput("A canary of your own goes with fit=.", fix="Name one of the known canaries.")
     sides = [_records(part, target.schema) for part in (data, nonmembers)]
-    training = _training(target, sides, groups)
+    count = len(data if is_frame(data) else data[0])
+    training = _training(target, _together(sides[0], sides[1], groups, count), len(sides[0].x))
     asked = AuditSection(runs=runs, canary=canary, confidence=confidence)
     much = effort({"references": references}, asked, in_fleets=training.in_fleets, cost=training.cost)
     about = {"references": references, "runs": runs, "canary": canary}
@@ -59,21 +60,23 @@ def bracket_trained(
     return found.with_(not_covered=(*found.not_covered, *lines))
 
 
-def _training(target: Trained, sides: list[Records], groups: ArrayLike | None) -> RunTraining:
+def _training(target: Trained, whole: Records, members: int) -> RunTraining:
     made, schema = target.made, target.schema
     assert made is not None
     assert schema is not None
-    whole = _together(sides[0], sides[1], groups)
     settings = {"lr": learning_rate(made.plan), "average": made.average}
     make = functools.partial(network, made.kind, schema.width, len(schema.classes))
-    inside = np.arange(len(whole.x)) < len(sides[0].x)
+    inside = np.arange(len(whole.x)) < members
     return RunTraining(
         target.evidence.subject, whole, inside, make, made.plan, made.delta, settings, made.records_per_user
     )
 
 
-def _together(members: Records, others: Records, groups: ArrayLike | None) -> Records:
-    """Concatenate members and others into one set of records; ids of others are shifted, so that no user is in both."""
+def _together(members: Records, others: Records, groups: ArrayLike | None, count: int) -> Records:
+    """Concatenate members and others into one set of records; ids of others are shifted, so that no user is in both.
+
+    `count` is how many members were given, with those that have no known label.
+    """
     named = None if groups is None else np.asarray(groups)
     if named is None and members.groups is not None and others.groups is not None:
         named = np.concatenate((members.groups, others.groups))
@@ -83,7 +86,8 @@ def _together(members: Records, others: Records, groups: ArrayLike | None) -> Re
     x, y = np.concatenate((members.x, others.x)), np.concatenate((members.y, others.y))
     if named is not None and named.shape != (len(y),):
         raise BadInput("groups must name one group per record with a known label, of members, then of non-members.")
-    return Records(x, y, groups=named, unit=unit, schema=members.schema)
+    rows = np.concatenate((members.places(np.arange(len(members.x))), count + others.places(np.arange(len(others.x)))))
+    return Records(x, y, groups=named, unit=unit, schema=members.schema, rows=rows)
 
 
 def _records(data: Any, schema: Schema | None) -> Records:
