@@ -358,6 +358,19 @@ def test_the_second_solver_reaches_the_tolerance_by_itself():
         assert np.allclose(theta, problem.minimum(0.5, np.array([3.0, 0.0]), tolerance), atol=1e-4)
 
 
+def test_newtons_steps_pass_sharp_corners(monkeypatch):
+    """Once, they ended after 60, and steps of half a minute and more took over."""
+    monkeypatch.delattr(Problem, "accelerated")
+    rng = np.random.default_rng(0)
+    for width, features in ((0.01, 4), (0.01, 20), (0.1, 20)):
+        x = rng.normal(size=(400, features))
+        rows = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
+        problem = Problem(rows, np.where(x[:, 0] > 0, 1.0, -1.0), SmoothHinge(width), 1.0)
+        tolerance = problem.reachable(1e-3, 0.0)
+        theta = problem.minimum(1e-3, np.zeros(features), tolerance)
+        assert np.linalg.norm(problem.gradient(theta) + 1e-3 * theta) <= tolerance
+
+
 def test_many_records_start_from_a_tenth_of_them():
     rng = np.random.default_rng(4)
     x = rng.normal(size=(20_000, 3)) / 4
@@ -514,3 +527,22 @@ def test_honest_mistakes_with_a_schema(settings, x, said):
     model = PrivateLogisticRegression(schema=Schema(columns, label="buys"), **settings)
     with pytest.raises(BadInput, match=said):
         model.fit(frame if x is None else x)
+
+
+def test_a_score_reads_labels_as_the_fit_does():
+    """Once, numbers beside a schema's words, a missing label and a table that holds its own label raised."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": 40 + 10 * X[:, 0], "buys": Y})
+    columns = tacit.Column("age", range=(0, 100)), tacit.Column("buys", kind="category", words=("0", "1"))
+    model = PrivateLogisticRegression(10.0, schema=Schema(columns, label="buys"), random_state=0).fit(frame)
+    right = float(np.mean(model.predict(frame).astype(int) == Y))
+    assert model.score(frame) == model.score(frame, frame["buys"]) == model.score(frame, Y.astype(str)) == right
+    odd = Y.astype(object)
+    odd[model.predict(frame).astype(int) == Y] = None
+    assert model.score(frame, odd) == 0.0
+    plain = PrivateLogisticRegression(**SETTINGS, classes=[0, 1]).fit(X, Y)
+    assert plain.score(X, np.where(Y, Y, math.nan)) == pytest.approx(np.mean((plain.predict(X) == 1) & (Y == 1)))
+    assert plain.score(X[:2], Y[:2], sample_weight=[1.0, 0.0]) == float(plain.predict(X[:1])[0] == Y[0])
+    for labels, said in ((None, "needs the labels"), (Y[:-1], "inconsistent numbers")):
+        with pytest.raises(ValueError, match=said):
+            plain.score(X, labels)

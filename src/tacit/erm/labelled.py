@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from ..core import BadInput, PrivacyWarning, check
 from .estimator import PrivateEstimator
 from .rows import answers, bounded, checked, places, read
-from .tables import Schemas, encoded, read_off, row_norm, schema_of
+from .tables import Schemas, encoded, label_places, read_off, row_norm, schema_of
 
 READ = "the list of classes: it was read off the data"
 
@@ -51,6 +52,36 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         else:
             x = read(self, X, sparse=self._sparse, reset=False)
         return bounded(x, self._norm_bound(), False) * self._norm_bound()
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class of each record."""
+        check_is_fitted(self, self._result)
+        return np.asarray(self.classes_[self._answered(X)])
+
+    def _answered(self, X: Any) -> NDArray[np.int64]:
+        """The number of the likeliest class of each record."""
+        raise NotImplementedError
+
+    def score(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+        """The share of right answers. Labels are read as `fit` reads them; one of no class is never answered rightly.
+
+        Of records that the model was trained on this is no private number.
+        """
+        check_is_fitted(self, self._result)
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return float(np.average(self._right(X, y).astype(np.float64), weights=weights))
+
+    def _right(self, X: Any, y: ArrayLike | None) -> NDArray[np.bool_]:
+        """Which records are answered rightly, each by itself."""
+        if self.schema is not None:
+            place = label_places(schema_of(self.schema), X, y)
+        elif y is None:
+            raise BadInput(f"{self._name()} needs the labels as y.")
+        else:
+            place = places(answers(y, guess=self.classes is None), self.classes_)
+        given = self._answered(X)
+        check_consistent_length(given, place)
+        return np.asarray(given == place)
 
     def _classes(self, labels: NDArray[Any]) -> NDArray[Any]:
         if self.schema is not None:

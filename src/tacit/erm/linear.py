@@ -144,11 +144,9 @@ class PrivateLinearClassifier(PrivateClassifier):
         found = products_by_row(self._asked(X), self.coef_.T) + self.intercept_
         return found[:, 0] if len(self.classes_) == 2 else found
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each record."""
+    def _answered(self, X: Any) -> NDArray[np.int64]:
         found = self.decision_function(X)
-        place = (found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)
-        return np.asarray(self.classes_[place])
+        return np.asarray(found > 0, dtype=np.int64) if found.ndim == 1 else found.argmax(axis=1)
 
     def _not_covered(self) -> tuple[str, ...]:
         pure = any(isinstance(part, ApproximateDP) for part in walk(self.event_))

@@ -114,7 +114,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateOfRows):
             raise BadInput(f"{self._name()} needs the targets as y.", fix="A schema's label is a category.")
         x, _ = encoded(schema_of(self.schema), X, None, labelled=False)
         self.n_features_in_ = x.shape[1]
-        return x, same_length(x, answers(y))
+        return x, same_length(len(x), answers(y))
 
     def _range(self) -> tuple[float, float]:
         if self.target_range is None:

@@ -105,7 +105,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         check_is_fitted(self, self._result)
         return self.best_estimator_.predict(X)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Any, y: Any = None) -> float:
         """The share of right answers of the winner; on the records of the training it is not private."""
         check_is_fitted(self, self._result)
         return float(self.best_estimator_.score(X, y))
@@ -176,14 +176,9 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
     def _trial(self, X: Any, y: Any, settings: Settings, share: Budget, size: int, rng: Source) -> tuple[Any, float]:
         seed = None if self.random_state is None else int(rng.words(1)[0] >> np.uint64(2))
         model = self._made(settings, share, random_state=seed).fit(X, y)
-        right = float(np.sum(model.predict(X) == self._truth(model, X, y)))
+        right = float(np.sum(model._right(X, y)))
         noisy = gaussian(np.array([right]), 1.0, _score_event(share).noise_multiplier, rng)
         return model, float(noisy[0]) / size
-
-    def _truth(self, model: Any, X: Any, y: Any) -> Any:
-        """The label of every record; one of no class equals no answer."""
-        _, place = model._read(X, y)
-        return np.array([model.classes_[k] if k >= 0 else None for k in place], dtype=object)
 
 
 def _size(X: Any) -> int:

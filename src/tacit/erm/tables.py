@@ -49,19 +49,23 @@ def encoded(
     """Features and label numbers of a table; labels come from `y`, else from the schema's label column."""
     found = table(frame)
     x = written_out(schema, found)
-    if not labelled:
-        return x, np.zeros(0, dtype=np.int64)
+    return x, label_places(schema, found, y) if labelled else np.zeros(0, dtype=np.int64)
+
+
+def label_places(schema: Schema, frame: Any, y: ArrayLike | None) -> NDArray[np.int64]:
+    """The number of each record's class, by `y` or else by the schema's label column; -1 for a label of none."""
+    found = table(frame)
     if y is None:
-        return x, numbered(schema, found)
-    labels = same_length(x, answers(y))
+        return numbered(schema, found)
+    labels = same_length(found.rows, answers(y))
     place = places(schema.classes)
-    return x, np.array([place.get(_word(label), -1) for label in labels.tolist()], dtype=np.int64)
+    return np.array([place.get(_word(label), -1) for label in labels.tolist()], dtype=np.int64)
 
 
-def same_length(x: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+def same_length(records: int, labels: NDArray[Any]) -> NDArray[Any]:
     """The labels, one for each record."""
-    if len(labels) != len(x):
-        raise BadInput(f"There are {len(labels)} labels for {len(x)} records.")
+    if len(labels) != records:
+        raise BadInput(f"There are {len(labels)} labels for {records} records.")
     return labels
 
 
