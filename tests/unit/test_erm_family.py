@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("sklearn")
 from sklearn.base import clone
 from sklearn.feature_selection import RFECV, SequentialFeatureSelector
+from sklearn.linear_model import RANSACRegressor
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
@@ -241,6 +242,9 @@ def test_searches_of_any_library_are_refused():
     for search in (whole, chosen, RFECV(base, cv=2), TunedThresholdClassifierCV(base, cv=2)):
         with pytest.raises((BadInput, ValueError), match="has no proof"):  # some wrap what every fit raised
             search.fit(X, Y)
+    numbers = PrivateLinearRegression(norm_bound=4.0, target_range=(-4.0, 4.0), random_state=0)
+    with pytest.raises(BadInput, match="has no proof"):
+        RANSACRegressor(numbers, min_samples=20).fit(X, X[:, 0])
 
 
 def test_an_account_in_front_of_a_ledger_hides_no_neighbours(tmp_path):

@@ -16,6 +16,8 @@ from ..core import BadInput
 
 SEARCHES = ("_get_best_new_feature_score", "_rfe_single_fit", "_fit_and_score_over_thresholds")
 """Of SequentialFeatureSelector, RFECV and TunedThresholdClassifierCV, which choose by scores of the records."""
+CONSENSUS = "sklearn.linear_model._ransac"
+"""RANSACRegressor keeps the rows, and the model, that agree with most records."""
 BAGGING = "_parallel_build_estimators"
 FREE = ("random_state", "ledger", "warm_start")
 """Settings of a copy that may be changed: nothing is chosen by them."""
@@ -50,6 +52,7 @@ def refuse_trial(name: str, *, changed_copy: bool) -> None:
 def _searched() -> bool:
     return any(
         frame.f_code.co_name in SEARCHES
+        or frame.f_globals.get("__name__") == CONSENSUS
         or (frame.f_code.co_name == "_fit_and_score" and frame.f_locals.get("parameters") is not None)
         for frame in _callers()
     )
