@@ -115,7 +115,7 @@ def unbounded(self, person, rows):
 
 
 def one_sided(self, person, rows):
-    from tacit.query.sources import ibis
+    from tacit.query.engines import ibis
 
     return ibis().least(person.sum(self.of), self._ends(rows)[1])
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import BadInput
+from .engines import Opened
 from .grids import PRIVATE, SQUARE, Grid, bounds_of
-from .sources import Opened
 from .terms import Numbers, People, Rows, Share, Term, Total
 from .values import Value, is_whole, number_of
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import BadInput, NotFinished
+from .engines import NATIVE, Opened, ibis
 from .keys import By, Key, Keys
-from .sources import NATIVE, Opened, ibis
 from .terms import Held, People, Person, Share, Term
 from .turns import turn
 from .values import Column, Value, clipped, engines_own, outside, respelt, spelling, whole

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import BadInput
-from .sources import Opened, ibis
+from .engines import Opened, ibis
 from .total import constant, described, total
 from .values import Column, number_of, real, whole
 

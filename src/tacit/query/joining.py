@@ -10,7 +10,8 @@ from typing import Any
 from ..core import check
 from ..core.errors import BadInput
 from ..data.frames import is_frame
-from .sources import Opened, check_names, opened
+from .engines import Opened, check_names
+from .sources import opened
 from .values import exact_text
 
 JOINED = "tacit_joined"

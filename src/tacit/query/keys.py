@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.check import told
 from ..core.errors import Argument, BadInput
-from .sources import Opened, ibis
+from .engines import Opened, ibis
 from .values import Column, exact_text, number_of, real, whole
 
 Key = tuple[Any, ...]

@@ -23,10 +23,10 @@ from .aggregates import Figure
 from .answer import body_of
 from .bounding import Shape, query, totals
 from .consistency import agreed
+from .engines import Opened
 from .keys import By, ByBin, listed
 from .pricing import Noise, down
 from .question import Query
-from .sources import Opened
 from .terms import People
 from .values import Column
 

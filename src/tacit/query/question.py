@@ -17,7 +17,7 @@ from ..mechanism.charging import Account, Offer, Random, Terms
 from ..mechanism.scales import each_failure
 from .answer import Answer, check_titles
 from .bounding import Shape, executed
-from .sources import ibis
+from .engines import ibis
 from .total import constants
 
 ROW_UNITS = frozenset({"row", "record"})

@@ -17,12 +17,13 @@ from .answer import check_name
 from .bounding import Shape
 from .conditions import Condition, condition
 from .consistency import check_cells
+from .engines import COARSE, Opened
 from .functions import Limits
 from .keys import By, ByBin, ByColumn, known_keys, of_mapping
 from .marginals import Domain, Marginals, domain_of
 from .quantiles import Quantiles, checked_quantile
 from .release import Aggregation
-from .sources import COARSE, Opened, opened
+from .sources import opened
 from .synthesis import MOST_ROWS, Synthesis
 from .top import Top
 from .values import number_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .sources import ibis
+from .engines import ibis
 from .values import Column, Value, whole
 
 Item = TypeVar("Item")

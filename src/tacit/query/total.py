@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..core.errors import BadInput
+from .engines import COARSE, Opened, ibis
 from .row_wise import COMPARED, MATCHES, PATTERNS, check_pattern, family, kind_of
-from .sources import COARSE, Opened, ibis
 from .values import Column, doubled, exact_text, number_of, real
 
 ALLOWED = COMPARED

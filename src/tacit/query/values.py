@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from ..core.errors import BadInput
+from .engines import Opened, ibis
 from .grids import Grid
-from .sources import Opened, ibis
 
 Column = Any
 """An ibis column expression."""
