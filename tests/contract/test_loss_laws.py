@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import operator
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from tacit.core.events import (
     family,
     rescaled,
 )
-from tacit.loss import privacy_loss
+from tacit.loss import composed, privacy_loss
 
 DELTA = 1e-6
 SUPPORTED = list(EXAMPLES)
@@ -162,6 +163,16 @@ def test_group_privacy_of_approximate_dp_has_its_constant():
     """delta (e^{k epsilon} - 1)/(e^epsilon - 1): at k = 10, epsilon 1 it is 12,818 delta."""
     loss = privacy_loss(ApproximateDP(1.0, 1e-9), "add-remove", group=10)
     assert loss.delta(10.0).upper == pytest.approx(12_818e-9, rel=1e-4)
+
+
+def test_a_composition_of_many_events_is_put_in_order_once(monkeypatch):
+    """Putting it in order after each event takes time that grows with the square of their number."""
+    ordered, merged = [], composed._merged
+    monkeypatch.setattr(composed, "_merged", lambda *several: ordered.append(len(several)) or merged(*several))
+    many = tuple(Gaussian(1 + place / 1000) for place in range(50))
+    found = privacy_loss(Compose(many), "add-remove")
+    assert ordered == [50, 50]
+    assert found == functools.reduce(operator.add, [privacy_loss(event, "add-remove") for event in many])
 
 
 def test_releases_on_one_sample_are_not_two_samples():

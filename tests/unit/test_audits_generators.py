@@ -217,6 +217,17 @@ def test_what_is_put_around_a_training_does_not_hide_where_it_comes_from(monkeyp
         assert generators(task) == (module.RNG,)
 
 
+def test_generators_behind_inherited_methods_are_found(monkeypatch):
+    """A subclass that only sets an attribute: its own module says nothing of the one in which the method lives."""
+    base, child = types.ModuleType("base_of_mine"), types.ModuleType("child_of_mine")
+    base.__file__, child.__file__ = "/mine/base.py", "/mine/child.py"
+    for module in (base, child):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec("import numpy\nRNG = numpy.random.default_rng()\nclass Fit:\n    def __call__(self): return RNG", vars(base))
+    exec("class Fit(__import__('base_of_mine').Fit):\n    rate = 0.5", vars(child))
+    assert generators(child.Fit()) == (base.RNG,)
+
+
 def endless(noise):
     while True:
         yield noise.normal()

@@ -166,6 +166,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], tuple[str, ...], str]] = {
         ("report", "there"),
         "there is a folder. Give the path",
     ),
+    "this folder instead of evidence": (lambda: None, ("verify", "."), "tacit: . is a folder"),
     "a folder instead of a table": (lambda: None, ("init", ".", "--label", "ill"), ". is a folder"),
     "a file of another kind": (
         lambda: plain("{}", "people.json"),

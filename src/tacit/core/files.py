@@ -34,7 +34,7 @@ class Lasting:
 
 def shown(name: object) -> str:
     """A name as it may be printed: the last part of a path, at most 80 characters, none that moves a cursor."""
-    return clean(name.name if isinstance(name, Path) else str(name))[:80]
+    return clean(name.name or str(name) if isinstance(name, Path) else str(name))[:80]
 
 
 def opened(path: str | Path, most: int = TEXT_MOST, *, fix: str = "") -> IO[bytes]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import chain
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -83,10 +84,13 @@ class Composed(PrivacyLoss):
     None: no contour is tried in the first direction.
     """
 
+    @classmethod
+    def of(cls, losses: Sequence[Composed]) -> Composed:
+        """The sum of losses, put in order once."""
+        return cls(_merged(*(loss.releases for loss in losses)), _merged(*(loss.curves for loss in losses)))
+
     def __add__(self, other: PrivacyLoss) -> Composed:
-        if not isinstance(other, Composed):
-            return NotImplemented
-        return Composed(_merged(self.releases, other.releases), _merged(self.curves, other.curves))
+        return Composed.of((self, other)) if isinstance(other, Composed) else NotImplemented
 
     def __rmul__(self, times: int) -> Composed:
         times = check.whole("the number of repetitions", times, least=0)
@@ -212,10 +216,10 @@ class Composed(PrivacyLoss):
         return (first,) if remove == add else (first, direction(add, tight=self._tight, gap=self.gap or GAP))
 
 
-def _merged(first: tuple[tuple[T, int], ...], second: tuple[tuple[T, int], ...]) -> tuple[tuple[T, int], ...]:
-    """The sum of two multisets, in an order of its own so that a + b and b + a are equal."""
+def _merged(*several: tuple[tuple[T, int], ...]) -> tuple[tuple[T, int], ...]:
+    """The sum of multisets, in an order of its own so that a + b and b + a are equal."""
     counts: dict[T, int] = {}
-    for item, count in (*first, *second):
+    for item, count in chain(*several):
         counts[item] = counts.get(item, 0) + count
     return tuple(sorted(counts.items(), key=repr))
 

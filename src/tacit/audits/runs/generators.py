@@ -193,7 +193,7 @@ def _parts(item: Any, home: str) -> Iterator[Any]:
     elif isinstance(item, list | tuple | set | frozenset | deque):
         yield from _some(item)
     elif isinstance(item, type):
-        yield from () if _library(item.__module__, home) else list(vars(item).values())
+        yield from () if _library(item.__module__, home) else [*vars(item).values(), *item.__bases__, type(item)]
     elif isinstance(item, np.ndarray):
         yield from _some(item.ravel()) if item.dtype.hasobject else ()
     elif isinstance(item, ContextVar):

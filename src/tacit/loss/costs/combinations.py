@@ -21,10 +21,7 @@ def _(event: Repeat, adjacency: Adjacency, group: int) -> Composed:
 
 @loss_of.register
 def _(event: Compose, adjacency: Adjacency, group: int) -> Composed:
-    total = Composed()
-    for part in event.events:
-        total = total + loss_of(part, adjacency, group)
-    return total
+    return Composed.of([loss_of(part, adjacency, group) for part in event.events])
 
 
 @loss_of.register

@@ -46,13 +46,13 @@ def _(event: CyclicPoisson, adjacency: Adjacency, group: int) -> Composed:
     """
     if group > 1:
         raise Unsupported(event, adjacency, fix="Cyclic Poisson sampling is supported for one record.")
-    total = Composed()
-    for length, count in turns(event):
-        if length > 0 and count > 0:
-            total = total + count * loss_of(
-                Poisson(event.rate, Gaussian(event.noise_multiplier / length)), adjacency, 1
-            )
-    return total
+    return Composed.of(
+        [
+            count * loss_of(Poisson(event.rate, Gaussian(event.noise_multiplier / length)), adjacency, 1)
+            for length, count in turns(event)
+            if length > 0 and count > 0
+        ]
+    )
 
 
 @loss_of.register
