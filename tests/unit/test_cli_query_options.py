@@ -90,6 +90,7 @@ def test_an_argument_has_two_forms():
         (["--unit", "row", "--count", "--by", "city"], "--keys (all that should be released), words in --schema"),
         (["--unit", "row", "--count", "--max-groups", "0"], "--max-groups must be a whole number"),
         (["--unit", "row", "--top", "city:3", "--keys", "a,b"], "K of --top must be at most"),
+        *((["--unit", "row", "--top", f"city:{k}"], "--top takes a column and a whole number") for k in ("inf", "2.7")),
         (["--unit", "row", "--top", "city:3", "--by", "city"], "Use --where instead of --by"),
         (["--unit", "row", "--count", "--quantile", "age:0.5"], "--quantile is asked for alone"),
         (["--unit", "row", "--count", "--edges", "1,2"], "Give --histogram"),
@@ -104,6 +105,25 @@ def test_the_command_says_what_to_type(words, said, capsys, monkeypatch, tmp_pat
     table.write_text("age,city\n30,a\n40,b\n", encoding="utf-8")
     status, _, err = Command(capsys, monkeypatch)("query", str(table), *words, "--epsilon", "1")
     assert (status, said in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--count"], ("confidence", "95% for each number, noise only")),
+        (["--quantile", "age:0.5", "--bounds", "0,99"], ("error", "depends on the data")),
+        (["--top", "city:1", "--keys", "a,b"], ("confidence", "95%: values are places; each word has at most")),
+    ],
+)
+def test_the_confidence_is_that_of_what_is_shown(words, said, capsys, monkeypatch, tmp_path):
+    """A place among words has no noise, and the error of a quantile is not known: neither is within anything."""
+    table = tmp_path / "people.csv"
+    table.write_text("age,city\n30,a\n40,b\n", encoding="utf-8")
+    asked = ("query", str(table), "--unit", "row", *words, "--epsilon", "1", "--seed", "1")
+    status, out, _ = Command(capsys, monkeypatch)(*asked)
+    line = next(line for line in out.splitlines() if line.startswith(said[0]))
+    assert status == 0
+    assert said[1] in line
 
 
 @pytest.mark.parametrize(

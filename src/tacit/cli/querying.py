@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -31,6 +31,7 @@ MOST_KEYS = 2**26
 """Bytes of a file of keys."""
 
 
+N = TypeVar("N", int, float)
 WRITTEN = {"k": "K of --top", "q": "Q of --quantile"}
 """Arguments of Python that are a part of an option."""
 PYTHON_ONLY = {"bins", "columns", "label", "lost", "on", "rows", "ways"}
@@ -126,8 +127,8 @@ def query(
     if top is not None:
         if by is not None:
             raise BadInput("The most frequent words are asked of the whole table.", fix="Use --where instead of --by.")
-        column, k = _pair(top, "top")
-        found = table.top(column, int(k), None if keys is None else _keys(keys, 1))
+        column, k = _pair(top, "top", int)
+        found = table.top(column, k, None if keys is None else _keys(keys, 1))
         return _answered(found, Wanted(epsilon, _delta(found, delta, budget), key, preview, out, seed))
     if by is not None:
         names = [name.strip() for name in by.split(",")]
@@ -135,7 +136,7 @@ def query(
     elif keys is not None:
         raise BadInput("--keys lists groups, and nothing is grouped by.", fix="Give --by.")
     if quantile is not None:
-        column, q = _pair(quantile, "quantile")
+        column, q = _pair(quantile, "quantile", float)
         if not 0 <= q <= 1:
             raise BadInput("--quantile takes a share between 0 and 1.", fix=f"The median is {column}:0.5.")
         question: Query[Any] = table.quantile(column, q, limits)
@@ -238,13 +239,14 @@ def _bounds(given: str) -> Any:
     return tuple(found)
 
 
-def _pair(given: str, name: str) -> tuple[str, float]:
+def _pair(given: str, name: str, kind: Callable[[str], N]) -> tuple[str, N]:
     """COLUMN:NUMBER."""
-    column, _, number_ = given.rpartition(":")
+    column, _, text = given.rpartition(":")
     try:
-        return column, float(number_)
+        return column, kind(text)
     except ValueError:
-        raise BadInput(f"--{name} takes a column and a number, such as age:0.5.") from None
+        such = "whole number, such as city:3" if kind is int else "number, such as age:0.5"
+        raise BadInput(f"--{name} takes a column and a {such}.") from None
 
 
 def _numbers(given: str, name: str) -> list[float]:
@@ -300,6 +302,16 @@ def _priced(question: Query[Any], epsilon: float, delta: float) -> Result:
     return Result(found, rows, assumed(price.assumptions))
 
 
+def _sure(answer: Answer) -> tuple[str, str]:
+    """What the confidence is about: an error beside each number, or one in words; some answers have none."""
+    sure = f"{answer.confidence:.0%}"
+    if any(row["error"] is not None for row in answer.rows()):
+        return "confidence", f"{sure} for each number, noise only"
+    if answer.raw is not None and answer.raw.error is not None:
+        return "confidence", f"{sure}: {answer.notes[0]}"
+    return "error", "depends on the data"
+
+
 def _told(answer: Answer, epsilon: float, delta: float, again: bool) -> Result:
     lost = answer.lost
     data = {
@@ -315,7 +327,7 @@ def _told(answer: Answer, epsilon: float, delta: float, again: bool) -> Result:
         "notes": list(answer.notes),
         "assumptions": list(answer.assumptions),
     }
-    rows = [("confidence", f"{answer.confidence:.0%} for each number, noise only")]
+    rows = [_sure(answer)]
     if lost is not None and lost.value is not None:
         rows.append(("cut by limits", f"{lost.value:.1%} of people ({lost.lower:.1%} to {lost.upper:.1%})"))
     rows.append(("cost", f"epsilon {number(epsilon)}, delta {significant(delta)}, {answer.adjacency.value}"))
