@@ -14,7 +14,9 @@ PLAN = Plan(1000, 0.1, 60, 1.0)
 
 def train(tracker, steps=PLAN.steps):
     for done in range(1, steps + 1):
-        tracker(SimpleNamespace(done=done, plan=PLAN), SimpleNamespace(loss=1.0 / done, clipped=0.5, examples=9))
+        tracker(
+            SimpleNamespace(done=done, plan=PLAN, delta=1e-5), SimpleNamespace(loss=1.0 / done, clipped=0.5, examples=9)
+        )
 
 
 @pytest.fixture
@@ -89,8 +91,12 @@ def test_a_real_training_takes_it_as_progress(tmp_path):
     from tacit import fit
 
     data = (torch.randn(100, 3), torch.arange(100) % 2)
-    fit(torch.nn.Linear(3, 2), data, Plan(100, 0.2, 5, 1.0), rng=1, delta=1e-4, progress=TensorBoard(folder=tmp_path))
-    assert [step for step, _ in scalars(tmp_path)["train/epsilon_so_far"]] == [1, 2, 3, 4, 5]
+    plan, board = Plan(100, 0.2, 5, 1.0), TensorBoard(folder=tmp_path)
+    done = fit(torch.nn.Linear(3, 2), data, plan, rng=1, delta=1e-4, progress=board)
+    told = scalars(tmp_path)
+    assert [step for step, _ in told["train/epsilon_so_far"]] == [1, 2, 3, 4, 5]
+    assert told["train/delta"][-1] == (5, pytest.approx(1e-4))  # that of the evidence
+    assert told["train/epsilon_so_far"][-1] == (5, pytest.approx(done.evidence.upper.epsilon))
 
 
 @pytest.mark.parametrize(("kind", "module"), [(MLflow, "mlflow"), (TensorBoard, "tensorboard.summary")])

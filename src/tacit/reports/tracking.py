@@ -28,9 +28,12 @@ POINTS = 20
 
 @dataclass(eq=False)
 class Tracker(ABC):
-    """`progress=` of a training, and a place for evidence. Epsilon so far is at `delta`; it is not a claim."""
+    """`progress=` of a training, and a place for evidence. Epsilon so far is at `delta`; it is not a claim.
 
-    delta: float = 1e-5
+    `delta` defaults to that of the training's claim, so that the last epsilon so far is the one of its evidence.
+    """
+
+    delta: float | None = None
     losses: bool = False
 
     def __call__(self, step: Any, info: Any) -> None:
@@ -38,7 +41,8 @@ class Tracker(ABC):
         done, steps = step.done, step.plan.steps
         if done < steps and done * POINTS // steps == (done - 1) * POINTS // steps:
             return
-        told = {"train/epsilon_so_far": step.plan.spent(done, self.delta).epsilon, "train/delta": self.delta}
+        delta = step.delta if self.delta is None else self.delta
+        told = {"train/epsilon_so_far": step.plan.spent(done, delta).epsilon, "train/delta": delta}
         if self.losses and info.loss is not None:
             told |= {"train/loss": info.loss, "train/clipped": info.clipped}
         self._numbers(told, done)

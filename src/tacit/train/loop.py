@@ -21,7 +21,6 @@ from ..core.shown import small
 from . import checkpoint as checkpoints
 from .average import Average
 from .batch_norm import Frozen
-from .claim import claimed_delta
 from .clip.clipper import Loss
 from .fit_checkpoint import Kept
 from .info import StepInfo
@@ -165,7 +164,7 @@ def fit(
         model, optimizer, plan, loss=loss, ledger=ledger, rng=rng, speed=speed, augment=augment, project=project,
         noise=noise,
     )  # fmt: skip
-    delta = claimed_delta(plan) if delta is None else delta
+    step.delta = delta = step.delta if delta is None else delta
     step.course.share(step, {"delta": repr(delta), "average": average, "checkpoint": "no" if kept is None else "yes"})
     alone = step.rank == 0
     hook = Progress(delta) if progress is True else progress

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..core import BadInput, Bound, Charger, Evidence, SlowWarning, Source, source
 from ..loss import Adaptive, Plan
 from .batch_norm import Frozen
-from .claim import evidence, warn_delta
+from .claim import claimed_delta, evidence, warn_delta
 from .clip import Clipper, Weigh
 from .clip.adaptive import next_norm
 from .clip.arrays import ordinary_modes
@@ -116,7 +116,7 @@ class PrivateStep:
         self._frozen = Frozen(model)
         self.done, self.unbroken, self._process = 0, True, os.getpid()
         self.read = False
-        self.run = secrets.token_hex(16)
+        self.run, self.delta = secrets.token_hex(16), claimed_delta(plan)
         self.parameters = trained = trainable(model, optimizer)
         self._workers = Workers.of(model, trained)
         self._own = self._workers.own(trained)
