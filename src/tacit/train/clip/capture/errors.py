@@ -93,10 +93,13 @@ def _is_spectral(module: nn.Module, tensor: Tensor) -> bool:
 
 def left(what: str, path: str, kind: str) -> BadInput:
     """The one sentence for code that runs one record at a time and holds what cannot be put back after each."""
+    fix = f"Keep iterators, generators, files and objects of C libraries out of the {what}."
+    if "Script" in kind:
+        fix = "Use the module that was scripted or traced; parts made by torch.compile or torch.export may stay."
     return BadInput(
         f"The {what} runs one record at a time, and {path} is a {kind}, which cannot be put back after each record: it "
         "could carry data from one to the next.",
-        fix=f"Keep iterators, generators, files and objects of C libraries out of the {what}.",
+        fix=fix,
     )
 
 
