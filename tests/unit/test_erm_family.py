@@ -244,7 +244,7 @@ def test_searches_of_any_library_are_refused():
             search.fit(X, Y)
     numbers = PrivateLinearRegression(norm_bound=4.0, target_range=(-4.0, 4.0), random_state=0)
     with pytest.raises(BadInput, match="has no proof"):
-        RANSACRegressor(numbers, min_samples=20).fit(X, X[:, 0])
+        RANSACRegressor(make_pipeline(numbers), min_samples=20).fit(X, X[:, 0])
 
 
 def test_an_account_in_front_of_a_ledger_hides_no_neighbours(tmp_path):
