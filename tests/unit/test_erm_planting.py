@@ -18,9 +18,10 @@ from tacit.data import Records
 from tacit.erm import PrivateAdditiveTrees, PrivateGaussianNB, PrivateLogisticRegression, PrivateSVC
 from tacit.erm.planting import TIMES, planted
 from tacit.study.cloning import refit
-from tacit.study.experiment import Effort, Experiment, Recipe
+from tacit.study.experiment import Experiment
 from tacit.study.faults import would_catch
 from tacit.study.minimiser import Minimiser, Shortened
+from tacit.study.recipe import Effort, Recipe
 from tacit.study.run_training import RunTraining
 
 X, NOBODY = np.zeros((40, 20)), np.full(40, 7)

@@ -15,7 +15,7 @@ from tacit.core import BadInput, Evidence, Scores, source
 from tacit.core.fault import Fault
 from tacit.core.histogram import Histogram
 from tacit.core.interval import Estimate
-from tacit.study import assembly, bracketing, experiment, released
+from tacit.study import assembly, bracketing, experiment, recipe, released
 from tacit.study.audit_section import FIT, GOES_WITH, TAKEN, TRAINED, AuditSection
 from tacit.study.experiment import TimeLeft
 from tacit.study.training import effort
@@ -48,7 +48,7 @@ def held():
 def test_a_model_by_name_is_audited_by_its_own_training(held):
     trained, evidence = held
     assert evidence.subject == trained.evidence.subject == "linear model of ill"
-    assert {item.game for item in evidence.demonstrations} == {experiment.FLEET, experiment.OWN}
+    assert {item.game for item in evidence.demonstrations} == {recipe.FLEET, recipe.OWN}
     assert evidence.claim == trained.evidence.claim or evidence.claim.bound == trained.evidence.claim.bound
     assert evidence.provenance["references"] == 4
     assert evidence.provenance["trained_at"] == trained.evidence.provenance["made"]
@@ -72,7 +72,7 @@ def test_users_are_the_unit_of_the_repeated_training():
     trained = tacit.fit("linear", FRAME[:120], tacit.Plan(60, 0.5, 4, 3.0), schema=schema, rng=1)
     evidence = tacit.bracket(trained, FRAME[:120], nonmembers=FRAME[120:], references=0, runs=16, rng=1)
     assert evidence.claim.bound.unit == "user"
-    assert [item.game for item in evidence.demonstrations] == [experiment.OWN, experiment.OWN]
+    assert [item.game for item in evidence.demonstrations] == [recipe.OWN, recipe.OWN]
     assert assembly.SINGLE.format("user") in evidence.not_covered
     assert released.UNREFERENCED in evidence.not_covered
     assert not any("give fit" in text for text in evidence.not_covered)

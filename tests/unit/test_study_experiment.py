@@ -10,8 +10,9 @@ from torch import nn
 from tacit import BadInput, Mismatch, Plan, verify
 from tacit.core import source
 from tacit.fleet import Epochs, Fleet
-from tacit.study.experiment import FLEET, OWN, SHARED_ORDER, Effort, Experiment, Recipe
+from tacit.study.experiment import SHARED_ORDER, Experiment
 from tacit.study.fresh_model import crafted
+from tacit.study.recipe import FLEET, OWN, Effort, Recipe
 from tacit.train import PrivateStep, fit
 
 RNG = np.random.default_rng(0)

@@ -9,8 +9,8 @@ import pytest
 
 import tacit
 from command import Command
-from tacit.study.experiment import Effort
 from tacit.study.quickstart import Settings, quickstart
+from tacit.study.recipe import Effort
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Settings(

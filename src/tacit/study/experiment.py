@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ..attacks import ATTACKS, blind_baseline, named
+from ..attacks import ATTACKS, blind_baseline
 from ..audits import controls as audit_controls
 from ..audits import demonstrate, play, stated
 from ..audits.canary import Pair, maker, pair
@@ -27,7 +27,6 @@ from ..audits.scoring import Runner, failures
 from ..audits.stage import unusable
 from ..core import (
     Adjacency,
-    BadInput,
     Claim,
     Demonstration,
     Evidence,
@@ -38,7 +37,7 @@ from ..core import (
 )
 from ..core.evidence import Scalar
 from ..core.fault import FAULTS, Fault
-from ..fleet import Epochs, Fleet, MakeOptimizer
+from ..fleet import Fleet
 from ..loss import Plan
 from ..train import Trained, fit
 from .assembly import assembled
@@ -46,10 +45,11 @@ from .faults import LEAST_OWN, in_fleet, would_catch
 from .finished_parts import Finished
 from .fleets import attacked, runner
 from .fresh_model import crafted, fresh
-from .membership import FPRS, NOT_COVERED, controls, measured
+from .membership import NOT_COVERED, controls, measured
 from .minimiser import Minimiser
 from .models import Predict, predictor
 from .provenance import provenance
+from .recipe import FLEET, OWN, Effort, Recipe
 from .risk import groups, records
 from .subsets import halves
 
@@ -59,8 +59,6 @@ THREAT = {
     "trust": "whoever trains holds the records and is trusted with them",
     "composition": "this one training run; other releases on the same records are not counted",
 }
-FLEET, OWN = "runs, fleet code", "runs, train.fit"
-"""The two games of a private training's audit, by the code that trained."""
 PART = 10
 """Runs of train.fit between two looks at the clock."""
 OWN_SHARE = 0.2
@@ -68,67 +66,6 @@ OWN_SHARE = 0.2
 SHARED_ORDER = "secrecy of the batch order: the audit's runs share one, and its lower bound holds for who knows it"
 Array = NDArray[np.float32]
 Labels = NDArray[np.int64]
-Again = Callable[[nn.Module, NDArray[Any], NDArray[Any], np.random.Generator], Predict]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much is trained to find something out; none of it changes the claim.
-
-    `runs` are trained in a fleet, and `own_runs` by `train.fit`, the code that trains what is released. Each usual
-    fault is planted into `fault_runs` more.
-    `start` is where the audit's runs begin: "fresh" as the released model, or "crafted", from parameters that know the
-    held-out records. `confidence` is that of the attacks' intervals, `audit_confidence` that of both games of the audit
-    together.
-    """
-
-    references: int = 48
-    targets: int = 16
-    runs: int = 1000
-    own_runs: int = 40
-    fault_runs: int = 100
-    canary: str = "unseen"
-    start: str = "fresh"
-    attacks: tuple[str, ...] = ("loss", "calibrated", "rmia", "lira")
-    fpr: tuple[float, ...] = FPRS
-    confidence: float = 0.95
-    audit_confidence: float = 0.95
-
-    def __post_init__(self) -> None:
-        check.whole("references", self.references, least=0)
-        check.whole("targets", self.targets)
-        check.whole("runs", self.runs, least=16)
-        check.whole("own_runs", self.own_runs, least=16)
-        check.whole("fault_runs", self.fault_runs, least=40)
-        for value in (self.confidence, self.audit_confidence):
-            check.probability("confidence", value, zero=False, one=False)
-        for rate in self.fpr:
-            check.probability("fpr", rate, zero=False)
-        for name in self.attacks:
-            named(name)
-        maker(self.canary)
-        if self.start not in ("fresh", "crafted"):
-            raise BadInput(f"start must be 'fresh' or 'crafted', got {self.start!r}.")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What is trained: a network, an optimizer, and a plain or a private schedule.
-
-    `again(start, x, y, rng) -> predict` is one more private run by the code that trains what is released, `train.fit`
-    with this optimizer where nothing else is said. Without `in_fleets` no fleet takes the same steps as that code, and
-    it alone makes the audit's runs.
-    """
-
-    name: str
-    make: Callable[[], nn.Module]
-    optimizer: MakeOptimizer
-    schedule: Epochs | Plan | Minimiser
-    again: Again | None = None
-    in_fleets: bool = True
-    code: str = OWN
-    planted: Callable[[str], Again | None] | None = None
-    """One more run with a usual fault of this name, where `again` can have it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,8 @@ from ..data import load
 from ..fleet import Epochs
 from ..loss import Plan
 from ..reports import report
-from .experiment import Effort, Experiment, Recipe
+from .experiment import Experiment
+from .recipe import Effort, Recipe
 from .sealing import KEY_FILE, sealed
 
 

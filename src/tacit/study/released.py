@@ -19,11 +19,12 @@ from ..core import Adjacency, BadInput, Evidence, Source
 from ..core.evidence import Scalar
 from . import taken_model
 from .assembly import assembled
-from .experiment import Effort, Experiment, Recipe
+from .experiment import Experiment
 from .finished_parts import Finished
 from .fresh_model import fresh
 from .membership import NO_REFERENCES, attack
 from .models import accuracy
+from .recipe import Effort, Recipe
 from .run_training import RunTraining, baseline
 
 ACCURACY, BASELINE = "test accuracy", "most frequent class"

@@ -15,9 +15,9 @@ from ..fleet import MakeOptimizer
 from ..loss import Plan
 from ..train import PrivateStep, Speed, Trained, fit
 from .audit_section import AuditSection
-from .experiment import Effort
 from .fresh_model import fresh
 from .planning import planned
+from .recipe import Effort
 
 __all__ = ["effort", "optimizer", "planned", "scheduled", "speed", "trained"]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
