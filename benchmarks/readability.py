@@ -57,7 +57,7 @@ MORE_TERMS = {
 ORDINARY = {
     "record", "epsilon, delta", "rate", "steps", "confidence", "rng", "interval", "scores", "bound", "plan", "filter",
 }  # fmt: skip
-"""Words of the glossary that are also ordinary English, or on every page: sources link them where that helps, the site always."""
+"""Words of the glossary that are also ordinary English: sources link them where that helps, and the site always."""
 FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2\s*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[([^\]]*)\](\([^)]*\))?")
 GLOSSARY = re.compile(r"\[[^\]]*\]\([^)]*\.md[^)]*\)")

@@ -242,7 +242,7 @@ class AsksTwice(torch.optim.SGD):
 def test_a_scripted_layer_is_refused_in_one_sentence() -> None:
     model = nn.Sequential(torch.jit.script(nn.Linear(5, 4)), nn.Linear(4, CLASSES))
     step = private(model, sgd(model), PLAN)
-    with pytest.raises(BadInput, match="ScriptMethod, which cannot be put back.*torch.export may stay"):
+    with pytest.raises(BadInput, match=r"ScriptMethod, which cannot be put back.*torch\.export may stay"):
         step(next(step.batches((torch.zeros(PLAN.public_size, 5), torch.zeros(PLAN.public_size).long()))))
 
 
