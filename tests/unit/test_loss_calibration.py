@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tacit.core.errors import BadInput
-from tacit.core.events import Repeat
+from tacit.core.events import Gaussian, Poisson, Repeat
 from tacit.core.interval import Interval
 from tacit.loss import calibrate, calibration, epsilon, privacy_loss
 from tacit.loss.composed import Composed
@@ -200,3 +200,15 @@ def test_a_target_is_met_to_the_last_digit(target):
     """Differences from guessing are rounded; whether a target is met is not read from them."""
     found = calibrate(delta=1e-6, rate=0.01, steps=100, tpr=target, fpr=1e-7)
     assert privacy_loss(found.event, "add-remove").tradeoff(1e-7).upper <= target
+
+
+@pytest.mark.parametrize("advantage", [0.9998, 0.99997])
+def test_steps_for_an_advantage_near_one_are_found_in_few_readings(monkeypatch, advantage):
+    """No number of steps misses such a target by much, so the search went on by steps of a thousandth."""
+    read, count = Composed.advantage, []
+    monkeypatch.setattr(Composed, "advantage", lambda loss: count.append(loss) or read(loss))
+    setting = calibrate("steps", advantage=advantage, delta=1e-9, noise_multiplier=5.7, rate=0.0047)
+    assert len(count) <= 60
+    event = Poisson(setting.rate, Gaussian(setting.noise_multiplier))
+    assert privacy_loss(Repeat(event, setting.steps), "add-remove").advantage().upper <= advantage
+    assert privacy_loss(Repeat(event, round(1.02 * setting.steps)), "add-remove").advantage().upper > advantage

@@ -46,6 +46,8 @@ UNSURE = 1e-5
 """Readings with a wider gap than this do not tell which number of steps is the last one."""
 FAR = 0.5
 """An excess from which on estimates lead the search even where readings are quick: they may not stay so."""
+HURRY = 0.05
+"""How much farther in log scale a search for the number of steps goes at least after a first, a second ... step."""
 AROUND = 0.03
 """Where no contour was found, none is tried so near in log scale."""
 AHEAD = 3e-4
@@ -287,10 +289,11 @@ def _largest_rate(excess: Excess, limit: Excess, doubt: Doubt | None = None, est
 def _most_steps(excess: Excess, limit: Excess, doubt: Doubt, estimate: Estimate) -> int:
     """The largest number of steps; where readings have a gap, one that comes as near to the target as they tell."""
     good, y_good, bad = 0, -math.inf, max(math.ceil(_start(limit, 1e3, better=-1, least=1.0, most=1e15)[0]), 2)
-    y_bad = excess(bad)
+    y_bad, farther = excess(bad), 0.0
     while y_bad <= 0:
         good, y_good = bad, y_bad
-        bad = max(good + 2, math.ceil(good * math.exp(min(-2.1 * y_good, WIDEST))))
+        bad = max(good + 2, math.ceil(good * math.exp(min(max(-2.1 * y_good, farther), WIDEST))))
+        farther = 2 * farther + HURRY  # a target near 1 is hardly missed by any number of steps
         if bad > 1 << 50:
             raise BadInput("Any number of steps meets the target.", fix="Ask for a smaller target.")
         y_bad = excess(bad)
