@@ -123,13 +123,17 @@ def test_a_folder_holds_one_fleet(tmp_path):
 
     with pytest.raises(Stop):
         go(stop=True)
-    with pytest.raises(BadInput, match="another seed"):
-        go(rng=2)
+    for other in (2, None):  # a fleet from a seed is none from a secret
+        with pytest.raises(BadInput, match="another seed"):
+            go(rng=other)
     with pytest.raises(BadInput, match="another fleet"):
         go(member=~MEMBER)
     with pytest.raises(BadInput, match="another fleet"):
         go(schedule=Epochs(3, 10))
-    go()
+    assert same(go(), go())
+    for other in (2, None):  # a finished fleet holds no seeds, and is told apart all the same
+        with pytest.raises(BadInput, match="another seed"):
+            go(rng=other)
     (tmp_path / "f" / "part-1.pt").unlink()
     with pytest.raises(BadInput, match="lacks a part"):
         go()

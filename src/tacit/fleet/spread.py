@@ -196,17 +196,21 @@ class _Store:
             raise BadInput(f"The folder {folder.name} holds another fleet.", fix="Give an empty folder.")
 
     def words(self, drawn: Words, *, repeatable: bool) -> Words:
-        """The seeds that were drawn the first time; they are on disk before any model is trained from them."""
+        """The seeds that were drawn the first time; they are on disk before any model is trained from them.
+
+        A hash of repeatable seeds stays, so that a fleet from another seed, or from a secret, is told apart later too.
+        """
+        seed = hmac.digest(self._state["key"], drawn.tobytes(), "sha256").hex() if repeatable else ""
+        if self._state.setdefault("seed", seed) != seed:
+            raise BadInput(
+                f"The folder {self._folder.name} holds a fleet of another seed.", fix="Give an empty folder."
+            )
         if not self._file.exists():
             self._state["words"] = torch.from_numpy(drawn.view(np.int64).copy())
             checkpoint.write(self._state, self._file)
         if "words" not in self._state:
             return drawn  # all parts are there
         kept: Words = self._state["words"].numpy().view(np.uint64)
-        if repeatable and not np.array_equal(kept, drawn):
-            raise BadInput(
-                f"The folder {self._folder.name} holds a fleet of another seed.", fix="Give an empty folder."
-            )
         return kept
 
     def parts(self, numbers: Sequence[int]) -> dict[int, Parameters]:
@@ -237,7 +241,7 @@ class _Store:
         with unwritten(self._file):
             os.link(self._file, self._old)
         del self._state["words"]
-        checkpoint.write({name: self._state[name] for name in ("schema", "key", "seal")}, self._file)
+        checkpoint.write({name: self._state[name] for name in ("schema", "key", "seal", "seed")}, self._file)
         checkpoint.destroy(self._old)
 
     def _sweep(self) -> None:
