@@ -133,7 +133,7 @@ def test_labels_without_an_output_are_told_before_training_and_listed_as_not_cov
     status, out, _ = tacit_("train", "run.toml", "--out", "run", "--json", "--seed", 1)
     assert status == 0
     listed = json.loads(Path(json.loads(out)["evidence"]).read_text())["not_covered"]
-    assert any("labels the model has outputs for" in line for line in listed)
+    assert any("every label is one of the model's classes" in line for line in listed)
 
 
 @pytest.mark.needs("sklearn")
