@@ -1,5 +1,7 @@
 """`tacit audit`: its help names every game, canary and place of runs; its options are checked before any run."""
 
+import re
+
 import pytest
 
 from command import Command
@@ -51,6 +53,8 @@ def test_a_pair_is_a_value_or_a_function(tacit_, tmp_path, entry):
     assert status == 1, err
     assert '"reason": "What gave it away' in out
     assert '"caught": []' in out
+    _, table, _ = tacit_("audit", f"{name}:release", "--pair", f"{name}:{entry}", *words[:-1], "--again")
+    assert re.search("^feature +value 0$", table, re.MULTILINE)  # what the audit has chosen to judge by
     status, _, err = tacit_("audit", f"{name}:release", "--pair", f"{name}:bad", *words)
     assert status == 2
     assert "secret" not in err

@@ -147,6 +147,18 @@ def test_a_consistent_claim_is_supported_only_where_a_fault_would_probably_have_
     assert "no usual fault that it would probably have refuted" in why(weak)
 
 
+def test_a_chance_with_a_wide_interval_is_not_shown_by_its_middle() -> None:
+    """The page said 100 % where the interval began at 1 %; the command said that it is not known well."""
+    wide, known = Estimate(0.999, 0.014, 1.0, 0.95, 39), Estimate(0.9, 0.8, 0.95, 0.95, 100)
+    model = samples.private().with_(caught=(Fault("no noise", wide), Fault("no clipping", known)))
+    table = tables.caught(subjects_of([model])[0])
+    assert table is not None
+    shown = [row[1].html.striptags() for row in table.rows]
+    assert shown == ["not known well", "90 %"]
+    assert [row[1].values for row in table.rows] == [(0.999,), (0.9,)]  # the file has it
+    assert "1.4" in table.rows[0][2].html
+
+
 def test_why_tells_apart_what_no_audit_has_shown() -> None:
     kinds = [samples.failed_control(), samples.uninformative(), samples.bare(), samples.trained()]
     assert len({why(kind) for kind in kinds}) == 4

@@ -125,6 +125,8 @@ def audited(evidence: Evidence, path: str, asked: int | None = None) -> Result:
         rows.append(("attainable", f"{item.attainable:.4g}"))
     rows += [(f"would catch: {fault.name}", chance_words(fault)) for fault in evidence.caught if fault.chance]
     rows += [(f"control {item.name}", "passed" if item.passed else "FAILED") for item in evidence.controls]
+    for title, names in _chosen(evidence).items():
+        rows.append((title, ", ".join(names)))
     rows.append(("evidence", path))
     lines = [evidence.sentence, *assumed(() if upper is None else upper.assumptions)]
     return Result(data, rows, lines, STATUS_OF_VERDICT[evidence.verdict.value])
@@ -179,6 +181,14 @@ def _about(evidence: Evidence, data: str, label: str | None, key: str) -> bool:
         raise BadInput("--label goes with a table: a run file names its label itself.")
     records = read_records(RunFile.read(data)) if data.endswith(".toml") else read_data(data, label=label)
     return same_data(evidence, records.x, records.y, key)
+
+
+def _chosen(evidence: Evidence) -> dict[str, dict[str, None]]:
+    """Which canaries were played, or which features of a release were judged, as the audit has chosen them."""
+    found: dict[str, dict[str, None]] = {}
+    for item in evidence.demonstrations:
+        found.setdefault("feature" if item.game == "mechanism" else "canary", {})[item.canary] = None
+    return found
 
 
 def _runs(shown: Demonstration, evidence: Evidence) -> dict[str, Any]:

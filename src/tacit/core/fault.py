@@ -40,6 +40,11 @@ class Fault:
         ):
             raise BadInput("a chance must lie in its interval, between 0 and 1")
 
+    @property
+    def wide(self) -> bool:
+        """Whether the interval of the chance tells nothing of it."""
+        return self.chance is not None and self.chance.upper - self.chance.lower > TELLING
+
     def to_json(self) -> dict[str, Any]:
         told = None if self.chance is None else {**self.chance.to_json(), "confidence": self.chance.confidence}
         return {"name": self.name, "chance": told}
@@ -61,8 +66,8 @@ def panel_words(caught: tuple[Fault, ...]) -> str:
     sure = [fault.name for fault in known if fault.chance and fault.chance.lower >= LIKELY]
     lost = [fault.name for fault in known if fault.chance and fault.chance.upper <= UNLIKELY]
     rest = [fault for fault in known if fault.name not in (*sure, *lost)]
-    some = [f"{fault.name}{_limits(fault)}" for fault in rest if not _wide(fault)]
-    wide = [fault.name for fault in rest if _wide(fault)]
+    some = [f"{fault.name}{_limits(fault)}" for fault in rest if not fault.wide]
+    wide = [fault.name for fault in rest if fault.wide]
     parts = [f"would probably have refuted: {', '.join(sure)}"] if sure else []
     parts += [f"would probably have missed: {', '.join(lost)}"] if lost else []
     parts += [f"may have missed: {', '.join(some)}"] if some else []
@@ -80,14 +85,9 @@ def chance_words(fault: Fault) -> str:
     low, value, high = (round(100 * part) for part in (chance.lower, chance.value or 0.0, chance.upper))
     if low == high:
         return f"chance {value} %"
-    if _wide(fault):
+    if fault.wide:
         return f"not known well: the chance is anything from {low} to {high} %"
     return f"chance {value} % ({low} to {high} %)"
-
-
-def _wide(fault: Fault) -> bool:
-    """Whether the interval of a chance tells nothing."""
-    return fault.chance is not None and fault.chance.upper - fault.chance.lower > TELLING
 
 
 def _limits(fault: Fault) -> str:

@@ -139,17 +139,20 @@ def caught(subject: Subject) -> Table | None:
         Column("at most", ("upper",)),
         Column("How it is known", ("note",), numeric=False),
     )
-    rows = [_caught(item) for item in subject.node["caught"]]
+    faults = zip(subject.node["caught"], subject.evidence.caught, strict=True)
+    rows = [_caught(item, known=not fault.wide) for item, fault in faults]
     return Table(f"caught-{subject.index + 1}", "What this audit would have caught", columns, rows, subject.title)
 
 
-def _caught(item: Node) -> list[Cell]:
+def _caught(item: Node, *, known: bool) -> list[Cell]:
+    """A fault's row; where the interval of its chance tells nothing, its middle is not shown."""
     chance = item["chance"]
     if chance.value is None:
         unknown = Cell.words("not known")
         return [_text(item["name"]), unknown, unknown, unknown, Cell.words("not measured")]
-    numbers = [_number(chance[key], likely) for key in ("value", "lower", "upper")]
-    return [_text(item["name"]), *numbers, _text(chance["note"])]
+    value, *limits = (_number(chance[key], likely) for key in ("value", "lower", "upper"))
+    shown = value if known else Cell(Markup("not known well"), value.values)
+    return [_text(item["name"]), shown, *limits, _text(chance["note"])]
 
 
 def _assumes(item: Node) -> Cell:
