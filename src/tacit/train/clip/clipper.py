@@ -183,7 +183,7 @@ class Clipper:
         for path, kind in lost.items():
             raise left("model", path, kind)
         if idle:
-            raise unheard()
+            raise unheard(self.precision)
 
     def _tried_alone(self, batch: Any) -> tuple[dict[str, str], bool]:
         """Made-up records one at a time: what they and the model lead to and cannot be put back, and whether none of

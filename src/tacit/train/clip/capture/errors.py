@@ -113,12 +113,14 @@ def seen_again(what: str, path: str, kind: str) -> BadInput:
     )
 
 
-def unheard() -> BadInput:
+def unheard(precision: str) -> BadInput:
     """The one sentence for a model of which, one record at a time, no made-up record contributes."""
+    reduced = f' If it raises in {precision} only, use Speed(precision="float32").'
     return BadInput(
         "The model runs one record at a time, and no made-up record would contribute anything: its code writes into a "
         "trained parameter in every pass, or raises.",
-        fix="Move parameters after each step, by private(..., project=...), and not in the forward pass.",
+        fix="Move parameters after each step, by private(..., project=...), and not in the forward pass."
+        + (reduced if precision != "float32" else ""),
     )
 
 
