@@ -474,7 +474,7 @@ def test_an_exception_of_users_code_is_told_by_kind_and_place(tacit_, verb, how)
 def test_records_are_named_by_their_rows_in_the_file(tacit_, monkeypatch, how):
     """Rows without a known label are left out: everybody behind them was named for somebody else."""
     from tacit.cli import attacking, bracketing, inputs
-    from tacit.core import Estimate, Exposure
+    from tacit.core import Estimate, Exposure, Scores
     from tacit.data import Records
     from tacit.study.audit_section import AuditSection
     from tacit.study.run_file import RunFile
@@ -483,7 +483,8 @@ def test_records_are_named_by_their_rows_in_the_file(tacit_, monkeypatch, how):
     inside = np.arange(len(kept)) % 2 == 0
     records = Records(np.zeros((len(kept), 2), np.float32), np.arange(len(kept)) % 2, members=inside, rows=kept)
     sure = Estimate(0.9, 0.5, 1.0, 0.95, 16)
-    made = Evidence(subject="", exposures=(Exposure(2, 0.9, sure), Exposure(5, 0.9, sure)))
+    score = Scores([0.5, 0.1], [1, 0], attack="loss", randomised=False, record=[2, 5])
+    made = Evidence(subject="", exposures=(Exposure(2, 0.9, sure), Exposure(5, 0.9, sure)), scores=(score,))
     for module in (attacking, bracketing, inputs):
         monkeypatch.setattr(module, "read_records", lambda file: records, raising=False)
     monkeypatch.setattr(attacking, "_attacked", lambda *_, **__: made)
@@ -497,3 +498,4 @@ def test_records_are_named_by_their_rows_in_the_file(tacit_, monkeypatch, how):
             RunFile.read(run_file(model='fit = "their_code:fit"')), AuditSection(), records, None, None
         )
     assert [item.record for item in found.exposures] == [kept[inside][2], kept[inside][5]] == [5, 11]
+    assert found.scores[0].record.tolist() == [5, 11]

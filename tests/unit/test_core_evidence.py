@@ -25,7 +25,7 @@ from tacit.core import (
     Scores,
     Verdict,
 )
-from tacit.core.sentence import together
+from tacit.core.sentence import WAYS, together
 from tacit.events import Gaussian, Poisson, Repeat
 
 EVENT = Repeat(Poisson(0.1, Gaussian(2.0)), 50)
@@ -83,6 +83,8 @@ def test_lower_bounds_of_two_kinds_are_told_apart():
     of_family = replace(claim(), bound=replace(claim().bound, assumes="gaussian"))
     found = replace(WHOLE, claim=of_family, demonstrations=(shown(0.42), assumed)).sentence
     assert "at least 2.4 (if the noise is of the claimed kind; 0.42 without that) by demonstration" in found
+    most = replace(WHOLE, claim=of_family, demonstrations=(shown(0.42, attainable=0.42), assumed)).sentence
+    assert "of the claimed kind; 0.42 without that, the limit of that reading)" in most
     plain = replace(WHOLE, claim=None, demonstrations=(shown(2.74, attainable=2.75),)).sentence
     assert "epsilon is at least 2.74 (the limit of this audit, so the truth may be far above)." in plain
     assert "(" not in replace(WHOLE, claim=None, measurements=()).sentence
@@ -197,6 +199,9 @@ def test_an_interval_beside_the_proofs_limit_is_explained():
 def test_without_references_the_sentence_says_that_it_understates():
     assert "understates" in replace(WHOLE, provenance={"references": 0}).sentence
     assert "understates" not in replace(WHOLE, provenance={"references": 4}).sentence
+    for way in WAYS:  # an offer, where the attack says that it can be taken up
+        offered = replace(WHOLE, provenance={"references": 0}, not_covered=(f"attacks with reference models: {way}",))
+        assert f"can find; to train some, {way}." in offered.sentence
     assert "understates" not in replace(WHOLE, provenance={"references": 0}, measurements=()).sentence
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit import BadInput
+from tacit import BadInput, attack
 from tacit.study.augmented_queries import augmented
 
 X = np.random.default_rng(0).normal(size=(5, 2))
@@ -36,3 +36,9 @@ def test_one_copy_is_the_record_itself():
 def test_labels_are_refused():
     with pytest.raises(BadInput, match="shares or logits"):
         augmented(lambda x: np.zeros(len(x), dtype=int), moved, copies=2)(X)
+
+
+def test_a_bare_function_is_refused_in_words():
+    """It was an `AttributeError` of the function."""
+    with pytest.raises(BadInput, match="must be Copies"):
+        attack(shares, (X, [0, 1, 0, 1, 0]), (X + 9, [0, 1, 0, 1, 0]), augment=moved, rng=1)

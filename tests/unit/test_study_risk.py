@@ -8,9 +8,9 @@ import pytest
 from tacit import Plan
 from tacit.attacks import distribution, memorisation
 from tacit.audits import stated
-from tacit.core import Observations
+from tacit.core import Evidence, Observations, Scores
 from tacit.core.randomness import Seeded
-from tacit.study.risk import budget, by_steps, records, renamed
+from tacit.study.risk import budget, by_steps, placed, records, renamed
 
 PLAN = Plan(1000, 0.05, 100, 1.0)
 
@@ -68,6 +68,17 @@ def test_a_claimed_event_has_the_budget_of_its_plan():
         assert one.step == two.step
         assert one.epsilon == pytest.approx(two.epsilon, rel=1e-9)
     assert by_steps(stated((1.0, 1e-5), delta=1e-5)) == by_steps(None) == ()
+
+
+def test_scores_and_exposures_name_the_same_rows():
+    """Scores named the rows that were kept, exposed records the rows of what was given."""
+    found = records(observations(), Seeded(1))["exposures"]
+    scores = Scores([1.0, 0.0], [1, 0], attack="loss", randomised=False, record=[31, 7])
+    audit = Scores([1.0, 0.0], [1, 0], attack="loss", randomised=True, record=[0, 0], target=[0, 1])
+    told = placed(Evidence(subject="", exposures=found[:2], scores=(scores, audit)), np.arange(60)[::-1] + 100)
+    assert {item.record for item in told.exposures} == {100 + 59 - 7, 100 + 59 - 31}
+    assert told.scores[0].record.tolist() == [100 + 59 - 31, 100 + 59 - 7]
+    assert told.scores[1].record.tolist() == [0, 0]
 
 
 def test_records_are_named_by_their_rows_in_the_data():

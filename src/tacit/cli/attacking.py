@@ -93,7 +93,7 @@ def _attack_run(
     file: RunFile, names: list[str] | None, references: int | None, seed: int | None, parts: Lasting | None
 ) -> Evidence:
     from ..study.finished_parts import Finished
-    from ..study.risk import renamed
+    from ..study.risk import placed
 
     records, table = read_records(file), file.get("attack")
     if records.members is None:
@@ -122,7 +122,7 @@ def _attack_run(
     count = table.get("references", 16) if references is None else references
     evidence = _attacked(found, pair[0], pair[1], names or table.get("attacks"), count, finished.chance, **more)
     rows = np.concatenate((np.flatnonzero(inside), np.flatnonzero(~inside)))
-    return evidence.with_(exposures=renamed(evidence.exposures, records.places(rows)))
+    return placed(evidence, records.places(rows))
 
 
 def loaded(make: Any, path: Path) -> Any:

@@ -123,7 +123,7 @@ def _how(file: RunFile) -> Any:
 def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: Any, parts: Lasting | None) -> Evidence:
     """A model that is trained already: attacked with its members and others, audited by its canaries if it has some."""
     from ..study.bracketing import bracket as hold
-    from ..study.risk import renamed
+    from ..study.risk import placed
 
     members = records.members
     if members is None:
@@ -144,11 +144,7 @@ def _bracket_taken(file: RunFile, game: AuditSection, records: Records, chance: 
         rng=chance,
         checkpoint=parts,
     )
-    return evidence.with_(
-        subject=file.name,
-        exposures=renamed(evidence.exposures, records.places(rows)),
-        provenance={**evidence.provenance, **digest},
-    )
+    return placed(evidence, records.places(rows)).with_(subject=file.name, provenance={**evidence.provenance, **digest})
 
 
 def _taken(file: RunFile) -> tuple[Any, dict[str, str]]:
@@ -173,7 +169,7 @@ def _claim_of(file: RunFile, records: int) -> Any:
 def _bracket_fit(file: RunFile, game: AuditSection, records: Records, chance: Any, parts: Lasting | None) -> Evidence:
     """Somebody's fit(x, y, rng), run after run on halves of the members; [plan] holds the claim."""
     from ..study.bracketing import bracket as hold
-    from ..study.risk import renamed
+    from ..study.risk import placed
 
     table = file.get("plan")
     pool = np.ones(len(records.x), dtype=bool) if records.members is None else records.members
@@ -191,7 +187,7 @@ def _bracket_fit(file: RunFile, game: AuditSection, records: Records, chance: An
         rng=chance,
         checkpoint=parts,
     )
-    return evidence.with_(exposures=renamed(evidence.exposures, records.places(np.flatnonzero(pool))))
+    return placed(evidence, records.places(np.flatnonzero(pool)))
 
 
 def _claimed(table: dict[str, Any], records: int) -> Any:

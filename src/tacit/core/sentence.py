@@ -20,6 +20,8 @@ COUNTED = "runs", "sequential", "mechanism"
 SPARE = 1.2
 """More runs than all right guesses would need, as a share: some choose, and the sides are not quite equal."""
 MOST_DIGITS = 7
+WAYS = "give fit(x, y, rng), the training of another model like this one", "give a number of references above 0"
+"""How to have reference models: of a model that cannot be trained again as it is, and of one that can."""
 
 
 def sentence(evidence: Evidence) -> str:
@@ -144,10 +146,11 @@ def _limit(claim: Claim | None, fpr: float, estimate: Estimate, scale: int) -> s
 
 
 def _understated(evidence: Evidence) -> str:
-    """Attacks without reference models find far less than is there to be found."""
+    """Attacks without references find far less than there is; where some can be trained, the sentence offers it."""
     if not evidence.attacks or evidence.provenance.get("references") != 0:
         return ""
-    return "No reference models were trained, so this understates what an attacker can find."
+    offer = next((f"; to train some, {way}" for way in WAYS if any(way in line for line in evidence.not_covered)), "")
+    return f"No reference models were trained, so this understates what an attacker can find{offer}."
 
 
 def _too_few(evidence: Evidence) -> str:
@@ -223,12 +226,17 @@ def _shown(evidence: Evidence) -> str:
         return "0"
     words = []
     if best.bound.assumes is not None:
-        free = [item.bound.epsilon for item in evidence.demonstrations if item.bound.assumes is None]
-        rest = f"; {significant(max(free))} without that" if free else ""
+        free = max((item for item in evidence.demonstrations if item.bound.assumes is None), default=None, key=_epsilon)
+        most = "" if free is None or at_ceiling(best) or not at_ceiling(free) else ", the limit of that reading"
+        rest = "" if free is None else f"; {significant(free.bound.epsilon)} without that{most}"
         words.append(f"if the noise is of the claimed kind{rest}")
     if at_ceiling(best):
         words.append("the limit of this audit, so the truth may be far above")
     return significant(best.bound.epsilon) + (f" ({'; '.join(words)})" if words else "")
+
+
+def _epsilon(shown: Demonstration) -> float:
+    return shown.bound.epsilon
 
 
 def _bounded(claim: Claim) -> str:

@@ -16,7 +16,7 @@ from ..core import Claim, Control, Evidence
 from ..core.evidence import Scalar
 from ..core.fault import Fault
 from .membership import of_audit
-from .risk import by_steps, renamed
+from .risk import by_steps, placed
 
 UNTESTED = "the training: it was not made again and no canary's coin is known, so no audit tested the claim"
 EARLIER = "one confidence for all audits: those of the evidence that was given have their own"
@@ -39,8 +39,9 @@ def assembled(
 
     `measured` is the attack's evidence and `audits` that of the games that were played. `given` is what came with the
     model, its training's evidence as a rule. `rows` are the places of the attack's records in the data, by which the
-    most exposed are named.
+    most exposed, and the attack's scores, are named.
     """
+    measured = measured if rows is None else placed(measured, rows)
     old = Evidence(subject="") if given is None else given
     shown = (*old.demonstrations, *(item for audit in audits for item in audit.demonstrations))
     parts = [item for audit in audits for item in audit.not_covered]
@@ -49,7 +50,6 @@ def assembled(
         subject=subject,
         claim=claim,
         demonstrations=shown,
-        exposures=measured.exposures if rows is None else renamed(measured.exposures, rows),
         budget=old.budget or by_steps(claim),
         utility={**old.utility, **(utility or {})},
         controls=(*measured.controls, *_earlier(old), *(test for audit in audits for test in of_audit(audit.controls))),

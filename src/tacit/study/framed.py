@@ -23,7 +23,7 @@ from .cloning import refit
 from .finished_parts import Checkpoint
 from .membership import FPRS, AnyAttack
 from .models import Fit, FramedFit, FramedModel
-from .risk import renamed
+from .risk import placed
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -73,10 +73,9 @@ class Arrays:
     def told(self, evidence: Evidence) -> Evidence:
         """The evidence, which says what was read off the data, and names records by their rows in what was given."""
         if self.known is not None:
-            evidence = evidence.with_(
-                exposures=renamed(evidence.exposures, np.flatnonzero(self.known)),
-                provenance={**evidence.provenance, "records_without_a_known_label": int((~self.known).sum())},
-            )
+            lost = {"records_without_a_known_label": int((~self.known).sum())}
+            evidence = placed(evidence, np.flatnonzero(self.known))
+            evidence = evidence.with_(provenance={**evidence.provenance, **lost})
         if not self.derived:
             return evidence
         return evidence.with_(not_covered=(*evidence.not_covered, FIXED.format(named(self.derived))))

@@ -24,6 +24,7 @@ from ..attacks import (
 )
 from ..attacks.controls import direction
 from ..core import BadInput, Control, Evidence, Measurement, Observations, Scores, Source, check, scores_file, source
+from ..core.sentence import WAYS
 from .asking import Asked, Pool
 from .augmented_queries import Copies
 from .cloning import refit
@@ -39,9 +40,7 @@ WITHOUT_REFERENCES = ("loss", "modified-entropy")
 WITH_REFERENCES = ("lira", "rmia", "student", "combined")
 NOT_COVERED = ("measured on observed members and non-members: no statement about differential privacy",)
 SHOWN_AT = "whether an attack beats guessing where it wrongly accuses"
-NO_REFERENCES = (
-    "attacks with reference models, which find more: give fit(x, y, rng), the training of another model like this one"
-)
+NO_REFERENCES, NONE_ASKED = (f"attacks with reference models, which find more: {way}" for way in WAYS)
 
 
 def attack(
@@ -78,6 +77,8 @@ def attack(
     """
     if not isinstance(fpr, Sequence):
         raise BadInput("fpr must be a sequence of false-positive rates.")
+    if augment is not None and not isinstance(augment, Copies):
+        raise BadInput("augment must be Copies(augment, times), of tacit.study.augmented_queries.")
     _able(target, listed(attacks))
     pooled = Pool.of(members, nonmembers, lambda x: features(as_given(target, x)))
     wanted = check.whole("references", references, least=0)
@@ -88,7 +89,8 @@ def attack(
         about |= {} if augment is None else {"copies": augment.times}
         finished = Finished.of(checkpoint, about, (pooled.known, pooled.y), rng)
     randomness = finished.chance
-    asked = Asked.of(target, pooled, refit(target, fit), wanted, finished, output, augment)
+    train = refit(target, fit)
+    asked = Asked.of(target, pooled, train, wanted, finished, output, augment)
     if groups is not None:
         asked = replace(asked, seen=observed_groups(asked.seen, groups))
     if looks := _looks(_chosen(attacks, asked.seen, asked.others)):
@@ -116,7 +118,11 @@ def attack(
             *(() if test is None else (test,)),
             *direction(scores),
         ),
-        not_covered=(*NOT_COVERED, *_understated(others), *too_few(found)),
+        not_covered=(
+            *NOT_COVERED,
+            *_understated(others, NO_REFERENCES if train is None else NONE_ASKED),
+            *too_few(found),
+        ),
         threat={
             "released": "final model",
             "attacker sees": _sight(looks, told[1].records if told[0] is not seen else 0),
@@ -174,10 +180,10 @@ def observed_groups(seen: Observations, groups: ArrayLike) -> Observations:
     return replace(seen, group=np.asarray(groups).astype(str))
 
 
-def _understated(others: Observations | None) -> tuple[str, ...]:
+def _understated(others: Observations | None, line: str) -> tuple[str, ...]:
     """What these attacks could not show for want of reference models."""
     if others is None:
-        return (NO_REFERENCES,)
+        return (line,)
     return unnamed(others.models)
 
 

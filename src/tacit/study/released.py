@@ -22,7 +22,7 @@ from .assembly import assembled
 from .experiment import Experiment
 from .finished_parts import Finished
 from .fresh_model import fresh
-from .membership import NO_REFERENCES, attack
+from .membership import NO_REFERENCES, NONE_ASKED, attack
 from .models import accuracy
 from .recipe import Effort, Recipe
 from .run_training import RunTraining, baseline
@@ -81,7 +81,7 @@ def bracket_released(
         checkpoint=finished,
     )
     if references is None:
-        lines = [UNREFERENCED if line == NO_REFERENCES else line for line in measured.not_covered]
+        lines = [UNREFERENCED if line in (NO_REFERENCES, NONE_ASKED) else line for line in measured.not_covered]
         measured = measured.with_(not_covered=tuple(lines))
     audited = _audited(training, effort, claim, finished, note)
     return assembled(

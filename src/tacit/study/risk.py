@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attacks import ATTACKS, disparity, distribution, exposed, leave_one_out, models_needed
-from ..core import Claim, Exposure, GroupRisk, Observations, Source, Spent
+from ..core import Claim, Evidence, Exposure, GroupRisk, Observations, Source, Spent
 from ..core.events import Repeat
 from ..loss import Plan, privacy_loss
 
@@ -38,6 +38,15 @@ def unnamed(models: int) -> tuple[str, ...]:
 def renamed(exposures: Sequence[Exposure], rows: NDArray[np.int64]) -> tuple[Exposure, ...]:
     """Name exposed records by their rows in other data: the k-th was `rows[k]` there."""
     return tuple(replace(item, record=int(rows[item.record])) for item in exposures)
+
+
+def placed(evidence: Evidence, rows: NDArray[np.int64]) -> Evidence:
+    """Name records by their rows in other data, among the exposed and in the attacks' scores: the k-th was `rows[k]`.
+
+    Scores of an audit have the names of its canaries and runs, and keep them.
+    """
+    scores = (item if item.randomised else replace(item, record=rows[item.record]) for item in evidence.scores)
+    return evidence.with_(exposures=renamed(evidence.exposures, rows), scores=tuple(scores))
 
 
 def groups(seen: Observations, attack: str, confidence: float, chance: Source) -> tuple[GroupRisk, ...]:
