@@ -1,10 +1,10 @@
-"""How often does an audit with a pilot refute what is true? Thousands of replays of every case of the tests.
+"""How often does an audit with a pilot, or of a release, refute what is true? Thousands of replays of every case.
 
     OMP_NUM_THREADS=1 python benchmarks/portfolio_nulls.py [--replays 1200] [--workers N] [--quick]
 
 The cases are those of tests/statistical/test_audits_portfolio_validity.py: nothing is told, ties, few runs, failures,
 and claims that are exactly met. Replays are shared by worker processes in blocks of seeds; a finished case is kept, and
-the next run goes on with the others. About 17 CPU minutes.
+the next run goes on with the others. About 20 CPU minutes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Audits that choose their canary and statistic in a pilot: nulls, claims that are exactly met, and mutants.
+"""Audits that choose their canary and statistic in a pilot, or a feature of a release: nulls, exact claims, mutants.
 
 Runs are simulated here: a model's answers are a public function of one noisy number. Pilot, choice and judgement are
 the library's own. Checks allow binom(REPLAYS, 0.05) up to its 1 - 1e-6 quantile; benchmarks/portfolio_nulls.py plays
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.audits import games, portfolio, stated
+from tacit.audits import games, mechanism, portfolio, stated
 from tacit.audits.bounds import exact
 from tacit.audits.bounds.one_run import OneRun, guessed
 from tacit.audits.choice import counts
@@ -69,6 +69,9 @@ class Simulated:
             for row, bad in zip(said, failed, strict=True)
         ]
 
+    def release(self, present, rng):
+        return self.run(None, [present])[0].score
+
     def rehearsed(self, runs):
         return 2
 
@@ -80,6 +83,10 @@ class Simulated:
 
     def batch(self, usual):
         return usual
+
+
+class Judged(Exception):
+    """Ends an audit of a release where it is judged; its argument says whether that refutes."""
 
 
 @functools.cache
@@ -102,6 +109,15 @@ def refuted(monkeypatch, budget, claim, game="runs", runs=120):
         return found.true_positives >= power(told, found.n_in, found.n_out).fewest(found.false_positives)
 
     monkeypatch.setattr(games, "_controls", lambda *_: ())
+    if game == "mechanism":
+
+        def ending(scores, **more):
+            raise Judged(judge(scores, **more))
+
+        monkeypatch.setattr(mechanism, "demonstrate", ending)
+        with pytest.raises(Judged) as ended:
+            mechanism.audit_mechanism(budget.release, (True, False), claim=told, runs=runs, rng=budget.chance)
+        return ended.value.args[0]
     if game == "runs":
         monkeypatch.setattr(games, "demonstrate", judge)
         return games.many_runs(Stage(None, X, Y, Adjacency.ADD_REMOVE, budget), told, "auto", runs, 1 - ERROR).shown
@@ -110,6 +126,7 @@ def refuted(monkeypatch, budget, claim, game="runs", runs=120):
 
 
 PAIR = (1.0, 0.02)
+RELEASED = {"runs": 400, "game": "mechanism"}
 CASES = {
     "nothing is told": ({"rough": 1.0}, (0.01, 1e-5), {}),
     "ties": ({"levels": 1}, (0.01, 1e-5), {}),
@@ -125,6 +142,10 @@ CASES = {
     "exactly the pair, told by having no answer": ({"pair": True, "mute": 2.0}, PAIR, {}),
     "exactly what is claimed, sequential": ({"shift": 1.0}, Gaussian(1.0), {"runs": 200, "game": "sequential"}),
     "exactly the pair, sequential": ({"pair": True}, PAIR, {"runs": 200, "game": "sequential"}),
+    "exactly the pair, released": ({"pair": True}, PAIR, RELEASED),
+    "exactly the pair, released or failed": ({"pair": True, "failed": 2.0}, PAIR, RELEASED),
+    "exactly what is claimed, released": ({"shift": 1.0, "levels": 2**20}, Gaussian(1.0), RELEASED),
+    "exactly what is claimed, released with ties": ({"shift": 1.0, "levels": 2}, Gaussian(1.0), RELEASED),
 }
 
 
@@ -166,6 +187,12 @@ def test_mutant_judging_the_runs_that_chose(monkeypatch):
     monkeypatch.setattr(portfolio, "OFFERS", 20)
     replays = 60
     assert alarms(monkeypatch, "nothing is told", replays) > stats.binom.ppf(1 - 1e-3, replays, ERROR)
+
+
+def test_mutant_a_release_judged_by_the_runs_that_chose(monkeypatch):
+    monkeypatch.setattr(mechanism, "_parts", lambda coins, chance: [np.arange(coins.size)] * 3)
+    with pytest.raises(Mismatch, match="disjoint"):
+        refuted(monkeypatch, Simulated(1, 1.0), Gaussian(1.0), **RELEASED)
 
 
 def once(seed, m, failing=0.0):
