@@ -187,7 +187,7 @@ def test_random_numbers_of_records_follow_from_the_runs_own_source_and_not_from_
 
 
 def test_mutant_numbers_of_a_seed_that_a_script_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.train.step.drawn_from", lambda key, device, read: contextlib.nullcontext())
+    monkeypatch.setattr("tacit.train.step.drawn_from", lambda key, device, **_: contextlib.nullcontext())
     assert loss_with_dropout(0, 1)[0] != loss_with_dropout(5, 1)[0]
 
 

@@ -199,13 +199,13 @@ def test_what_lies_elsewhere_is_read_there(before: Any, monkeypatch) -> None:
     torch.manual_seed(0)
     x, y = torch.randn(40, 6), torch.randint(0, 3, (40,))
     model, made = Scaled(), []
-    prepare = Whole._prepare
+    build = Whole._build
 
     def counted(whole: Whole) -> None:
-        prepare(whole)
+        build(whole)
         made.append(whole.first)
 
-    monkeypatch.setattr(Whole, "_prepare", counted)
+    monkeypatch.setattr(Whole, "_build", counted)
     ends = []
     for way in (False, True):
         torch.manual_seed(1)

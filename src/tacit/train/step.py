@@ -8,6 +8,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -274,14 +275,15 @@ class PrivateStep:
         self.read = self.read or read
         try:
             with ordinary_modes(self.device):
-                with drawn_from(self._chance(self.rank), self.device, read=read):
-                    found = self._executor(batch)(batch, self.keys(batch), self._coins)
+                draws = partial(drawn_from, self._chance(self.rank), self.device, read=read)
+                found = self._executor(batch)(batch, self.keys(batch), self._coins, draws)
                 self._move_on(self._next_norm(found))
         except BaseException:  # the step may be taken again, and then with other noise: only one of them may leave
             self._release.withdraw()
             raise
-        with ordinary_modes(self.device):
-            self._look_again()
+        if 10 ** round(math.log10(self.done)) == self.done:
+            with ordinary_modes(self.device):
+                self._look_again()
         return StepInfo.of(len(batch.index), found.parts)
 
     def _move_on(self, clip_norm: float) -> None:
@@ -313,8 +315,6 @@ class PrivateStep:
 
         What is decided here follows from the released weights and public numbers alone (soundness rule 26).
         """
-        if 10 ** round(math.log10(self.done)) != self.done:
-            return
         if self.done > 1 and not self.sharded:
             self._clipper.look_again(self.done)
         reason = self._clipper.alone_because

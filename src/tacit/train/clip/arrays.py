@@ -139,7 +139,9 @@ def ordinary_modes(device: torch.device) -> Iterator[None]:
     gradients. Ctrl-C may leave a mode or a level of `torch.func` in force; whatever does so is taken away at the end.
     """
     functions, dispatch, levels = _depths()
-    with torch.inference_mode(False), torch.autocast(device.type, enabled=False), torch.enable_grad():
+    lowered = torch.is_autocast_enabled(device.type)
+    exact = torch.autocast(device.type, enabled=False) if lowered else nullcontext()
+    with torch.inference_mode(False), exact, torch.enable_grad():
         try:
             yield
         finally:

@@ -7,7 +7,8 @@ for every step. What such an attribute says is public, like the model's code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from operator import is_
 from types import NoneType
 from typing import Any
@@ -38,20 +39,20 @@ class Listed:
         self.modules = modules
         self._held = [module.__dict__ for module in modules]
         self._hooks = [held[name] for held in self._held for name in HOOKS if name in held]
-        self._values: list[list[Any]] = []
+        self._sizes: list[int] = []
+        self._values: list[Any] = []
         self._numbers: list[Any] = []
         self._found: Modes = ()
 
     def now(self) -> Modes:
-        numbers = list(map(tuple, self._hooks))
-        if numbers != self._numbers or not all(map(_same, self._held, self._values)):
-            self._numbers, self._found = numbers, modes(self.modules)
-            self._values = [list(held.values()) for held in self._held]
+        numbers, sizes = list(map(tuple, self._hooks)), list(map(len, self._held))
+        if numbers != self._numbers or sizes != self._sizes or not all(map(is_, self._now(), self._values)):
+            self._numbers, self._sizes, self._found = numbers, sizes, modes(self.modules)
+            self._values = list(self._now())
         return self._found
 
-
-def _same(held: dict[str, Any], values: list[Any]) -> bool:
-    return len(held) == len(values) and all(map(is_, held.values(), values))
+    def _now(self) -> Iterator[Any]:
+        return chain.from_iterable(map(dict.values, self._held))
 
 
 def switches(found: Modes, *, whole: bool = True) -> Modes:

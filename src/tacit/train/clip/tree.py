@@ -25,14 +25,13 @@ def mapped(function: Callable[[Tensor], Tensor], batch: Any) -> Any:
 
 def tensors(batch: Any) -> list[Tensor]:
     """All tensors that hold examples, in order."""
-    found: list[Tensor] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    mapped(note, batch)
-    return found
+    if isinstance(batch, Tensor):
+        return [batch] if batch.ndim else []
+    if isinstance(batch, dict):
+        batch = batch.values()
+    elif not isinstance(batch, tuple | list):
+        return []
+    return [tensor for value in batch for tensor in tensors(value)]
 
 
 def size(batch: Any) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from itertools import chain
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
@@ -50,11 +51,8 @@ class Secret:
 
     def key(self, *parts: bytes) -> bytes:
         """HMAC-SHA256 over the parts, each with its length."""
-        code = hmac.new(self.value, digestmod=hashlib.sha256)
-        for part in parts:
-            code.update(len(part).to_bytes(8, "little"))
-            code.update(part)
-        return code.digest()
+        lengths = [len(part).to_bytes(8, "little") for part in parts]
+        return hmac.digest(self.value, b"".join(chain.from_iterable(zip(lengths, parts, strict=True))), "sha256")
 
     def advance(self) -> None:
         self.value = self.key(b"next")

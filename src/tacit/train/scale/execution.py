@@ -22,7 +22,7 @@ from ..noise.fingerprint import fingerprint
 from ..noise.keys import Secret, digest
 from ..noise.release import Release
 from ..sample.examples import Batch
-from .recorded import Whole, fits
+from .recorded import Draws, Whole, fits
 from .totals import Part, Summed, Totals
 from .workers import Workers
 
@@ -66,8 +66,11 @@ class Parted:
     def __init__(self, totals: Totals, release: Release, workers: Workers, own: Mapping[str, Tensor]) -> None:
         self.totals, self.release, self.workers, self.own = totals, release, workers, own
 
-    def __call__(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:
-        shared = coins()
+    def __call__(self, batch: Batch, keys: Keys, coins: Callable[[], Coins], draws: Draws) -> Executed:
+        with draws():
+            return self._executed(batch, keys, coins())
+
+    def _executed(self, batch: Batch, keys: Keys, shared: Coins) -> Executed:
         summed = self.totals(batch, shared)
         key = self.noise_key(batch, summed, keys)
         noise = self.release.noise(self.workers.key(key), self._clip_norm)
@@ -79,9 +82,11 @@ class Parted:
         self.workers.hand_over(self.own)
         return Executed(settled.parts, key)
 
-    def slowly(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:
+    def slowly(self, batch: Batch, keys: Keys, coins: Callable[[], Coins], draws: Draws) -> Executed:
         """Repeat the step without the records that are not finite, after a recorded step has found some."""
-        summed = self.totals.slowly(batch, coins())
+        with draws():
+            self.totals.begin()
+            summed = self.totals.slowly(batch, coins())
         key = self.noise_key(batch, summed, keys)
         self.release(summed.total, None, key, self._clip_norm)
         return Executed(summed.parts, key)
@@ -119,9 +124,8 @@ class Recorded:
         """Whether this batch is the usual case that can be recorded."""
         return fits(self.parted.totals, self.parted.release, batch)
 
-    def __call__(self, batch: Batch, keys: Keys, coins: Callable[[], Coins]) -> Executed:
+    def __call__(self, batch: Batch, keys: Keys, coins: Callable[[], Coins], draws: Draws) -> Executed:
         if self.whole is None or not self.whole.suits(batch):
             self.whole = Whole(self.parted.totals, self.parted.release, batch, recorded=self.graphs)
-        self.parted.totals.begin()
-        parts = self.whole(batch, keys.two)
-        return self.parted.slowly(batch, keys, coins) if parts is None else Executed(parts)
+        parts = self.whole(batch, keys.two, draws)
+        return self.parted.slowly(batch, keys, coins, draws) if parts is None else Executed(parts)

@@ -10,6 +10,7 @@ or none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from .totals import SEEN, Part, Totals
 
 WORDS = 8
 Work = Callable[[], None]
+Draws = Callable[..., AbstractContextManager[None]]
+"""A context in which a step draws its random numbers from its key; with `here=False` those of a GPU alone."""
 
 
 class Whole:
@@ -72,16 +75,20 @@ class Whole:
         """Whether this was built for such batches."""
         return self.examples is batch.examples and self.sizes == batch.sizes and self.slots == batch.slots
 
-    def __call__(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part] | None:
-        """Run the step, set the gradients, and return what else it computed, in the CPU's memory.
+    def __call__(self, batch: Batch, keys: Callable[[], bytes], draws: Draws) -> list[Part] | None:
+        """Run the step, set the gradients, and return what else it computed, in the CPU's memory. Recorded graphs draw
+        random numbers on their device alone.
 
         None, and no gradients, if a norm is not finite: the step must then be repeated by `slowly`.
         """
         for parameter in self.release.parameters:
             parameter.grad = None  # the last step's lie where this one adds up
-        parts = None
+        parts, ready = None, self.ready()
         try:
-            parts = self._done(batch, keys)
+            with draws(here=not (ready and self.recorded)):
+                if not ready:
+                    self._build()
+                parts = self._done(batch, keys)
         finally:
             if parts is None and self.sums:  # a sum that was not released stays nowhere
                 torch._foreach_zero_(self.sums)
@@ -89,7 +96,6 @@ class Whole:
 
     def _done(self, batch: Batch, keys: Callable[[], bytes]) -> list[Part] | None:
         cuts = batch.cuts()
-        self._prepare()
         with self.compiled.clipper.products(), torch.no_grad():
             for slot, (start, end, size) in enumerate(cuts):
                 self._send(slot, batch.index[start:end], size)
@@ -133,13 +139,17 @@ class Whole:
         self.arrived = self.arrived or torch.cuda.Event()
         self.arrived.record(torch.cuda.current_stream(self.totals.device))
 
-    def _prepare(self) -> None:
-        """Build all graphs; again if what they read has moved, or a part's mode has changed."""
-        trained, public = self.compiled.tensors()
+    def ready(self) -> bool:
+        """Whether all graphs are built, what they read lies where it did, and the model is in the same mode."""
+        return self.compiled.tensors()[0] is self.lying and self._state() == self.state
+
+    def _state(self) -> tuple[Any, ...]:
         shown = [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in tensors(self.examples.data)]
-        state = self.compiled.mode(), self.compiled.clipper.clip_norm, shown
-        if trained is self.lying and state == self.state:
-            return
+        return self.compiled.mode(), self.compiled.clipper.clip_norm, shown
+
+    def _build(self) -> None:
+        """Build all graphs."""
+        (trained, public), state = self.compiled.tensors(), self._state()
         self.lying = None
         graphs = {size: self._graph(size) for size in self.sizes}
         clip_norm = self.compiled.norm(self.seen).clone()

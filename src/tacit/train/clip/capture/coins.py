@@ -265,19 +265,20 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def drawn_from(key: bytes, device: torch.device, *, read: bool) -> Iterator[None]:
+def drawn_from(key: bytes, device: torch.device, *, read: bool, here: bool = True) -> Iterator[None]:
     """Draw the random numbers of a step from its key: torch's, and, where user code reads records, Python's and
-    numpy's.
+    numpy's. Without `here` the generator of a GPU alone is seeded, for work that runs nothing on the CPU.
 
     The former states are restored afterwards. Inside a part, the numbers of Python and numpy are coins. Which numbers a
     record gets (dropout, augmentation) depends on its position in the sample, and so on who else is in it. That reveals
     nothing as long as nobody knows the numbers. A script that calls `torch.manual_seed(0)` would make them known, and
     one more record would change the numbers of all later ones.
     """
-    before, place = _states() if read else None, torch.get_rng_state()
+    before, place = _states() if read else None, torch.get_rng_state() if here else None
     generator = torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else None
     there = None if generator is None else generator.get_state()
-    seed_wholly(key, read=read)
+    if here:
+        seed_wholly(key, read=read)
     if generator is not None:
         generator.manual_seed(int.from_bytes(key[:8], "little") >> 1)
     try:
@@ -285,7 +286,8 @@ def drawn_from(key: bytes, device: torch.device, *, read: bool) -> Iterator[None
     finally:
         if before is not None:
             _set(before)
-        torch.set_rng_state(place)
+        if place is not None:
+            torch.set_rng_state(place)
         if generator is not None and there is not None:
             generator.set_state(there)
 
