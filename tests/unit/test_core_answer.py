@@ -9,6 +9,11 @@ from tacit.core.events import DiscreteLaplace
 SPENT = Bound(1.0, 0.0, Side.UPPER, 1.0, "sum", Adjacency.ADD_REMOVE)
 RECEIPT = Receipt(3, "ab12", SPENT, 0.5)
 VALUES = [7, -(2**80), 0.1, None, True, "b", ("a", "b"), {"a": 3, ("x", 1): 0.25}, np.array([1, 2, -3]), np.eye(2) / 3]
+VALUES += [
+    np.array(["a", "bc", "\udc80"]),
+    np.array([1, 10**500, None, "b", ("a", 2), b"x"], dtype=object),
+    -(10**9000),
+]
 
 
 def answer(value=7, **changed):

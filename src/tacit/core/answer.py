@@ -33,10 +33,14 @@ WRITTEN: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "time": (datetime, datetime.isoformat, datetime.fromisoformat),
     "decimal": (Decimal, str, Decimal),
     "bytes": (bytes, bytes.hex, bytes.fromhex),
+    "whole": (int, hex, lambda digits: int(digits, 16)),
+    "half": (str, lambda text: text.encode("utf-8", "surrogatepass").hex(), lambda code: _halves(bytes.fromhex(code))),
     "text": (type(None), str, str),
 }
 """Keys that JSON cannot hold, and how they are written; any other object is kept as its text, and never raises: an
 answer that could not be stored would be drawn a second time for one charge."""
+WHOLE = 10**300
+"""Whole numbers below this are written as they are: readers refuse numbers of very many digits."""
 Value = Any
 """A number, an array, an index, a list of keys, a dictionary of keys and numbers, or None."""
 
@@ -67,7 +71,7 @@ class Answer:
     asked: str = ""
 
     def __post_init__(self) -> None:
-        check.probability("confidence", self.confidence, zero=False, one=False)
+        object.__setattr__(self, "confidence", check.probability("confidence", self.confidence, zero=False, one=False))
         object.__setattr__(self, "adjacency", Adjacency.of(self.adjacency))
         if self.trust not in TRUST:
             raise BadInput(f"trust must be central or local, got {self.trust!r}.")
@@ -147,19 +151,42 @@ def _shown(value: Value) -> str:
 
 def _encode(value: Value) -> Any:
     if isinstance(value, np.ndarray):
-        return {"array": value.ravel().tolist(), "shape": list(value.shape), "dtype": value.dtype.str}
+        return _encode_array(value)
     if isinstance(value, np.generic):
-        return value.item()
+        return _encode_scalar(value)
     if isinstance(value, dict):
         return {"pairs": [[_encode(key), _encode(item)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
         return [_encode(item) for item in value]
-    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+    if value is None or isinstance(value, bool) or _plain(value):
         return value
     for name, (kind, write, _) in WRITTEN.items():
         if type(value) is kind:
             return {name: write(value)}
-    return {"text": str(value)}
+    return {"text": str(value).encode("utf-8", "backslashreplace").decode()}
+
+
+def _plain(value: Value) -> bool:
+    """Whether JSON holds this number or text, and readers take it."""
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= mark <= "\udfff" for mark in value)
+    return (isinstance(value, int) and abs(value) < WHOLE) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _encode_scalar(value: np.generic) -> Any:
+    """As Python's own value; what has none, or only a count of ticks, as its text."""
+    item = value.item()
+    ticks = isinstance(value, np.datetime64 | np.timedelta64) and isinstance(item, int)
+    return {"text": str(value)} if ticks or isinstance(item, np.generic) else _encode(item)
+
+
+def _encode_array(value: NDArray[Any]) -> Any:
+    """Numbers and words as an array of their own kind; anything else item by item."""
+    if value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        items, kind = value.ravel().tolist(), value.dtype.str
+    else:
+        items, kind = [_encode(item) for item in value.ravel()], value.dtype.str if value.dtype.kind == "U" else "|O"
+    return {"array": items, "shape": list(value.shape), "dtype": kind}
 
 
 def _decode(value: Any) -> Value:
@@ -174,5 +201,15 @@ def _decode(value: Any) -> Value:
         kind = np.dtype(value["dtype"])
         if kind.kind not in KINDS or kind.itemsize > LONGEST:
             raise BadInput("The answer is damaged: its array is of a kind that no release has.")
-        return np.array(value["array"], dtype=kind).reshape(value["shape"])
+        return _decode_array(value["array"], kind).reshape(value["shape"])
     return value
+
+
+def _decode_array(items: list[Any], kind: np.dtype[Any]) -> NDArray[Any]:
+    if kind.kind not in "UO":
+        return np.array(items, dtype=kind)
+    return np.fromiter(map(_decode, items), dtype=kind, count=len(items))
+
+
+def _halves(text: bytes) -> str:
+    return text.decode("utf-8", "surrogatepass")

@@ -15,11 +15,11 @@ DIGITS = 400
 """Of a whole number: far beyond any count, far below what Python refuses to read."""
 
 
-def parsed(text: str, name: str, *, fix: str = "") -> Any:
+def parsed(text: str, name: str, *, fix: str = "", most: float | None = None) -> Any:
     """The value of a JSON text called `name`.
 
-    Refused: NaN, infinities, huge numbers, lone surrogates, depth, and more than `MOST` values. So is a key that stands
-    twice in one object: a person may read the first one, while a program takes the last.
+    Refused: NaN, infinities, huge numbers, lone surrogates, depth, and more than `most` values (by default `MOST`). So
+    is a key that stands twice in one object: a person may read the first one, while a program takes the last.
     """
 
     def refused(what: str) -> NoReturn:
@@ -36,8 +36,9 @@ def parsed(text: str, name: str, *, fix: str = "") -> Any:
         made = dict(pairs)
         return made if len(made) == len(pairs) else refused("a key twice in one object")
 
-    if sum(text.count(mark) for mark in ",[{") > MOST:
-        refused(f"more than {MOST:,} values")
+    most = MOST if most is None else most
+    if sum(text.count(mark) for mark in ",[{") > most:
+        refused(f"more than {most:,} values")
     try:
         found = json.loads(
             text, parse_int=whole, parse_float=real, parse_constant=lambda word: refused(word), object_pairs_hook=unique

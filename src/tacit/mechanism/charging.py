@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from ..core import (
     source,
 )
 from ..core.answer import DATA_DEPENDENT, Value
+from ..core.json_text import parsed
 
 Random = Source | int | np.random.Generator | None
 Error = float | NDArray[np.float64] | None
@@ -114,6 +116,9 @@ class Offer:
     asked: tuple[object, ...] = ()
     """Public settings that the event does not name, such as bounds: a key is for one question."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "confidence", check.probability("confidence", self.confidence, zero=False, one=False))
+
     def drawn(self, draw: Callable[[Source], Value], terms: Terms) -> Answer:
         """Charge the event, call `draw`, keep its value under the key, and return the answer that is kept.
 
@@ -137,7 +142,7 @@ class Offer:
         kept = memory.stored(key)
         if kept is None:
             kept = memory.store(key, self._answer(draw, terms, receipt).text())
-        return self._same(Answer.from_json(kept))
+        return self._same(Answer.from_json(parsed(kept, "The answer", most=math.inf)))  # its own: as long as it is
 
     def _answer(self, draw: Callable[[Source], Value], terms: Terms, receipt: Receipt | None) -> Answer:
         chance = source(terms.rng)

@@ -79,7 +79,14 @@ def _released(counts: Mapping[Hashable, int], scale: Fraction, limit: int, sourc
     noise = discrete_laplace(scale, len(names), source).tolist()
     noisy = [(name, _count(counts[name]) + extra) for name, extra in zip(names, noise, strict=True)]
     kept = [(name, number) for name, number in noisy if number >= limit]
-    return dict(sorted(kept, key=lambda item: (-item[1], type(item[0]).__name__, repr(item[0]))))
+    return dict(sorted(kept, key=lambda item: (-item[1], type(item[0]).__name__, _shown(item[0]))))
+
+
+def _shown(name: Hashable) -> str:
+    try:
+        return repr(name)
+    except Exception:  # Python writes no whole number of very many digits, and a raise would tell of the key
+        return str(hash(name))
 
 
 def _count(value: object) -> int:
