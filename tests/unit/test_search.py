@@ -141,13 +141,19 @@ def test_a_grid_is_searched_within_its_budget():
     winner = found.best_estimator_
     assert (winner.event_, winner.bound_) == (found.event_, found.bound_)  # not those of its own fit, which cost less
     assert winner.evidence().claim.event == found.event_
+    assert winner.utility_ == {}  # what theorems promise of its own fit does not hold for the best of many
     assert winner.evidence().not_covered[2:] == found.evidence().not_covered[1:]  # all but how settings were chosen
     assert "seeded" in winner.evidence().provenance["randomness"]
     assert not any("settings" in line for line in found.evidence().not_covered)
     assert tacit.verify(found.evidence()).ok
     assert found.predict_proba(x[:3]).shape == (3, 2)
-    for grid, said in (({"epsilon": [1, 2]}, "no setting"), ({"nothing": [1]}, "no setting")):
-        with pytest.raises(BadInput, match=said):
-            PrivateGridSearchCV(base, grid).fit(x, y)
+    for name in ("epsilon", "public_size", "nothing"):
+        with pytest.raises(BadInput, match="no setting"):
+            PrivateGridSearchCV(base, {name: [1, None]}).fit(x, y)
+    last = PrivateGridSearchCV(base.set_params(public_size=3000), {"method": ["output", "dynamics"]}, 1.0, 1e-6)
+    with pytest.raises(BadInput, match="more than public_size"):  # one candidate's theorem is for no more
+        last.fit(np.vstack((x, x[:1])), np.append(y, 1))
+    last._charge(found.event_, last._budget(3000))
+    assert "there are at most 3,000 records" in last.bound_.assumptions
     with pytest.raises(BadInput, match="public classes"):
         PrivateGridSearchCV(PrivateLogisticRegression(), {"norm_bound": [1.0]}).fit(x, y)

@@ -85,6 +85,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         # the winner was chosen among others, so that its own fit's claim does not hold for it
         self.best_estimator_.event_, self.best_estimator_.bound_ = self.event_, self.bound_
         self.best_estimator_.receipt_, self.best_estimator_.ledger = self.receipt_, self.ledger
+        self.best_estimator_.utility_ = {}  # theorems promise it of one fit, not of the best of many
         self.uncovered_ = (*self.uncovered_, *self.best_estimator_._not_covered())
         self.best_estimator_.uncovered_, self.best_estimator_.randomness_ = self.uncovered_, self.randomness_
         self.classes_ = self.best_estimator_.classes_
@@ -99,6 +100,11 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
     def public_size(self) -> int | None:  # type: ignore[override]
         """The estimator's."""
         return self.estimator.public_size
+
+    @property
+    def _room(self) -> int:
+        """As many as the theorem of every candidate is for."""
+        return min(int(self._with(each)._room) for each in ParameterGrid(self.param_grid))
 
     def predict(self, X: Any) -> Any:
         """The winner's answers."""
@@ -133,16 +139,19 @@ class PrivateGridSearchCV(MetaEstimatorMixin, PrivateEstimator):
         if self.estimator.classes is None and getattr(self.estimator, "schema", None) is None:
             raise BadInput("A search needs public classes.", fix="Give classes= or schema= to the estimator.")
         found = list(ParameterGrid(self.param_grid))
-        own = {"epsilon", "delta", "ledger", "random_state", "adjacency", "classes", "schema"}
+        own = {"epsilon", "delta", "ledger", "random_state", "adjacency", "classes", "schema", "public_size"}
         for name in {name for each in found for name in each}:
             if name in own or name not in self.estimator.get_params(deep=False):
                 raise BadInput(f"param_grid names {name!r}, which is no setting to search over.")
         return found
 
     def _made(self, settings: Settings, budget: Budget, **more: Any) -> Any:
-        kept = self.estimator.get_params(deep=False)
         mine = {"epsilon": budget.epsilon, "delta": budget.delta, "ledger": None, "random_state": None}
-        return type(self.estimator)(**{**kept, **settings, **mine, **more})
+        return self._with({**settings, **mine, **more})
+
+    def _with(self, settings: Settings) -> Any:
+        """The estimator with other settings, not fitted."""
+        return type(self.estimator)(**{**self.estimator.get_params(deep=False), **settings})
 
     def _quoted(self, X: Any, y: Any, settings: Settings, budget: Budget) -> Event:
         """What one trial costs. The fit stops where it would pay, before it looks at values."""
