@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -142,6 +143,8 @@ def ordinary_modes(device: torch.device) -> Iterator[None]:
     lowered = torch.is_autocast_enabled(device.type)
     exact = torch.autocast(device.type, enabled=False) if lowered else nullcontext()
     with torch.inference_mode(False), exact, torch.enable_grad():
+        if device.type == "cuda":
+            _woken(device)
         try:
             yield
         finally:
@@ -151,6 +154,12 @@ def ordinary_modes(device: torch.device) -> Iterator[None]:
                 torch._C._pop_torch_dispatch_stack()
             if C.get_dynamic_layer_stack_depth() > levels:
                 C.pop_dynamic_layer_stack_and_undo_to_depth(levels)
+
+
+@cache
+def _woken(device: torch.device) -> None:
+    """Give torch's own thread for backward passes a context on a GPU: without one its first matrix product warns."""
+    torch.ones((), device=device, requires_grad=True).mul(2).backward()  # type: ignore[no-untyped-call]
 
 
 def _depths() -> tuple[int, int, int]:
