@@ -159,7 +159,7 @@ def ordinary_modes(device: torch.device) -> Iterator[None]:
 @cache
 def _woken(device: torch.device) -> None:
     """Give torch's own thread for backward passes a context on a GPU: without one its first matrix product warns."""
-    torch.ones((), device=device, requires_grad=True).mul(2).backward()  # type: ignore[no-untyped-call]
+    torch.ones((), device=device, requires_grad=True).mul(2).backward()
 
 
 def _depths() -> tuple[int, int, int]:
