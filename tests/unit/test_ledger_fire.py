@@ -17,6 +17,7 @@ from tacit import mechanism
 from tacit.core import BadInput, BudgetExceeded, Mismatch, NotFinished
 from tacit.events import Gaussian, Laplace
 from tacit.ledger import Ledger
+from tacit.ledger.forks import Transactions
 from tacit.ledger.store import Store
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks")
@@ -176,6 +177,83 @@ def test_a_forked_process_opens_its_own_connection(place):
     ledger.charge(TENTH, key="parent again")
     assert [entry.key for entry in ledger.entries()] == ["parent", "child", "parent again"]
     assert ledger.verify().ok
+
+
+@contextlib.contextmanager
+def charging(ledger, seconds):
+    """A thread that is within a transaction with the ledger."""
+    begun = threading.Event()
+
+    def hold():
+        with ledger._store.writing():
+            begun.set()
+            time.sleep(seconds)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    begun.wait()
+    yield
+    thread.join()
+
+
+def test_a_fork_waits_for_the_charge_of_another_thread(tmp_path):
+    """SQLite's memory of its locks is forked too: the child could not charge, and nobody else while it tried."""
+    ledger = Ledger(make(str(tmp_path / "fork.db")), wait=1.0)
+    with charging(ledger, 0.2):
+        child = forked(lambda: ledger.charge(TENTH, key="child"))
+        assert waited([child]) == [0]
+    ledger.charge(TENTH, key="parent")
+    assert ledger.verify()
+
+
+def test_a_child_that_was_forked_within_a_charge_is_told_so_at_once(tmp_path, monkeypatch):
+    ledger = Ledger(make(str(tmp_path / "torn.db")))
+    monkeypatch.setattr("tacit.ledger.forks.LONGEST", 0.05)
+
+    def refused():
+        for use in (lambda: ledger.charge(TENTH, key="child"), lambda: Ledger(ledger._store.place)):
+            with pytest.raises(NotFinished, match="forked in the middle of a charge"):
+                use()
+        ledger.close()
+
+    with charging(ledger, 0.4):
+        began = time.monotonic()
+        assert waited([forked(refused)]) == [0]
+        assert time.monotonic() - began < 5.0
+    ledger.charge(TENTH, key="parent")
+    assert waited([forked(lambda: ledger.charge(TENTH, key="child"))]) == [0]
+    assert len(ledger.entries()) == 2
+
+
+def test_no_charge_begins_while_a_fork_waits():
+    """A stream of charges from several threads would starve it."""
+    own, order, begun = Transactions(), [], threading.Event()
+
+    def charge(name, seconds=0.0):
+        with own.held():
+            begun.set()
+            time.sleep(seconds)
+            order.append(name)
+
+    def fork():
+        own.begin_fork()
+        order.append("fork")
+        own.end_fork()
+
+    def started(work, *given):
+        thread = threading.Thread(target=work, args=given)
+        thread.start()
+        return thread
+
+    threads = [started(charge, "first", 0.1)]
+    begun.wait()
+    threads.append(started(fork))
+    while not own._forking:
+        time.sleep(0.001)
+    threads.append(started(charge, "second"))
+    for thread in threads:
+        thread.join()
+    assert order == ["first", "fork", "second"]
 
 
 def test_threads_share_a_ledger(place):

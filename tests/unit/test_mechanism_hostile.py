@@ -302,12 +302,25 @@ def test_odd_parameters_and_responses_are_answered():
     assert shares.sum() == pytest.approx(1)
 
 
-def test_a_function_that_leaves_on_one_person_tells_nothing():
+class Panic(BaseException):
+    """What libraries in Rust raise."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, Panic])
+def test_a_function_that_leaves_on_one_person_tells_nothing(error):
     def leaves(block):
-        raise SystemExit
+        raise error
 
     answer = mechanism.subsample_and_aggregate([1.0], leaves, blocks=2, bounds=(0, 10), epsilon=50.0, rng=1)
     assert answer.value == pytest.approx(5, abs=answer.error)
+
+
+def test_a_person_at_the_keyboard_can_interrupt_a_function():
+    def interrupted(block):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mechanism.subsample_and_aggregate([1.0], interrupted, blocks=2, bounds=(0, 10), epsilon=50.0, rng=1)
 
 
 def test_no_query_raises_after_the_charge():

@@ -22,6 +22,7 @@ from typing import Any
 from ..core.errors import BadInput, NotFinished
 from ..core.files import shown
 from .database import exc, sa
+from .forks import transactions
 from .queue import queued
 from .store import AGAIN, Store
 
@@ -151,10 +152,16 @@ class Sqlite(Store):
         except OSError as error:
             raise why(self.path, error) from None
 
+    def close(self) -> None:
+        if self._pid == os.getpid():  # in another process there is nothing of its own to close
+            with transactions.held():
+                super().close()
+
     @contextlib.contextmanager
     def _sentences(self) -> Iterator[None]:
         try:
-            yield
+            with transactions.held():
+                yield
         except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # the second: damage that SQLite quotes
             self._raise(error, writing=False)
 
@@ -179,7 +186,7 @@ class Sqlite(Store):
         if not own.acquire(timeout=self.wait):
             raise self._locked()
         try:
-            with queued(self._queue, self.wait):
+            with queued(self._queue, self.wait), transactions.held():
                 yield
         except TimeoutError:
             raise self._locked() from None

@@ -151,7 +151,9 @@ def _answers(rows: Any, function: Callable[[Any], float], count: int, middle: fl
             continue
         try:
             answer = float(function(_taken(rows, where)))
-        except (Exception, SystemExit):  # an error that depends on records is a release
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # an error that depends on records is a release; Rust raises others than `Exception`
             continue
         found[i] = middle if math.isnan(answer) else answer
     return found
