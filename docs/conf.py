@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import formulas
+import notebooks
 import reference
 import terms
 
@@ -25,7 +26,9 @@ html_show_copyright = False
 
 
 def setup(app: object) -> None:
-    """The API reference is written, terms are linked and formulas are drawn while pages are read."""
+    """Write the reference, link terms and draw formulas while pages are read; offer each tutorial as a notebook."""
+    app.connect("source-read", notebooks.source_read)
     app.connect("source-read", reference.source_read)
     app.connect("source-read", terms.source_read)
     app.connect("source-read", formulas.source_read)
+    app.connect("build-finished", notebooks.build_finished)
