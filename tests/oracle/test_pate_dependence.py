@@ -96,7 +96,7 @@ def test_gaussian_against_mpmath(counts, noise):
 
 @pytest.mark.parametrize("counts", [(240, 5, 5), (150, 100, 0), (90, 80, 80)])
 def test_laplace_against_mpmath(counts):
-    for noise, order in itertools.product((10.0, 20.0, 50.0), (2.0, 5.0, 14.0)):
+    for noise, order in itertools.product((1e-3, 0.01, 10.0, 20.0, 50.0, 1e7), (2.0, 5.0, 14.0)):
         with mpmath.workdps(60):
             g, tilt = 1 / mpmath.mpf(noise), mpmath.mpf(order) - 1
             lost = [max(counts) - n for n in sorted(counts)[:-1]]

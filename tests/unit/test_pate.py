@@ -452,8 +452,8 @@ def test_queries_are_chosen_from_public_facts():
     assert set(next_queries(x, 2, np.array([0]), "spread", None, source(0)).tolist()) == {2, 4}
     with pytest.raises(tacit.BadInput, match="typical"):
         check_choice("best")
-    unsure = lambda asked: np.where(np.abs(asked) < 0.15, 0.5, [[1.0, 0.0]])  # noqa: E731
-    assert next_queries(x, 1, np.array([0]), "first", unsure, source(0)).tolist() == [1]
+    said = np.where(np.abs(x) < 0.15, 0.5, [[1.0, 0.0]])
+    assert next_queries(x, 1, np.array([0]), "first", said, source(0)).tolist() == [1]
     assert sorted(next_queries(x, 4, np.array([2]), "random", None, source(0)).tolist()) == [0, 1, 3, 4]
 
 

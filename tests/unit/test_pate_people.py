@@ -4,6 +4,7 @@ import contextlib
 import functools
 import pickle
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -378,7 +379,11 @@ def test_global_generators_are_given_back_as_they_were():
     assert generator.bit_generator.state == before
 
 
-@pytest.mark.parametrize("stop", [SystemExit, ValueError])
+class Panic(BaseException):
+    """What libraries in Rust raise: no `Exception`."""
+
+
+@pytest.mark.parametrize("stop", [SystemExit, ValueError, Panic, GeneratorExit])
 def test_a_teacher_that_leaves_votes_for_the_most_frequent_class(stop):
     def leaves(x, y, rng):
         if (x > 50).any():
@@ -390,6 +395,65 @@ def test_a_teacher_that_leaves_votes_for_the_most_frequent_class(stop):
     each = train(leaves, x, np.array([1, 1, 0, 0, 1, 1]), np.array([0, 0, 0, 1, 1, 1]), teachers=2, classes=2,
                  rng=source(0)).each(np.zeros((1, 1)))  # fmt: skip
     assert each[0].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("stop", [Panic, SystemExit])
+def test_a_model_of_a_fleet_that_panics_loses_its_own_vote(stop, monkeypatch):
+    """While it is trained, and when it is asked."""
+    from torch import nn
+
+    from tacit.fleet import disjoint, predictions
+
+    plain, told = disjoint._Training.trained, predictions._logits
+
+    def trained(self, rows, rngs):
+        if any(3 in mine for mine in rows):
+            raise stop
+        return plain(self, rows, rngs)
+
+    def logits(models, batch):
+        if (models.parameters["0.bias"] > 50).any():
+            raise stop
+        return told(models, batch)
+
+    monkeypatch.setattr(disjoint._Training, "trained", trained)
+    monkeypatch.setattr(predictions, "_logits", logits)
+    x, y = data(40)
+    how = Network(lambda: nn.Sequential(nn.Linear(3, 2)), steps=2)
+    made = train(how, x, y, np.arange(40) % 4, teachers=4, classes=2, rng=source(0))
+    assert (made.each(x[:1])[0] < 0).tolist() == [False, False, False, True]
+    made.models.stacks[0].parameters["0.bias"].data[1] = 99.0
+    assert (made.each(x[:1])[0] < 0).tolist() == [False, True, False, True]
+
+
+def test_ctrl_c_is_nobodys_error(monkeypatch):
+    def interrupted(x, y, rng):
+        raise KeyboardInterrupt
+
+    x, y = data(40)
+    with pytest.raises(KeyboardInterrupt):
+        train(interrupted, x, y, np.arange(40) % 4, teachers=4, classes=2, rng=source(0))
+    with pytest.raises(KeyboardInterrupt):
+        PATE(interrupted, **settings()).fit(x[:30], y[:30], x[30:])
+
+
+def test_a_warning_about_one_record_is_none_even_as_an_error():
+    """NumPy warns where a number has no float32: with warnings as errors, one record would end the run."""
+    x, y = data(60)
+    wide = x.astype(np.float64)
+    wide[3] = 1e300
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = PATE("linear", **settings()).fit(wide[:40], y[:40], wide[40:])
+    assert run.answered_ > 0
+
+
+def test_what_lies_under_a_mask_is_nobodys_id():
+    """Records 1 and 3 have no id, whatever the array holds there."""
+    ids = np.ma.MaskedArray([7, 8, 9, 7], mask=[False, True, False, True])
+    assert hashed(column(ids), 1000, KEY)[[1, 3]].tolist() == [-1, -1]
+    assert hashed(column(ids), 1000, KEY)[[0, 2]].tolist() == hashed(np.array([7, 9]), 1000, KEY).tolist()
+    assert places(np.ma.MaskedArray([0, 1, 1], mask=[False, False, True]), np.array([0, 1])).tolist() == [0, 1, -1]
 
 
 def test_what_is_kept_holds_no_record_and_no_seed():

@@ -167,6 +167,60 @@ def test_labels_that_were_paid_for_outlive_a_student_that_raises(rule):
         run.predict(x)
 
 
+class Panic(BaseException):
+    """What libraries in Rust raise: no `Exception`."""
+
+
+class Mute:
+    """A student that is taught, and raises when it is asked about few answers."""
+
+    def __init__(self, stop):
+        self.stop, self.taught = stop, 0
+
+    def fit(self, x, y):
+        self.taught = len(y)
+        return self
+
+    def predict(self, x):
+        if self.taught < 9:
+            raise self.stop
+        return np.zeros(len(x), dtype=int)
+
+
+@pytest.mark.parametrize("stop", [ValueError, Panic])
+@pytest.mark.parametrize("rule", [GNMax(0.5), InteractiveGNMax(3, 0.5, 0.5)])
+def test_labels_that_were_paid_for_outlive_a_student_that_cannot_be_asked(rule, stop):
+    """A later round would ask the student of the rounds before; then it asks as if there was none."""
+    x, y = data()
+    run = PATE(line, student=Mute(stop), **settings(aggregator=rule, queries=9, rounds=3)).fit(
+        x[:150], y[:150], x[150:]
+    )
+    assert run.queries_.tolist() == list(range(9))
+    assert run.answered_ > 0
+
+
+def test_a_panic_in_a_trial_is_one_sentence():
+    def panics(x, y, rng):
+        raise Panic
+
+    x, y = data()
+    for how in (panics, Network(lambda: Stops(), steps=2)):
+        with pytest.raises(tacit.BadInput, match="raised Panic when tried"):
+            PATE(how, **settings()).fit(x[:150], y[:150], x[150:])
+    with pytest.raises(tacit.BadInput, match="The student raised Panic when tried"):
+        FixMatch(Network(lambda: nn.Linear(3, 2), steps=2), strong=lambda x, generator: panics(x, None, None)).tried(
+            x, 2
+        )
+
+
+class Stops(nn.Linear):
+    def __init__(self):
+        super().__init__(3, 2)
+
+    def forward(self, x):
+        raise Panic
+
+
 def test_a_public_input_that_no_estimator_takes_is_told_before_anything_is_paid():
     def fit(x, y, rng):
         def predict(asked):

@@ -137,7 +137,9 @@ class _Training:
         before = copy.deepcopy(list(rngs))
         try:
             return self.trained(rows, rngs)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # libraries in Rust raise others than `Exception`
             if isinstance(error, MemoryError | torch.OutOfMemoryError) and not self._fits(before):
                 raise
             raising = [k for k, mine in enumerate(rows) if not self._survives(mine, before[k])]
@@ -156,7 +158,9 @@ class _Training:
             once.trained([NOBODY] * len(rngs), copy.deepcopy(list(rngs)))
         except (MemoryError, torch.OutOfMemoryError):
             return False
-        except (Exception, SystemExit):  # a model that zeros make raise
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # a model that zeros make raise
             return True
         return True
 
@@ -164,7 +168,9 @@ class _Training:
         """Whether one model can be trained on its own records without raising."""
         try:
             self.trained([rows], [copy.deepcopy(rng)])
-        except (Exception, SystemExit):
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return False
         return True
 

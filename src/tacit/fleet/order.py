@@ -188,4 +188,5 @@ def _sent(rows: np.ndarray, device: torch.device) -> Tensor:
 
 
 def tensor_of(x: ArrayLike) -> Tensor:
-    return torch.as_tensor(np.asarray(x, dtype=np.float32))
+    with np.errstate(over="ignore"):  # a warning about one record would tell of it, and could be made an error
+        return torch.as_tensor(np.asarray(x, dtype=np.float32))

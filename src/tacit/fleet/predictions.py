@@ -40,7 +40,9 @@ def answers(models: Stack, x: ArrayLike, classes: int) -> NDArray[np.float64]:
 def _tried(models: Stack, batch: Tensor) -> Tensor | None:
     try:
         return _logits(models, batch.clone())  # a model may change its input in place, and others are asked again
-    except (Exception, SystemExit):  # whatever one model's weights do
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever one model's weights do
         return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,17 +26,16 @@ def check_choice(how: str) -> None:
         raise BadInput(f"choose must be first, random, spread or typical, got {how!r}.")
 
 
-def next_queries(
-    x: Array, count: int, asked: Rows, how: str, student: Callable[[Any], Array] | None, chance: Source
-) -> Rows:
+def next_queries(x: Array, count: int, asked: Rows, how: str, said: Array | None, chance: Source) -> Rows:
     """`count` rows of x that were not asked yet.
 
-    Where a `student` is given, those that it is least sure of. Else `how`: "first" in the order of the records,
-    "random", "spread": each is the farthest from all before it, or "typical": each is in the middle of a group.
+    Where `said` is given, a student's shares for all of x, these are the rows that it is least sure of. Else `how`
+    decides: "first" in the order of the records, "random", "spread": each is the farthest from all before it, or
+    "typical": each is in the middle of a group.
     """
     left = np.setdiff1d(np.arange(len(x)), asked)
-    if student is not None:
-        sure = np.asarray(student(x[left])).max(axis=1)
+    if said is not None:
+        sure = said[left].max(axis=1)
         return np.asarray(left[np.argsort(sure, kind="stable")[:count]])
     if how == "first":
         return np.asarray(left[:count])

@@ -80,7 +80,7 @@ def laplace_curve(log_q: Floats, noise: float, orders: Floats) -> Floats:
         log_right = _log1mexp(log_q)
         first = log_right + tilt * (log_right - _log1mexp(log_q + e))
         found = np.logaddexp(first, log_q + e * tilt) / tilt
-        inside = log_q < math.log(math.expm1(e)) - math.log(math.expm1(2 * e))
+        inside = log_q < -e - np.log1p(np.exp(-e))  # (e^e - 1)/(e^{2e} - 1) = 1/(e^e + 1)
     return np.where(inside & np.isfinite(found), np.clip(found, 0.0, plain), np.where(log_q == -np.inf, 0.0, plain))
 
 

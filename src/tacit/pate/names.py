@@ -25,7 +25,8 @@ def column(values: Any) -> Array:
     make fractions of 64-bit ids otherwise, and merge people whose ids differ in the last digits alone.
     """
     if not isinstance(values, list | tuple):
-        if isinstance(getattr(values, "dtype", None), np.dtype):
+        masked = isinstance(values, np.ma.MaskedArray)  # what lies under a mask is nobody's value
+        if isinstance(getattr(values, "dtype", None), np.dtype) and not masked:
             return np.asarray(values)
         values = _listed(values)
     found = np.empty(len(values), dtype=object)

@@ -66,7 +66,9 @@ class FixMatch(Student):
         labels = np.where(count % 2 == 0, count // 2 % classes, -1)
         try:
             self._trained(replace(how, steps=2), x[count % len(x)], labels, np.random.default_rng(0))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise BadInput(
                 f"The student raised {type(error).__name__} when tried on public records with made-up labels."
             ) from error

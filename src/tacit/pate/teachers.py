@@ -87,7 +87,9 @@ class SeparateTeachers(Teachers):
             try:
                 with lent(np.random.default_rng(k)):
                     found = np.asarray(model(copy.deepcopy(x)), dtype=np.int64)
-            except (Exception, SystemExit):  # whatever one shard's model does is that shard's doing
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # whatever one shard's model does; libraries in Rust raise others than `Exception`
                 continue
             if found.shape == (len(x),):
                 votes[:, k] = np.where((found >= 0) & (found < self.classes), found, ABSTAINS)
@@ -135,7 +137,9 @@ def _one(
     try:
         with lent(generator):
             model = fit(x[rows], labels, generator)
-    except (Exception, SystemExit):  # an error that depends on records is a release
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an error that depends on records is a release
         return _always(common)
     return lambda asked: class_numbers(model, asked)
 

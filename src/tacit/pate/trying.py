@@ -75,9 +75,9 @@ class _Trial:
         """Make a trial, which says whether nothing was kept; whatever goes wrong is one sentence."""
         try:
             same = trial()
-        except BadInput:
+        except (BadInput, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise BadInput(
                 f"The {self.who} raised {type(error).__name__} when tried on public records with made-up labels."
             ) from error
