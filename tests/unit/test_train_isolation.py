@@ -19,6 +19,7 @@ from tacit.train.clip import Clipper
 from tacit.train.clip.capture.probe import Structure
 from tacit.train.clip.capture.watch import Capture
 from tacit.train.clip.isolation import Surroundings
+from tacit.train.clip.isolation.settings import InForce
 from train_keeping import (
     ARRAY,
     BY_NUMPY,
@@ -36,11 +37,12 @@ from train_keeping import (
     ways,
 )  # fmt: skip
 from train_kept_deep import fifth_ways
+from train_kept_in_c import seventh_ways
 from train_mixing import CLASSES, attribute_bank, each, inside
 from train_zoo import naive
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-WAYS = ways() | more_ways() | third_ways() | fifth_ways()
+WAYS = ways() | more_ways() | third_ways() | fifth_ways() | seventh_ways()
 
 
 GENERATOR = torch.Generator().manual_seed(3)
@@ -77,10 +79,11 @@ def moved_by_others(clipper: Clipper) -> float:
 @contextlib.contextmanager
 def nothing_is_put_back(clipper: Clipper, patch: pytest.MonkeyPatch) -> Iterator[None]:
     """What the mutant leaves behind in the process is undone afterwards."""
-    around = Surroundings(clipper.model, clipper.loss, cached)
+    around, modes = Surroundings(clipper.model, clipper.loss, cached), InForce()
     with patch.context() as mutant:
         mutant.setattr(Surroundings, "run", lambda self, seed, function: function())
         yield
+    modes.restore()
     around.run(0, lambda: None)
     for numbers in (LARGE, BY_NUMPY, VIEWED, ARRAY, LARGE_ARRAY):
         numbers[:] = 0

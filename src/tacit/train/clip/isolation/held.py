@@ -9,6 +9,7 @@ from typing import Any
 from .alike import ABSENT
 
 OWN = ("__dict__", "__weakref__", "__abstractmethods__")
+HERITAGE = ("__name__", "__qualname__", "__bases__", "__class__", "__abstractmethods__")
 WRITTEN = (MemberDescriptorType, GetSetDescriptorType)
 """Attributes that C code keeps, such as the number of an `OSError`."""
 

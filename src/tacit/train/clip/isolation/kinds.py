@@ -10,6 +10,7 @@ import decimal
 import functools
 import logging
 import operator
+import random
 import re
 import struct
 import sys
@@ -31,11 +32,13 @@ PLAIN: tuple[type, ...] = (
     types.WrapperDescriptorType, types.MethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
     types.ClassMethodDescriptorType, types.GenericAlias, types.UnionType, re.Pattern, operator.itemgetter,
     operator.attrgetter, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo, decimal.Decimal,
-    _thread.LockType, _thread.RLock, np.dtype, np.generic, np.ufunc, torch.dtype, type(_FIELD), torch.device,
+    np.dtype, np.generic, np.ufunc, torch.dtype, type(_FIELD), torch.device,
     torch.layout, torch.memory_format, torch.Size, type(torch.ops), type(vars(abc.ABC)["_abc_impl"]),
     torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.library.Library, torch.finfo, torch.iinfo,
-    torch.jit.ScriptFunction, re.Match, struct.Struct,
+    torch.jit.ScriptFunction, re.Match,
 )  # fmt: skip
+OPERATORS = torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.library.Library
+SHOWN = dict, torch._ops.OpOverload
 HOLDERS = (slice, types.GenericAlias, types.UnionType, operator.itemgetter, re.Match, torch.jit.ScriptFunction)
 """Constants that lead to objects which need not be."""
 FOLLOWED: tuple[type, ...] = (
@@ -43,9 +46,13 @@ FOLLOWED: tuple[type, ...] = (
     torch._C.TensorBase, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
     types.MethodWrapperType, types.CellType, types.SimpleNamespace, functools.partial, functools._lru_cache_wrapper,
     property, staticmethod, classmethod, _thread._local, _random.Random, torch.Generator, np.random.Generator,
-    np.random.RandomState, BaseException, weakref.ref,
+    np.random.RandomState, BaseException, weakref.ref, _thread.LockType, _thread.RLock,
+    struct.Struct, np.dtypes.VoidDType,
 )  # fmt: skip
 """Types written in C whose memory `reach` and `snapshots` know how to put back."""
+CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, torch.Tensor, np.ndarray)
+NAMED = (*CONTAINERS, type)
+GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
 LIBRARIES = frozenset(sys.stdlib_module_names) | {
     "torch", "torchgen", "functorch", "triton", "numpy", "scipy", "tacit", "pytest", "_pytest", "pluggy", "hypothesis",
 }  # fmt: skip
@@ -63,7 +70,7 @@ def plain(value: Any) -> bool:
 def _plain(kind: type) -> bool:
     if kind is object or kind in PLAIN or _is_enum(kind):
         return True
-    constant = issubclass(kind, PLAIN) and not issubclass(kind, np.void)
+    constant = issubclass(kind, PLAIN) and not issubclass(kind, np.void | np.dtypes.VoidDType)
     return constant and not kind.__dictoffset__ and not slots_of(kind)
 
 

@@ -7,27 +7,29 @@ only when it is written. All writes, through any alias (`.data`, a view, numpy),
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import products, set_products
 from .alike import alike
 
-PLACES = ("cpu", "cuda")
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+_BY_ROWS, _BY_COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+SPARSE = {
+    torch.sparse_coo: ("_indices", "_values"), torch.sparse_csr: _BY_ROWS, torch.sparse_bsr: _BY_ROWS,
+    torch.sparse_csc: _BY_COLUMNS, torch.sparse_bsc: _BY_COLUMNS,
+}  # fmt: skip
+"""The methods that give the parts of a sparse tensor, by its layout."""
 SMALL = 2**20
 """Tensors up to this size are copied once for all records, so that their own memory stays in place."""
 
 
 def swappable(tensor: Tensor) -> bool:
     """Whether a tensor is an ordinary one whose memory can be exchanged."""
-    plain = tensor.layout == torch.strided and not tensor.is_meta and not tensor.is_quantized
+    plain = tensor.layout == torch.strided and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
     return plain and type(tensor) in (Tensor, torch.nn.Parameter, torch.nn.Buffer) and not tensor.is_inference()
 
 
@@ -37,7 +39,7 @@ class Memory:
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self.tensors = list(tensors)
         self.own = [tensor.data for tensor in self.tensors]
-        self.flags = [(tensor.requires_grad, gradient(tensor), _hooks(tensor)) for tensor in self.tensors]
+        self.flags = [_flags(tensor) for tensor in self.tensors]
         self.versions = [tensor._version for tensor in self.tensors]
         self.masters: dict[int, Tensor] = {}
         for data in self.own:
@@ -56,18 +58,9 @@ class Memory:
         """Give every tensor its original memory back, and drop hooks and gradients that were attached to it."""
         for tensor, data, version in zip(self.tensors, self.own, self.versions, strict=True):
             tensor.data = data
-            if tensor._version != version:  # how often something was written
-                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-        for tensor, (wanted, noted, hooks) in zip(self.tensors, self.flags, strict=True):
-            for name, held in zip(HOOKS, hooks, strict=True):
-                if (now := getattr(tensor, name)) is not held:
-                    if held is None and isinstance(now, dict):
-                        now.clear()  # what made a tensor has the dict too
-                    setattr(tensor, name, held)
-            if tensor.is_leaf and tensor.requires_grad != wanted:
-                tensor.requires_grad_(wanted)
-            if gradient(tensor) is not noted:
-                tensor.grad = noted
+            _as_counted(tensor, version)
+        for tensor, flags in zip(self.tensors, self.flags, strict=True):
+            _put_flags(tensor, *flags)
 
     def written(self) -> Tensor | None:
         """A tensor that was written into since `enter`."""
@@ -80,8 +73,27 @@ def gradient(tensor: Tensor) -> Tensor | None:
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
-def _hooks(tensor: Tensor) -> list[Any]:
-    return [getattr(tensor, name) for name in HOOKS]
+def _flags(tensor: Tensor) -> tuple[bool, Tensor | None, list[Any]]:
+    """Whether a tensor requires a gradient, the gradient that it has, and its hooks."""
+    return tensor.requires_grad, gradient(tensor), [getattr(tensor, name) for name in HOOKS]
+
+
+def _put_flags(tensor: Tensor, wanted: bool, noted: Tensor | None, hooks: list[Any]) -> None:
+    for name, held in zip(HOOKS, hooks, strict=True):
+        if (now := getattr(tensor, name)) is not held:
+            if held is None and isinstance(now, dict):
+                now.clear()  # what made a tensor has the dict too
+            setattr(tensor, name, held)
+    if tensor.is_leaf and tensor.requires_grad != wanted:
+        tensor.requires_grad_(wanted)
+    if gradient(tensor) is not noted:
+        tensor.grad = noted
+
+
+def _as_counted(tensor: Tensor, version: int) -> None:
+    """Restore the count of how often something was written."""
+    if tensor._version != version:
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
@@ -109,14 +121,26 @@ def _lazily(master: Tensor) -> Tensor:
 
 
 class Odd:
-    """A tensor whose memory cannot be exchanged (sparse, sharded, quantised): it is copied, and copied back."""
+    """A tensor whose memory cannot be exchanged (sparse, sharded, quantised, nested): its parts are copied back."""
 
     def __init__(self, held: Tensor) -> None:
-        self.held, self.noted = held, held.detach().clone()
+        self.held, self.version, self.own = held, held._version, held.data
+        self.parts = [(part, part.clone()) for part in _parts(self.own)]
+        self.flags = _flags(held)
 
     def restore(self) -> None:
-        with torch.no_grad(), torch.autograd.grad_mode._unsafe_preserve_version_counter(self.held):
-            self.held.detach().copy_(self.noted)
+        for part, noted in self.parts:
+            with torch.no_grad(), torch.autograd.grad_mode._unsafe_preserve_version_counter(part):
+                part.copy_(noted)
+        if self.own.layout in SPARSE:  # a record may have put other parts in their place
+            self.held.data = self.own
+        _as_counted(self.held, self.version)
+        _put_flags(self.held, *self.flags)
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """The tensors that hold a sparse tensor's indices and values and share its memory; other tensors as they are."""
+    return [getattr(tensor, name)() for name in SPARSE[tensor.layout]] if tensor.layout in SPARSE else [tensor]
 
 
 class Draws:
@@ -138,7 +162,8 @@ class Draws:
         elif isinstance(held, np.random.RandomState):
             held.seed(seed % 2**32)
         else:
-            held.bit_generator.state = type(held.bit_generator)(seed).state
+            fresh = type(held.bit_generator)(seed)
+            _put_state(held.bit_generator, fresh.state, _origin(fresh))
 
     def moved(self) -> bool:
         """Whether numbers were drawn."""
@@ -153,7 +178,7 @@ class Draws:
         elif isinstance(held, np.random.RandomState):
             held.set_state(self.noted)
         else:
-            held.bit_generator.state = self.noted
+            _put_state(held.bit_generator, *self.noted[:2])
 
 
 def _state(held: Any) -> Any:
@@ -161,80 +186,19 @@ def _state(held: Any) -> Any:
         return held.get_state()
     if isinstance(held, random.Random):
         return held.getstate()
-    return held.get_state() if isinstance(held, np.random.RandomState) else held.bit_generator.state
+    if isinstance(held, np.random.RandomState):
+        return held.get_state()
+    origin = _origin(held.bit_generator)
+    return held.bit_generator.state, origin, getattr(origin, "n_children_spawned", 0)
 
 
-class Flags:
-    """Global settings of Python and torch that code may change."""
-
-    def __init__(self) -> None:
-        self.noted = [get() for get, _ in FLAGS]
-
-    def restore(self) -> None:
-        for (get, put), noted in zip(FLAGS, self.noted, strict=True):
-            if get() != noted:
-                put(noted)
-
-    def moved(self) -> str:
-        """The name of a setting that changed; not gradient mode, which torch sets in the backward pass."""
-        for (get, _), noted in zip(FLAGS, self.noted, strict=True):
-            if get is not torch.is_grad_enabled and get() != noted:
-                return f"a setting of torch or Python ({getattr(get, '__name__', 'autocast').lstrip('_')})"
-        return ""
+def _origin(drawing: np.random.BitGenerator) -> Any:
+    """What new generators are spawned from; it counts them, so each record is given another one."""
+    return getattr(drawing, "seed_seq", None)
 
 
-def _device() -> torch.device | None:
-    chosen = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return None if chosen is None else chosen.device
-
-
-def _flushes() -> bool:
-    return not bool(torch.full((), 1e-40, device="cpu") * 1.0)
-
-
-def _deterministic() -> tuple[bool, bool]:
-    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-
-
-def _set_deterministic(noted: tuple[bool, bool]) -> None:
-    torch.use_deterministic_algorithms(noted[0], warn_only=noted[1])
-
-
-def _products() -> str | tuple[str, ...]:
-    """How float32 is multiplied, by torch's newer settings if those are in use, where the older ones raise."""
+def _put_state(drawing: np.random.BitGenerator, state: Any, origin: Any) -> None:
     try:
-        return torch.get_float32_matmul_precision()
-    except RuntimeError:
-        return products()
-
-
-def _set_products(noted: str | tuple[str, ...]) -> None:
-    if isinstance(noted, str):
-        torch.set_float32_matmul_precision(noted)
-    else:
-        set_products(noted)
-
-
-FLAGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
-    (torch.get_default_dtype, torch.set_default_dtype),
-    (_products, _set_products),
-    (_deterministic, _set_deterministic),
-    (torch.get_num_threads, torch.set_num_threads),
-    (torch.is_grad_enabled, torch.set_grad_enabled),
-    *((partial(torch.is_autocast_enabled, place), partial(torch.set_autocast_enabled, place)) for place in PLACES),
-    *((partial(torch.get_autocast_dtype, place), partial(torch.set_autocast_dtype, place)) for place in PLACES),
-    (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
-    (_flushes, torch.set_flush_denormal),
-    (_device, torch.set_default_device),
-    (torch.is_warn_always_enabled, torch.set_warn_always),
-    (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
-    (torch._C._get_math_sdp_enabled, torch._C._set_sdp_use_math),
-    (torch._C._get_flash_sdp_enabled, torch._C._set_sdp_use_flash),
-    (torch._C._get_mem_efficient_sdp_enabled, torch._C._set_sdp_use_mem_efficient),
-    (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
-    (sys.getrecursionlimit, sys.setrecursionlimit),
-    *(
-        (getattr(torch._C, f"_get_cudnn_{name}"), getattr(torch._C, f"_set_cudnn_{name}"))
-        for name in ("enabled", "benchmark", "deterministic")
-    ),
-)
+        drawing.__setstate__((state, origin))
+    except (TypeError, ValueError):  # numpy 1
+        drawing.state = state

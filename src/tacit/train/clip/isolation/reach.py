@@ -39,13 +39,20 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.utils import parametrize
 
 from ..capture.onlookers import in_force
+from . import snapshots
 from .alike import ABSENT, content, slot_of
+from .c_objects import kept_by_c
 from .code import imported, names_of
-from .held import attribute, inherited, own_names, raised
+from .held import HERITAGE, attribute, inherited, own_names, raised
 from .hidden import Hidden, advances
 from .kinds import (
+    CONTAINERS,
+    GENERATORS,
     HOLDERS,
+    NAMED,
+    OPERATORS,
     SHALLOW,
+    SHOWN,
     foreign,
     handlers,
     hides,
@@ -58,29 +65,9 @@ from .kinds import (
     settable,
     slots_of,
 )
-from .memory import Draws, Flags, Odd, gradient, swappable
-from .snapshots import (
-    Added,
-    Array,
-    Attributes,
-    Bytes,
-    Cell,
-    Function,
-    Kind,
-    Mapping,
-    Members,
-    Names,
-    Partial,
-    Patched,
-    Registered,
-    Sequence,
-    Snapshot,
-)
+from .memory import Draws, Odd, gradient, swappable
+from .settings import Flags
 
-CONTAINERS = (dict, list, set, deque, bytearray, tuple, frozenset, Tensor, np.ndarray)
-NAMED = (*CONTAINERS, type)
-GENERATORS = (torch.Generator, random.Random, np.random.Generator, np.random.RandomState)
-HERITAGE = ("__name__", "__qualname__", "__bases__", "__class__", "__abstractmethods__")
 KNOWN = ("snapshots", "draws", "caches", "opaque", "_arrays", "_tensors", "_seen", "_looked")
 
 
@@ -92,12 +79,12 @@ class Reach:
         self._near = near
         self._waiting: dict[CodeType, list[FunctionType]] = {}
         self._known: set[CodeType] = set()
-        self.snapshots: list[Snapshot] = [Flags()]
+        self.snapshots: list[snapshots.Snapshot] = [Flags()]
         self.draws: list[Draws] = []
         self.caches: list[Any] = []
         self.opaque: dict[str, str] = {}
         self._paths: dict[int, str] = {}
-        self._arrays: list[Array] = []
+        self._arrays: list[snapshots.Array] = []
         self._tensors: list[Tensor] = []
         self._seen: dict[int, Any] = {id(self): self, id(self.__dict__): self.__dict__}
         self._looked: dict[tuple[int, frozenset[str]], None] = {}
@@ -117,6 +104,9 @@ class Reach:
             value, path, whole = self._left.pop()
             if isinstance(value, HOLDERS):
                 self._left += [(one, path, whole) for one in gc.get_referents(value)]
+            if isinstance(value, OPERATORS) and id(value) not in self._seen:
+                self._seen[id(value)] = value
+                self.snapshots.append(snapshots.Added(vars(value)))
             if plain(value) or id(value) in self._seen or (self._near and of_sharding(value)):
                 continue
             self._seen[id(value)] = value
@@ -212,39 +202,39 @@ class Reach:
         if held is not None:
             self._left += [(held, path, whole), (type(value), path, whole)]
         if slots := slots_of(type(value)):
-            self.snapshots.append(Attributes(value, lambda name: slot_of(slots[name], value), lambda: slots))
+            self.snapshots.append(snapshots.Attributes(value, lambda name: slot_of(slots[name], value), lambda: slots))
             self._later((slot_of(slots[name], value) for name in slots), path, whole)
         if held is not None or slots:
-            self.snapshots.append(Kind(value, held))
+            self.snapshots.append(snapshots.Kind(value, held))
         if isinstance(value, BaseException):
             self._noted(value, raised(type(value)))  # type: ignore[arg-type]
         return held is not None or bool(slots) or isinstance(value, BaseException)
 
     def _noted(self, value: Any, names: tuple[str, ...]) -> None:
         """Snapshot the attributes that C code stores."""
-        self.snapshots.append(Attributes(value, lambda name: getattr(value, name, ABSENT), lambda: names))
+        self.snapshots.append(snapshots.Attributes(value, lambda name: getattr(value, name, ABSENT), lambda: names))
         self._later((getattr(value, name, ABSENT) for name in names), "", False)
 
     def _container(self, value: Any, path: str, whole: bool) -> bool:
         if isinstance(value, dict):
-            self.snapshots.append(Mapping(value))
+            self.snapshots.append(snapshots.Mapping(value))
             if isinstance(value, defaultdict):
                 self._noted(value, ("default_factory",))
                 self._left.append((value.default_factory, path, whole))
             for key, item in list(dict.items(value)):
                 self._later((key, item), f"{path}.{key}" if isinstance(key, str) and path else str(key)[:40], whole)
         elif isinstance(value, list | deque):
-            self.snapshots.append(Sequence(value))
+            self.snapshots.append(snapshots.Sequence(value))
             self._later(list(value), path, whole)
         elif isinstance(value, set):
-            self.snapshots.append(Members(value))
+            self.snapshots.append(snapshots.Members(value))
             self._later(list(value), path, whole)
         elif isinstance(value, tuple | frozenset):
             self._later(value, path, whole)
         elif isinstance(value, bytearray):
-            self.snapshots.append(Bytes(value))
+            self.snapshots.append(snapshots.Bytes(value))
         elif isinstance(value, np.ndarray):
-            self._arrays.append(array := Array(value))
+            self._arrays.append(array := snapshots.Array(value))
             self.snapshots.append(array)
             self._later(value.ravel().tolist() if value.dtype == object else (value.base,), path, False)
         else:
@@ -252,7 +242,7 @@ class Reach:
         return True
 
     def _callable(self, value: Any, path: str) -> bool:
-        """Visit what wraps a function or belongs to one."""
+        """Visit what wraps a function or belongs to one, and other objects of C code."""
         if isinstance(value, MethodType):
             self._left += [(value.__func__, path, True), (value.__self__, path, True)]
         elif isinstance(value, BuiltinFunctionType | MethodWrapperType):
@@ -265,21 +255,23 @@ class Reach:
             self._left += [(one, path, True) for one in (value.fget, value.fset, value.fdel)]
             self._noted(value, ("__doc__",))
         elif isinstance(value, functools.partial):
-            self.snapshots.append(Partial(value))
+            self.snapshots.append(snapshots.Partial(value))
             self._left += [(one, path, True) for one in (value.func, value.args, value.keywords)]
         elif isinstance(value, functools._lru_cache_wrapper):
             self.caches.append(value)
             self._left.append((value.__wrapped__, path, True))
         elif isinstance(value, CellType):
-            self.snapshots.append(Cell(value))
+            self.snapshots.append(snapshots.Cell(value))
             self._left += [(one, path, True) for one in (content(value),) if one is not ABSENT]
+        elif (kept := kept_by_c(value)) is not None:
+            self.snapshots.append(kept)
         else:
             return False
         return True
 
     def _function(self, value: FunctionType, path: str) -> None:
         """Visit what a user's function encloses and refers to; a library's waits until it is called."""
-        self.snapshots.append(Function(value))
+        self.snapshots.append(snapshots.Function(value))
         if self._near:
             self._near_function(value, path)
             return
@@ -309,7 +301,7 @@ class Reach:
         named = names_of(code)
         if id(variables) not in self._seen:
             self._seen[id(variables)] = variables
-            self.snapshots.append(Names(variables))
+            self.snapshots.append(snapshots.Names(variables))
         self._named.setdefault(id(variables), (variables, set()))[1].update(named.globals)
         for name in named.globals & variables.keys():
             if isinstance(one := variables[name], ModuleType):
@@ -328,7 +320,7 @@ class Reach:
             self.names(value.__code__, value.__globals__)
             return
         cells = list(value.__closure__ or ())
-        self.snapshots += [Cell(cell) for cell in cells]
+        self.snapshots += [snapshots.Cell(cell) for cell in cells]
         held = [one for one in map(content, cells) if one is not ABSENT]
         self._later((*held, value.__defaults__, value.__kwdefaults__, value.__dict__), path, False)
         self._left += [(one, path, True) for one in held if isinstance(one, FunctionType)]
@@ -342,7 +334,7 @@ class Reach:
         own = of_the_user(module)
         if id(held) not in self._seen:
             self._seen[id(held)] = held
-            self.snapshots.append(Names(held) if own else Added(held))
+            self.snapshots.append(snapshots.Names(held) if own else snapshots.Added(held))
             if getattr(module, "__spec__", None) is None and sys.modules.get(module.__name__) is not module:
                 self._later(list(held.values()), module.__name__, True)  # somebody's namespace
         if not own:
@@ -362,7 +354,7 @@ class Reach:
         if isinstance(value, FunctionType):
             self._left.append((value, path, False))
         elif isinstance(attributes, dict):
-            self._left.append((attributes, path, False))
+            self._left += [(one, path, False) for one in (attributes, *attributes.values()) if isinstance(one, SHOWN)]
 
     def _class(self, value: type, path: str) -> None:
         for kind in value.__mro__:
@@ -373,14 +365,14 @@ class Reach:
             if foreign(kind.__module__):
                 self._seen[id(kind)] = kind
                 if settable(kind):
-                    self.snapshots.append(Patched(kind))
+                    self.snapshots.append(snapshots.Patched(kind))
                     self._later(list(vars(kind).values()), kind.__name__, False)
                 continue
             self._seen[id(kind)] = kind
-            self.snapshots.append(Attributes(kind, partial(attribute, kind), partial(own_names, kind)))
-            self.snapshots.append(Attributes(kind, partial(inherited, kind), lambda: HERITAGE))
+            self.snapshots.append(snapshots.Attributes(kind, partial(attribute, kind), partial(own_names, kind)))
+            self.snapshots.append(snapshots.Attributes(kind, partial(inherited, kind), lambda: HERITAGE))
             if "_abc_impl" in vars(kind):
-                self.snapshots.append(Registered(kind))
+                self.snapshots.append(snapshots.Registered(kind))
             self._left.append((type(kind), path, True))
             self._left += [(vars(kind)[name], f"{kind.__name__}.{name}", True) for name in own_names(kind)]
 

@@ -16,13 +16,14 @@ from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from .alike import ABSENT, alike, content
 
 LARGEST = 2**24
 """Arrays of more bytes are made read-only while user code runs, instead of being copied and compared."""
-LOADED = ModuleType, FunctionType, BuiltinFunctionType, type
+LOADED = ModuleType, FunctionType, BuiltinFunctionType, type, torch._ops.OpOverload, torch._ops.OpOverloadPacket
 """What libraries load late, which is left in place."""
 CODE = ("__code__", "__defaults__", "__kwdefaults__", "__doc__", "__name__", "__qualname__", "__module__")
 

@@ -34,6 +34,7 @@ from .alike import ABSENT, content
 from .kinds import foreign, of_the_user
 from .memory import Draws, Memory
 from .reach import Reach
+from .settings import InForce
 from .snapshots import Names
 
 T = TypeVar("T")
@@ -234,6 +235,8 @@ class Surroundings(Reach):
             array.enter()
         for one in self.draws[mark["draws"] :]:
             one.seed(self._seed or 0)
+        for cache in self.caches[mark["caches"] :]:
+            cache.cache_clear()
         if self._tensors[mark["_tensors"] :]:
             self._memories.append(more := Memory(self._tensors[mark["_tensors"] :]))
             self.snapshots.append(more)
@@ -241,7 +244,8 @@ class Surroundings(Reach):
 
     @contextmanager
     def _entered(self, seed: int | None) -> Iterator[None]:
-        self._seed = seed
+        self._seed, before = seed, InForce()
+        self._empty_caches()
         for memory in self._memories:
             memory.enter()
         for array in self._arrays:
@@ -254,14 +258,19 @@ class Surroundings(Reach):
                 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
                 yield
         finally:
+            before.restore()
             for snapshot in self.snapshots:
                 with suppress(Exception):  # an object that resists; a refusal would tell that a value made it do so
                     snapshot.restore()
             for draws in self.draws:
                 draws.restore()
-            for cache in self.caches:
-                cache.cache_clear()
+            self._empty_caches()
             self._unload()
+
+    def _empty_caches(self) -> None:
+        """Empty what `lru_cache` holds, also for the first record: others must not see that they come later."""
+        for cache in self.caches:
+            cache.cache_clear()
 
     def _unload(self) -> None:
         """Unload the user's modules that a record was the first to import; libraries stay loaded."""
